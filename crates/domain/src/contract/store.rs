@@ -1,0 +1,251 @@
+//! The store: the truth about every task.
+//!
+//! Each operation is one transaction. What a worker writes is guarded by state, attempt and lease token; what
+//! a duty writes by the state that it decided on. An operation whose outcome is unknown (the connection broke)
+//! may be repeated as it is: it is then told what the first try did. All times are the store's own clock.
+
+use async_trait::async_trait;
+
+use crate::{
+    attempt::Attempt,
+    error::StoreError,
+    event::LeasedMessage,
+    filter::{Page, PageRequest, Retention, TaskFilter},
+    ids::{NodeId, TaskId},
+    json::Json,
+    lifecycle::{expire::Overdue, reschedule::Reschedule},
+    node::{DutyLease, Node},
+    queue::Queue,
+    statistics::{Tally, TallyFilter},
+    submission::NewTask,
+    task::{Lease, Status, Task, TaskError},
+    time::Timestamp,
+};
+
+/// Whose tasks an operation may see and change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// One owner's. Another's task does not exist for the caller.
+    Owner(String),
+    /// All, for administrators and the engine itself.
+    All,
+}
+
+/// The answer to a submit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    pub task_id: TaskId,
+    /// Whether an idempotency key led to a task that was made before.
+    pub repeated: bool,
+}
+
+/// A node's request for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRequest {
+    pub node_id: NodeId,
+    pub host: String,
+    pub queues: Vec<String>,
+    /// The types that the node has registered; others are left for those who know them.
+    pub task_types: Vec<String>,
+    pub limit: usize,
+}
+
+/// How an attempt ended, as its worker tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Completed {
+        result: Option<Json>,
+        result_url: Option<String>,
+    },
+    /// Without `retry_in_ms` the failure is fatal.
+    Failed {
+        failure: Failure,
+        retry_in_ms: Option<u64>,
+    },
+    Snoozed {
+        reason: Option<Failure>,
+        delay_ms: u64,
+    },
+    HandedBack,
+    Cancelled,
+}
+
+/// An error as a worker tells it. The store adds time and attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub class: String,
+    pub message: String,
+    pub detail: Option<String>,
+}
+
+impl Failure {
+    pub fn at(&self, now: Timestamp, attempt: u32) -> TaskError {
+        TaskError::new(&self.class, &self.message, self.detail.as_deref(), now, attempt)
+    }
+}
+
+/// A worker's report on one attempt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    pub lease: Lease,
+    pub outcome: Outcome,
+}
+
+/// What became of a fenced write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It counts; the task is now at this status.
+    Applied(Status),
+    /// It was recorded before, by the same attempt.
+    Repeated(Status),
+    /// The lease is no longer valid; nothing was written. The task is at this status.
+    Stale(Status),
+    /// There is no such task.
+    Missing,
+}
+
+impl Verdict {
+    /// Whether the write counts, now or before.
+    pub const fn is_accepted(self) -> bool {
+        matches!(self, Self::Applied(_) | Self::Repeated(_))
+    }
+}
+
+/// What a person's retry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetryScope {
+    Task,
+    /// Only the children that failed; the good ones keep their results.
+    FailedChildren,
+}
+
+/// One change to all tasks that match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BulkChange {
+    Cancel,
+    Retry,
+    Reschedule(Reschedule),
+}
+
+/// One step of a bulk change: the tasks that match, at most `limit` of them, older ones first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BulkRequest {
+    pub access: Access,
+    pub filter: TaskFilter,
+    pub change: BulkChange,
+    /// Where the step before ended.
+    pub after: Option<TaskId>,
+    pub limit: usize,
+}
+
+/// What a step of a bulk change did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BulkOutcome {
+    pub matched: usize,
+    pub changed: usize,
+    /// Where the next step starts; `None` when all is done.
+    pub next: Option<TaskId>,
+}
+
+/// Which nodes count as dead, and how a rescue goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RescueRequest {
+    /// A node whose last heartbeat is older than this is dead, in milliseconds.
+    pub lease_ms: u64,
+    /// Deaths after which a task is quarantined.
+    pub max_crashes: u32,
+    /// Tasks that one pass takes, so that a restart does not stampede.
+    pub limit: usize,
+}
+
+/// What a rescue pass did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Rescued {
+    pub requeued: Vec<TaskId>,
+    pub quarantined: Vec<TaskId>,
+}
+
+/// The truth about every task. See the module for what each operation promises.
+#[async_trait]
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// The time that all decisions of this store go by.
+    async fn now(&self) -> Result<Timestamp, StoreError>;
+
+    // Submitting.
+
+    /// Makes one task. When this returns, the task is durable.
+    async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError>;
+    /// Makes all of them, in order, or none. Children of one batch have the same parent.
+    async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError>;
+
+    // What nodes and their workers write.
+
+    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError>;
+    /// Renews every lease of the node, and answers with those that are gone. A node that was declared dead
+    /// gets [`StoreError::NodeLost`].
+    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError>;
+    /// Forgets a node that has shut down. What it still held counts as crashed.
+    async fn retire_node(&self, id: NodeId) -> Result<(), StoreError>;
+    /// Takes due tasks: highest priority first, then the longest due, then the oldest. Tasks of paused queues stay.
+    async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
+    async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError>;
+    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError>;
+    /// Records the ends of many attempts with their results, history, parents' counters and messages.
+    async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError>;
+
+    // What people do.
+
+    /// Cancels a task and all below it. Answers with the status that the task has then.
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError>;
+    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError>;
+    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError>;
+    async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError>;
+    async fn pause_queue(&self, name: &str) -> Result<(), StoreError>;
+    async fn resume_queue(&self, name: &str) -> Result<(), StoreError>;
+
+    // What duties do.
+
+    /// Takes or renews a duty for `ttl_ms`; `None` while another node holds it.
+    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError>;
+    /// Declares every node but one dead. Only the sole process on a store may say so.
+    async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError>;
+    /// Declares silent nodes dead and takes tasks from dead nodes, in one bounded pass.
+    async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError>;
+    /// Ends tasks past their deadline and fails hung attempts, at most `limit` of each. Answers with how many.
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError>;
+    /// When the next task of these queues and types is due; in the past when one waits already.
+    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError>;
+    /// The tasks that [`Store::prune_tasks`] would remove, from `after` on, for export before they go.
+    async fn list_prunable(
+        &self,
+        keep: &Retention,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<Page<Task>, StoreError>;
+    /// Removes those of the tasks that are old enough, with all below them. Answers with how many rows went.
+    async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError>;
+    /// Removes idempotency keys whose promise has run out, at most `limit`.
+    async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError>;
+    /// Hands out messages that nobody holds for `ttl_ms`, oldest first.
+    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError>;
+    /// Removes messages that the broker has confirmed.
+    async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError>;
+    /// Folds appended tallies into their sums. Answers with how many lines were folded.
+    async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError>;
+
+    // Reading.
+
+    async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError>;
+    async fn list_tasks(
+        &self,
+        access: &Access,
+        filter: &TaskFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Task>, StoreError>;
+    /// All attempts of a task, the first one first.
+    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError>;
+    async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
+    async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;
+    /// Counts of the present, or statistics of past hours; sorted by key.
+    async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError>;
+}

@@ -1,0 +1,122 @@
+//! What must happen outside after a change: messages that are committed with it (the outbox).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ids::TaskId,
+    task::{Status, Task},
+};
+
+/// What happened to a task (R34).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventKind {
+    Submitted,
+    Started,
+    Waiting,
+    Requeued,
+    Retrying,
+    Rescheduled,
+    Completed,
+    Failed,
+    DeadLettered,
+    Cancelled,
+}
+
+/// Which messages a store writes beside its changes. Without a relay nobody reads them, so an embedded
+/// store writes none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OutboxPolicy {
+    /// A bell for each task that becomes claimable.
+    pub dispatch: bool,
+    /// An event for each change of state.
+    pub events: bool,
+}
+
+/// Where a message goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Topic {
+    Dispatch,
+    Event,
+}
+
+impl Topic {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dispatch => "dispatch",
+            Self::Event => "event",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Dispatch, Self::Event].into_iter().find(|topic| topic.as_str() == text)
+    }
+}
+
+/// The body of a message: ids and headers, never the only copy of anything.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MessageBody {
+    pub event: EventKind,
+    pub user_id: String,
+    pub task_type: String,
+    pub queue: String,
+    pub priority: u8,
+    pub status: Status,
+    pub attempt: u32,
+    pub retry_count: u32,
+    pub version: u64,
+    /// Microseconds since 1970; a bell before this moment is early.
+    pub due_at: i64,
+    pub correlation_id: Option<String>,
+    pub trace_context: Option<String>,
+}
+
+/// A message to be written to the outbox.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutboxMessage {
+    pub topic: Topic,
+    pub task_id: TaskId,
+    pub body: MessageBody,
+}
+
+/// A message that a relay holds for a while: it publishes, waits for the broker, and confirms.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LeasedMessage {
+    pub id: i64,
+    /// How often it has been handed out, this time included.
+    pub tries: u32,
+    pub message: OutboxMessage,
+}
+
+impl OutboxPolicy {
+    /// The messages that go with `event`, which left `task` as it is.
+    pub fn messages(self, task: &Task, event: EventKind) -> Vec<OutboxMessage> {
+        let wanted = [(Topic::Dispatch, self.dispatch && task.status.is_claimable()), (Topic::Event, self.events)];
+        let message = |topic| OutboxMessage { topic, task_id: task.id, body: body(task, event) };
+        wanted.into_iter().filter(|(_, on)| *on).map(|(topic, _)| message(topic)).collect()
+    }
+
+    /// Whether no message is ever written.
+    pub const fn is_off(self) -> bool {
+        !self.dispatch && !self.events
+    }
+}
+
+fn body(task: &Task, event: EventKind) -> MessageBody {
+    MessageBody {
+        event,
+        user_id: task.owner.clone(),
+        task_type: task.task_type.clone(),
+        queue: task.queue.clone(),
+        priority: task.priority,
+        status: task.status,
+        attempt: task.attempt,
+        retry_count: task.retry_count,
+        version: task.version,
+        due_at: task.due_at.as_micros(),
+        correlation_id: task.correlation_id.clone(),
+        trace_context: task.trace_context.clone(),
+    }
+}

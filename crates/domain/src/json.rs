@@ -1,0 +1,175 @@
+//! JSON text that every store keeps to the letter.
+//!
+//! The text is checked once, here, and kept as it came: numbers keep their digits and objects their
+//! order. What a database could not keep exactly (a NUL, half a surrogate pair) or what would hurt a
+//! reader (depth, size, too many keys) is refused with the field's name.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use crate::{bounds, error::Invalid};
+
+/// A checked JSON document, as text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Json(Box<str>);
+
+impl Json {
+    /// Checks `text` and keeps it. `field` names it in the refusal.
+    pub fn parse(field: &'static str, text: impl Into<String>) -> Result<Self, Invalid> {
+        let text = text.into();
+        if text.len() > bounds::JSON_BYTES {
+            let allowed = format!("at most {} bytes of JSON; store larger things as artifacts", bounds::JSON_BYTES);
+            return Err(Invalid::new(field, format!("has {} bytes", text.len()), allowed));
+        }
+        let mut keys_left = bounds::JSON_KEYS;
+        let mut reader = serde_json::Deserializer::from_str(&text);
+        Check { depth_left: bounds::JSON_DEPTH, keys_left: &mut keys_left }
+            .deserialize(&mut reader)
+            .and_then(|()| reader.end())
+            .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))?;
+        Ok(Self(text.into_boxed_str()))
+    }
+
+    /// The document of a value. Only what would be refused as text is refused here.
+    pub fn from_value(field: &'static str, value: &impl Serialize) -> Result<Self, Invalid> {
+        let text = serde_json::to_string(value)
+            .map_err(|cause| Invalid::new(field, format!("cannot be written: {cause}"), "a value that is JSON"))?;
+        Self::parse(field, text)
+    }
+
+    /// What was accepted before and comes back from a store, taken as it is.
+    pub fn trusted(text: String) -> Self {
+        Self(text.into_boxed_str())
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The document read as a type.
+    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&self.0)
+    }
+}
+
+/// Walks a document without keeping it, and stops at the first thing that is not allowed.
+struct Check<'a> {
+    depth_left: usize,
+    keys_left: &'a mut usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Check<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl Check<'_> {
+    fn deeper<E: Error>(&mut self) -> Result<Check<'_>, E> {
+        let depth_left = self
+            .depth_left
+            .checked_sub(1)
+            .ok_or_else(|| E::custom(format_args!("it is nested deeper than {} levels", bounds::JSON_DEPTH)))?;
+        Ok(Check { depth_left, keys_left: self.keys_left })
+    }
+
+    fn string<E: Error>(text: &str) -> Result<(), E> {
+        if text.len() > bounds::JSON_STRING_BYTES {
+            let max = bounds::JSON_STRING_BYTES;
+            return Err(E::custom(format_args!("a string has {} bytes, more than {max}", text.len())));
+        }
+        if text.contains('\0') {
+            return Err(E::custom("a string holds the character U+0000, which databases cannot keep"));
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Check<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+    fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E: Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E: Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E: Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        Self::string(text)
+    }
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+        while items.next_element_seed(self.deeper()?)?.is_some() {}
+        Ok(())
+    }
+    fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key::<std::borrow::Cow<'de, str>>()? {
+            Self::string(&key)?;
+            *self.keys_left = self
+                .keys_left
+                .checked_sub(1)
+                .ok_or_else(|| A::Error::custom(format_args!("it has more than {} keys", bounds::JSON_KEYS)))?;
+            entries.next_value_seed(self.deeper()?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
+        let raw: &serde_json::value::RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(writer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        Json::parse("parameters", text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn text_is_kept_to_the_letter() {
+        for text in ["{\"b\":1, \"a\":1.000}", "12345678901234567890123456789.5", "\"\u{1F600} '; DROP\"", "[]", "null"]
+        {
+            assert_eq!(Json::parse("parameters", text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn what_a_database_cannot_keep_is_refused_by_name() {
+        assert!(problem("\"a\\u0000b\"").contains("U+0000"));
+        assert!(problem("{\"a\\u0000b\":1}").contains("U+0000"));
+        assert!(problem("\"\\ud800\"").starts_with("parameters is refused"));
+        assert!(problem("{\"a\":1} x").contains("trailing"));
+        assert!(problem("").contains("EOF"));
+    }
+
+    #[test]
+    fn depth_keys_strings_and_size_are_bounded() {
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(Json::parse("parameters", nested(64)).is_ok());
+        assert!(problem(&nested(200)).contains("deeper than 64"));
+        assert!(problem(&format!("\"{}\"", "x".repeat(65 * 1024))).contains("string has"));
+        let wide: Vec<String> = (0..10_001).map(|n| format!("\"{n}\":0")).collect();
+        assert!(problem(&format!("{{{}}}", wide.join(","))).contains("10000 keys"));
+        assert!(problem(&format!("[{}0]", "1,".repeat(150 * 1024))).contains("artifacts"));
+    }
+}

@@ -1,0 +1,15 @@
+//! Checkpoint: the running attempt saves the state that its successor starts from.
+
+use super::{Command, Refusal, Transition, fence, touched};
+use crate::{
+    json::Json,
+    task::{Lease, Task},
+    time::Timestamp,
+};
+
+/// The task with `checkpoint` saved at `now`.
+pub fn decide(task: &Task, lease: &Lease, checkpoint: Json, now: Timestamp) -> Result<Transition, Refusal> {
+    fence(task, Command::Checkpoint, lease)?;
+    let after = Task { checkpoint: Some(checkpoint), ..touched(task, now) };
+    Ok(Transition { after, archived: None, event: None })
+}

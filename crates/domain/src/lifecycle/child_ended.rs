@@ -1,0 +1,64 @@
+//! Child ended: the parent's counters follow its children, and the last end lets a waiting parent go on.
+
+use super::{Refusal, Transition, finish, touched};
+use crate::{
+    bounds,
+    task::{ChildCounts, Status, Task},
+    time::Timestamp,
+};
+
+/// A child that was made, ended, or was opened again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChildMove {
+    /// `None` when the child is new.
+    pub from: Option<Status>,
+    pub to: Status,
+}
+
+impl ChildMove {
+    /// The move that matters to the parent, if the child's change was one.
+    pub fn between(from: Option<Status>, to: Status) -> Option<Self> {
+        let open = |status: Option<Status>| status.is_some_and(|status| !status.is_ended());
+        let unnoticed = from == Some(to) || (open(from) && open(Some(to)));
+        (!unnoticed).then_some(Self { from, to })
+    }
+}
+
+/// The parent after its children moved, at `now`.
+pub fn decide(parent: &Task, moves: &[ChildMove], now: Timestamp) -> Result<Transition, Refusal> {
+    let children = moves.iter().fold(parent.children, count);
+    if children.total > bounds::CHILDREN {
+        return Err(Refusal::TooManyChildren);
+    }
+    let counted = Task { children, ..parent.clone() };
+    if parent.status == Status::Waiting && children.open() == 0 {
+        return Ok(finish::go_on(&counted, now));
+    }
+    Ok(Transition { after: touched(&counted, now), archived: None, event: None })
+}
+
+fn count(mut counts: ChildCounts, step: &ChildMove) -> ChildCounts {
+    match step.from {
+        None => counts.total += 1,
+        Some(from) => {
+            if let Some(ended) = slot(&mut counts, from) {
+                *ended -= 1;
+            }
+        }
+    }
+    if let Some(ended) = slot(&mut counts, step.to) {
+        *ended += 1;
+    }
+    counts
+}
+
+/// The counter of children that ended as `status`; the open ones have none.
+fn slot(counts: &mut ChildCounts, status: Status) -> Option<&mut u32> {
+    match status {
+        Status::Completed => Some(&mut counts.completed),
+        Status::CompletedWithErrors => Some(&mut counts.with_errors),
+        Status::Failed | Status::DeadLetter => Some(&mut counts.failed),
+        Status::Cancelled => Some(&mut counts.cancelled),
+        Status::Queued | Status::Running | Status::Retrying | Status::Waiting => None,
+    }
+}

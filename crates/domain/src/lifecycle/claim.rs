@@ -1,0 +1,33 @@
+//! Claim: a node takes a due task. The attempt grows, so whoever held it before is fenced off.
+
+use super::{Command, Refusal, Transition, admit, moved};
+use crate::{
+    event::EventKind,
+    ids::{LeaseToken, NodeId},
+    task::{Status, Task},
+    time::Timestamp,
+};
+
+/// The task in the hands of `node_id` at `now`.
+pub fn decide(
+    task: &Task,
+    node_id: NodeId,
+    host: &str,
+    token: LeaseToken,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    admit(task, Command::Claim)?;
+    if task.due_at > now {
+        return Err(Refusal::NotDue);
+    }
+    let after = Task {
+        attempt: task.attempt + 1,
+        lease_token: Some(token),
+        node_id: Some(node_id),
+        host: Some(host.to_owned()),
+        started_at: task.started_at.or(Some(now)),
+        last_attempt_at: Some(now),
+        ..moved(task, Status::Running, now)
+    };
+    Ok(Transition { after, archived: None, event: Some(EventKind::Started) })
+}

@@ -1,0 +1,40 @@
+//! Fail: the running attempt returns an error.
+
+use super::{Command, Refusal, Transition, event_of_end, fence, left_behind, moved};
+use crate::{
+    attempt::AttemptOutcome,
+    task::{Lease, Status, Task, TaskError},
+    time::Timestamp,
+};
+
+/// The task after its attempt failed at `now`. Without `retry_in_ms` the error is fatal.
+pub fn decide(
+    task: &Task,
+    lease: &Lease,
+    error: TaskError,
+    retry_in_ms: Option<u64>,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    fence(task, Command::Fail, lease)?;
+    Ok(charge(task, AttemptOutcome::Failed, error, retry_in_ms, now))
+}
+
+/// Charges the failure: another attempt, a dead letter when they are used up, or the end.
+pub(super) fn charge(
+    task: &Task,
+    outcome: AttemptOutcome,
+    error: TaskError,
+    retry_in_ms: Option<u64>,
+    now: Timestamp,
+) -> Transition {
+    let failures = task.retry_count + u32::from(retry_in_ms.is_some());
+    let (status, due_at) = match retry_in_ms {
+        None => (Status::Failed, task.due_at),
+        Some(_) if failures >= task.max_attempts => (Status::DeadLetter, task.due_at),
+        Some(delay_ms) => (Status::Retrying, now.plus_ms(delay_ms)),
+    };
+    let moves_on = status == Status::Retrying || outcome != AttemptOutcome::Failed;
+    let archived = left_behind(task, outcome, Some(&error), now).filter(|_| moves_on);
+    let after = Task { retry_count: failures, due_at, error: Some(error), ..moved(task, status, now) };
+    Transition { after, archived, event: Some(event_of_end(status)) }
+}

@@ -1,0 +1,16 @@
+//! Prune: a duty removes what ended long ago. A child goes only with its parent, so that a parent's counters
+//! always have the rows to show for them.
+
+use super::{Command, Refusal, admit};
+use crate::{filter::Retention, task::Task, time::Timestamp};
+
+/// Refuses to remove a task that is open, a child, or younger than its retention.
+pub fn decide(task: &Task, retention: &Retention, now: Timestamp) -> Result<(), Refusal> {
+    admit(task, Command::Prune)?;
+    let keep_ms = retention.keep_ms(task.status).unwrap_or(u64::MAX);
+    let old = task.finished_at.is_some_and(|finished| finished.plus_ms(keep_ms) <= now);
+    if task.parent_id.is_some() || task.children.open() > 0 || !old {
+        return Err(Refusal::NotDue);
+    }
+    Ok(())
+}

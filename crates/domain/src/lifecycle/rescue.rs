@@ -1,0 +1,28 @@
+//! Rescue: a duty takes the task from a node that is dead. It knows nothing of handlers or run times:
+//! only the loss of the node's heartbeat makes a rescue.
+
+use super::{Command, Refusal, Transition, admit, event_of_end, left_behind, moved};
+use crate::{
+    attempt::AttemptOutcome,
+    ids::NodeId,
+    task::{Status, Task, TaskError},
+    time::Timestamp,
+};
+
+/// The task free for the next node at `now`, or quarantined once `max_crashes` nodes died with it.
+pub fn decide(task: &Task, dead: NodeId, max_crashes: u32, now: Timestamp) -> Result<Transition, Refusal> {
+    admit(task, Command::Rescue)?;
+    if task.node_id != Some(dead) {
+        return Err(Refusal::StaleLease { status: task.status, attempt: task.attempt });
+    }
+    let crash_count = task.crash_count + 1;
+    let status = if crash_count >= max_crashes { Status::DeadLetter } else { Status::Queued };
+    let message = match status {
+        Status::DeadLetter => format!("quarantined: {crash_count} nodes died while they ran this task"),
+        _ => "the node that ran this attempt died".to_owned(),
+    };
+    let error = TaskError::new("crash", &message, None, now, task.attempt);
+    let archived = left_behind(task, AttemptOutcome::Crashed, Some(&error), now);
+    let after = Task { crash_count, lease_token: None, error: Some(error), ..moved(task, status, now) };
+    Ok(Transition { after, archived, event: Some(event_of_end(status)) })
+}

@@ -1,0 +1,27 @@
+//! Snooze: the running attempt asks to be run again later, without using up a retry.
+
+use super::{Command, Refusal, Transition, fence, left_behind, moved};
+use crate::{
+    attempt::AttemptOutcome,
+    event::EventKind,
+    task::{Lease, Status, Task, TaskError},
+    time::Timestamp,
+};
+
+/// The task put back for `delay_ms` at `now`, with the reason for people.
+pub fn decide(
+    task: &Task,
+    lease: &Lease,
+    reason: Option<TaskError>,
+    delay_ms: u64,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
+    fence(task, Command::Snooze, lease)?;
+    let archived = left_behind(task, AttemptOutcome::Snoozed, reason.as_ref(), now);
+    let after = Task {
+        snooze_count: task.snooze_count + 1,
+        due_at: now.plus_ms(delay_ms),
+        ..moved(task, Status::Retrying, now)
+    };
+    Ok(Transition { after, archived, event: Some(EventKind::Retrying) })
+}

@@ -1,0 +1,196 @@
+//! The table of (state, command) → target: the one place that says what is allowed.
+//!
+//! Decisions ask it, stores are tested against it, and `docs/lifecycle.md` is generated from it.
+
+use crate::task::Status;
+
+/// Everything that can be asked of an existing task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Command {
+    Claim,
+    Heartbeat,
+    Progress,
+    Checkpoint,
+    Finish,
+    Fail,
+    Snooze,
+    HandBack,
+    Cancel,
+    Retry,
+    RedoChildren,
+    Reschedule,
+    Rescue,
+    Expire,
+    ChildEnded,
+    Prune,
+}
+
+/// What a command does to a task in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cell {
+    /// Not allowed; nothing changes.
+    Refused,
+    /// Succeeds without changing anything.
+    Kept,
+    /// Moves the task to one of these states, which may be its own.
+    To(&'static [Status]),
+    /// Removes the task.
+    Gone,
+}
+
+use Cell::{Gone, Kept as KEPT, Refused as no};
+use Status::{
+    Cancelled as C, Completed as D, CompletedWithErrors as E, DeadLetter as X, Failed as F, Queued as Q, Retrying as T,
+    Running as R, Waiting as W,
+};
+
+const fn to(targets: &'static [Status]) -> Cell {
+    Cell::To(targets)
+}
+
+/// Columns in the order of [`Status::ALL`]: Queued, Running, reTrying, Waiting, completeD, with Errors, Failed,
+/// Cancelled, dead letter (X).
+#[rustfmt::skip]
+pub const TABLE: [(Command, [Cell; 9]); 16] = [
+    //                       Q         R                     T         W                     D         E         F         C         X
+    (Command::Claim,        [to(&[R]), no,                   to(&[R]), no,                   no,       no,       no,       no,       no]),
+    (Command::Heartbeat,    [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Progress,     [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Checkpoint,   [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Finish,       [no,       to(&[D, E, F, W, Q]), no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Fail,         [no,       to(&[T, F, X]),       no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Snooze,       [no,       to(&[T]),             no,       no,                   no,       no,       no,       no,       no]),
+    (Command::HandBack,     [no,       to(&[Q]),             no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Cancel,       [to(&[C]), to(&[C]),             to(&[C]), to(&[C]),             KEPT,     KEPT,     KEPT,     KEPT,     KEPT]),
+    (Command::Retry,        [no,       no,                   no,       no,                   no,       no,       to(&[Q]), to(&[Q]), to(&[Q])]),
+    (Command::RedoChildren, [no,       no,                   no,       no,                   no,       to(&[W]), to(&[W]), no,       no]),
+    (Command::Reschedule,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W]),             no,       no,       no,       no,       no]),
+    (Command::Rescue,       [no,       to(&[Q, X]),          no,       no,                   no,       no,       no,       no,       no]),
+    (Command::Expire,       [to(&[F]), to(&[F, T, X]),       to(&[F]), to(&[F]),             no,       no,       no,       no,       no]),
+    (Command::ChildEnded,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W, Q, D, E, F]), to(&[D]), to(&[E]), to(&[F]), to(&[C]), to(&[X])]),
+    (Command::Prune,        [no,       no,                   no,       no,                   Gone,     Gone,     Gone,     Gone,     Gone]),
+];
+
+impl Command {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claim => "claim",
+            Self::Heartbeat => "heartbeat",
+            Self::Progress => "progress",
+            Self::Checkpoint => "checkpoint",
+            Self::Finish => "finish",
+            Self::Fail => "fail",
+            Self::Snooze => "snooze",
+            Self::HandBack => "hand back",
+            Self::Cancel => "cancel",
+            Self::Retry => "retry",
+            Self::RedoChildren => "redo children",
+            Self::Reschedule => "reschedule",
+            Self::Rescue => "rescue",
+            Self::Expire => "expire",
+            Self::ChildEnded => "child ended",
+            Self::Prune => "prune",
+        }
+    }
+
+    /// One line of the manual.
+    pub const fn summary(self) -> &'static str {
+        match self {
+            Self::Claim => "a node takes a due task; the attempt grows and a new lease token is handed out",
+            Self::Heartbeat => "a node shows that it lives and learns which of its leases are gone",
+            Self::Progress => "the running attempt tells how far it is",
+            Self::Checkpoint => "the running attempt saves the state that its successor starts from",
+            Self::Finish => {
+                "the running attempt returns a result; a parent then waits for its children or follows their ends"
+            }
+            Self::Fail => "the running attempt returns an error: try again later, fail, or give up as a dead letter",
+            Self::Snooze => "the running attempt asks to be run again later, without using up a retry",
+            Self::HandBack => "a node that shuts down returns the task uncharged",
+            Self::Cancel => "a person or the parent's cancel ends the task; ended tasks stay as they are",
+            Self::Retry => "a person replays a task that ended badly, with its counters at zero",
+            Self::RedoChildren => "a person replays only the failed children; the parent waits again",
+            Self::Reschedule => "a person changes time, priority, queue or number of attempts",
+            Self::Rescue => "a duty takes the task from a dead node; after repeated crashes it is quarantined",
+            Self::Expire => "a duty ends what is past its deadline, and fails attempts that give no sign of life",
+            Self::ChildEnded => {
+                "a child moved: the parent's counters follow, and the last end lets a waiting parent go on"
+            }
+            Self::Prune => "a duty removes what ended long ago, together with its children",
+        }
+    }
+
+    /// Whether the command carries the lease of the running attempt.
+    pub const fn is_fenced(self) -> bool {
+        match self {
+            Self::Heartbeat
+            | Self::Progress
+            | Self::Checkpoint
+            | Self::Finish
+            | Self::Fail
+            | Self::Snooze
+            | Self::HandBack => true,
+            Self::Claim
+            | Self::Cancel
+            | Self::Retry
+            | Self::RedoChildren
+            | Self::Reschedule
+            | Self::Rescue
+            | Self::Expire
+            | Self::ChildEnded
+            | Self::Prune => false,
+        }
+    }
+}
+
+/// The row of `command` in the table.
+pub const fn row(command: Command) -> &'static [Cell; 9] {
+    &TABLE[command as usize].1
+}
+
+/// What `command` does to a task that is at `status`.
+pub const fn cell(command: Command, status: Status) -> Cell {
+    row(command)[status as usize]
+}
+
+/// Where `command` may take a task that is at `status`.
+pub const fn targets(command: Command, status: Status) -> &'static [Status] {
+    match cell(command, status) {
+        Cell::To(targets) => targets,
+        Cell::Refused | Cell::Kept | Cell::Gone => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_columns_stand_where_their_names_say() {
+        for (index, (command, _)) in TABLE.iter().enumerate() {
+            assert_eq!(*command as usize, index);
+        }
+        for (index, status) in Status::ALL.iter().enumerate() {
+            assert_eq!(*status as usize, index);
+        }
+    }
+
+    #[test]
+    fn an_ended_task_moves_only_by_a_persons_retry() {
+        for (command, cells) in TABLE {
+            for status in Status::ALL.into_iter().filter(|status| status.is_ended()) {
+                let leaves = matches!(cells[status as usize], Cell::To(targets) if targets != [status]);
+                assert!(!leaves || matches!(command, Command::Retry | Command::RedoChildren), "{command:?} {status:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_running_task_takes_fenced_commands() {
+        for (command, cells) in TABLE.into_iter().filter(|(command, _)| command.is_fenced()) {
+            for status in Status::ALL {
+                let taken = matches!(cells[status as usize], Cell::To(_));
+                assert_eq!(taken, status == Status::Running, "{command:?} {status:?}");
+            }
+        }
+    }
+}

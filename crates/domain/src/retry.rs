@@ -1,0 +1,75 @@
+//! How long to wait before the next attempt (R17).
+
+use serde::{Deserialize, Serialize};
+
+use crate::{bounds, error::Invalid};
+
+/// Exponential backoff with jitter and a cap. The number of attempts is the task's own.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RetryPolicy {
+    /// The wait after the first failure, in milliseconds.
+    pub initial_ms: u64,
+    /// What each further failure multiplies the wait by.
+    pub factor: f64,
+    /// The share of the wait that is drawn at random around it, so that failures do not return in step.
+    pub jitter: f64,
+    /// The longest wait, in milliseconds.
+    pub max_ms: u64,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { initial_ms: 2_000, factor: 2.0, jitter: 0.2, max_ms: 3_600_000 }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait before the retry that follows `failures` counted failures (1 for the first), in milliseconds.
+    /// `random` is a fresh number from 0 to 1.
+    pub fn delay_ms(&self, failures: u32, random: f64) -> u64 {
+        let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
+        let plain = (self.initial_ms as f64 * self.factor.powi(exponent)).min(self.max_ms as f64);
+        let swing = 1.0 + self.jitter * (2.0 * random - 1.0);
+        (plain * swing).min(self.max_ms as f64).max(0.0) as u64
+    }
+
+    /// Refuses policies that shrink, never wait within reason, or jitter by more than the wait itself.
+    pub fn check(&self) -> Result<(), Invalid> {
+        bounds::check_duration_ms("retry.initialMs", self.initial_ms)?;
+        bounds::check_duration_ms("retry.maxMs", self.max_ms)?;
+        if !(1.0..=100.0).contains(&self.factor) {
+            return Err(Invalid::new("retry.factor", format!("is {}", self.factor), "1 to 100"));
+        }
+        if !(0.0..=1.0).contains(&self.jitter) {
+            return Err(Invalid::new("retry.jitter", format!("is {}", self.jitter), "0 to 1"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_doubles_from_two_seconds_and_stops_at_an_hour() {
+        let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
+        let waits: Vec<u64> = [1, 2, 3, 12, 4_000_000].iter().map(|n| policy.delay_ms(*n, 0.5)).collect();
+        assert_eq!(waits, [2_000, 4_000, 8_000, 3_600_000, 3_600_000]);
+    }
+
+    #[test]
+    fn jitter_swings_by_a_fifth_to_both_sides() {
+        let policy = RetryPolicy::default();
+        assert_eq!(policy.delay_ms(1, 0.0), 1_600);
+        assert_eq!(policy.delay_ms(1, 1.0), 2_400);
+    }
+
+    #[test]
+    fn a_policy_that_shrinks_is_refused_by_field() {
+        let refused = RetryPolicy { factor: 0.5, ..RetryPolicy::default() }.check().unwrap_err();
+        assert_eq!(refused.field, "retry.factor");
+        assert!(RetryPolicy { factor: f64::NAN, ..RetryPolicy::default() }.check().is_err());
+    }
+}

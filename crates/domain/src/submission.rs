@@ -1,0 +1,108 @@
+//! What a caller hands in to have a task made (R8 to R12).
+
+use crate::{bounds, error::Invalid, json::Json, retry::RetryPolicy, task::Lease, time::Timestamp};
+
+/// When the first attempt may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunAt {
+    Now,
+    /// At a moment; one that has passed means now, with the place in the order that it gives.
+    At(Timestamp),
+    /// This many milliseconds after the store accepts the task, by the store's clock.
+    AfterMs(u64),
+}
+
+/// A promise that the same request makes the same task (R9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The caller's key, unique per owner.
+    pub key: String,
+    /// A digest of the request's body: the same key with another digest is refused.
+    pub digest: [u8; 32],
+    /// How long the promise holds, in milliseconds.
+    pub ttl_ms: u64,
+}
+
+/// A task to be made. `NewTask::new` fills in what most callers leave alone.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewTask {
+    pub owner: String,
+    pub tier: Option<String>,
+    pub task_type: String,
+    pub task_key: Option<String>,
+    pub queue: String,
+    pub priority: u8,
+    pub run_at: RunAt,
+    pub max_attempts: u32,
+    pub timeout_ms: Option<u64>,
+    pub deadline_at: Option<Timestamp>,
+    /// Whether the type has a `finish` step for parents.
+    pub finish_step: bool,
+    pub retry: RetryPolicy,
+    pub parameters: Json,
+    pub memo: Option<Json>,
+    pub correlation_id: Option<String>,
+    pub trace_context: Option<String>,
+    pub idempotency: Option<Idempotency>,
+    /// The attempt that submits this task as its child; a stale one is refused.
+    pub parent: Option<Lease>,
+}
+
+impl NewTask {
+    pub fn new(owner: &str, task_type: &str, queue: &str, parameters: Json) -> Self {
+        Self {
+            owner: owner.to_owned(),
+            tier: None,
+            task_type: task_type.to_owned(),
+            task_key: None,
+            queue: queue.to_owned(),
+            priority: *bounds::PRIORITY.start(),
+            run_at: RunAt::Now,
+            max_attempts: bounds::DEFAULT_MAX_ATTEMPTS,
+            timeout_ms: None,
+            deadline_at: None,
+            finish_step: false,
+            retry: RetryPolicy::default(),
+            parameters,
+            memo: None,
+            correlation_id: None,
+            trace_context: None,
+            idempotency: None,
+            parent: None,
+        }
+    }
+
+    /// Refuses the first field that does not fit.
+    pub fn check(&self) -> Result<(), Invalid> {
+        bounds::check_name("userId", &self.owner)?;
+        bounds::check_label("taskType", &self.task_type)?;
+        bounds::check_label("queue", &self.queue)?;
+        bounds::check_priority(self.priority)?;
+        bounds::check_max_attempts(self.max_attempts)?;
+        self.retry.check()?;
+        self.check_times()?;
+        let names = [
+            ("tier", &self.tier),
+            ("taskKey", &self.task_key),
+            ("correlationId", &self.correlation_id),
+            ("traceContext", &self.trace_context),
+        ];
+        for (field, value) in names {
+            value.as_ref().map_or(Ok(()), |text| bounds::check_name(field, text))?;
+        }
+        self.idempotency.as_ref().map_or(Ok(()), |promise| {
+            bounds::check_name("Idempotency-Key", &promise.key)?;
+            bounds::check_duration_ms("idempotencyTtl", promise.ttl_ms)
+        })
+    }
+
+    fn check_times(&self) -> Result<(), Invalid> {
+        match self.run_at {
+            RunAt::Now => {}
+            RunAt::At(moment) => moment.check("runAt")?,
+            RunAt::AfterMs(ms) => bounds::check_duration_ms("delay", ms)?,
+        }
+        self.timeout_ms.map_or(Ok(()), |ms| bounds::check_duration_ms("timeout", ms))?;
+        self.deadline_at.map_or(Ok(()), |moment| moment.check("deadline"))
+    }
+}

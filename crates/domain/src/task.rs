@@ -1,0 +1,278 @@
+//! The record of a task (R2): the one shape that stores keep and decisions read.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    bounds,
+    ids::{LeaseToken, NodeId, TaskId},
+    json::Json,
+    retry::RetryPolicy,
+    time::Timestamp,
+};
+
+/// Where a task stands (R1). The spelling is the public contract's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// Waits to be claimed, from its due time on.
+    Queued,
+    /// A node holds it.
+    Running,
+    /// Waits for its next attempt, after a failure or a snooze.
+    Retrying,
+    /// A parent whose own code has returned and whose children have not all ended.
+    Waiting,
+    Completed,
+    /// A parent of which some children completed and some did not.
+    CompletedWithErrors,
+    /// Ended by an error that no retry mends.
+    Failed,
+    Cancelled,
+    /// Retries used up, or quarantined; kept for people to look at and replay.
+    DeadLetter,
+}
+
+impl Status {
+    /// All of them, in the order of the lifecycle table's columns.
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Running,
+        Self::Retrying,
+        Self::Waiting,
+        Self::Completed,
+        Self::CompletedWithErrors,
+        Self::Failed,
+        Self::Cancelled,
+        Self::DeadLetter,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "QUEUED",
+            Self::Running => "RUNNING",
+            Self::Retrying => "RETRYING",
+            Self::Waiting => "WAITING",
+            Self::Completed => "COMPLETED",
+            Self::CompletedWithErrors => "COMPLETED_WITH_ERRORS",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+            Self::DeadLetter => "DEAD_LETTER",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether the task has reached an end.
+    pub const fn is_ended(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::Retrying | Self::Waiting => false,
+            Self::Completed | Self::CompletedWithErrors | Self::Failed | Self::Cancelled | Self::DeadLetter => true,
+        }
+    }
+
+    /// Whether a node may claim the task once it is due.
+    pub const fn is_claimable(self) -> bool {
+        matches!(self, Self::Queued | Self::Retrying)
+    }
+}
+
+/// Which of its steps a task is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The task's own code.
+    #[default]
+    Run,
+    /// The step of a parent that sees its children's ends and makes the result.
+    Finish,
+}
+
+impl Phase {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Finish => "finish",
+        }
+    }
+}
+
+/// A node's right to write for one attempt of one task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    pub task_id: TaskId,
+    pub attempt: u32,
+    pub token: LeaseToken,
+}
+
+/// Why an attempt did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskError {
+    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …
+    pub class: String,
+    pub message: String,
+    /// The chain of causes or the stack, if there is one.
+    pub detail: Option<String>,
+    pub at: Timestamp,
+    pub attempt: u32,
+}
+
+impl TaskError {
+    /// An error whose texts are cut to what every store keeps.
+    pub fn new(class: &str, message: &str, detail: Option<&str>, at: Timestamp, attempt: u32) -> Self {
+        let detail = detail.map(storable);
+        Self { class: storable(class), message: storable(message), detail, at, attempt }
+    }
+}
+
+/// Cuts text at a character boundary below the bound and drops what databases cannot keep.
+fn storable(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len().min(bounds::ERROR_BYTES));
+    for c in text.chars().filter(|c| *c != '\0') {
+        if kept.len() + c.len_utf8() > bounds::ERROR_BYTES {
+            break;
+        }
+        kept.push(c);
+    }
+    kept
+}
+
+/// How many children a parent has, by where they stand. The open ones are the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChildCounts {
+    pub total: u32,
+    pub completed: u32,
+    pub with_errors: u32,
+    /// `FAILED` and `DEAD_LETTER`.
+    pub failed: u32,
+    pub cancelled: u32,
+}
+
+impl ChildCounts {
+    /// Children that have not ended.
+    pub const fn open(&self) -> u32 {
+        self.total - self.completed - self.with_errors - self.failed - self.cancelled
+    }
+
+    /// Where the children let their parent end, once none is open.
+    pub const fn verdict(&self) -> Status {
+        if self.completed == self.total {
+            Status::Completed
+        } else if self.completed == 0 && self.with_errors == 0 {
+            Status::Failed
+        } else {
+            Status::CompletedWithErrors
+        }
+    }
+}
+
+/// One unit of work.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    pub id: TaskId,
+    pub parent_id: Option<TaskId>,
+    /// `userId` in the public contract.
+    pub owner: String,
+    pub tier: Option<String>,
+    pub task_type: String,
+    pub task_key: Option<String>,
+    pub queue: String,
+    pub priority: u8,
+
+    pub status: Status,
+    pub phase: Phase,
+    /// Raised by each claim, never lowered; the fencing number.
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub retry_count: u32,
+    pub snooze_count: u32,
+    pub crash_count: u32,
+    /// Raised by each change that a reader can see.
+    pub version: u64,
+
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// From when on it may be claimed: `runAt`, `nextAttemptAt`.
+    pub due_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub last_attempt_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    pub deadline_at: Option<Timestamp>,
+    pub timeout_ms: Option<u64>,
+
+    /// Of the last attempt. It outlives the attempt, so that a repeated report is recognised.
+    pub lease_token: Option<LeaseToken>,
+    pub node_id: Option<NodeId>,
+    pub host: Option<String>,
+
+    pub children: ChildCounts,
+    /// Whether the type has a `finish` step for parents.
+    pub finish_step: bool,
+
+    pub retry: RetryPolicy,
+    pub parameters: Json,
+    pub checkpoint: Option<Json>,
+    pub progress: Option<Json>,
+    pub result: Option<Json>,
+    pub result_url: Option<String>,
+    pub error: Option<TaskError>,
+    pub memo: Option<Json>,
+    pub correlation_id: Option<String>,
+    pub trace_context: Option<String>,
+    pub artifact_expires_at: Option<Timestamp>,
+    pub artifact_state: Option<String>,
+}
+
+impl Task {
+    /// The lease of the current attempt, while a node holds the task.
+    pub fn lease(&self) -> Option<Lease> {
+        match (self.status, self.lease_token) {
+            (Status::Running, Some(token)) => Some(Lease { task_id: self.id, attempt: self.attempt, token }),
+            _ => None,
+        }
+    }
+
+    /// Whether `lease` is that of the last attempt, whether or not it is still running.
+    pub fn is_last_attempt(&self, lease: &Lease) -> bool {
+        self.attempt == lease.attempt && self.lease_token == Some(lease.token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_read_back_from_its_own_spelling() {
+        for status in Status::ALL {
+            assert_eq!(Status::parse(status.as_str()), Some(status));
+        }
+        assert_eq!(Status::parse("queued"), None);
+    }
+
+    #[test]
+    fn error_texts_are_cut_between_characters_and_lose_what_no_database_keeps() {
+        let error = TaskError::new("fatal", &("\0".to_owned() + &"é".repeat(10_000)), None, Timestamp::default(), 1);
+        assert_eq!(error.message.len(), bounds::ERROR_BYTES);
+        assert!(error.message.chars().all(|c| c == 'é'));
+    }
+
+    #[test]
+    fn a_parent_ends_as_its_children_let_it() {
+        let counts = |completed, with_errors, failed| ChildCounts {
+            total: completed + with_errors + failed,
+            completed,
+            with_errors,
+            failed,
+            cancelled: 0,
+        };
+        assert_eq!(counts(3, 0, 0).verdict(), Status::Completed);
+        assert_eq!(counts(0, 0, 3).verdict(), Status::Failed);
+        assert_eq!(counts(1, 0, 2).verdict(), Status::CompletedWithErrors);
+        assert_eq!(counts(0, 1, 0).verdict(), Status::CompletedWithErrors);
+        assert_eq!(counts(2, 1, 0).verdict(), Status::CompletedWithErrors);
+    }
+}

@@ -1,0 +1,57 @@
+//! Time as Longhaul keeps it: microseconds since 1970 in UTC, an integer in every database.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Invalid;
+
+/// A moment, in microseconds since 1970-01-01T00:00:00Z.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(i64);
+
+/// 9999-12-31T23:59:59Z: the last moment that every database and every JSON client can write.
+const LAST_MICROS: i64 = 253_402_300_799_000_000;
+
+impl Timestamp {
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// This moment moved by `ms` milliseconds, stopping at the last moment that can be stored.
+    pub fn plus_ms(self, ms: u64) -> Self {
+        let micros = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000);
+        Self(self.0.saturating_add(micros).min(LAST_MICROS))
+    }
+
+    /// This moment moved back by `ms` milliseconds.
+    pub fn minus_ms(self, ms: u64) -> Self {
+        let micros = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000);
+        Self(self.0.saturating_sub(micros))
+    }
+
+    /// Microseconds from `earlier` to this moment, zero when it is later.
+    pub fn micros_since(self, earlier: Self) -> u64 {
+        u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
+    }
+
+    /// Refuses moments before 1970 and after 9999, which not every database can write.
+    pub fn check(self, field: &'static str) -> Result<(), Invalid> {
+        if (0..=LAST_MICROS).contains(&self.0) {
+            return Ok(());
+        }
+        Err(Invalid::new(
+            field,
+            format!("is {} microseconds from 1970", self.0),
+            "a time from 1970-01-01 to 9999-12-31",
+        ))
+    }
+}
+
+/// Where a process that is its own store takes the time from. Databases use their own clock.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    fn now(&self) -> Timestamp;
+}
