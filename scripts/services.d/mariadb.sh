@@ -45,9 +45,9 @@ mariadb_identity() {
     echo "${BASH_REMATCH[0]} $(mariadb_user) $password"
 }
 
+# The path is relative because the installer trips over a space in an absolute one.
 mariadb_initialise() {
-    local home=$1
-    "$(mariadb_program mariadb-install-db mysql_install_db)" --no-defaults --datadir="$home/data" --user="$(mariadb_user)" \
+    "$(mariadb_program mariadb-install-db mysql_install_db)" --no-defaults --datadir=./data --user="$(mariadb_user)" \
         --skip-test-db --auth-root-authentication-method=normal --innodb-log-file-size=512M
 }
 

@@ -21,7 +21,7 @@ impl Invalid {
 }
 
 /// Why a store did not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The input does not fit; nothing was changed.
     #[error(transparent)]

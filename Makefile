@@ -1,0 +1,50 @@
+# Every command of this repository. `make` alone explains them.
+
+SHELL := bash
+.DEFAULT_GOAL := help
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+SERVICES := scripts/services
+WITH_SERVICES := $(SERVICES) run
+DATABASES := sqlite postgres mysql
+
+.PHONY: help test test-store check generate verify bench-store services services-down clean cargo
+
+help: ## Explain these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  ARGS=\"...\" is passed on by test, test-store and bench-store: make test ARGS=\"-- lease\""
+
+test: cargo ## Set up the databases that are missing, then run every test
+	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
+
+test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
+	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }
+	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- $(DB) $(ARGS)
+
+check: cargo ## The fast loop: format, clippy, tidy
+	cargo fmt --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo test -p longhaul-testkit --test tidy --locked
+
+generate: cargo ## Write the checked-in generated files anew
+	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test generated --locked
+
+verify: cargo ## Compare the checked-in generated files with what would be generated
+	$(WITH_SERVICES) cargo test -p longhaul-store --test generated --locked
+
+bench-store: cargo ## Measure the stores
+	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)
+
+services: ## Start private database servers and leave them up (saves each test run the start)
+	$(SERVICES) up
+
+services-down: ## Stop them
+	$(SERVICES) down
+
+clean: cargo ## Stop the servers and delete everything that was built
+	$(SERVICES) clean
+	cargo clean
+
+cargo:
+	@command -v cargo >/dev/null || { echo "cargo is missing: install Rust with rustup, see https://rustup.rs" >&2; exit 1; }

@@ -1,0 +1,174 @@
+//! Every SQL statement by name, and its text for each database.
+//!
+//! A statement is a file in `sql/`. Three marks are filled in when the program starts: `{now}` is the store's
+//! clock, whose shift is always the first parameter; `{task_columns}` the columns of a task; `{list_filter}` the
+//! conditions that all lists share. Parameters are numbered in every file; MySQL, which has no numbers, gets a
+//! plain `?` and the order to bind in.
+
+use std::sync::LazyLock;
+
+macro_rules! statements {
+    ($($variant:ident $file:literal,)*) => {
+        /// The statements that all three databases have.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(crate) enum Statement { $($variant,)* }
+
+        const NAMES: &[&str] = &[$($file,)*];
+        const SQLITE: &[&str] = &[$(include_str!(concat!("sqlite/sql/", $file, ".sql")),)*];
+        const POSTGRES: &[&str] = &[$(include_str!(concat!("postgres/sql/", $file, ".sql")),)*];
+        const MYSQL: &[&str] = &[$(include_str!(concat!("mysql/sql/", $file, ".sql")),)*];
+    };
+}
+
+statements! {
+    Now "now",
+    GetTask "get_task",
+    LockTasks "lock_tasks",
+    ReadTasks "read_tasks",
+    ReadLeases "read_leases",
+    LockLeases "lock_leases",
+    FindChildren "find_children",
+    SaveTasks "save_tasks",
+    InsertAttempts "insert_attempts",
+    InsertTallyDeltas "insert_tally_deltas",
+    InsertOutbox "insert_outbox",
+    InsertLane "insert_lane",
+    FindLane "find_lane",
+    TakeIdempotencyKeys "take_idempotency_keys",
+    ReadIdempotencyKeys "read_idempotency_keys",
+    PruneIdempotencyKeys "prune_idempotency_keys",
+    SaveProgress "save_progress",
+    SaveCheckpoint "save_checkpoint",
+    InsertNode "insert_node",
+    BeatNode "beat_node",
+    FindLiveNode "find_live_node",
+    DeleteNode "delete_node",
+    ListNodes "list_nodes",
+    LoseSilentNodes "lose_silent_nodes",
+    LoseOtherNodes "lose_other_nodes",
+    PauseQueue "pause_queue",
+    ResumeQueue "resume_queue",
+    ListQueues "list_queues",
+    InsertDuty "insert_duty",
+    LockDuty "lock_duty",
+    SaveDuty "save_duty",
+    FindRescuable "find_rescuable",
+    FindPastDeadline "find_past_deadline",
+    FindOverdue "find_overdue",
+    FindNextDue "find_next_due",
+    FindPrunable "find_prunable",
+    DeleteTasks "delete_tasks",
+    DeleteAttempts "delete_attempts",
+    FindOutbox "find_outbox",
+    HoldOutbox "hold_outbox",
+    DeleteOutbox "delete_outbox",
+    FindTallyDeltas "find_tally_deltas",
+    DeleteTallyDeltas "delete_tally_deltas",
+    FoldTallies "fold_tallies",
+    ReadTallies "read_tallies",
+    ListAttempts "list_attempts",
+    ListTypes "list_types",
+    ListAllNewest "list_all_newest",
+    ListAllOldest "list_all_oldest",
+    ListByOwnerNewest "list_by_owner_newest",
+    ListByOwnerOldest "list_by_owner_oldest",
+    ListByStatusNewest "list_by_status_newest",
+    ListByStatusOldest "list_by_status_oldest",
+    ListByKeyNewest "list_by_key_newest",
+    ListByKeyOldest "list_by_key_oldest",
+    ListByParentNewest "list_by_parent_newest",
+    ListByParentOldest "list_by_parent_oldest",
+}
+
+/// A statement ready to be prepared.
+#[derive(Debug)]
+pub(crate) struct Sql {
+    pub(crate) name: &'static str,
+    pub(crate) text: String,
+    /// For databases without numbered parameters: which one each `?` stands for, from 0.
+    pub(crate) order: Option<Vec<usize>>,
+}
+
+/// What the marks stand for in one database.
+pub(crate) struct Dialect {
+    pub(crate) now: &'static str,
+    pub(crate) list_filter: &'static str,
+    pub(crate) numbered: bool,
+}
+
+pub(crate) const SQLITE_DIALECT: Dialect =
+    Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
+pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
+    now: "(longhaul_now() + $1)",
+    list_filter: include_str!("postgres/sql/list_filter.fragment"),
+    numbered: true,
+};
+pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
+    now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
+    list_filter: include_str!("mysql/sql/list_filter.fragment"),
+    numbered: false,
+};
+
+impl Dialect {
+    /// The statement with its marks filled in.
+    pub(crate) fn sql(&self, name: &'static str, file: &str) -> Sql {
+        let columns = include_str!("task_columns.sql").trim();
+        let of_tasks = columns.split(',').map(|column| format!("tasks.{}", column.trim())).collect::<Vec<_>>();
+        // Comments are for readers of the files; a `?` in one would count as a parameter.
+        let statement: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        let filled = statement
+            .join("\n")
+            .replace("{now}", self.now)
+            .replace("{list_filter}", self.list_filter)
+            .replace("{task_columns_of_tasks}", &of_tasks.join(", "))
+            .replace("{task_columns}", if self.numbered { columns } else { "{columns}" })
+            .replace("{columns}", &of_tasks.join(", "));
+        if self.numbered {
+            return Sql { name, text: filled, order: None };
+        }
+        let (text, order) = without_numbers(&filled);
+        Sql { name, text, order: Some(order) }
+    }
+
+    fn catalog(&self, files: &'static [&'static str]) -> Vec<Sql> {
+        NAMES.iter().zip(files).map(|(name, file)| self.sql(name, file)).collect()
+    }
+}
+
+/// Turns `?3` into `?` and notes which parameter it was.
+fn without_numbers(text: &str) -> (String, Vec<usize>) {
+    let mut parts = text.split('?');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    let mut order = Vec::new();
+    for part in parts {
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_digit());
+        let number: usize = part[..part.len() - rest.len()].parse().unwrap_or(0);
+        order.push(number.saturating_sub(1));
+        plain.push('?');
+        plain.push_str(rest);
+    }
+    (plain, order)
+}
+
+pub(crate) static SQLITE_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| SQLITE_DIALECT.catalog(SQLITE));
+pub(crate) static POSTGRES_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| POSTGRES_DIALECT.catalog(POSTGRES));
+pub(crate) static MYSQL_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| MYSQL_DIALECT.catalog(MYSQL));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_become_an_order() {
+        let (text, order) = without_numbers("a = ?2 AND b = ?1 AND c = ?12 OR ?2");
+        assert_eq!(text, "a = ? AND b = ? AND c = ? OR ?");
+        assert_eq!(order, [1, 0, 11, 1]);
+    }
+
+    #[test]
+    fn no_mark_is_left_in_a_statement() {
+        for sql in SQLITE_CATALOG.iter().chain(POSTGRES_CATALOG.iter()).chain(MYSQL_CATALOG.iter()) {
+            assert!(!sql.text.contains('{'), "{}: {}", sql.name, sql.text);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The changes of one transaction: rows locked, decisions taken, everything written at the end.
+//!
+//! A ledger locks tasks, takes the lifecycle's transitions, follows them up to the parents, and saves what has
+//! changed with its history, counts and messages. Every save is guarded by the row that was locked.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use longhaul_domain::{
+    Attempt, Task, TaskId, Timestamp,
+    event::OutboxMessage,
+    lifecycle::{Transition, child_ended, child_ended::ChildMove},
+    statistics::{Tally, TallySheet},
+};
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    record::{self, AttemptRow, OutboxRow, TaskChange},
+    session::{LaneKey, Session},
+};
+
+/// What one transaction has read and decided.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// As locked, and as decided so far.
+    tasks: BTreeMap<TaskId, (Task, Task)>,
+    archived: Vec<Attempt>,
+    messages: Vec<OutboxMessage>,
+    tallies: TallySheet,
+    child_moves: BTreeMap<TaskId, Vec<ChildMove>>,
+}
+
+impl Ledger {
+    /// Locks the tasks that are not locked yet. What does not exist is left out.
+    pub(crate) async fn lock(
+        &mut self,
+        session: &mut dyn Session,
+        ids: impl IntoIterator<Item = TaskId>,
+    ) -> Result<(), Failure> {
+        let wanted: BTreeSet<TaskId> = ids.into_iter().filter(|id| !self.tasks.contains_key(id)).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let list = record::hex_list(wanted);
+        for row in session.fetch(Statement::LockTasks, &[(&list).into()]).await? {
+            let task = record::task(&row)?;
+            self.tasks.insert(task.id, (task.clone(), task));
+        }
+        Ok(())
+    }
+
+    /// The task as it is decided so far.
+    pub(crate) fn get(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(&id).map(|(_, current)| current)
+    }
+
+    /// Takes a decision on a locked task.
+    pub(crate) fn record(&mut self, session: &dyn Session, transition: Transition) {
+        let after = transition.after;
+        let Some((_, current)) = self.tasks.get_mut(&after.id) else { return };
+        if let Some(parent) = after.parent_id
+            && let Some(step) = ChildMove::between(Some(current.status), after.status)
+        {
+            self.child_moves.entry(parent).or_default().push(step);
+        }
+        self.tallies.record_move(current, &after);
+        self.archived.extend(transition.archived);
+        if let Some(event) = transition.event {
+            self.messages.extend(session.shared().outbox.messages(&after, event));
+        }
+        *current = after;
+    }
+
+    /// Notes that `parent` got this many new children.
+    pub(crate) fn add_children(&mut self, parent: TaskId, moves: Vec<ChildMove>) {
+        self.child_moves.entry(parent).or_default().extend(moves);
+    }
+
+    pub(crate) fn add_tallies(&mut self, tallies: &[Tally]) {
+        self.tallies.add_all(tallies);
+    }
+
+    pub(crate) fn count_removed(&mut self, task: &Task) {
+        self.tallies.count(&task.queue, &task.task_type, task.status, -1);
+    }
+
+    pub(crate) fn add_messages(&mut self, messages: Vec<OutboxMessage>) {
+        self.messages.extend(messages);
+    }
+
+    /// Carries the children's moves to their parents, up to the root, and writes everything.
+    pub(crate) async fn save(mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
+        while let Some((parent, moves)) = self.child_moves.pop_first() {
+            // All parents that are known by now are locked together, in the order of their ids.
+            let level: Vec<TaskId> = std::iter::once(parent).chain(self.child_moves.keys().copied()).collect();
+            self.lock(session, level).await?;
+            if let Some(task) = self.get(parent) {
+                let transition = child_ended::decide(task, &moves, now)?;
+                self.record(session, transition);
+            }
+        }
+        self.save_tasks(session).await?;
+        self.save_companions(session).await
+    }
+
+    async fn save_tasks(&self, session: &mut dyn Session) -> Result<(), Failure> {
+        let changed: Vec<&(Task, Task)> = self.tasks.values().filter(|(before, after)| before != after).collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let mut lanes = HashMap::new();
+        let mut rows = Vec::with_capacity(changed.len());
+        for (before, after) in &changed {
+            let lane = match after.status.is_claimable() {
+                true => Some(lane_of(session, &mut lanes, after).await?),
+                false => None,
+            };
+            rows.push(TaskChange::new(before, after, lane)?);
+        }
+        let document = serde_json::to_string(&rows)?;
+        let saved = session.execute(Statement::SaveTasks, &[(&document).into()]).await?;
+        if saved != changed.len() as u64 {
+            return Err(Failure::Again(format!("{saved} of {} changes met the row they were decided on", changed.len())));
+        }
+        Ok(())
+    }
+
+    async fn save_companions(self, session: &mut dyn Session) -> Result<(), Failure> {
+        if !self.archived.is_empty() {
+            let rows = self.archived.into_iter().map(AttemptRow::new).collect::<Result<Vec<_>, _>>()?;
+            let document = serde_json::to_string(&rows)?;
+            session.execute(Statement::InsertAttempts, &[(&document).into()]).await?;
+        }
+        insert_tallies(session, &self.tallies.into_tallies()).await?;
+        insert_messages(session, &self.messages).await
+    }
+}
+
+/// Appends what a transaction adds to the counts.
+pub(crate) async fn insert_tallies(session: &mut dyn Session, tallies: &[Tally]) -> Result<(), Failure> {
+    if tallies.is_empty() {
+        return Ok(());
+    }
+    let document = serde_json::to_string(tallies)?;
+    session.execute(Statement::InsertTallyDeltas, &[(&document).into()]).await?;
+    Ok(())
+}
+
+/// Writes messages to the outbox.
+pub(crate) async fn insert_messages(session: &mut dyn Session, messages: &[OutboxMessage]) -> Result<(), Failure> {
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let rows = messages.iter().map(OutboxRow::new).collect::<Result<Vec<_>, _>>()?;
+    let document = serde_json::to_string(&rows)?;
+    let clock = session.clock();
+    session.execute(Statement::InsertOutbox, &[clock.into(), (&document).into()]).await?;
+    Ok(())
+}
+
+/// The lane that a claimable task belongs to. A new one is made in this transaction, and not remembered beyond
+/// it: the transaction may yet be rolled back.
+async fn lane_of(
+    session: &mut dyn Session,
+    made: &mut HashMap<LaneKey, i64>,
+    task: &Task,
+) -> Result<i64, Failure> {
+    let key = (task.queue.clone(), task.task_type.clone(), task.priority);
+    let lane = match session.shared().known_lane(&key).or_else(|| made.get(&key).copied()) {
+        Some(lane) => lane,
+        None => find_or_make_lane(session, &key).await?,
+    };
+    session.note_requeued(lane, task.due_at.as_micros());
+    made.insert(key, lane);
+    Ok(lane)
+}
+
+/// The lane's number, made if need be.
+pub(crate) async fn find_or_make_lane(session: &mut dyn Session, key: &LaneKey) -> Result<i64, Failure> {
+    let params = [(&key.0).into(), (&key.1).into(), i64::from(key.2).into()];
+    if let Some(row) = session.fetch(Statement::FindLane, &params).await?.first() {
+        return row.must_int(0);
+    }
+    session.execute(Statement::InsertLane, &params).await?;
+    let rows = session.fetch(Statement::FindLane, &params).await?;
+    rows.first().ok_or_else(|| Failure::Again("the lane is being made elsewhere".to_owned()))?.must_int(0)
+}

@@ -1,0 +1,7 @@
+-- The lanes that hold a due task, with the due time of their first.
+SELECT lanes.id, lanes.priority,
+    (SELECT due_at FROM tasks WHERE tasks.lane = lanes.id AND due_at <= {now} ORDER BY due_at LIMIT 1) AS head
+FROM lanes
+WHERE JSON_CONTAINS(?2, JSON_QUOTE(CONVERT(lanes.queue USING utf8mb4)))
+    AND JSON_CONTAINS(?3, JSON_QUOTE(CONVERT(lanes.task_type USING utf8mb4)))
+    AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = lanes.queue AND queues.paused_at IS NOT NULL)

@@ -1,0 +1,1 @@
+SELECT id FROM nodes WHERE id = ?1 AND lost_at IS NULL

@@ -1,0 +1,5 @@
+SELECT MIN((SELECT due_at FROM tasks WHERE tasks.lane = lanes.id ORDER BY due_at LIMIT 1))
+FROM lanes
+WHERE JSON_CONTAINS(?1, JSON_QUOTE(CONVERT(lanes.queue USING utf8mb4)))
+    AND JSON_CONTAINS(?2, JSON_QUOTE(CONVERT(lanes.task_type USING utf8mb4)))
+    AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = lanes.queue AND queues.paused_at IS NOT NULL)

@@ -1,0 +1,1 @@
+SELECT {task_columns} FROM tasks WHERE id = ?1

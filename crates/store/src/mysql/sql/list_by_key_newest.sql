@@ -1,0 +1,5 @@
+SELECT {task_columns} FROM tasks
+WHERE task_key = ?5 AND id > ?11 AND id < ?12
+    AND {list_filter}
+ORDER BY id DESC
+LIMIT ?13

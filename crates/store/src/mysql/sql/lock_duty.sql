@@ -1,0 +1,1 @@
+SELECT node_id, epoch, leased_until FROM duties WHERE name = ?1 FOR UPDATE

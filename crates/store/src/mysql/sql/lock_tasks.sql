@@ -1,0 +1,5 @@
+-- By primary key from the list, never by a scan: a scan would lock what it passes.
+SELECT {task_columns}
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (task_id CHAR(32) PATH '$')) AS wanted
+STRAIGHT_JOIN tasks ON tasks.id = UNHEX(wanted.task_id)
+ORDER BY tasks.id FOR UPDATE

@@ -1,0 +1,186 @@
+//! Claim: due tasks, in the store's order, for a node that lives.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Status, StoreError, Task, TaskId,
+    contract::store::ClaimRequest,
+    event::EventKind,
+    statistics::{Tally, TallySheet},
+};
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    ledger,
+    record::{self, hex_list},
+    row::{Param, SqlRow},
+    session::{Operation, Session},
+};
+
+/// Takes up to `limit` tasks.
+#[derive(Debug)]
+pub(crate) struct ClaimTasks<'a> {
+    pub(crate) request: &'a ClaimRequest,
+}
+
+#[async_trait]
+impl Operation for ClaimTasks<'_> {
+    type Output = Vec<Task>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
+        let claimed = session.claim_tasks(self.request).await?;
+        if claimed.is_empty() {
+            check_node(session, self.request).await?;
+        }
+        let policy = session.shared().outbox;
+        if policy.events {
+            let messages: Vec<_> =
+                claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
+            ledger::insert_messages(session, &messages).await?;
+        }
+        Ok(claimed)
+    }
+}
+
+/// Refuses a node that is unknown or was declared dead.
+pub(crate) async fn check_node(session: &mut dyn Session, request: &ClaimRequest) -> Result<(), Failure> {
+    match session.fetch(Statement::FindLiveNode, &[request.node_id.0.into()]).await?.is_empty() {
+        true => Err(StoreError::NodeLost.into()),
+        false => Ok(()),
+    }
+}
+
+/// The four statements of a claim in a database that cannot do it in one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneStatements<S> {
+    pub(crate) lanes: S,
+    pub(crate) peek: S,
+    pub(crate) pick: S,
+    pub(crate) take: S,
+}
+
+/// A database that claims lane by lane runs its own statements.
+#[async_trait]
+pub(crate) trait LaneSession: Session {
+    type Own: Copy + Send + Sync;
+    const LANES: LaneStatements<Self::Own>;
+
+    async fn execute_own(&mut self, statement: Self::Own, params: &[Param<'_>]) -> Result<u64, Failure>;
+    async fn fetch_own(&mut self, statement: Self::Own, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+}
+
+struct Lane {
+    id: i64,
+    priority: i64,
+}
+
+/// A task that is about to be taken.
+struct Picked {
+    id: TaskId,
+    status: Status,
+}
+
+/// Claims lane by lane, highest priority first; lanes of one priority share by due time.
+pub(crate) async fn claim_by_lanes<S: LaneSession>(
+    session: &mut S,
+    request: &ClaimRequest,
+) -> Result<Vec<Task>, Failure> {
+    check_node(session, request).await?;
+    let mut picked = Vec::new();
+    for group in open_lanes(session, request).await? {
+        let wanted = request.limit - picked.len();
+        if wanted == 0 {
+            break;
+        }
+        for (lane, share) in shares(session, &group, wanted).await? {
+            picked.extend(pick(session, lane, share).await?);
+        }
+    }
+    take(session, request, &picked).await
+}
+
+/// The lanes that hold due tasks, grouped by priority.
+async fn open_lanes<S: LaneSession>(session: &mut S, request: &ClaimRequest) -> Result<Vec<Vec<Lane>>, Failure> {
+    let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
+    let params = [session.clock().into(), (&queues).into(), (&types).into()];
+    let mut lanes = Vec::new();
+    for row in session.fetch_own(S::LANES.lanes, &params).await? {
+        if row.int(2)?.is_some() {
+            lanes.push(Lane { id: row.must_int(0)?, priority: row.must_int(1)? });
+        }
+    }
+    lanes.sort_by_key(|lane| Reverse(lane.priority));
+    let mut groups: Vec<Vec<Lane>> = Vec::new();
+    for lane in lanes {
+        match groups.last_mut().filter(|group| group[0].priority == lane.priority) {
+            Some(group) => group.push(lane),
+            None => groups.push(vec![lane]),
+        }
+    }
+    Ok(groups)
+}
+
+/// How many of the first `wanted` tasks of a group each lane holds.
+async fn shares<S: LaneSession>(
+    session: &mut S,
+    group: &[Lane],
+    wanted: usize,
+) -> Result<Vec<(i64, usize)>, Failure> {
+    if let [only] = group {
+        return Ok(vec![(only.id, wanted)]);
+    }
+    let mut heads = Vec::new();
+    for lane in group {
+        let params = [session.clock().into(), lane.id.into(), wanted.into()];
+        for row in session.fetch_own(S::LANES.peek, &params).await? {
+            heads.push((row.must_int(1)?, row.must_id(0)?, lane.id));
+        }
+    }
+    heads.sort_unstable();
+    let mut shares: HashMap<i64, usize> = HashMap::new();
+    for (_, _, lane) in heads.into_iter().take(wanted) {
+        *shares.entry(lane).or_default() += 1;
+    }
+    Ok(shares.into_iter().collect())
+}
+
+async fn pick<S: LaneSession>(session: &mut S, lane: i64, share: usize) -> Result<Vec<Picked>, Failure> {
+    let params = [session.clock().into(), lane.into(), share.into()];
+    let rows = session.fetch_own(S::LANES.pick, &params).await?;
+    rows.iter().map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)? })).collect()
+}
+
+async fn take<S: LaneSession>(
+    session: &mut S,
+    request: &ClaimRequest,
+    picked: &[Picked],
+) -> Result<Vec<Task>, Failure> {
+    if picked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = hex_list(picked.iter().map(|task| task.id));
+    let params = [session.clock().into(), (&list).into(), request.node_id.0.into(), (&request.host).into()];
+    let taken = session.execute_own(S::LANES.take, &params).await?;
+    if taken != picked.len() as u64 {
+        return Err(Failure::Again("a picked task was taken by another".to_owned()));
+    }
+    let rows = session.fetch(Statement::ReadTasks, &[(&list).into()]).await?;
+    let mut tasks = rows.iter().map(record::task).collect::<Result<Vec<_>, _>>()?;
+    ledger::insert_tallies(session, &tallies(&tasks, picked)).await?;
+    tasks.sort_by_key(|task| (Reverse(task.priority), task.due_at, task.id));
+    Ok(tasks)
+}
+
+fn tallies(tasks: &[Task], picked: &[Picked]) -> Vec<Tally> {
+    let was: HashMap<TaskId, Status> = picked.iter().map(|task| (task.id, task.status)).collect();
+    let mut sheet = TallySheet::default();
+    for task in tasks {
+        let before = was.get(&task.id).copied().unwrap_or(Status::Queued);
+        sheet.count(&task.queue, &task.task_type, before, -1);
+        sheet.count(&task.queue, &task.task_type, task.status, 1);
+    }
+    sheet.into_tallies()
+}

@@ -1,0 +1,106 @@
+//! Progress and checkpoints of running attempts, and which leases still hold.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Json, LeaseToken, Status, TaskId,
+    contract::store::Verdict,
+    task::Lease,
+};
+use serde::Serialize;
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    record::{self, hex, hex_list},
+    session::{Operation, Session},
+};
+
+/// What a running attempt saves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Saved {
+    Progress,
+    Checkpoint,
+}
+
+/// Saves progress or checkpoints of many attempts; the answer has one verdict for each.
+#[derive(Debug)]
+pub(crate) struct SaveState<'a> {
+    pub(crate) saved: Saved,
+    pub(crate) reports: &'a [(Lease, Json)],
+}
+
+#[derive(Serialize)]
+struct StateRow<'a> {
+    id: String,
+    attempt: u32,
+    token: String,
+    body: &'a str,
+}
+
+#[async_trait]
+impl Operation for SaveState<'_> {
+    type Output = Vec<Verdict>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
+        let leases: Vec<Lease> = self.reports.iter().map(|(lease, _)| *lease).collect();
+        let held = read_holders(session, Statement::LockLeases, &leases).await?;
+        let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
+        // The last word of an attempt in one batch is the one that stays.
+        let mut rows: HashMap<TaskId, StateRow<'_>> = HashMap::new();
+        for ((lease, body), verdict) in self.reports.iter().zip(&verdicts) {
+            if *verdict == Verdict::Applied(Status::Running) {
+                let (id, token) = (hex(lease.task_id.0), hex(lease.token.0));
+                rows.insert(lease.task_id, StateRow { id, attempt: lease.attempt, token, body: body.as_str() });
+            }
+        }
+        if !rows.is_empty() {
+            let statement = match self.saved {
+                Saved::Progress => Statement::SaveProgress,
+                Saved::Checkpoint => Statement::SaveCheckpoint,
+            };
+            let document = serde_json::to_string(&rows.into_values().collect::<Vec<_>>())?;
+            let clock = session.clock();
+            session.execute(statement, &[clock.into(), (&document).into()]).await?;
+        }
+        Ok(verdicts)
+    }
+}
+
+/// Who holds a task: its status, attempt and token.
+type Holders = HashMap<TaskId, (Status, i64, Option<LeaseToken>)>;
+
+/// Reads who holds the tasks of these leases now.
+pub(crate) async fn read_holders(
+    session: &mut dyn Session,
+    statement: Statement,
+    leases: &[Lease],
+) -> Result<Holders, Failure> {
+    if leases.is_empty() {
+        return Ok(Holders::new());
+    }
+    let mut ids: Vec<TaskId> = leases.iter().map(|lease| lease.task_id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let list = hex_list(ids);
+    let mut held = Holders::new();
+    for row in session.fetch(statement, &[(&list).into()]).await? {
+        let holder = (record::status(&row, 1)?, row.must_int(2)?, row.id(3)?.map(LeaseToken));
+        held.insert(TaskId(row.must_id(0)?), holder);
+    }
+    Ok(held)
+}
+
+/// Whether a lease is that of the running attempt.
+pub(crate) fn verdict(held: &Holders, lease: &Lease) -> Verdict {
+    match held.get(&lease.task_id) {
+        None => Verdict::Missing,
+        Some((Status::Running, attempt, Some(token)))
+            if *attempt == i64::from(lease.attempt) && *token == lease.token =>
+        {
+            Verdict::Applied(Status::Running)
+        }
+        Some((status, _, _)) => Verdict::Stale(*status),
+    }
+}

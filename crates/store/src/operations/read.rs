@@ -1,0 +1,293 @@
+//! Reading: one task, pages of tasks, attempts, queues and nodes.
+//!
+//! A page is the merge of a few index ranges, each read in the order of ids. Which ranges depends on what the
+//! filter names; the rest of the filter is checked on the rows that a range yields.
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Attempt, Node, Status, Task, TaskId, Timestamp,
+    contract::store::Access,
+    filter::{Page, PageRequest, SortOrder, TaskFilter},
+    queue::Queue,
+};
+use uuid::Uuid;
+
+use super::visible;
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    record,
+    row::Param,
+    session::{Operation, Session},
+};
+
+/// How far an id's time may be from its task's creation, in milliseconds: ids are made by the nodes' clocks.
+const ID_SKEW_MS: u64 = 600_000;
+
+/// One task that the caller may see.
+#[derive(Debug)]
+pub(crate) struct GetTask<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) id: TaskId,
+}
+
+#[async_trait]
+impl Operation for GetTask<'_> {
+    type Output = Task;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
+        let rows = session.fetch(Statement::GetTask, &[self.id.0.into()]).await?;
+        let task = rows.first().map(record::task).transpose()?;
+        visible(task.as_ref(), self.access).cloned()
+    }
+}
+
+/// All attempts of a task that the caller may see.
+#[derive(Debug)]
+pub(crate) struct ListAttempts<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) id: TaskId,
+}
+
+#[async_trait]
+impl Operation for ListAttempts<'_> {
+    type Output = Vec<Attempt>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, Failure> {
+        let task = GetTask { access: self.access, id: self.id }.run(session).await?;
+        let rows = session.fetch(Statement::ListAttempts, &[self.id.0.into()]).await?;
+        let mut attempts = rows.iter().map(record::attempt).collect::<Result<Vec<_>, _>>()?;
+        let told = Attempt::told_by(&task).filter(|last| attempts.iter().all(|past| past.attempt != last.attempt));
+        attempts.extend(told);
+        Ok(attempts)
+    }
+}
+
+/// A page of the tasks that match.
+#[derive(Debug)]
+pub(crate) struct ListTasks<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) filter: &'a TaskFilter,
+    pub(crate) page: &'a PageRequest,
+}
+
+#[async_trait]
+impl Operation for ListTasks<'_> {
+    type Output = Page<Task>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Page<Task>, Failure> {
+        list_page(session, self.access, self.filter, self.page).await
+    }
+}
+
+/// The lowest id of a task made at `moment`, allowing for clocks that differ; the highest when `above`.
+pub(crate) fn id_floor(moment: Timestamp, above: bool) -> Uuid {
+    let moment = if above { moment.plus_ms(ID_SKEW_MS) } else { moment.minus_ms(ID_SKEW_MS) };
+    let millis = (moment.as_micros().max(0) / 1_000) as u128 & ((1 << 48) - 1);
+    Uuid::from_u128((millis << 80) | if above { (1 << 80) - 1 } else { 0 })
+}
+
+/// A page of the tasks that match, as part of a larger operation.
+pub(crate) async fn list_page(
+    session: &mut dyn Session,
+    access: &Access,
+    filter: &TaskFilter,
+    page: &PageRequest,
+) -> Result<Page<Task>, Failure> {
+    let owner = match access {
+        Access::All => filter.owner.clone(),
+        // A filter for somebody else's tasks finds none, as if there were none.
+        Access::Owner(own) if filter.owner.as_ref().is_some_and(|owner| owner != own) => {
+            return Ok(Page { items: Vec::new(), next: None });
+        }
+        Access::Owner(own) => Some(own.clone()),
+    };
+    let narrowed = TaskFilter { owner, ..filter.clone() };
+    let bound = Conditions::new(&narrowed)?;
+    let mut items = Vec::new();
+    for range in ranges(session, &narrowed).await? {
+        items.extend(bound.read(session, &range, page).await?);
+    }
+    match page.order {
+        SortOrder::NewestFirst => items.sort_by_key(|task| std::cmp::Reverse(task.id)),
+        SortOrder::OldestFirst => items.sort_by_key(|task| task.id),
+    }
+    items.truncate(page.size);
+    let next = items.last().map(|task| task.id).filter(|_| items.len() == page.size);
+    Ok(Page { items, next })
+}
+
+/// One stretch of one index.
+enum Range {
+    All,
+    Parent,
+    Key,
+    Owner(String, Status),
+    StatusAndType(Status, String),
+}
+
+/// The fewest ranges that hold every task the filter asks for.
+async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Range>, Failure> {
+    let statuses = if filter.statuses.is_empty() { Status::ALL.to_vec() } else { filter.statuses.clone() };
+    if filter.parent_id.is_some() {
+        return Ok(vec![Range::Parent]);
+    }
+    if filter.task_key.is_some() {
+        return Ok(vec![Range::Key]);
+    }
+    if let Some(owner) = &filter.owner {
+        return Ok(statuses.iter().map(|status| Range::Owner(owner.clone(), *status)).collect());
+    }
+    if filter.statuses.is_empty() && filter.task_types.is_empty() {
+        return Ok(vec![Range::All]);
+    }
+    let types = match filter.task_types.is_empty() {
+        false => filter.task_types.clone(),
+        true => {
+            let rows = session.fetch(Statement::ListTypes, &[]).await?;
+            rows.iter().map(|row| row.must_text(0)).collect::<Result<_, _>>()?
+        }
+    };
+    let pair = |status: &Status| types.iter().map(|name| Range::StatusAndType(*status, name.clone())).collect::<Vec<_>>();
+    Ok(statuses.iter().flat_map(pair).collect())
+}
+
+/// The filter as the statements take it.
+struct Conditions<'a> {
+    filter: &'a TaskFilter,
+    statuses: Option<String>,
+    types: Option<String>,
+    queues: Option<String>,
+}
+
+impl<'a> Conditions<'a> {
+    fn new(filter: &'a TaskFilter) -> Result<Self, Failure> {
+        let list = |names: &[String]| match names.is_empty() {
+            true => Ok(None),
+            false => serde_json::to_string(names).map(Some),
+        };
+        let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+        Ok(Self {
+            filter,
+            statuses: list(&statuses)?,
+            types: list(&filter.task_types)?,
+            queues: list(&filter.queues)?,
+        })
+    }
+
+    async fn read(&self, session: &mut dyn Session, range: &Range, page: &PageRequest) -> Result<Vec<Task>, Failure> {
+        let filter = self.filter;
+        let micros = |moment: Option<Timestamp>, otherwise| moment.map_or(otherwise, Timestamp::as_micros);
+        let (above, below) = self.id_bounds(page);
+        let mut params: Vec<Param<'_>> = vec![
+            Param::Text(filter.owner.as_deref()),
+            Param::Text(self.statuses.as_deref()),
+            Param::Text(self.types.as_deref()),
+            Param::Text(self.queues.as_deref()),
+            Param::Text(filter.task_key.as_deref()),
+            Param::Id(filter.parent_id.map(|id| id.0)),
+            micros(filter.created_after, 0).into(),
+            micros(filter.created_before, i64::MAX).into(),
+            micros(filter.due_after, 0).into(),
+            micros(filter.due_before, i64::MAX).into(),
+            above.into(),
+            below.into(),
+            page.size.into(),
+        ];
+        match range {
+            Range::All | Range::Parent | Range::Key => {}
+            Range::Owner(owner, status) => params.extend([owner.into(), Param::from(status.as_str())]),
+            Range::StatusAndType(status, name) => params.extend([Param::from(status.as_str()), name.into()]),
+        }
+        let rows = session.fetch(statement(range, page.order), &params).await?;
+        rows.iter().map(record::task).collect()
+    }
+
+    /// The ids between which the page lies, both excluded. The times of creation narrow them.
+    fn id_bounds(&self, page: &PageRequest) -> (Uuid, Uuid) {
+        let lowest = self.filter.created_after.map_or(Uuid::nil(), |moment| id_floor(moment, false));
+        let highest = self.filter.created_before.map_or(Uuid::max(), |moment| id_floor(moment, true));
+        match (page.order, page.after) {
+            (_, None) => (lowest, highest),
+            (SortOrder::NewestFirst, Some(after)) => (lowest, highest.min(after.0)),
+            (SortOrder::OldestFirst, Some(after)) => (lowest.max(after.0), highest),
+        }
+    }
+}
+
+fn statement(range: &Range, order: SortOrder) -> Statement {
+    match (range, order) {
+        (Range::All, SortOrder::NewestFirst) => Statement::ListAllNewest,
+        (Range::All, SortOrder::OldestFirst) => Statement::ListAllOldest,
+        (Range::Parent, SortOrder::NewestFirst) => Statement::ListByParentNewest,
+        (Range::Parent, SortOrder::OldestFirst) => Statement::ListByParentOldest,
+        (Range::Key, SortOrder::NewestFirst) => Statement::ListByKeyNewest,
+        (Range::Key, SortOrder::OldestFirst) => Statement::ListByKeyOldest,
+        (Range::Owner(..), SortOrder::NewestFirst) => Statement::ListByOwnerNewest,
+        (Range::Owner(..), SortOrder::OldestFirst) => Statement::ListByOwnerOldest,
+        (Range::StatusAndType(..), SortOrder::NewestFirst) => Statement::ListByStatusNewest,
+        (Range::StatusAndType(..), SortOrder::OldestFirst) => Statement::ListByStatusOldest,
+    }
+}
+
+/// All queues that ever had a task or were paused.
+#[derive(Debug)]
+pub(crate) struct ListQueues;
+
+#[async_trait]
+impl Operation for ListQueues {
+    type Output = Vec<Queue>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Queue>, Failure> {
+        let rows = session.fetch(Statement::ListQueues, &[]).await?;
+        let queue = |row: &crate::row::SqlRow| {
+            Ok(Queue { name: row.must_text(0)?, paused_at: row.int(1)?.map(Timestamp::from_micros) })
+        };
+        rows.iter().map(queue).collect()
+    }
+}
+
+/// All nodes that are known.
+#[derive(Debug)]
+pub(crate) struct ListNodes;
+
+#[async_trait]
+impl Operation for ListNodes {
+    type Output = Vec<Node>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Node>, Failure> {
+        session.fetch(Statement::ListNodes, &[]).await?.iter().map(record::node).collect()
+    }
+}
+
+/// When the next task of these queues and types is due.
+#[derive(Debug)]
+pub(crate) struct NextDueAt<'a> {
+    pub(crate) queues: &'a [String],
+    pub(crate) task_types: &'a [String],
+}
+
+#[async_trait]
+impl Operation for NextDueAt<'_> {
+    type Output = Option<Timestamp>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, Failure> {
+        let (queues, types) = (serde_json::to_string(self.queues)?, serde_json::to_string(self.task_types)?);
+        let rows = session.fetch(Statement::FindNextDue, &[(&queues).into(), (&types).into()]).await?;
+        let due = rows.first().map(|row| row.int(0)).transpose()?.flatten();
+        Ok(due.map(Timestamp::from_micros))
+    }
+}
+
+/// The store's time.
+#[derive(Debug)]
+pub(crate) struct Now;
+
+#[async_trait]
+impl Operation for Now {
+    type Output = Timestamp;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Timestamp, Failure> {
+        session.now().await
+    }
+}

@@ -1,0 +1,53 @@
+//! Rescue: tasks of dead nodes go back to their queue. It knows rows, never handlers.
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    NodeId, Status, TaskId,
+    contract::store::{RescueRequest, Rescued},
+    lifecycle::rescue,
+};
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    ledger::Ledger,
+    session::{Operation, Session},
+};
+
+/// Declares silent nodes dead and takes up to `limit` tasks from the dead.
+#[derive(Debug)]
+pub(crate) struct RescueTasks<'a> {
+    pub(crate) request: &'a RescueRequest,
+}
+
+#[async_trait]
+impl Operation for RescueTasks<'_> {
+    type Output = Rescued;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Rescued, Failure> {
+        let lease_us = i64::try_from(self.request.lease_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let clock = session.clock();
+        session.execute(Statement::LoseSilentNodes, &[clock.into(), lease_us.into()]).await?;
+        let rows = session.fetch(Statement::FindRescuable, &[self.request.limit.into()]).await?;
+        let mut held = Vec::new();
+        for row in &rows {
+            held.push((TaskId(row.must_id(0)?), NodeId(row.must_id(1)?)));
+        }
+        let mut ledger = Ledger::default();
+        ledger.lock(session, held.iter().map(|(id, _)| *id)).await?;
+        let now = session.now().await?;
+        let mut rescued = Rescued::default();
+        for (id, dead) in held {
+            // Whoever finished or rescued it in between has won: the refusal is the verdict.
+            let decided = ledger.get(id).and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
+            let Some(transition) = decided else { continue };
+            match transition.after.status == Status::DeadLetter {
+                true => rescued.quarantined.push(id),
+                false => rescued.requeued.push(id),
+            }
+            ledger.record(session, transition);
+        }
+        ledger.save(session, now).await?;
+        Ok(rescued)
+    }
+}

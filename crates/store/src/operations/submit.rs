@@ -1,0 +1,226 @@
+//! Submit: tasks, their idempotency keys, their parent's counters and their messages in one transaction.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Idempotency, Invalid, Lease, NewTask, Status, StoreError, TaskId, bounds,
+    contract::store::Submitted,
+    event::EventKind,
+    lifecycle::{self, child_ended::ChildMove, heartbeat},
+    statistics::TallySheet,
+};
+use serde::Serialize;
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    ledger::{self, Ledger},
+    record::{hex, hex_list},
+    session::{LaneKey, Operation, Session, Submission},
+};
+
+/// Makes all of the tasks or none. Ids and lanes are settled before, so that a repeat makes no second task.
+#[derive(Debug)]
+pub(crate) struct SubmitTasks<'a> {
+    pub(crate) tasks: &'a [NewTask],
+    pub(crate) ids: Vec<TaskId>,
+    pub(crate) lanes: Vec<i64>,
+}
+
+/// Refuses a batch that is too large, holds a task that does not fit, or names more than one parent.
+pub(crate) fn check(tasks: &[NewTask]) -> Result<(), Invalid> {
+    bounds::check_batch("tasks", tasks.len(), bounds::SUBMIT_BATCH)?;
+    tasks.iter().try_for_each(NewTask::check)?;
+    let mut parents = tasks.iter().filter_map(|task| task.parent);
+    let first = parents.next();
+    if parents.any(|parent| Some(parent) != first) {
+        return Err(Invalid::new("parent", "differs within one batch", "one parent for all children of a batch"));
+    }
+    Ok(())
+}
+
+/// The lane that a new task belongs to.
+pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
+    (task.queue.clone(), task.task_type.clone(), task.priority)
+}
+
+impl SubmitTasks<'_> {
+    /// Whether one statement does it all.
+    pub(crate) fn is_plain(&self, outbox_is_off: bool) -> bool {
+        outbox_is_off && self.tasks.iter().all(|task| task.idempotency.is_none() && task.parent.is_none())
+    }
+
+    async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let submission = |index: &usize| Submission {
+            id: self.ids[*index],
+            lane: self.lanes[*index],
+            task: &self.tasks[*index],
+        };
+        let submissions: Vec<Submission<'_>> = fresh.iter().map(submission).collect();
+        let mut sheet = TallySheet::default();
+        for submission in &submissions {
+            sheet.count(&submission.task.queue, &submission.task.task_type, Status::Queued, 1);
+            if let longhaul_domain::RunAt::At(moment) = submission.task.run_at {
+                session.note_requeued(submission.lane, moment.as_micros());
+            }
+        }
+        session.insert_tasks(&submissions, &sheet.into_tallies()).await
+    }
+
+    async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
+        let policy = session.shared().outbox;
+        if policy.is_off() {
+            return Ok(());
+        }
+        let now = session.now().await?;
+        let mut messages = Vec::new();
+        for index in fresh {
+            let made = lifecycle::submit::decide(&self.tasks[*index], self.ids[*index], now)?;
+            messages.extend(policy.messages(&made.after, EventKind::Submitted));
+        }
+        ledger::insert_messages(session, &messages).await
+    }
+}
+
+#[async_trait]
+impl Operation for SubmitTasks<'_> {
+    type Output = Vec<Submitted>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+        let answers = settle_keys(session, self.tasks, &self.ids).await?;
+        let fresh: Vec<usize> = (0..self.tasks.len()).filter(|index| !answers[*index].repeated).collect();
+        if let Some(parent) = self.tasks.first().and_then(|task| task.parent) {
+            count_children(session, &parent, fresh.len()).await?;
+        }
+        self.insert(session, &fresh).await?;
+        self.tell(session, &fresh).await?;
+        Ok(answers)
+    }
+}
+
+/// Raises the counters of the parent, if the lease of its attempt still holds.
+async fn count_children(session: &mut dyn Session, parent: &Lease, children: usize) -> Result<(), Failure> {
+    let mut ledger = Ledger::default();
+    ledger.lock(session, [parent.task_id]).await?;
+    let task = ledger.get(parent.task_id).ok_or(Failure::Store(StoreError::NotFound))?;
+    heartbeat::decide(task, parent)?;
+    if children == 0 {
+        return Ok(());
+    }
+    let made = ChildMove { from: None, to: Status::Queued };
+    ledger.add_children(parent.task_id, vec![made; children]);
+    let now = session.now().await?;
+    ledger.save(session, now).await
+}
+
+/// A promise as `take_idempotency_keys` takes it.
+#[derive(Serialize)]
+struct KeyRow<'a> {
+    owner: &'a str,
+    idempotency_key: &'a str,
+    digest: String,
+    task_id: String,
+    ttl_us: u64,
+}
+
+/// Settles for each task whether it is new or was made before under the same key.
+async fn settle_keys(
+    session: &mut dyn Session,
+    tasks: &[NewTask],
+    ids: &[TaskId],
+) -> Result<Vec<Submitted>, Failure> {
+    let mut answers: Vec<Submitted> = ids.iter().map(|id| Submitted { task_id: *id, repeated: false }).collect();
+    let mut first: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut rows = Vec::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let Some(promise) = &task.idempotency else { continue };
+        let at = *first.entry((&task.owner, &promise.key)).or_insert(index);
+        if at == index {
+            rows.push(key_row(task, promise, ids[index]));
+        }
+    }
+    if rows.is_empty() {
+        return Ok(answers);
+    }
+    let found = take_and_read(session, &mut rows).await?;
+    for (index, task) in tasks.iter().enumerate() {
+        let Some(promise) = &task.idempotency else { continue };
+        let key = (task.owner.clone(), promise.key.clone());
+        let (digest, task_id) =
+            found.get(&key).ok_or_else(|| Failure::Again("the key was removed at this moment".to_owned()))?;
+        if *digest != digest_text(promise) {
+            return Err(StoreError::IdempotencyMismatch.into());
+        }
+        answers[index] = Submitted { task_id: *task_id, repeated: *task_id != ids[index] };
+    }
+    Ok(answers)
+}
+
+type FoundKeys = HashMap<(String, String), (String, TaskId)>;
+
+async fn take_and_read(session: &mut dyn Session, rows: &mut [KeyRow<'_>]) -> Result<FoundKeys, Failure> {
+    rows.sort_by_key(|row| (row.owner, row.idempotency_key));
+    let document = serde_json::to_string(rows)?;
+    let clock = session.clock();
+    session.execute(Statement::TakeIdempotencyKeys, &[clock.into(), (&document).into()]).await?;
+    let found = session.fetch(Statement::ReadIdempotencyKeys, &[(&document).into()]).await?;
+    let read = |row: &crate::row::SqlRow| {
+        let key = (row.must_text(0)?, row.must_text(1)?);
+        Ok((key, (row.must_text(2)?, TaskId(row.must_id(3)?))))
+    };
+    found.iter().map(read).collect()
+}
+
+fn key_row<'a>(task: &'a NewTask, promise: &'a Idempotency, id: TaskId) -> KeyRow<'a> {
+    KeyRow {
+        owner: &task.owner,
+        idempotency_key: &promise.key,
+        digest: digest_text(promise),
+        task_id: hex(id.0),
+        ttl_us: promise.ttl_ms.saturating_mul(1_000),
+    }
+}
+
+fn digest_text(promise: &Idempotency) -> String {
+    use std::fmt::Write as _;
+    promise.digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Finds out which of these tasks exist: what a submit whose outcome is unknown has done.
+#[derive(Debug)]
+pub(crate) struct FindSubmitted<'a> {
+    pub(crate) ids: &'a [TaskId],
+}
+
+#[async_trait]
+impl Operation for FindSubmitted<'_> {
+    type Output = usize;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+        let list = hex_list(self.ids.iter().copied());
+        Ok(session.fetch(Statement::ReadLeases, &[(&list).into()]).await?.len())
+    }
+}
+
+/// Makes sure that a lane exists, in a transaction of its own.
+#[derive(Debug)]
+pub(crate) struct EnsureLane<'a> {
+    pub(crate) key: &'a LaneKey,
+}
+
+#[async_trait]
+impl Operation for EnsureLane<'_> {
+    type Output = i64;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<i64, Failure> {
+        ledger::find_or_make_lane(session, self.key).await
+    }
+}

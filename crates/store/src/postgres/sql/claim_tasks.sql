@@ -1,0 +1,48 @@
+-- One statement: where the head of the order lies, the rows locked there, the claim, and its tallies.
+WITH open_lanes AS MATERIALIZED (
+    SELECT lanes.id, lanes.priority, COALESCE(bounds.due_at, 0) AS from_due
+    FROM lanes
+    LEFT JOIN json_to_recordset($7::json) AS bounds(lane integer, due_at bigint) ON bounds.lane = lanes.id
+    WHERE lanes.queue IN (SELECT json_array_elements_text($2::json))
+        AND lanes.task_type IN (SELECT json_array_elements_text($3::json))
+        AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = lanes.queue AND queues.paused_at IS NOT NULL)
+        AND EXISTS (SELECT 1 FROM nodes WHERE nodes.id = $4 AND nodes.lost_at IS NULL)
+), shares AS MATERIALIZED (
+    -- How many of the first tasks in the whole order each lane holds.
+    SELECT head.lane, head.from_due, count(*) AS wanted
+    FROM (
+        SELECT open_lanes.id AS lane, open_lanes.from_due
+        FROM open_lanes
+        CROSS JOIN LATERAL (
+            SELECT tasks.due_at, tasks.id FROM tasks
+            WHERE tasks.lane = open_lanes.id AND tasks.due_at >= open_lanes.from_due AND tasks.due_at <= {now}
+            ORDER BY tasks.due_at, tasks.id LIMIT $6
+        ) AS first
+        ORDER BY open_lanes.priority DESC, first.due_at, first.id
+        LIMIT $6
+    ) AS head
+    GROUP BY head.lane, head.from_due
+), picked AS MATERIALIZED (
+    SELECT locked.id, locked.lane, locked.status
+    FROM shares
+    CROSS JOIN LATERAL (
+        SELECT tasks.id, tasks.lane, tasks.status FROM tasks
+        WHERE tasks.lane = shares.lane AND tasks.due_at >= shares.from_due AND tasks.due_at <= {now}
+        ORDER BY tasks.due_at, tasks.id LIMIT shares.wanted
+        FOR UPDATE SKIP LOCKED
+    ) AS locked
+), taken AS (
+    UPDATE tasks SET status = 'RUNNING', lane = NULL, attempt = tasks.attempt + 1, lease_token = gen_random_uuid(),
+        node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, {now}), last_attempt_at = {now},
+        updated_at = {now}, version = tasks.version + 1
+    FROM picked
+    WHERE tasks.id = picked.id AND tasks.lane IS NOT NULL
+    RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.status AS claimed_from
+), counted AS (
+    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    SELECT 0, queue, task_type, 'status', claimed_from, 0, -count(*) FROM taken GROUP BY queue, task_type, claimed_from
+    UNION ALL
+    SELECT 0, queue, task_type, 'status', 'RUNNING', 0, count(*) FROM taken GROUP BY queue, task_type
+)
+SELECT {task_columns}, claimed_lane FROM taken
+ORDER BY priority DESC, due_at, id

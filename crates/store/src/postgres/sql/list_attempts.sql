@@ -1,0 +1,2 @@
+SELECT task_id, attempt, outcome, node_id, host, started_at, ended_at, error
+FROM attempts WHERE task_id = $1 ORDER BY attempt

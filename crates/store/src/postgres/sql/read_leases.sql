@@ -1,0 +1,3 @@
+SELECT id, status, attempt, lease_token FROM tasks
+WHERE id IN (SELECT value::uuid FROM json_array_elements_text($1::json))
+ORDER BY id

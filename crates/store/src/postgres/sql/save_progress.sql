@@ -1,0 +1,3 @@
+UPDATE tasks SET progress = r.body, updated_at = {now}, version = version + 1
+FROM json_to_recordset($2::json) AS r(id uuid, attempt integer, token uuid, body text)
+WHERE tasks.id = r.id AND tasks.status = 'RUNNING' AND tasks.attempt = r.attempt AND tasks.lease_token = r.token

@@ -1,0 +1,11 @@
+//! The one place where this crate draws random numbers.
+
+/// A fresh number, for the gaps between ids.
+pub(crate) fn next_u64() -> u64 {
+    rand::Rng::next_u64(&mut rand::rng())
+}
+
+/// A fresh number from 0 to 1, for jitter.
+pub(crate) fn unit() -> f64 {
+    (next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+}

@@ -1,0 +1,289 @@
+//! Tasks and their companions as rows and as the JSON that statements take in.
+
+use longhaul_domain::{
+    Attempt, AttemptOutcome, ChildCounts, Json, LeaseToken, Node, NodeId, Phase, RetryPolicy, Status, Task, TaskError,
+    TaskId, Timestamp,
+    event::{LeasedMessage, OutboxMessage, Topic},
+    statistics::{Measure, Tally, TallyKey},
+};
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::{failure::Failure, row::SqlRow};
+
+/// An id as statements take it in JSON: 32 hexadecimal digits.
+pub(crate) fn hex(id: Uuid) -> String {
+    id.simple().to_string()
+}
+
+/// A list of ids as statements take it.
+pub(crate) fn hex_list(ids: impl IntoIterator<Item = TaskId>) -> String {
+    let mut text = String::from("[");
+    for id in ids {
+        if text.len() > 1 {
+            text.push(',');
+        }
+        text.push('"');
+        text.push_str(&hex(id.0));
+        text.push('"');
+    }
+    text.push(']');
+    text
+}
+
+fn number<T: TryFrom<i64>>(row: &SqlRow, column: usize) -> Result<T, Failure> {
+    let value = row.must_int(column)?;
+    T::try_from(value).map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
+}
+
+fn time(row: &SqlRow, column: usize) -> Result<Option<Timestamp>, Failure> {
+    Ok(row.int(column)?.map(Timestamp::from_micros))
+}
+
+fn must_time(row: &SqlRow, column: usize) -> Result<Timestamp, Failure> {
+    Ok(Timestamp::from_micros(row.must_int(column)?))
+}
+
+fn json(row: &SqlRow, column: usize) -> Result<Option<Json>, Failure> {
+    Ok(row.text(column)?.map(Json::trusted))
+}
+
+pub(crate) fn status(row: &SqlRow, column: usize) -> Result<Status, Failure> {
+    let text = row.must_text(column)?;
+    Status::parse(&text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
+}
+
+fn error(row: &SqlRow, column: usize) -> Result<Option<TaskError>, Failure> {
+    row.text(column)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)
+}
+
+/// Reads a task from the columns of `task_columns.sql`, in their order.
+pub(crate) fn task(row: &SqlRow) -> Result<Task, Failure> {
+    let policy: Option<RetryPolicy> =
+        row.text(33)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)?;
+    Ok(Task {
+        id: TaskId(row.must_id(0)?),
+        parent_id: row.id(1)?.map(TaskId),
+        owner: row.must_text(2)?,
+        tier: row.text(3)?,
+        task_type: row.must_text(4)?,
+        task_key: row.text(5)?,
+        queue: row.must_text(6)?,
+        priority: number(row, 7)?,
+        status: status(row, 8)?,
+        phase: if row.must_text(9)? == Phase::Finish.as_str() { Phase::Finish } else { Phase::Run },
+        attempt: number(row, 10)?,
+        max_attempts: number(row, 11)?,
+        retry_count: number(row, 12)?,
+        snooze_count: number(row, 13)?,
+        crash_count: number(row, 14)?,
+        version: number(row, 15)?,
+        created_at: must_time(row, 16)?,
+        updated_at: must_time(row, 17)?,
+        due_at: must_time(row, 18)?,
+        started_at: time(row, 19)?,
+        last_attempt_at: time(row, 20)?,
+        finished_at: time(row, 21)?,
+        deadline_at: time(row, 22)?,
+        timeout_ms: row.int(23)?.map(|_| number(row, 23)).transpose()?,
+        lease_token: row.id(24)?.map(LeaseToken),
+        node_id: row.id(25)?.map(NodeId),
+        host: row.text(26)?,
+        children: ChildCounts {
+            total: number(row, 27)?,
+            completed: number(row, 28)?,
+            with_errors: number(row, 29)?,
+            failed: number(row, 30)?,
+            cancelled: number(row, 31)?,
+        },
+        finish_step: row.flag(32)?,
+        retry: policy.unwrap_or_default(),
+        parameters: Json::trusted(row.must_text(34)?),
+        checkpoint: json(row, 35)?,
+        progress: json(row, 36)?,
+        result: json(row, 37)?,
+        result_url: row.text(38)?,
+        error: error(row, 39)?,
+        memo: json(row, 40)?,
+        correlation_id: row.text(41)?,
+        trace_context: row.text(42)?,
+        artifact_expires_at: time(row, 43)?,
+        artifact_state: row.text(44)?,
+    })
+}
+
+/// How many columns a task has; what a statement adds stands behind them.
+pub(crate) const TASK_COLUMNS: usize = 45;
+
+/// A decided change as `save_tasks` takes it: the guard, then the columns that decisions change.
+#[derive(Serialize)]
+pub(crate) struct TaskChange<'a> {
+    id: String,
+    old_version: u64,
+    old_status: &'static str,
+    old_attempt: u32,
+    queue: &'a str,
+    priority: u8,
+    status: &'static str,
+    phase: &'static str,
+    lane: Option<i64>,
+    max_attempts: u32,
+    retry_count: u32,
+    snooze_count: u32,
+    crash_count: u32,
+    version: u64,
+    updated_at: Timestamp,
+    due_at: Timestamp,
+    finished_at: Option<Timestamp>,
+    deadline_at: Option<Timestamp>,
+    expires_at: Option<Timestamp>,
+    lease_token: Option<String>,
+    children_total: u32,
+    children_completed: u32,
+    children_with_errors: u32,
+    children_failed: u32,
+    children_cancelled: u32,
+    progress: Option<&'a str>,
+    result: Option<&'a str>,
+    result_url: Option<&'a str>,
+    error: Option<String>,
+}
+
+impl<'a> TaskChange<'a> {
+    pub(crate) fn new(before: &Task, after: &'a Task, lane: Option<i64>) -> Result<Self, Failure> {
+        Ok(Self {
+            id: hex(before.id.0),
+            old_version: before.version,
+            old_status: before.status.as_str(),
+            old_attempt: before.attempt,
+            queue: &after.queue,
+            priority: after.priority,
+            status: after.status.as_str(),
+            phase: after.phase.as_str(),
+            lane,
+            max_attempts: after.max_attempts,
+            retry_count: after.retry_count,
+            snooze_count: after.snooze_count,
+            crash_count: after.crash_count,
+            version: after.version,
+            updated_at: after.updated_at,
+            due_at: after.due_at,
+            finished_at: after.finished_at,
+            deadline_at: after.deadline_at,
+            expires_at: after.deadline_at.filter(|_| !after.status.is_ended()),
+            lease_token: after.lease_token.map(|token| hex(token.0)),
+            children_total: after.children.total,
+            children_completed: after.children.completed,
+            children_with_errors: after.children.with_errors,
+            children_failed: after.children.failed,
+            children_cancelled: after.children.cancelled,
+            progress: after.progress.as_ref().map(Json::as_str),
+            result: after.result.as_ref().map(Json::as_str),
+            result_url: after.result_url.as_deref(),
+            error: error_text(after.error.as_ref())?,
+        })
+    }
+}
+
+fn error_text(error: Option<&TaskError>) -> Result<Option<String>, Failure> {
+    Ok(error.map(serde_json::to_string).transpose()?)
+}
+
+/// An attempt as `insert_attempts` takes it.
+#[derive(Serialize)]
+pub(crate) struct AttemptRow {
+    task_id: String,
+    attempt: u32,
+    outcome: &'static str,
+    node_id: Option<String>,
+    host: Option<String>,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+    error: Option<String>,
+}
+
+impl AttemptRow {
+    pub(crate) fn new(attempt: Attempt) -> Result<Self, Failure> {
+        Ok(Self {
+            task_id: hex(attempt.task_id.0),
+            attempt: attempt.attempt,
+            outcome: attempt.outcome.as_str(),
+            node_id: attempt.node_id.map(|id| hex(id.0)),
+            host: attempt.host,
+            started_at: attempt.started_at,
+            ended_at: attempt.ended_at,
+            error: error_text(attempt.error.as_ref())?,
+        })
+    }
+}
+
+pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
+    let outcome = row.must_text(2)?;
+    Ok(Attempt {
+        task_id: TaskId(row.must_id(0)?),
+        attempt: number(row, 1)?,
+        outcome: AttemptOutcome::parse(&outcome)
+            .ok_or_else(|| Failure::internal(format!("unknown outcome {outcome:?}")))?,
+        node_id: row.id(3)?.map(NodeId),
+        host: row.text(4)?,
+        started_at: time(row, 5)?,
+        ended_at: time(row, 6)?,
+        error: error(row, 7)?,
+    })
+}
+
+/// A message as `insert_outbox` takes it.
+#[derive(Serialize)]
+pub(crate) struct OutboxRow {
+    topic: &'static str,
+    task_id: String,
+    body: String,
+}
+
+impl OutboxRow {
+    pub(crate) fn new(message: &OutboxMessage) -> Result<Self, Failure> {
+        let body = serde_json::to_string(&message.body)?;
+        Ok(Self { topic: message.topic.as_str(), task_id: hex(message.task_id.0), body })
+    }
+}
+
+pub(crate) fn message(row: &SqlRow) -> Result<LeasedMessage, Failure> {
+    let topic = row.must_text(1)?;
+    Ok(LeasedMessage {
+        id: row.must_int(0)?,
+        tries: number::<u32>(row, 4)? + 1,
+        message: OutboxMessage {
+            topic: Topic::parse(&topic).ok_or_else(|| Failure::internal(format!("unknown topic {topic:?}")))?,
+            task_id: TaskId(row.must_id(2)?),
+            body: serde_json::from_str(&row.must_text(3)?)?,
+        },
+    })
+}
+
+/// Reads a tally whose columns start at `first`.
+pub(crate) fn tally(row: &SqlRow, first: usize) -> Result<Tally, Failure> {
+    let measure = row.must_text(first + 3)?;
+    Ok(Tally {
+        key: TallyKey {
+            span_start: row.must_int(first)?,
+            queue: row.must_text(first + 1)?,
+            task_type: row.must_text(first + 2)?,
+            measure: Measure::parse(&measure)
+                .ok_or_else(|| Failure::internal(format!("unknown measure {measure:?}")))?,
+            label: row.must_text(first + 4)?,
+            bucket: number(row, first + 5)?,
+        },
+        n: row.must_int(first + 6)?,
+    })
+}
+
+pub(crate) fn node(row: &SqlRow) -> Result<Node, Failure> {
+    Ok(Node {
+        id: NodeId(row.must_id(0)?),
+        name: row.must_text(1)?,
+        host: row.must_text(2)?,
+        started_at: must_time(row, 3)?,
+        heartbeat_at: must_time(row, 4)?,
+        lost_at: time(row, 5)?,
+    })
+}

@@ -1,0 +1,147 @@
+//! One open transaction (or connection) of any of the three databases, as the operations see it.
+
+use std::collections::HashMap;
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicI64, Ordering},
+};
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Clock, NewTask, Task, TaskId, TaskIdSequence, Timestamp,
+    contract::store::ClaimRequest,
+    event::OutboxPolicy,
+    statistics::{Ending, Tally},
+    task::Lease,
+};
+
+use crate::{
+    bounds::ClaimBounds,
+    catalog::Statement,
+    failure::Failure,
+    row::{Param, SqlRow},
+};
+
+/// One use of the store, written once for all databases. It may be run again from the start.
+#[async_trait]
+pub(crate) trait Operation: Send + Sync {
+    type Output: Send;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure>;
+}
+
+/// What an operation can ask of a database.
+#[async_trait]
+pub(crate) trait Session: Send {
+    fn shared(&self) -> &Shared;
+    /// The first parameter of every statement that asks for the time.
+    fn clock(&self) -> i64;
+    async fn execute(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<u64, Failure>;
+    async fn fetch(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+
+    // The hot path, where each database has its own best way.
+
+    /// Writes the tasks and, with them, what they add to the counts.
+    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure>;
+    /// Claims in the store's order, and counts the claims.
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure>;
+    /// Ends what has neither parent nor children to think of. What is not in the answer was not ended.
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Failure>;
+
+    /// Notes that a task of `lane` will be claimable from `due_at` on, once this transaction is committed.
+    fn note_requeued(&mut self, _lane: i64, _due_at: i64) {}
+
+    async fn now(&mut self) -> Result<Timestamp, Failure> {
+        let clock = self.clock();
+        let rows = self.fetch(Statement::Now, &[clock.into()]).await?;
+        let row = rows.first().ok_or_else(|| Failure::internal("no time"))?;
+        Ok(Timestamp::from_micros(row.must_int(0)?))
+    }
+}
+
+/// A checked task on its way into the store.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Submission<'a> {
+    pub(crate) id: TaskId,
+    pub(crate) lane: i64,
+    pub(crate) task: &'a NewTask,
+}
+
+/// The result of an attempt of a task that may well have neither parent nor children.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Completion<'a> {
+    pub(crate) lease: Lease,
+    pub(crate) result: Option<&'a str>,
+    pub(crate) result_url: Option<&'a str>,
+}
+
+/// A task that was ended on the short way.
+#[derive(Debug)]
+pub(crate) struct Completed {
+    pub(crate) task_id: TaskId,
+    pub(crate) queue: String,
+    pub(crate) task_type: String,
+    pub(crate) ending: Ending,
+}
+
+/// Queue, type and priority: what a lane stands for.
+pub(crate) type LaneKey = (String, String, u8);
+
+/// What all sessions of one store share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) outbox: OutboxPolicy,
+    /// What is added to the database's clock: zero but in tests.
+    pub(crate) offset: Arc<AtomicI64>,
+    pub(crate) claim_bounds: ClaimBounds,
+    /// This process's clock, brought near the store's by `skew`. Only ids are made from it.
+    local: Arc<dyn Clock>,
+    skew: AtomicI64,
+    ids: Mutex<TaskIdSequence>,
+    /// Lanes that are committed; they are never removed.
+    lanes: Mutex<HashMap<LaneKey, i64>>,
+}
+
+impl Shared {
+    pub(crate) fn new(outbox: OutboxPolicy, offset: Arc<AtomicI64>, local: Arc<dyn Clock>) -> Self {
+        Self {
+            outbox,
+            offset,
+            claim_bounds: ClaimBounds::default(),
+            local,
+            skew: AtomicI64::new(0),
+            ids: Mutex::default(),
+            lanes: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn local_now(&self) -> Timestamp {
+        self.local.now()
+    }
+
+    /// About what the store's clock says, without asking it. Good for ids, not for decisions.
+    pub(crate) fn estimated_now(&self) -> Timestamp {
+        let shift = self.skew.load(Ordering::Relaxed);
+        Timestamp::from_micros(self.local.now().as_micros() + shift)
+    }
+
+    /// Notes how far the store's clock is from this process's.
+    pub(crate) fn note_store_time(&self, store: Timestamp) {
+        self.skew.store(store.as_micros() - self.local.now().as_micros(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn next_id(&self) -> TaskId {
+        let now = self.estimated_now();
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.next_id(now, crate::random::next_u64())
+    }
+
+    pub(crate) fn known_lane(&self, key: &LaneKey) -> Option<i64> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+    }
+
+    /// Remembers a lane that a committed task or an own transaction has shown to exist.
+    pub(crate) fn note_lane(&self, key: LaneKey, lane: i64) {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, lane);
+    }
+}

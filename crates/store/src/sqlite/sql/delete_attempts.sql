@@ -1,0 +1,1 @@
+DELETE FROM attempts WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))

@@ -1,0 +1,1 @@
+INSERT INTO nodes (id, name, host, started_at, heartbeat_at) VALUES (?2, ?3, ?4, {now}, {now})

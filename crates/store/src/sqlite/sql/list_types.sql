@@ -1,0 +1,1 @@
+SELECT DISTINCT task_type FROM lanes ORDER BY task_type

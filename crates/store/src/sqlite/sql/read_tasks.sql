@@ -1,0 +1,3 @@
+SELECT {task_columns} FROM tasks
+WHERE id IN (SELECT unhex(value) FROM json_each(?1))
+ORDER BY id

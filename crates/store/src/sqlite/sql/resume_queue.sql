@@ -1,0 +1,1 @@
+UPDATE queues SET paused_at = NULL WHERE name = ?1

@@ -1,0 +1,64 @@
+//! A clock that tests move forward. It never stands still and never goes back, so that no test has to sleep
+//! and no two changes of one store carry the same time by accident.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use longhaul_domain::{Clock, Timestamp};
+
+/// The system's time plus an offset that tests raise. Clones share the offset.
+#[derive(Debug, Clone, Default)]
+pub struct TestClock {
+    offset_micros: Arc<AtomicI64>,
+    last_micros: Arc<AtomicI64>,
+}
+
+impl TestClock {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Moves the clock forward.
+    pub fn advance_ms(&self, ms: u64) {
+        let micros = i64::try_from(ms).expect("tests move the clock by less than the age of the universe") * 1_000;
+        self.offset_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// The offset in microseconds, for stores that go by a server's clock: they add it to what the server says.
+    pub fn offset(&self) -> Arc<AtomicI64> {
+        Arc::clone(&self.offset_micros)
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        let told = system_micros() + self.offset_micros.load(Ordering::SeqCst);
+        let step = |last: i64| Some(told.max(last + 1));
+        let last = self.last_micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
+        Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place of the testkit that reads the system's clock")]
+fn system_micros() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("the system's clock is after 1970");
+    i64::try_from(since_1970.as_micros()).expect("the system's clock is before the year 294441")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_moves_on_with_each_reading_and_by_what_it_is_told() {
+        let clock = TestClock::new();
+        let readings: Vec<Timestamp> = (0..1_000).map(|_| clock.now()).collect();
+        assert!(readings.windows(2).all(|pair| pair[0] < pair[1]));
+        let before = clock.now();
+        clock.clone().advance_ms(3_600_000);
+        assert!(clock.now().micros_since(before) >= 3_600_000_000);
+    }
+}

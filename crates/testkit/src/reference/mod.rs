@@ -1,0 +1,228 @@
+//! The reference store: the contract in memory, as plainly as it can be written.
+//!
+//! It is the yardstick that the databases are measured against, so it must never be clever: one lock, plain
+//! maps, and the domain's decisions. It keeps nothing after the process and is no product.
+
+mod state;
+
+mod submitting;
+mod working;
+
+mod duties;
+mod people;
+mod reading;
+
+use std::sync::{Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Attempt, Clock, Json, Lease, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
+    contract::{
+        Store,
+        store::{
+            Access, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope, Submitted,
+            Verdict,
+        },
+    },
+    event::{LeasedMessage, OutboxPolicy},
+    filter::{Page, PageRequest, Retention, TaskFilter},
+    lifecycle::{expire::Overdue, reschedule::Reschedule},
+    node::DutyLease,
+    queue::Queue,
+    statistics::{Tally, TallyFilter},
+};
+
+use crate::clock::TestClock;
+use state::State;
+
+/// The store in memory.
+#[derive(Debug)]
+pub struct MemoryStore {
+    clock: TestClock,
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    pub fn new(clock: TestClock, outbox: OutboxPolicy) -> Self {
+        Self { clock, state: Mutex::new(State::new(outbox)) }
+    }
+
+    /// The tables, for one operation. The time is read under the lock, so that it grows with each change.
+    fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
+        let state = self.state.lock().expect("an operation panicked while it held the tables");
+        let now = self.clock.now();
+        (state, now)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.begin().1)
+    }
+
+    async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
+        let (mut state, now) = self.begin();
+        Ok(state.submit(&[task], now)?[0])
+    }
+
+    async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.submit(&tasks, now)
+    }
+
+    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.register_node(id, name, host, now)
+    }
+
+    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.heartbeat(id, leases, now)
+    }
+
+    async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
+        self.begin().0.nodes.remove(&id);
+        Ok(())
+    }
+
+    async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.claim(request, now)
+    }
+
+    async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.save_progress(reports, now)
+    }
+
+    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+        let (mut state, now) = self.begin();
+        Ok(state.save_checkpoint(lease, checkpoint, now))
+    }
+
+    async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.finish(reports, now)
+    }
+
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+        let (mut state, now) = self.begin();
+        state.cancel_task(access, id, now)
+    }
+
+    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.retry_task(access, id, scope, now)
+    }
+
+    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+        let (mut state, now) = self.begin();
+        state.reschedule_task(access, id, change, now)
+    }
+
+    async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
+        let (mut state, now) = self.begin();
+        state.change_tasks(request, now)
+    }
+
+    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.set_paused(name, Some(now))
+    }
+
+    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+        self.begin().0.set_paused(name, None)
+    }
+
+    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.take_duty(duty, node, ttl_ms, now)
+    }
+
+    async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.declare_others_dead(survivor, now);
+        Ok(())
+    }
+
+    async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
+        let (mut state, now) = self.begin();
+        state.rescue(request, now)
+    }
+
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.expire(overdue, limit, now)
+    }
+
+    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
+        self.begin().0.next_due_at(queues, task_types)
+    }
+
+    async fn list_prunable(
+        &self,
+        keep: &Retention,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<Page<Task>, StoreError> {
+        let (state, now) = self.begin();
+        state.list_prunable(keep, after, limit, now)
+    }
+
+    async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.prune(keep, ids, now)
+    }
+
+    async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.prune_idempotency_keys(limit, now)
+    }
+
+    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.lease_outbox(limit, ttl_ms, now)
+    }
+
+    async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError> {
+        let (mut state, _) = self.begin();
+        for id in ids {
+            state.outbox.remove(id);
+        }
+        Ok(())
+    }
+
+    async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
+        self.begin().0.fold_tallies(limit)
+    }
+
+    async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {
+        self.begin().0.accessible(access, id).cloned()
+    }
+
+    async fn list_tasks(
+        &self,
+        access: &Access,
+        filter: &TaskFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Task>, StoreError> {
+        self.begin().0.list_tasks(access, filter, page)
+    }
+
+    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
+        self.begin().0.list_attempts(access, id)
+    }
+
+    async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        Ok(self.begin().0.list_queues())
+    }
+
+    async fn list_nodes(&self) -> Result<Vec<Node>, StoreError> {
+        Ok(self.begin().0.nodes.values().cloned().collect())
+    }
+
+    async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError> {
+        Ok(self.begin().0.read_tallies(filter))
+    }
+}

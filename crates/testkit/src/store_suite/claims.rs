@@ -1,0 +1,218 @@
+//! Claims: who gets which task, in which order, and what stays.
+
+use std::sync::Arc;
+
+use longhaul_domain::{
+    NewTask, RunAt, Status, StoreError, Task, TaskId, bounds,
+    lifecycle::{self, Command},
+};
+
+use super::{
+    case::{Case, cases},
+    support::{HOUR_MS, KIND, MANY, QUEUE, claim_request, completed, ids_of, lease_of, new_task, random_node_id, retryable},
+};
+use crate::fixture::Fixture;
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own,
+        higher_priorities_go_first_then_earlier_due_times_then_older_tasks,
+        one_order_runs_across_queues_and_types,
+        a_claim_takes_no_more_than_its_limit,
+        queues_that_are_not_asked_for_stay,
+        types_that_the_node_does_not_know_stay,
+        a_node_that_serves_nothing_gets_nothing,
+        a_delayed_task_is_claimed_when_it_is_due_and_not_before,
+        a_task_dated_in_the_past_goes_before_those_due_later,
+        a_retry_is_claimed_when_it_is_due_and_not_before,
+        a_paused_queue_hands_out_nothing_until_it_is_resumed,
+        pausing_leaves_running_tasks_alone,
+        an_unknown_node_may_not_claim,
+        a_lost_node_may_not_claim,
+        a_retired_node_may_not_claim,
+        a_limit_of_nothing_or_too_much_is_refused,
+        the_next_due_time_is_that_of_the_first_task_that_can_be_claimed,
+    ]
+}
+
+async fn a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(), new_task()]).await;
+    let before = fixture.task(ids[0]).await;
+    let node = fixture.node().await;
+    let claimed = fixture.claim(node, MANY).await;
+    assert_eq!(ids_of(&claimed), ids);
+    assert_ne!(claimed[0].lease_token, claimed[1].lease_token);
+
+    let task = fixture.task(ids[0]).await;
+    assert_eq!(task, claimed[0], "the answer is the row");
+    let lease = lease_of(&task);
+    let started = task.last_attempt_at.unwrap();
+    let decided = lifecycle::claim::decide(&before, node, "host-1", lease.token, started).unwrap();
+    assert_eq!(task, decided.after, "the row is what the domain decides");
+    assert!(started >= before.created_at);
+}
+
+async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let place = |priority: u8, ms_ago: u64| NewTask { priority, run_at: RunAt::At(now.minus_ms(ms_ago)), ..new_task() };
+    let tasks = [place(1, 500), place(1, 900), place(9, 1), place(5, 3), place(5, 3), place(5, 4), place(2, 0)];
+    let ids = fixture.submit_all(tasks.to_vec()).await;
+    let node = fixture.node().await;
+    let order: Vec<TaskId> = [2, 5, 3, 4, 6, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
+    assert_eq!(ids_of(&fixture.claim(node, 3).await), order[..3]);
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), order[3..]);
+}
+
+async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let place = |queue: &str, kind: &str, ms_ago: u64| NewTask {
+        queue: queue.to_owned(),
+        task_type: kind.to_owned(),
+        run_at: RunAt::At(now.minus_ms(ms_ago)),
+        ..new_task()
+    };
+    let tasks = vec![place("a", "x", 1), place("b", "y", 4), place("a", "y", 2), place("b", "x", 3), place("c", "x", 5)];
+    let ids = fixture.submit_all(tasks).await;
+    let node = fixture.node().await;
+    let claimed = fixture.claim_from(node, &["a", "b"], &["x", "y"], MANY).await;
+    assert_eq!(ids_of(&claimed), [ids[1], ids[3], ids[2], ids[0]]);
+}
+
+async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 5]).await;
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, 2).await), ids[..2]);
+    assert_eq!(ids_of(&fixture.claim(node, 2).await), ids[2..4]);
+    assert_eq!(ids_of(&fixture.claim(node, 2).await), ids[4..]);
+    assert!(fixture.claim(node, 2).await.is_empty());
+}
+
+async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
+    let other = fixture.submit(NewTask { queue: "other".to_owned(), priority: 9, ..new_task() }).await;
+    let mine = fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [mine]);
+    assert_eq!(fixture.status(other).await, Status::Queued);
+}
+
+async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
+    let unknown = fixture.submit(NewTask { task_type: "unknown".to_owned(), priority: 9, ..new_task() }).await;
+    let known = fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [known]);
+    assert_eq!(fixture.status(unknown).await, Status::Queued);
+    assert_eq!(ids_of(&fixture.claim_from(node, &[QUEUE], &[KIND, "unknown"], MANY).await), [unknown]);
+}
+
+async fn a_node_that_serves_nothing_gets_nothing(fixture: Arc<Fixture>) {
+    fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    assert!(fixture.claim_from(node, &[], &[KIND], MANY).await.is_empty());
+    assert!(fixture.claim_from(node, &[QUEUE], &[], MANY).await.is_empty());
+    assert_eq!(fixture.store.next_due_at(&[], &[]).await.unwrap(), None);
+}
+
+async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>) {
+    let delayed = fixture.submit(NewTask { run_at: RunAt::AfterMs(2 * HOUR_MS), priority: 9, ..new_task() }).await;
+    let plain = fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [plain]);
+    fixture.clock.advance_ms(HOUR_MS);
+    assert!(fixture.claim(node, MANY).await.is_empty());
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [delayed]);
+}
+
+async fn a_task_dated_in_the_past_goes_before_those_due_later(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let first = fixture.submit(new_task()).await;
+    let dated = fixture.submit(NewTask { run_at: RunAt::At(now.minus_ms(HOUR_MS)), ..new_task() }).await;
+    assert_eq!(fixture.task(dated).await.due_at, now.minus_ms(HOUR_MS));
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [dated, first]);
+}
+
+async fn a_retry_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>) {
+    let lease = fixture.start(new_task()).await;
+    fixture.finish(lease, retryable(HOUR_MS)).await;
+    let node = fixture.node().await;
+    assert!(fixture.claim(node, MANY).await.is_empty());
+    fixture.clock.advance_ms(HOUR_MS);
+    let claimed = fixture.claim(node, MANY).await;
+    assert_eq!(ids_of(&claimed), [lease.task_id]);
+    assert_eq!((claimed[0].attempt, claimed[0].status), (2, Status::Running));
+}
+
+async fn a_paused_queue_hands_out_nothing_until_it_is_resumed(fixture: Arc<Fixture>) {
+    let paused = fixture.submit(NewTask { priority: 9, ..new_task() }).await;
+    let open = fixture.submit(NewTask { queue: "open".to_owned(), ..new_task() }).await;
+    let node = fixture.node().await;
+    fixture.store.pause_queue(QUEUE).await.unwrap();
+    assert_eq!(ids_of(&fixture.claim_from(node, &[QUEUE, "open"], &[KIND], MANY).await), [open]);
+    let later = fixture.submit(new_task()).await;
+    assert!(fixture.claim(node, MANY).await.is_empty(), "what is submitted to a paused queue waits");
+    fixture.store.resume_queue(QUEUE).await.unwrap();
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [paused, later]);
+}
+
+async fn pausing_leaves_running_tasks_alone(fixture: Arc<Fixture>) {
+    let lease = fixture.start(new_task()).await;
+    fixture.store.pause_queue(QUEUE).await.unwrap();
+    assert!(fixture.finish(lease, completed()).await.is_accepted());
+    assert_eq!(fixture.status(lease.task_id).await, Status::Completed);
+}
+
+async fn an_unknown_node_may_not_claim(fixture: Arc<Fixture>) {
+    let id = fixture.submit(new_task()).await;
+    let request = claim_request(random_node_id(), &[QUEUE], &[KIND], MANY);
+    let answer = fixture.store.claim_tasks(&request).await;
+    assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
+    assert_eq!(fixture.status(id).await, Status::Queued);
+}
+
+async fn a_lost_node_may_not_claim(fixture: Arc<Fixture>) {
+    let id = fixture.submit(new_task()).await;
+    let lost = fixture.node().await;
+    fixture.clock.advance_ms(HOUR_MS);
+    fixture.rescue(5).await;
+    let answer = fixture.store.claim_tasks(&claim_request(lost, &[QUEUE], &[KIND], MANY)).await;
+    assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
+    assert_eq!(fixture.status(id).await, Status::Queued);
+}
+
+async fn a_retired_node_may_not_claim(fixture: Arc<Fixture>) {
+    fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    fixture.store.retire_node(node).await.unwrap();
+    let answer = fixture.store.claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY)).await;
+    assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
+}
+
+async fn a_limit_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
+    let id = fixture.submit(new_task()).await;
+    let node = fixture.node().await;
+    for limit in [0, bounds::CLAIM_BATCH + 1, usize::MAX] {
+        let answer = fixture.store.claim_tasks(&claim_request(node, &[QUEUE], &[KIND], limit)).await;
+        assert!(matches!(answer, Err(StoreError::Invalid(_))), "{limit}: {answer:?}");
+    }
+    let allowed: Vec<Task> = fixture.claim(node, bounds::CLAIM_BATCH).await;
+    assert_eq!(ids_of(&allowed), [id]);
+    assert!(lifecycle::table::targets(Command::Claim, Status::Queued).contains(&allowed[0].status));
+}
+
+async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture: Arc<Fixture>) {
+    let (queues, kinds) = (vec![QUEUE.to_owned()], vec![KIND.to_owned()]);
+    let next = || async { fixture.store.next_due_at(&queues, &kinds).await.unwrap() };
+    assert_eq!(next().await, None);
+    let far = fixture.submit(NewTask { run_at: RunAt::AfterMs(3 * HOUR_MS), priority: 9, ..new_task() }).await;
+    let near = fixture.submit(NewTask { run_at: RunAt::AfterMs(2 * HOUR_MS), ..new_task() }).await;
+    fixture.submit(NewTask { queue: "other".to_owned(), ..new_task() }).await;
+    fixture.submit(NewTask { task_type: "unknown".to_owned(), ..new_task() }).await;
+    assert_eq!(next().await, Some(fixture.task(near).await.due_at));
+    fixture.clock.advance_ms(2 * HOUR_MS);
+    assert_eq!(next().await, Some(fixture.task(near).await.due_at), "what waits already is due in the past");
+    fixture.run(near, completed()).await;
+    assert_eq!(next().await, Some(fixture.task(far).await.due_at));
+    fixture.store.pause_queue(QUEUE).await.unwrap();
+    assert_eq!(next().await, None, "a paused queue has nothing due");
+}

@@ -1,0 +1,50 @@
+//! The one conformance suite of the store contract.
+//!
+//! Every implementation runs the same cases, each on a fresh store and a runtime of its own. What a case does
+//! not look at is looked at after it: the invariants hold for every task that it left behind. Nothing here
+//! knows a database, and nothing here waits by sleeping: time passes when a case moves the clock.
+
+mod case;
+mod invariants;
+mod support;
+
+mod lifecycle;
+mod recipes;
+
+mod submitting;
+
+mod claims;
+mod finishing;
+mod nodes;
+mod parents;
+
+mod people;
+
+mod races;
+mod races_of_ends;
+
+use libtest_mimic::Trial;
+
+use crate::fixture::FixtureFactory;
+use case::Case;
+
+/// One trial for each case, named `{backend}::{group}::{sentence}`.
+pub fn trials(backend: &'static str, factory: FixtureFactory) -> Vec<Trial> {
+    let groups = groups().into_iter();
+    let cases = groups.flat_map(|(group, cases)| cases.into_iter().map(move |case| (group, case)));
+    cases.map(|(group, case)| case.into_trial(backend, group, factory.clone())).collect()
+}
+
+fn groups() -> Vec<(&'static str, Vec<Case>)> {
+    vec![
+        ("lifecycle", lifecycle::cases()),
+        ("submitting", submitting::cases()),
+        ("claims", claims::cases()),
+        ("nodes", nodes::cases()),
+        ("finishing", finishing::cases()),
+        ("parents", parents::cases()),
+        ("people", people::cases()),
+        ("races", races::cases()),
+        ("races", races_of_ends::cases()),
+    ]
+}

@@ -1,0 +1,219 @@
+//! The words that the cases are written in: short ways to submit, claim, finish and look.
+
+use longhaul_domain::{
+    Attempt, Json, Lease, LeaseToken, NewTask, NodeId, Status, StoreError, Task, TaskId,
+    contract::store::{Access, ClaimRequest, Failure, Outcome, Report, RescueRequest, Rescued, Verdict},
+    event::LeasedMessage,
+    filter::{PageRequest, SortOrder, TaskFilter},
+    lifecycle::expire::Overdue,
+};
+use rand::RngExt;
+use uuid::Uuid;
+
+use crate::fixture::Fixture;
+
+/// What tasks of the suite are, unless a case says otherwise.
+pub(super) const OWNER: &str = "u-1";
+pub(super) const KIND: &str = "work";
+pub(super) const QUEUE: &str = "lane";
+/// Longer than any case takes, so that only a move of the clock makes a node or a task late.
+pub(super) const HOUR_MS: u64 = 3_600_000;
+/// A duty's limit where the case is not about limits.
+pub(super) const MANY: usize = 1_000;
+
+pub(super) fn json(text: &str) -> Json {
+    Json::parse("test", text).expect("cases write good JSON")
+}
+
+pub(super) fn new_task() -> NewTask {
+    NewTask::new(OWNER, KIND, QUEUE, json("{}"))
+}
+
+pub(super) fn random_uuid() -> Uuid {
+    Uuid::from_u128(rand::rng().random())
+}
+
+pub(super) fn random_node_id() -> NodeId {
+    NodeId(random_uuid())
+}
+
+pub(super) fn forged(lease: &Lease) -> Lease {
+    Lease { token: LeaseToken(random_uuid()), ..*lease }
+}
+
+pub(super) fn completed() -> Outcome {
+    Outcome::Completed { result: Some(json("{\"done\":true}")), result_url: None }
+}
+
+pub(super) fn failure(message: &str) -> Failure {
+    Failure { class: "test".to_owned(), message: message.to_owned(), detail: Some("at line 7".to_owned()) }
+}
+
+pub(super) fn fatal() -> Outcome {
+    Outcome::Failed { failure: failure("it broke for good"), retry_in_ms: None }
+}
+
+pub(super) fn retryable(retry_in_ms: u64) -> Outcome {
+    Outcome::Failed { failure: failure("it broke"), retry_in_ms: Some(retry_in_ms) }
+}
+
+pub(super) fn snoozed(delay_ms: u64) -> Outcome {
+    Outcome::Snoozed { reason: Some(failure("too many requests")), delay_ms }
+}
+
+pub(super) fn lease_of(task: &Task) -> Lease {
+    task.lease().expect("the task is running")
+}
+
+pub(super) fn ids_of(tasks: &[Task]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id).collect()
+}
+
+pub(super) fn claim_request(node_id: NodeId, queues: &[&str], task_types: &[&str], limit: usize) -> ClaimRequest {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    ClaimRequest { node_id, host: "host-1".to_owned(), queues: owned(queues), task_types: owned(task_types), limit }
+}
+
+/// The name of the field that a store refused.
+pub(super) fn refused_field<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> &'static str {
+    match answer {
+        Err(StoreError::Invalid(invalid)) => invalid.field,
+        other => panic!("an invalid field should have been refused, but the answer was {other:?}"),
+    }
+}
+
+impl Fixture {
+    pub(super) async fn submit(&self, task: NewTask) -> TaskId {
+        self.store.submit_task(task).await.expect("the task is good").task_id
+    }
+
+    pub(super) async fn submit_all(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
+        let answers = self.store.submit_tasks(tasks).await.expect("the tasks are good");
+        answers.into_iter().map(|answer| answer.task_id).collect()
+    }
+
+    /// A new node, registered and alive.
+    pub(super) async fn node(&self) -> NodeId {
+        let id = random_node_id();
+        self.store.register_node(id, "node-1", "host-1").await.expect("the node is good");
+        id
+    }
+
+    pub(super) async fn claim_from(&self, node: NodeId, queues: &[&str], kinds: &[&str], limit: usize) -> Vec<Task> {
+        self.store.claim_tasks(&claim_request(node, queues, kinds, limit)).await.expect("the node may claim")
+    }
+
+    /// Claims tasks of the usual type and queue.
+    pub(super) async fn claim(&self, node: NodeId, limit: usize) -> Vec<Task> {
+        self.claim_from(node, &[QUEUE], &[KIND], limit).await
+    }
+
+    /// Claims the one task that must be next.
+    pub(super) async fn claim_this(&self, node: NodeId, id: TaskId) -> Lease {
+        let task = self.task(id).await;
+        let claimed = self.claim_from(node, &[&task.queue], &[&task.task_type], 1).await;
+        assert_eq!(ids_of(&claimed), [id], "this task should have been the next to claim");
+        lease_of(&claimed[0])
+    }
+
+    /// Submits a task and claims it on a node of its own.
+    pub(super) async fn start(&self, task: NewTask) -> Lease {
+        let id = self.submit(task).await;
+        let node = self.node().await;
+        self.claim_this(node, id).await
+    }
+
+    pub(super) async fn finish(&self, lease: Lease, outcome: Outcome) -> Verdict {
+        self.finish_all(vec![Report { lease, outcome }]).await[0]
+    }
+
+    pub(super) async fn finish_all(&self, reports: Vec<Report>) -> Vec<Verdict> {
+        let verdicts = self.store.finish_tasks(&reports).await.expect("the reports are good");
+        assert_eq!(verdicts.len(), reports.len(), "each report has a verdict");
+        verdicts
+    }
+
+    /// Submits children for the attempt that holds `parent`.
+    pub(super) async fn submit_children(&self, parent: Lease, children: Vec<NewTask>) -> Vec<TaskId> {
+        let children = children.into_iter().map(|child| NewTask { parent: Some(parent), ..child });
+        self.submit_all(children.collect()).await
+    }
+
+    /// Claims a task and ends it.
+    pub(super) async fn run(&self, id: TaskId, outcome: Outcome) -> Verdict {
+        let node = self.node().await;
+        let lease = self.claim_this(node, id).await;
+        self.finish(lease, outcome).await
+    }
+
+    pub(super) async fn task(&self, id: TaskId) -> Task {
+        self.store.get_task(&Access::All, id).await.expect("the task exists")
+    }
+
+    pub(super) async fn status(&self, id: TaskId) -> Status {
+        self.task(id).await.status
+    }
+
+    pub(super) async fn exists(&self, id: TaskId) -> bool {
+        match self.store.get_task(&Access::All, id).await {
+            Ok(_) => true,
+            Err(StoreError::NotFound) => false,
+            Err(error) => panic!("the task could not be read: {error}"),
+        }
+    }
+
+    pub(super) async fn attempts(&self, id: TaskId) -> Vec<Attempt> {
+        self.store.list_attempts(&Access::All, id).await.expect("the task exists")
+    }
+
+    /// All tasks that match, page by page, oldest first.
+    pub(super) async fn list(&self, access: &Access, filter: &TaskFilter, order: SortOrder, size: usize) -> Vec<Task> {
+        let mut all = Vec::new();
+        let mut page = PageRequest { order, after: None, size };
+        loop {
+            let found = self.store.list_tasks(access, filter, &page).await.expect("the filter is good");
+            assert!(found.items.len() <= size, "a page holds at most what was asked for");
+            all.extend(found.items);
+            match found.next {
+                Some(last) => page.after = Some(last),
+                None => return all,
+            }
+        }
+    }
+
+    pub(super) async fn all_tasks(&self) -> Vec<Task> {
+        self.list(&Access::All, &TaskFilter::default(), SortOrder::OldestFirst, MANY).await
+    }
+
+    pub(super) async fn children_of(&self, parent: TaskId) -> Vec<Task> {
+        let filter = TaskFilter { parent_id: Some(parent), ..TaskFilter::default() };
+        self.list(&Access::All, &filter, SortOrder::OldestFirst, MANY).await
+    }
+
+    /// One rescue pass that takes an hour of silence for death.
+    pub(super) async fn rescue(&self, max_crashes: u32) -> Rescued {
+        let request = RescueRequest { lease_ms: HOUR_MS, max_crashes, limit: MANY };
+        self.store.rescue_tasks(&request).await.expect("the request is good")
+    }
+
+    /// One expiry pass that is about deadlines alone.
+    pub(super) async fn expire_deadlines(&self) -> usize {
+        let never = longhaul_domain::bounds::DURATION_MS;
+        let overdue = Overdue { silent_ms: never, timeout_grace_ms: never };
+        self.store.expire_tasks(&overdue, MANY).await.expect("the request is good")
+    }
+
+    /// Takes all messages out of the outbox.
+    pub(super) async fn drain_outbox(&self) -> Vec<LeasedMessage> {
+        let mut all = Vec::new();
+        loop {
+            let leased = self.store.lease_outbox(MANY, HOUR_MS).await.expect("the request is good");
+            if leased.is_empty() {
+                return all;
+            }
+            let ids: Vec<i64> = leased.iter().map(|message| message.id).collect();
+            self.store.confirm_outbox(&ids).await.expect("the messages are there");
+            all.extend(leased);
+        }
+    }
+}
