@@ -45,8 +45,9 @@ impl From<serde_json::Error> for Failure {
 /// Deadlocks and serialization failures of PostgreSQL; of MySQL by SQLSTATE; busy and locked of SQLite.
 const AGAIN: [&str; 10] = ["40001", "40P01", "55P03", "5", "6", "261", "262", "517", "518", "773"];
 /// Shutting down, out of space or connections, read-only after a failover; I/O errors and a full disk of SQLite.
-const AWAY: [&str; 14] =
-    ["57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25006", "08006", "08S01", "10", "13", "778", "1034"];
+const AWAY: [&str; 14] = [
+    "57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25006", "08006", "08S01", "10", "13", "778", "1034",
+];
 /// MySQL's own numbers for the same.
 const MYSQL_AGAIN: [u16; 3] = [1213, 1205, 1020];
 const MYSQL_AWAY: [u16; 7] = [1040, 1053, 1290, 1836, 1021, 1114, 3024];

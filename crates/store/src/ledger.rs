@@ -76,16 +76,8 @@ impl Ledger {
         self.child_moves.entry(parent).or_default().extend(moves);
     }
 
-    pub(crate) fn add_tallies(&mut self, tallies: &[Tally]) {
-        self.tallies.add_all(tallies);
-    }
-
     pub(crate) fn count_removed(&mut self, task: &Task) {
         self.tallies.count(&task.queue, &task.task_type, task.status, -1);
-    }
-
-    pub(crate) fn add_messages(&mut self, messages: Vec<OutboxMessage>) {
-        self.messages.extend(messages);
     }
 
     /// Carries the children's moves to their parents, up to the root, and writes everything.
@@ -120,7 +112,10 @@ impl Ledger {
         let document = serde_json::to_string(&rows)?;
         let saved = session.execute(Statement::SaveTasks, &[(&document).into()]).await?;
         if saved != changed.len() as u64 {
-            return Err(Failure::Again(format!("{saved} of {} changes met the row they were decided on", changed.len())));
+            return Err(Failure::Again(format!(
+                "{saved} of {} changes met the row they were decided on",
+                changed.len()
+            )));
         }
         Ok(())
     }
@@ -160,11 +155,7 @@ pub(crate) async fn insert_messages(session: &mut dyn Session, messages: &[Outbo
 
 /// The lane that a claimable task belongs to. A new one is made in this transaction, and not remembered beyond
 /// it: the transaction may yet be rolled back.
-async fn lane_of(
-    session: &mut dyn Session,
-    made: &mut HashMap<LaneKey, i64>,
-    task: &Task,
-) -> Result<i64, Failure> {
+async fn lane_of(session: &mut dyn Session, made: &mut HashMap<LaneKey, i64>, task: &Task) -> Result<i64, Failure> {
     let key = (task.queue.clone(), task.task_type.clone(), task.priority);
     let lane = match session.shared().known_lane(&key).or_else(|| made.get(&key).copied()) {
         Some(lane) => lane,

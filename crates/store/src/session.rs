@@ -8,7 +8,7 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, NewTask, Task, TaskId, TaskIdSequence, Timestamp,
+    Clock, NewTask, RunAt, Status, Task, TaskId, TaskIdSequence, Timestamp,
     contract::store::ClaimRequest,
     event::OutboxPolicy,
     statistics::{Ending, Tally},
@@ -17,7 +17,7 @@ use longhaul_domain::{
 
 use crate::{
     bounds::ClaimBounds,
-    catalog::Statement,
+    catalog::{Sql, Statement},
     failure::Failure,
     row::{Param, SqlRow},
 };
@@ -36,8 +36,17 @@ pub(crate) trait Session: Send {
     fn shared(&self) -> &Shared;
     /// The first parameter of every statement that asks for the time.
     fn clock(&self) -> i64;
-    async fn execute(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<u64, Failure>;
-    async fn fetch(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+    /// The text of a statement in this database.
+    fn sql(&self, statement: Statement) -> &'static Sql;
+    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure>;
+    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+
+    async fn execute(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<u64, Failure> {
+        self.execute_sql(self.sql(statement), params).await
+    }
+    async fn fetch(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+        self.fetch_sql(self.sql(statement), params).await
+    }
 
     // The hot path, where each database has its own best way.
 
@@ -67,6 +76,23 @@ pub(crate) struct Submission<'a> {
     pub(crate) task: &'a NewTask,
 }
 
+impl Submission<'_> {
+    /// The retry policy as it is stored; the default is not.
+    pub(crate) fn policy_text(&self) -> Result<Option<String>, Failure> {
+        let own = (self.task.retry != longhaul_domain::RetryPolicy::default()).then_some(&self.task.retry);
+        Ok(own.map(serde_json::to_string).transpose()?)
+    }
+
+    /// The moment if the caller named one, and the delay from now otherwise, in microseconds.
+    pub(crate) fn run_time(&self) -> (Option<i64>, i64) {
+        match self.task.run_at {
+            RunAt::Now => (None, 0),
+            RunAt::At(moment) => (Some(moment.as_micros()), 0),
+            RunAt::AfterMs(ms) => (None, i64::try_from(ms).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000)),
+        }
+    }
+}
+
 /// The result of an attempt of a task that may well have neither parent nor children.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion<'a> {
@@ -82,6 +108,24 @@ pub(crate) struct Completed {
     pub(crate) queue: String,
     pub(crate) task_type: String,
     pub(crate) ending: Ending,
+}
+
+impl Completed {
+    /// Reads what `complete_tasks` returns.
+    pub(crate) fn read(row: &SqlRow) -> Result<Self, Failure> {
+        Ok(Self {
+            task_id: TaskId(row.must_id(0)?),
+            queue: row.must_text(1)?,
+            task_type: row.must_text(2)?,
+            ending: Ending {
+                status: Status::Completed,
+                attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
+                due_at: Timestamp::from_micros(row.must_int(4)?),
+                last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
+                finished_at: Timestamp::from_micros(row.must_int(6)?),
+            },
+        })
+    }
 }
 
 /// Queue, type and priority: what a lane stands for.

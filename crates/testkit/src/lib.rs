@@ -15,5 +15,6 @@
 
 pub mod clock;
 pub mod fixture;
+pub mod lifecycle_document;
 pub mod reference;
 pub mod store_suite;

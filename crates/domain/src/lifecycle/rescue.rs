@@ -17,9 +17,10 @@ pub fn decide(task: &Task, dead: NodeId, max_crashes: u32, now: Timestamp) -> Re
     }
     let crash_count = task.crash_count + 1;
     let status = if crash_count >= max_crashes { Status::DeadLetter } else { Status::Queued };
-    let message = match status {
-        Status::DeadLetter => format!("quarantined: {crash_count} nodes died while they ran this task"),
-        _ => "the node that ran this attempt died".to_owned(),
+    let message = if status == Status::DeadLetter {
+        format!("quarantined: {crash_count} nodes died while they ran this task")
+    } else {
+        "the node that ran this attempt died".to_owned()
     };
     let error = TaskError::new("crash", &message, None, now, task.attempt);
     let archived = left_behind(task, AttemptOutcome::Crashed, Some(&error), now);

@@ -1,11 +1,7 @@
 //! Cancel: a task and everything below it.
 
 use async_trait::async_trait;
-use longhaul_domain::{
-    Status, TaskId, Timestamp,
-    contract::store::Access,
-    lifecycle::cancel,
-};
+use longhaul_domain::{Status, TaskId, Timestamp, contract::store::Access, lifecycle::cancel};
 
 use super::visible;
 use crate::{

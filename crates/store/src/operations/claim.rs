@@ -12,11 +12,10 @@ use longhaul_domain::{
 };
 
 use crate::{
-    catalog::Statement,
+    catalog::{Sql, Statement},
     failure::Failure,
     ledger,
     record::{self, hex_list},
-    row::{Param, SqlRow},
     session::{Operation, Session},
 };
 
@@ -37,8 +36,7 @@ impl Operation for ClaimTasks<'_> {
         }
         let policy = session.shared().outbox;
         if policy.events {
-            let messages: Vec<_> =
-                claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
+            let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
             ledger::insert_messages(session, &messages).await?;
         }
         Ok(claimed)
@@ -55,21 +53,11 @@ pub(crate) async fn check_node(session: &mut dyn Session, request: &ClaimRequest
 
 /// The four statements of a claim in a database that cannot do it in one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaneStatements<S> {
-    pub(crate) lanes: S,
-    pub(crate) peek: S,
-    pub(crate) pick: S,
-    pub(crate) take: S,
-}
-
-/// A database that claims lane by lane runs its own statements.
-#[async_trait]
-pub(crate) trait LaneSession: Session {
-    type Own: Copy + Send + Sync;
-    const LANES: LaneStatements<Self::Own>;
-
-    async fn execute_own(&mut self, statement: Self::Own, params: &[Param<'_>]) -> Result<u64, Failure>;
-    async fn fetch_own(&mut self, statement: Self::Own, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+pub(crate) struct LaneStatements {
+    pub(crate) lanes: &'static Sql,
+    pub(crate) peek: &'static Sql,
+    pub(crate) pick: &'static Sql,
+    pub(crate) take: &'static Sql,
 }
 
 struct Lane {
@@ -84,30 +72,35 @@ struct Picked {
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
-pub(crate) async fn claim_by_lanes<S: LaneSession>(
-    session: &mut S,
+pub(crate) async fn claim_by_lanes(
+    session: &mut dyn Session,
+    own: &LaneStatements,
     request: &ClaimRequest,
 ) -> Result<Vec<Task>, Failure> {
     check_node(session, request).await?;
     let mut picked = Vec::new();
-    for group in open_lanes(session, request).await? {
+    for group in open_lanes(session, own, request).await? {
         let wanted = request.limit - picked.len();
         if wanted == 0 {
             break;
         }
-        for (lane, share) in shares(session, &group, wanted).await? {
-            picked.extend(pick(session, lane, share).await?);
+        for (lane, share) in shares(session, own, &group, wanted).await? {
+            picked.extend(pick(session, own, lane, share).await?);
         }
     }
-    take(session, request, &picked).await
+    take(session, own, request, &picked).await
 }
 
 /// The lanes that hold due tasks, grouped by priority.
-async fn open_lanes<S: LaneSession>(session: &mut S, request: &ClaimRequest) -> Result<Vec<Vec<Lane>>, Failure> {
+async fn open_lanes(
+    session: &mut dyn Session,
+    own: &LaneStatements,
+    request: &ClaimRequest,
+) -> Result<Vec<Vec<Lane>>, Failure> {
     let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
     let params = [session.clock().into(), (&queues).into(), (&types).into()];
     let mut lanes = Vec::new();
-    for row in session.fetch_own(S::LANES.lanes, &params).await? {
+    for row in session.fetch_sql(own.lanes, &params).await? {
         if row.int(2)?.is_some() {
             lanes.push(Lane { id: row.must_int(0)?, priority: row.must_int(1)? });
         }
@@ -124,8 +117,9 @@ async fn open_lanes<S: LaneSession>(session: &mut S, request: &ClaimRequest) -> 
 }
 
 /// How many of the first `wanted` tasks of a group each lane holds.
-async fn shares<S: LaneSession>(
-    session: &mut S,
+async fn shares(
+    session: &mut dyn Session,
+    own: &LaneStatements,
     group: &[Lane],
     wanted: usize,
 ) -> Result<Vec<(i64, usize)>, Failure> {
@@ -135,7 +129,7 @@ async fn shares<S: LaneSession>(
     let mut heads = Vec::new();
     for lane in group {
         let params = [session.clock().into(), lane.id.into(), wanted.into()];
-        for row in session.fetch_own(S::LANES.peek, &params).await? {
+        for row in session.fetch_sql(own.peek, &params).await? {
             heads.push((row.must_int(1)?, row.must_id(0)?, lane.id));
         }
     }
@@ -147,14 +141,20 @@ async fn shares<S: LaneSession>(
     Ok(shares.into_iter().collect())
 }
 
-async fn pick<S: LaneSession>(session: &mut S, lane: i64, share: usize) -> Result<Vec<Picked>, Failure> {
+async fn pick(
+    session: &mut dyn Session,
+    own: &LaneStatements,
+    lane: i64,
+    share: usize,
+) -> Result<Vec<Picked>, Failure> {
     let params = [session.clock().into(), lane.into(), share.into()];
-    let rows = session.fetch_own(S::LANES.pick, &params).await?;
+    let rows = session.fetch_sql(own.pick, &params).await?;
     rows.iter().map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)? })).collect()
 }
 
-async fn take<S: LaneSession>(
-    session: &mut S,
+async fn take(
+    session: &mut dyn Session,
+    own: &LaneStatements,
     request: &ClaimRequest,
     picked: &[Picked],
 ) -> Result<Vec<Task>, Failure> {
@@ -163,7 +163,7 @@ async fn take<S: LaneSession>(
     }
     let list = hex_list(picked.iter().map(|task| task.id));
     let params = [session.clock().into(), (&list).into(), request.node_id.0.into(), (&request.host).into()];
-    let taken = session.execute_own(S::LANES.take, &params).await?;
+    let taken = session.execute_sql(own.take, &params).await?;
     if taken != picked.len() as u64 {
         return Err(Failure::Again("a picked task was taken by another".to_owned()));
     }

@@ -1,10 +1,7 @@
 //! Duties, which one node at a time does for all, and queues that people pause.
 
 use async_trait::async_trait;
-use longhaul_domain::{
-    NodeId, Timestamp,
-    node::DutyLease,
-};
+use longhaul_domain::{NodeId, Timestamp, node::DutyLease};
 
 use crate::{
     catalog::Statement,

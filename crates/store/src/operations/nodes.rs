@@ -1,11 +1,7 @@
 //! Nodes: registration, heartbeat, retirement, and the declaration of death.
 
 use async_trait::async_trait;
-use longhaul_domain::{
-    NodeId, Status, StoreError,
-    contract::store::Verdict,
-    task::Lease,
-};
+use longhaul_domain::{NodeId, Status, StoreError, contract::store::Verdict, task::Lease};
 
 use super::progress::{read_holders, verdict};
 use crate::{

@@ -3,11 +3,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use longhaul_domain::{
-    Json, LeaseToken, Status, TaskId,
-    contract::store::Verdict,
-    task::Lease,
-};
+use longhaul_domain::{Json, LeaseToken, Status, TaskId, contract::store::Verdict, task::Lease};
 use serde::Serialize;
 
 use crate::{

@@ -111,10 +111,7 @@ async fn locked_tree(session: &mut dyn Session, ledger: &mut Ledger, root: TaskI
 }
 
 /// Which of the roots have an open task somewhere below.
-async fn roots_with_open_descendants(
-    session: &mut dyn Session,
-    roots: &[TaskId],
-) -> Result<HashSet<TaskId>, Failure> {
+async fn roots_with_open_descendants(session: &mut dyn Session, roots: &[TaskId]) -> Result<HashSet<TaskId>, Failure> {
     let mut protected = HashSet::new();
     let mut level: Vec<(TaskId, TaskId)> = roots.iter().map(|root| (*root, *root)).collect();
     while !level.is_empty() {

@@ -148,7 +148,8 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
             rows.iter().map(|row| row.must_text(0)).collect::<Result<_, _>>()?
         }
     };
-    let pair = |status: &Status| types.iter().map(|name| Range::StatusAndType(*status, name.clone())).collect::<Vec<_>>();
+    let pair =
+        |status: &Status| types.iter().map(|name| Range::StatusAndType(*status, name.clone())).collect::<Vec<_>>();
     Ok(statuses.iter().flat_map(pair).collect())
 }
 
@@ -167,12 +168,7 @@ impl<'a> Conditions<'a> {
             false => serde_json::to_string(names).map(Some),
         };
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-        Ok(Self {
-            filter,
-            statuses: list(&statuses)?,
-            types: list(&filter.task_types)?,
-            queues: list(&filter.queues)?,
-        })
+        Ok(Self { filter, statuses: list(&statuses)?, types: list(&filter.task_types)?, queues: list(&filter.queues)? })
     }
 
     async fn read(&self, session: &mut dyn Session, range: &Range, page: &PageRequest) -> Result<Vec<Task>, Failure> {

@@ -39,7 +39,8 @@ impl Operation for RescueTasks<'_> {
         let mut rescued = Rescued::default();
         for (id, dead) in held {
             // Whoever finished or rescued it in between has won: the refusal is the verdict.
-            let decided = ledger.get(id).and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
+            let decided =
+                ledger.get(id).and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
             let Some(transition) = decided else { continue };
             match transition.after.status == Status::DeadLetter {
                 true => rescued.quarantined.push(id),

@@ -61,7 +61,8 @@ async fn redo_children(
     let failed = failed_children(session, parent).await?;
     ledger.lock(session, failed.iter().copied()).await?;
     for child in failed {
-        let decided = ledger.get(child).filter(|task| retry::is_redone(task.status)).map(|task| retry::decide(task, now));
+        let decided =
+            ledger.get(child).filter(|task| retry::is_redone(task.status)).map(|task| retry::decide(task, now));
         if let Some(transition) = decided.transpose()? {
             ledger.record(session, transition);
         }

@@ -16,7 +16,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::{self, Ledger},
-    record::{hex, hex_list},
+    record::hex,
     session::{LaneKey, Operation, Session, Submission},
 };
 
@@ -55,11 +55,8 @@ impl SubmitTasks<'_> {
         if fresh.is_empty() {
             return Ok(());
         }
-        let submission = |index: &usize| Submission {
-            id: self.ids[*index],
-            lane: self.lanes[*index],
-            task: &self.tasks[*index],
-        };
+        let submission =
+            |index: &usize| Submission { id: self.ids[*index], lane: self.lanes[*index], task: &self.tasks[*index] };
         let submissions: Vec<Submission<'_>> = fresh.iter().map(submission).collect();
         let mut sheet = TallySheet::default();
         for submission in &submissions {
@@ -128,11 +125,7 @@ struct KeyRow<'a> {
 }
 
 /// Settles for each task whether it is new or was made before under the same key.
-async fn settle_keys(
-    session: &mut dyn Session,
-    tasks: &[NewTask],
-    ids: &[TaskId],
-) -> Result<Vec<Submitted>, Failure> {
+async fn settle_keys(session: &mut dyn Session, tasks: &[NewTask], ids: &[TaskId]) -> Result<Vec<Submitted>, Failure> {
     let mut answers: Vec<Submitted> = ids.iter().map(|id| Submitted { task_id: *id, repeated: false }).collect();
     let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     let mut rows = Vec::new();
@@ -192,22 +185,6 @@ fn digest_text(promise: &Idempotency) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// Finds out which of these tasks exist: what a submit whose outcome is unknown has done.
-#[derive(Debug)]
-pub(crate) struct FindSubmitted<'a> {
-    pub(crate) ids: &'a [TaskId],
-}
-
-#[async_trait]
-impl Operation for FindSubmitted<'_> {
-    type Output = usize;
-
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
-        let list = hex_list(self.ids.iter().copied());
-        Ok(session.fetch(Statement::ReadLeases, &[(&list).into()]).await?.len())
-    }
 }
 
 /// Makes sure that a lane exists, in a transaction of its own.

@@ -57,7 +57,8 @@ impl State {
     }
 
     pub(super) fn list_queues(&self) -> Vec<Queue> {
-        let queue = |(name, paused_at): (&String, &Option<Timestamp>)| Queue { name: name.clone(), paused_at: *paused_at };
+        let queue =
+            |(name, paused_at): (&String, &Option<Timestamp>)| Queue { name: name.clone(), paused_at: *paused_at };
         self.queues.iter().map(queue).collect()
     }
 

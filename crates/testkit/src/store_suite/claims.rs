@@ -9,7 +9,9 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, KIND, MANY, QUEUE, claim_request, completed, ids_of, lease_of, new_task, random_node_id, retryable},
+    support::{
+        HOUR_MS, KIND, MANY, QUEUE, claim_request, completed, ids_of, lease_of, new_task, random_node_id, retryable,
+    },
 };
 use crate::fixture::Fixture;
 
@@ -71,7 +73,8 @@ async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
-    let tasks = vec![place("a", "x", 1), place("b", "y", 4), place("a", "y", 2), place("b", "x", 3), place("c", "x", 5)];
+    let tasks =
+        vec![place("a", "x", 1), place("b", "y", 4), place("a", "y", 2), place("b", "x", 3), place("c", "x", 5)];
     let ids = fixture.submit_all(tasks).await;
     let node = fixture.node().await;
     let claimed = fixture.claim_from(node, &["a", "b"], &["x", "y"], MANY).await;

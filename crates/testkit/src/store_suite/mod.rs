@@ -18,7 +18,20 @@ mod finishing;
 mod nodes;
 mod parents;
 
+mod bulk;
 mod people;
+
+mod duties;
+mod expiry;
+mod outbox;
+mod retention;
+
+mod lists;
+mod ownership;
+mod tallies;
+
+mod bad_input;
+mod clocks;
 
 mod races;
 mod races_of_ends;
@@ -44,6 +57,16 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("finishing", finishing::cases()),
         ("parents", parents::cases()),
         ("people", people::cases()),
+        ("bulk", bulk::cases()),
+        ("duties", duties::cases()),
+        ("expiry", expiry::cases()),
+        ("retention", retention::cases()),
+        ("outbox", outbox::cases()),
+        ("lists", lists::cases()),
+        ("ownership", ownership::cases()),
+        ("tallies", tallies::cases()),
+        ("bad_input", bad_input::cases()),
+        ("clock", clocks::cases()),
         ("races", races::cases()),
         ("races", races_of_ends::cases()),
     ]

@@ -145,7 +145,11 @@ async fn a_retry_starts_over_with_counters_at_zero(fixture: Arc<Fixture>) {
     assert_eq!((task.status, task.error, task.finished_at), (Status::Queued, None, None));
     assert_eq!((task.retry_count, task.snooze_count, task.crash_count, task.attempt), (0, 0, 0, 3));
     assert_eq!(task.due_at, task.updated_at);
-    assert_eq!(fixture.run(id, retryable(0)).await, Verdict::Applied(Status::Retrying), "it has all its attempts again");
+    assert_eq!(
+        fixture.run(id, retryable(0)).await,
+        Verdict::Applied(Status::Retrying),
+        "it has all its attempts again"
+    );
     assert_eq!(fixture.run(id, completed()).await, Verdict::Applied(Status::Completed));
     assert_eq!(fixture.attempts(id).await.len(), 5);
 }

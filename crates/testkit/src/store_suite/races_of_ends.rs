@@ -213,7 +213,8 @@ async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     let rescue = async move { rescuer.rescue(5).await.requeued.into_iter().map(|id| (id, None)).collect() };
     racers.insert(racers.len() / 2, Box::pin(rescue));
     let answers = at_once(racers).await.concat();
-    let rescued: BTreeSet<TaskId> = answers.iter().filter(|(_, verdict)| verdict.is_none()).map(|(id, _)| *id).collect();
+    let rescued: BTreeSet<TaskId> =
+        answers.iter().filter(|(_, verdict)| verdict.is_none()).map(|(id, _)| *id).collect();
     for (id, verdict) in answers.into_iter().filter_map(|(id, verdict)| Some((id, verdict?))) {
         let task = fixture.task(id).await;
         let expected = match rescued.contains(&id) {

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use longhaul_domain::{
     ChildCounts, Idempotency, NewTask, Phase, RetryPolicy, RunAt, Status, StoreError, TaskId, Timestamp, bounds,
-    contract::store::Submitted,
-    lifecycle,
+    contract::store::Submitted, lifecycle,
 };
 
 use super::{

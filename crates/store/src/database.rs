@@ -1,0 +1,127 @@
+//! Whichever database a store is on: how an operation is run there, and run again when a race was lost.
+
+use std::time::Duration;
+
+use longhaul_domain::StoreError;
+
+use crate::{
+    failure::Failure,
+    mysql::MySqlDatabase,
+    postgres::PostgresDatabase,
+    random,
+    session::{Operation, Shared},
+    sqlite::SqliteDatabase,
+};
+
+/// How often a transaction that lost a race is run again before its caller hears of it.
+const TRIES: u32 = 20;
+/// The longest rest between two tries, in milliseconds.
+const REST_MS: u64 = 100;
+
+/// One of the three.
+#[derive(Debug, Clone)]
+pub(crate) enum Database {
+    Sqlite(SqliteDatabase),
+    Postgres(PostgresDatabase),
+    MySql(MySqlDatabase),
+}
+
+/// How an operation wants to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Several statements that hold together.
+    Transaction,
+    /// One statement that holds by itself where the database can do it in one.
+    OneStatement,
+    /// Nothing is written.
+    ReadOnly,
+}
+
+impl Database {
+    pub(crate) fn shared(&self) -> &Shared {
+        match self {
+            Self::Sqlite(database) => &database.shared,
+            Self::Postgres(database) => &database.shared,
+            Self::MySql(database) => &database.shared,
+        }
+    }
+
+    /// Runs the operation until it wins its races, and tells the caller how it ended.
+    pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: &O) -> Result<O::Output, StoreError> {
+        let mut tries = 1;
+        loop {
+            match self.try_once(mode, operation).await {
+                Ok(output) => return Ok(output),
+                Err(Failure::Store(error)) => return Err(error),
+                Err(Failure::Again(cause)) if tries >= TRIES => return Err(StoreError::Unavailable(cause)),
+                Err(Failure::Again(cause)) => {
+                    tracing::debug!(tries, cause, "a transaction lost a race and runs again");
+                    let most = REST_MS.min(1 << tries.min(10));
+                    tokio::time::sleep(Duration::from_micros((random::unit() * most as f64 * 1_000.0) as u64)).await;
+                    tries += 1;
+                }
+            }
+        }
+    }
+
+    async fn try_once<O: Operation>(&self, mode: Mode, operation: &O) -> Result<O::Output, Failure> {
+        match (self, mode) {
+            (Self::Postgres(database), Mode::Transaction) => database.transact(operation).await,
+            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(operation).await,
+            (Self::Sqlite(database), Mode::ReadOnly) => database.read(operation).await,
+            (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
+            (Self::MySql(database), Mode::ReadOnly) => database.read(operation).await,
+            (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
+        }
+    }
+
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(database) => database.migrate().await,
+            Self::Postgres(database) => database.migrate().await,
+            Self::MySql(database) => database.migrate().await,
+        }
+    }
+
+    pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Sqlite(database) => database.check_schema().await,
+            Self::Postgres(database) => database.check_schema().await,
+            Self::MySql(database) => database.check_schema().await,
+        }
+    }
+
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, StoreError> {
+        let refused = match self {
+            Self::Sqlite(database) => database.refused_statements().await,
+            Self::Postgres(database) => database.refused_statements().await,
+            Self::MySql(database) => database.refused_statements().await,
+        };
+        refused.map_err(told)
+    }
+
+    pub(crate) async fn durability(&self) -> Result<String, StoreError> {
+        let told_by_database = match self {
+            Self::Sqlite(database) => database.durability().await,
+            Self::Postgres(database) => database.durability().await,
+            Self::MySql(database) => database.durability().await,
+        };
+        told_by_database.map_err(told)
+    }
+
+    pub(crate) async fn close(&self) {
+        match self {
+            Self::Sqlite(database) => database.close().await,
+            Self::Postgres(database) => database.close().await,
+            Self::MySql(database) => database.close().await,
+        }
+    }
+}
+
+/// A failure as a caller hears of it.
+pub(crate) fn told(failure: Failure) -> StoreError {
+    match failure {
+        Failure::Store(error) => error,
+        Failure::Again(cause) => StoreError::Unavailable(cause),
+    }
+}

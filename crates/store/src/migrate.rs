@@ -1,0 +1,70 @@
+//! Migrations: forward only, from empty, and a refusal to touch a schema that is newer than the program.
+
+use std::sync::LazyLock;
+
+use longhaul_domain::StoreError;
+use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+
+macro_rules! migrations {
+    ($folder:literal) => {
+        LazyLock::new(|| {
+            migrator([
+                (1, "foundation", include_str!(concat!("../migrations/", $folder, "/0001_foundation.sql"))),
+                (2, "views", include_str!(concat!("../migrations/", $folder, "/0002_views.sql"))),
+                (3, "submit by sql", include_str!(concat!("../migrations/", $folder, "/0003_submit_by_sql.sql"))),
+            ])
+        })
+    };
+}
+
+pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite");
+pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!("postgres");
+pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql");
+
+fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {
+    let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
+        let text = sqlx::SqlSafeStr::into_sql_str(sql);
+        Migration::new(version, name.into(), MigrationType::Simple, text, false)
+    };
+    Migrator::with_migrations(files.into_iter().map(migration).collect())
+}
+
+/// Brings the schema up to this program's. A failure leaves the connection with the migration lock, so the
+/// connection must not be used for anything else.
+pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
+    match migrator.run_direct(None, connection, false).await {
+        Ok(()) => Ok(()),
+        Err(MigrateError::VersionMissing(found)) => Err(too_new(found, migrator)),
+        Err(MigrateError::VersionMismatch(version)) => Err(StoreError::Internal(format!(
+            "migration {version} in the database differs from this program's; migrations are never edited"
+        ))),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+/// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.
+pub(crate) async fn check(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
+    let applied = connection.list_applied_migrations("_sqlx_migrations").await.unwrap_or_default();
+    let found = applied.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let known = newest(migrator);
+    match found.cmp(&known) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(too_new(found, migrator)),
+        std::cmp::Ordering::Less => Err(StoreError::Unavailable(format!(
+            "the database schema is at migration {found} and this program needs {known}; run `longhaul migrate`"
+        ))),
+    }
+}
+
+fn newest(migrator: &Migrator) -> i64 {
+    migrator.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+fn too_new(found: i64, migrator: &Migrator) -> StoreError {
+    StoreError::SchemaTooNew { found, known: newest(migrator) }
+}
+
+/// A database that could not be asked.
+pub(crate) fn failed(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Unavailable(format!("the schema could not be migrated or read: {error}"))
+}

@@ -1,0 +1,121 @@
+//! The store on MySQL (from 8.0) and MariaDB (from 10.6).
+//!
+//! READ COMMITTED keeps gap locks away, rows are touched by primary key in the order of their ids, and a deadlock
+//! that happens all the same is run again by the caller of this module.
+
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::StoreError;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::{Connection as _, MySqlConnection};
+
+use crate::{
+    catalog::Sql,
+    failure::Failure,
+    migrate,
+    session::{Operation, Shared},
+};
+use session::MySqlSession;
+
+/// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
+const TRUST_IDLE: Duration = Duration::from_secs(1);
+
+/// A pool of connections to one MySQL or MariaDB database.
+#[derive(Debug, Clone)]
+pub(crate) struct MySqlDatabase {
+    pool: MySqlPool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl MySqlDatabase {
+    pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
+        let options: MySqlConnectOptions = url.parse()?;
+        let options = options.charset("utf8mb4").statement_cache_capacity(256);
+        let pool = MySqlPoolOptions::new()
+            .max_connections(max_connections)
+            .acquire_timeout(Duration::from_secs(30))
+            .test_before_acquire(false)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    use sqlx::Executor as _;
+                    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+                    Ok(())
+                })
+            })
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUST_IDLE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self { pool, shared: Arc::new(shared) })
+    }
+
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?.detach();
+        migrate::run(&mut connection, &migrate::MYSQL).await
+    }
+
+    pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?;
+        migrate::check(&mut *connection, &migrate::MYSQL).await
+    }
+
+    /// Runs the operation in one transaction.
+    pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+        let mut transaction = self.pool.begin().await?;
+        let output = operation.run(&mut MySqlSession::new(&mut transaction, &self.shared)).await?;
+        transaction.commit().await?;
+        Ok(output)
+    }
+
+    /// Runs an operation that only reads.
+    pub(crate) async fn read<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+        let mut connection = self.pool.acquire().await?;
+        operation.run(&mut MySqlSession::new(&mut connection, &self.shared)).await
+    }
+
+    /// Runs the operation in a transaction that the caller has open.
+    pub(crate) async fn within<O: Operation>(
+        &self,
+        connection: &mut MySqlConnection,
+        operation: &O,
+    ) -> Result<O::Output, Failure> {
+        operation.run(&mut MySqlSession::new(connection, &self.shared)).await
+    }
+
+    /// Prepares every statement and answers with those that the database refuses.
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+        use sqlx::Executor as _;
+        let mut connection = self.pool.acquire().await?;
+        let mut refused = Vec::new();
+        for sql in session::statements() {
+            if let Err(error) = (&mut *connection).prepare(text(sql)).await {
+                refused.push(format!("{}: {error}", sql.name));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The settings on which a commit's durability rests.
+    pub(crate) async fn durability(&self) -> Result<String, Failure> {
+        let query = "SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit)";
+        Ok(sqlx::query_scalar(query).fetch_one(&self.pool).await?)
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// The statement as sqlx wants it.
+fn text(sql: &'static Sql) -> sqlx::SqlStr {
+    sqlx::SqlSafeStr::into_sql_str(sql.text.as_str())
+}

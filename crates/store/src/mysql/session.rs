@@ -1,0 +1,138 @@
+//! One connection to MySQL or MariaDB, as the operations use it.
+
+use std::sync::LazyLock;
+
+use async_trait::async_trait;
+use longhaul_domain::{Json, Task, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use sqlx::MySqlConnection;
+
+use crate::{
+    catalog::{MYSQL_CATALOG, MYSQL_DIALECT, Sql, Statement},
+    chunks::ChunkedInsert,
+    failure::Failure,
+    ledger,
+    operations::claim::{LaneStatements, claim_by_lanes},
+    row::{Param, SqlRow},
+    session::{Completed, Completion, Session, Shared, Submission},
+};
+
+macro_rules! own {
+    ($name:literal) => {
+        MYSQL_DIALECT.sql($name, include_str!(concat!("sql/", $name, ".sql")))
+    };
+}
+
+static INSERT: LazyLock<ChunkedInsert> =
+    LazyLock::new(|| ChunkedInsert::new(&MYSQL_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
+static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
+static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
+static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
+static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
+
+/// Every statement that this database is ever sent.
+pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
+    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE];
+    MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements())
+}
+
+/// A connection, inside or outside a transaction.
+pub(super) struct MySqlSession<'c> {
+    connection: &'c mut MySqlConnection,
+    shared: &'c Shared,
+}
+
+type MySqlQuery<'q> = sqlx::query::Query<'q, sqlx::MySql, sqlx::mysql::MySqlArguments>;
+
+impl<'c> MySqlSession<'c> {
+    pub(super) fn new(connection: &'c mut MySqlConnection, shared: &'c Shared) -> Self {
+        Self { connection, shared }
+    }
+}
+
+fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> MySqlQuery<'q> {
+    let order = sql.order.as_deref().unwrap_or_default();
+    order.iter().fold(sqlx::query(super::text(sql)), |query, position| match params[*position] {
+        Param::Int(value) => query.bind(value),
+        Param::Text(value) => query.bind(value.map(str::to_owned)),
+        Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
+    })
+}
+
+#[async_trait]
+impl Session for MySqlSession<'_> {
+    fn shared(&self) -> &Shared {
+        self.shared
+    }
+
+    fn clock(&self) -> i64 {
+        self.shared.offset.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn sql(&self, statement: Statement) -> &'static Sql {
+        &MYSQL_CATALOG[statement as usize]
+    }
+
+    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
+        Ok(bind(sql, params).execute(&mut *self.connection).await?.rows_affected())
+    }
+
+    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+        let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
+        Ok(rows.into_iter().map(SqlRow::MySql).collect())
+    }
+
+    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+        for (sql, chunk) in INSERT.chunks(tasks) {
+            let mut query = sqlx::query(super::text(sql));
+            for submission in chunk {
+                query = bind_submission(query, submission, self.clock())?;
+            }
+            query.execute(&mut *self.connection).await?;
+        }
+        ledger::insert_tallies(self, tallies).await
+    }
+
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+        let own = LaneStatements { lanes: &LANES, peek: &PEEK, pick: &PICK, take: &TAKE };
+        claim_by_lanes(self, &own, request).await
+    }
+
+    /// An update here cannot say which rows it met, so there is no shorter way than to lock and decide.
+    async fn complete_tasks(&mut self, _: &[Completion<'_>]) -> Result<Vec<Completed>, Failure> {
+        Ok(Vec::new())
+    }
+}
+
+fn bind_submission<'q>(
+    query: MySqlQuery<'q>,
+    submission: &Submission<'_>,
+    clock: i64,
+) -> Result<MySqlQuery<'q>, Failure> {
+    let task = submission.task;
+    let (run_at, delay_us) = submission.run_time();
+    let deadline = task.deadline_at.map(Timestamp::as_micros);
+    Ok(query
+        .bind(submission.id.0.as_bytes().to_vec())
+        .bind(task.parent.map(|lease| lease.task_id.0.as_bytes().to_vec()))
+        .bind(task.owner.clone())
+        .bind(task.tier.clone())
+        .bind(task.task_type.clone())
+        .bind(task.task_key.clone())
+        .bind(task.queue.clone())
+        .bind(i64::from(task.priority))
+        .bind(submission.lane)
+        .bind(clock)
+        .bind(clock)
+        .bind(run_at)
+        .bind(clock + delay_us)
+        .bind(i64::from(task.max_attempts))
+        .bind(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()))
+        .bind(deadline)
+        .bind(deadline)
+        .bind(task.finish_step)
+        .bind(submission.policy_text()?)
+        .bind(task.parameters.as_str().to_owned())
+        .bind(task.memo.as_ref().map(|memo| Json::as_str(memo).to_owned()))
+        .bind(task.correlation_id.clone())
+        .bind(task.trace_context.clone()))
+}

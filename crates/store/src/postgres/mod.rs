@@ -1,0 +1,132 @@
+//! The store on PostgreSQL.
+//!
+//! Arrays carry batches in, one statement claims, and claims start where the ones before ended (see
+//! `crate::bounds`). Nothing here decides anything: that is `crate::operations` and the domain.
+
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::StoreError;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::{Connection as _, PgConnection};
+
+use crate::{
+    catalog::Sql,
+    failure::Failure,
+    migrate,
+    session::{Operation, Shared},
+};
+use session::PgSession;
+
+/// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
+const TRUST_IDLE: Duration = Duration::from_secs(1);
+
+/// A pool of connections to one PostgreSQL database.
+#[derive(Debug, Clone)]
+pub(crate) struct PostgresDatabase {
+    pool: PgPool,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl PostgresDatabase {
+    pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
+        let options: PgConnectOptions = url.parse()?;
+        let options = options
+            .application_name("longhaul")
+            .statement_cache_capacity(256)
+            .options([
+                ("synchronous_commit", "on"),
+                ("idle_in_transaction_session_timeout", "60s"),
+                ("lock_timeout", "30s"),
+            ]);
+        let pool = PgPoolOptions::new()
+            .max_connections(max_connections)
+            .acquire_timeout(Duration::from_secs(30))
+            .test_before_acquire(false)
+            .before_acquire(|connection, meta| {
+                Box::pin(async move {
+                    if meta.idle_for > TRUST_IDLE {
+                        connection.ping().await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self { pool, shared: Arc::new(shared) })
+    }
+
+    pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?.detach();
+        migrate::run(&mut connection, &migrate::POSTGRES).await
+    }
+
+    pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?;
+        migrate::check(&mut *connection, &migrate::POSTGRES).await
+    }
+
+    /// Runs the operation in one transaction.
+    pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+        let mut transaction = self.pool.begin().await?;
+        let mut session = PgSession::new(&mut transaction, &self.shared);
+        let output = operation.run(&mut session).await?;
+        let requeued = session.into_requeued();
+        transaction.commit().await?;
+        for (lane, due_at) in requeued {
+            self.shared.claim_bounds.lower(lane, due_at);
+        }
+        Ok(output)
+    }
+
+    /// Runs an operation that is one statement, or only reads: it needs no transaction of its own.
+    pub(crate) async fn once<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+        let mut connection = self.pool.acquire().await?;
+        let mut session = PgSession::new(&mut connection, &self.shared);
+        let output = operation.run(&mut session).await?;
+        for (lane, due_at) in session.into_requeued() {
+            self.shared.claim_bounds.lower(lane, due_at);
+        }
+        Ok(output)
+    }
+
+    /// Runs the operation in a transaction that the caller has open.
+    pub(crate) async fn within<O: Operation>(
+        &self,
+        connection: &mut PgConnection,
+        operation: &O,
+    ) -> Result<O::Output, Failure> {
+        operation.run(&mut PgSession::new(connection, &self.shared)).await
+    }
+
+    /// Prepares every statement and answers with those that the database refuses.
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+        use sqlx::Executor as _;
+        let mut connection = self.pool.acquire().await?;
+        let mut refused = Vec::new();
+        for sql in session::statements() {
+            if let Err(error) = (&mut *connection).prepare(text(sql)).await {
+                refused.push(format!("{}: {error}", sql.name));
+            }
+        }
+        Ok(refused)
+    }
+
+    /// The settings on which a commit's durability rests.
+    pub(crate) async fn durability(&self) -> Result<String, Failure> {
+        let query = "SELECT 'fsync=' || current_setting('fsync') || ', synchronous_commit=' \
+                     || current_setting('synchronous_commit')";
+        Ok(sqlx::query_scalar(query).fetch_one(&self.pool).await?)
+    }
+
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
+    }
+}
+
+/// The statement as sqlx wants it.
+fn text(sql: &'static Sql) -> sqlx::SqlStr {
+    sqlx::SqlSafeStr::into_sql_str(sql.text.as_str())
+}

@@ -1,0 +1,232 @@
+//! One connection to PostgreSQL, as the operations use it.
+
+use std::sync::LazyLock;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use longhaul_domain::{Task, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    bounds::LaneBound,
+    catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
+    failure::Failure,
+    record::{self, TASK_COLUMNS},
+    row::{Param, SqlRow},
+    session::{Completed, Completion, Session, Shared, Submission},
+};
+
+static CLAIM: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_tasks", include_str!("sql/claim_tasks.sql")));
+static COMPLETE: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("complete_tasks", include_str!("sql/complete_tasks.sql")));
+static INSERT: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_tasks", include_str!("sql/insert_tasks.sql")));
+
+/// Every statement that this database is ever sent.
+pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
+    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*COMPLETE, &*INSERT])
+}
+
+/// A connection, inside or outside a transaction.
+pub(super) struct PgSession<'c> {
+    connection: &'c mut PgConnection,
+    shared: &'c Shared,
+    requeued: Vec<(i64, i64)>,
+}
+
+type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
+
+impl<'c> PgSession<'c> {
+    pub(super) fn new(connection: &'c mut PgConnection, shared: &'c Shared) -> Self {
+        Self { connection, shared, requeued: Vec::new() }
+    }
+
+    pub(super) fn into_requeued(self) -> Vec<(i64, i64)> {
+        self.requeued
+    }
+
+    async fn claim_from(&mut self, request: &ClaimRequest, bounds: &[LaneBound]) -> Result<Vec<(Task, i64)>, Failure> {
+        let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
+        let bounds = serde_json::to_string(bounds)?;
+        let params = [
+            self.clock().into(),
+            (&queues).into(),
+            (&types).into(),
+            request.node_id.0.into(),
+            (&request.host).into(),
+            request.limit.into(),
+            (&bounds).into(),
+        ];
+        let rows = self.fetch_sql(&CLAIM, &params).await?;
+        rows.iter().map(|row| Ok((record::task(row)?, row.must_int(TASK_COLUMNS)?))).collect()
+    }
+
+    /// Claims without bounds, and notes how long that took.
+    async fn claim_from_the_front(&mut self, request: &ClaimRequest) -> Result<Vec<(Task, i64)>, Failure> {
+        let started = Instant::now();
+        let claimed = self.claim_from(request, &[]).await?;
+        self.shared.claim_bounds.note_full_scan(started.elapsed());
+        Ok(claimed)
+    }
+}
+
+fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> PgQuery<'q> {
+    params.iter().fold(sqlx::query(super::text(sql)), |query, param| match *param {
+        Param::Int(value) => query.bind(value),
+        Param::Text(value) => query.bind(value),
+        Param::Id(value) => query.bind(value),
+    })
+}
+
+#[async_trait]
+impl Session for PgSession<'_> {
+    fn shared(&self) -> &Shared {
+        self.shared
+    }
+
+    fn clock(&self) -> i64 {
+        self.shared.offset.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn sql(&self, statement: Statement) -> &'static Sql {
+        &POSTGRES_CATALOG[statement as usize]
+    }
+
+    fn note_requeued(&mut self, lane: i64, due_at: i64) {
+        self.requeued.push((lane, due_at));
+    }
+
+    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
+        Ok(bind(sql, params).execute(&mut *self.connection).await?.rows_affected())
+    }
+
+    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+        let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
+        Ok(rows.into_iter().map(SqlRow::Postgres).collect())
+    }
+
+    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+        let tallies = serde_json::to_string(tallies)?;
+        let columns = Columns::of(tasks)?;
+        columns.bind(self.clock(), &tallies).execute(&mut *self.connection).await?;
+        Ok(())
+    }
+
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+        let bounds = self.shared.claim_bounds.current();
+        let mut claimed = match bounds.is_empty() {
+            true => self.claim_from_the_front(request).await?,
+            false => self.claim_from(request, &bounds).await?,
+        };
+        if claimed.len() < request.limit && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
+            let rest = ClaimRequest { limit: request.limit - claimed.len(), ..request.clone() };
+            claimed.extend(self.claim_from_the_front(&rest).await?);
+        }
+        for (task, lane) in &claimed {
+            self.shared.claim_bounds.raise(*lane, task.due_at.as_micros());
+            self.shared.note_lane((task.queue.clone(), task.task_type.clone(), task.priority), *lane);
+        }
+        claimed.sort_by_key(|(task, _)| (std::cmp::Reverse(task.priority), task.due_at, task.id));
+        Ok(claimed.into_iter().map(|(task, _)| task).collect())
+    }
+
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Failure> {
+        let ids: Vec<Uuid> = completions.iter().map(|done| done.lease.task_id.0).collect();
+        let attempts: Vec<i64> = completions.iter().map(|done| i64::from(done.lease.attempt)).collect();
+        let tokens: Vec<Uuid> = completions.iter().map(|done| done.lease.token.0).collect();
+        let results: Vec<Option<&str>> = completions.iter().map(|done| done.result).collect();
+        let urls: Vec<Option<&str>> = completions.iter().map(|done| done.result_url).collect();
+        let query = sqlx::query(super::text(&COMPLETE)).bind(self.clock()).bind(ids).bind(attempts).bind(tokens);
+        let rows = query.bind(results).bind(urls).fetch_all(&mut *self.connection).await?;
+        rows.into_iter().map(|row| Completed::read(&SqlRow::Postgres(row))).collect()
+    }
+}
+
+/// A batch of tasks, column by column.
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<Uuid>,
+    parents: Vec<Option<Uuid>>,
+    owners: Vec<&'a str>,
+    tiers: Vec<Option<&'a str>>,
+    types: Vec<&'a str>,
+    keys: Vec<Option<&'a str>>,
+    queues: Vec<&'a str>,
+    priorities: Vec<i64>,
+    lanes: Vec<i64>,
+    run_ats: Vec<Option<i64>>,
+    delays_us: Vec<i64>,
+    max_attempts: Vec<i64>,
+    timeouts_ms: Vec<Option<i64>>,
+    deadlines: Vec<Option<i64>>,
+    finish_steps: Vec<bool>,
+    policies: Vec<Option<String>>,
+    parameters: Vec<&'a str>,
+    memos: Vec<Option<&'a str>>,
+    correlations: Vec<Option<&'a str>>,
+    traces: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(tasks: &[Submission<'a>]) -> Result<Self, Failure> {
+        let mut columns = Self::default();
+        for submission in tasks {
+            columns.push(submission)?;
+        }
+        Ok(columns)
+    }
+
+    fn push(&mut self, submission: &Submission<'a>) -> Result<(), Failure> {
+        let task = submission.task;
+        let (run_at, delay_us) = submission.run_time();
+        self.ids.push(submission.id.0);
+        self.parents.push(task.parent.map(|lease| lease.task_id.0));
+        self.owners.push(&task.owner);
+        self.tiers.push(task.tier.as_deref());
+        self.types.push(&task.task_type);
+        self.keys.push(task.task_key.as_deref());
+        self.queues.push(&task.queue);
+        self.priorities.push(i64::from(task.priority));
+        self.lanes.push(submission.lane);
+        self.run_ats.push(run_at);
+        self.delays_us.push(delay_us);
+        self.max_attempts.push(i64::from(task.max_attempts));
+        self.timeouts_ms.push(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()));
+        self.deadlines.push(task.deadline_at.map(Timestamp::as_micros));
+        self.finish_steps.push(task.finish_step);
+        self.policies.push(submission.policy_text()?);
+        self.parameters.push(task.parameters.as_str());
+        self.memos.push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
+        self.correlations.push(task.correlation_id.as_deref());
+        self.traces.push(task.trace_context.as_deref());
+        Ok(())
+    }
+
+    fn bind(self, clock: i64, tallies: &'a str) -> PgQuery<'a> {
+        sqlx::query(super::text(&INSERT))
+            .bind(clock)
+            .bind(tallies)
+            .bind(self.ids)
+            .bind(self.parents)
+            .bind(self.owners)
+            .bind(self.tiers)
+            .bind(self.types)
+            .bind(self.keys)
+            .bind(self.queues)
+            .bind(self.priorities)
+            .bind(self.lanes)
+            .bind(self.run_ats)
+            .bind(self.delays_us)
+            .bind(self.max_attempts)
+            .bind(self.timeouts_ms)
+            .bind(self.deadlines)
+            .bind(self.finish_steps)
+            .bind(self.policies)
+            .bind(self.parameters)
+            .bind(self.memos)
+            .bind(self.correlations)
+            .bind(self.traces)
+    }
+}

@@ -1,0 +1,376 @@
+//! The contract, carried out: input is checked, and an operation is run on whichever database it is.
+
+use std::sync::{Arc, atomic::AtomicI64};
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Attempt, Clock, Invalid, Json, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp, bounds,
+    contract::{
+        Store,
+        store::{
+            Access, BulkChange, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope,
+            Submitted, Verdict,
+        },
+    },
+    event::{LeasedMessage, OutboxPolicy},
+    filter::{Page, PageRequest, Retention, TaskFilter},
+    lifecycle::{expire::Overdue, reschedule::Reschedule},
+    node::DutyLease,
+    queue::Queue,
+    statistics::{Tally, TallyFilter},
+    task::Lease,
+};
+
+use crate::{
+    SystemClock,
+    batcher::Batcher,
+    database::{Database, Mode, told},
+    mysql::MySqlDatabase,
+    operations::{
+        bulk::ChangeTasks,
+        cancel::CancelTask,
+        claim::ClaimTasks,
+        duties::{PauseQueue, TakeDuty},
+        expire::ExpireTasks,
+        finish::{self, FinishTasks},
+        nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
+        outbox::{ConfirmOutbox, LeaseOutbox},
+        progress::{SaveState, Saved},
+        prune::{ListPrunable, PruneIdempotencyKeys, PruneTasks},
+        read::{GetTask, ListAttempts, ListNodes, ListQueues, ListTasks, NextDueAt, Now},
+        reschedule::RescheduleTask,
+        rescue::RescueTasks,
+        retry::RetryTask,
+        submit,
+        tallies::{FoldTallies, ReadTallies},
+    },
+    postgres::PostgresDatabase,
+    session::Shared,
+    sqlite::SqliteDatabase,
+    submitter,
+};
+
+/// How a store is opened.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Which messages are written beside changes.
+    pub outbox: OutboxPolicy,
+    /// Connections to a database server. SQLite has its own: one writer and a few readers.
+    pub max_connections: u32,
+    /// The clock of a SQLite store. Databases on a server use the server's.
+    pub clock: Arc<dyn Clock>,
+    /// Microseconds that are added to a server's clock; for tests that travel in time.
+    pub clock_offset: Arc<AtomicI64>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            outbox: OutboxPolicy::default(),
+            max_connections: 10,
+            clock: Arc::new(SystemClock::default()),
+            clock_offset: Arc::default(),
+        }
+    }
+}
+
+/// A store on one of the three databases.
+#[derive(Debug, Clone)]
+pub struct SqlStore {
+    database: Database,
+    batcher: Batcher,
+}
+
+impl SqlStore {
+    /// Connects to `sqlite://file`, `postgres://…` or `mysql://…`. The schema is left as it is: [`Self::migrate`]
+    /// brings it up to date, [`Self::check_schema`] refuses one that is not.
+    pub async fn connect(url: &str, options: StoreOptions) -> Result<Self, StoreError> {
+        let shared = Shared::new(options.outbox, options.clock_offset, options.clock);
+        let scheme = url.split(':').next().unwrap_or_default();
+        let opened = match scheme {
+            "sqlite" => SqliteDatabase::open(url, shared).await.map(Database::Sqlite),
+            "postgres" | "postgresql" => {
+                PostgresDatabase::open(url, options.max_connections, shared).await.map(Database::Postgres)
+            }
+            "mysql" | "mariadb" => MySqlDatabase::open(url, options.max_connections, shared).await.map(Database::MySql),
+            _ => {
+                // The rest of a URL may hold a password, so only its scheme is repeated.
+                let allowed = "sqlite://path/to/file.db, postgres://…, mysql://…";
+                return Err(Invalid::new("LONGHAUL_STORE", format!("starts with {scheme:?}"), allowed).into());
+            }
+        };
+        let database = opened.map_err(told)?;
+        let batcher = Batcher::start(database.clone());
+        Ok(Self { database, batcher })
+    }
+
+    /// Connects and brings the schema up to date.
+    pub async fn open(url: &str, options: StoreOptions) -> Result<Self, StoreError> {
+        let store = Self::connect(url, options).await?;
+        store.migrate().await?;
+        store.now().await?;
+        Ok(store)
+    }
+
+    /// Brings the schema up to this program's; refuses one that is newer.
+    pub async fn migrate(&self) -> Result<(), StoreError> {
+        self.database.migrate().await
+    }
+
+    /// Refuses a schema that is not exactly this program's.
+    pub async fn check_schema(&self) -> Result<(), StoreError> {
+        self.database.check_schema().await
+    }
+
+    /// Has the database prepare every statement that this program can send, and names those it refuses.
+    pub async fn refused_statements(&self) -> Result<Vec<String>, StoreError> {
+        self.database.refused_statements().await
+    }
+
+    /// How durable a commit is, as the database tells it.
+    pub async fn durability(&self) -> Result<String, StoreError> {
+        self.database.durability().await
+    }
+
+    /// Closes the connections.
+    pub async fn close(&self) {
+        self.database.close().await;
+    }
+
+    /// Submits within a transaction that the caller has open on the same PostgreSQL database: the tasks are made
+    /// if the caller commits.
+    pub async fn submit_in_postgres(
+        &self,
+        transaction: &mut sqlx::PgConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Submitted>, StoreError> {
+        submit::check(tasks)?;
+        let Database::Postgres(database) = &self.database else { return Err(other_database("PostgreSQL")) };
+        let operation = submitter::prepare(&self.database, tasks).await?;
+        database.within(transaction, &operation).await.map_err(told)
+    }
+
+    /// Submits within a transaction that the caller has open on the same MySQL or MariaDB database.
+    pub async fn submit_in_mysql(
+        &self,
+        transaction: &mut sqlx::MySqlConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Submitted>, StoreError> {
+        submit::check(tasks)?;
+        let Database::MySql(database) = &self.database else { return Err(other_database("MySQL")) };
+        let operation = submitter::prepare(&self.database, tasks).await?;
+        database.within(transaction, &operation).await.map_err(told)
+    }
+
+    /// Submits within a transaction that the caller has open on the same SQLite file. Begin it with
+    /// `BEGIN IMMEDIATE` and keep it short: while it is open, the store writes nothing else.
+    pub async fn submit_in_sqlite(
+        &self,
+        transaction: &mut sqlx::SqliteConnection,
+        tasks: &[NewTask],
+    ) -> Result<Vec<Submitted>, StoreError> {
+        submit::check(tasks)?;
+        let Database::Sqlite(database) = &self.database else { return Err(other_database("SQLite")) };
+        let operation = submitter::prepare_within(database, transaction, tasks).await?;
+        database.within(transaction, &operation).await.map_err(told)
+    }
+}
+
+fn other_database(wanted: &str) -> StoreError {
+    StoreError::Invalid(Invalid::new(
+        "transaction",
+        format!("is one of {wanted}"),
+        "a transaction of the database that this store is on",
+    ))
+}
+
+fn check_limit(limit: usize, most: usize) -> Result<(), Invalid> {
+    if (1..=most).contains(&limit) {
+        return Ok(());
+    }
+    Err(Invalid::new("limit", format!("is {limit}"), format!("1 to {most}")))
+}
+
+#[async_trait]
+impl Store for SqlStore {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        let now = self.database.run(Mode::ReadOnly, &Now).await?;
+        self.database.shared().note_store_time(now);
+        Ok(now)
+    }
+
+    async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
+        task.check()?;
+        if task.parent.is_some() {
+            let submitted = submitter::submit(&self.database, std::slice::from_ref(&task)).await?;
+            return Ok(submitted[0]);
+        }
+        self.batcher.submit(task).await
+    }
+
+    async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        submitter::submit(&self.database, &tasks).await
+    }
+
+    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
+        Node::check(name, host)?;
+        self.database.run(Mode::OneStatement, &RegisterNode { id, name, host }).await
+    }
+
+    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        self.database.run(Mode::Transaction, &HeartbeatNode { id, leases }).await
+    }
+
+    async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
+        self.database.run(Mode::OneStatement, &RetireNode { id }).await
+    }
+
+    async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        check_limit(request.limit, bounds::CLAIM_BATCH)?;
+        let mode = if self.database.shared().outbox.events { Mode::Transaction } else { Mode::OneStatement };
+        self.database.run(mode, &ClaimTasks { request }).await
+    }
+
+    async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
+        bounds::check_batch("progress", reports.len(), bounds::CLAIM_BATCH)?;
+        self.database.run(Mode::Transaction, &SaveState { saved: Saved::Progress, reports }).await
+    }
+
+    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+        let reports = [(*lease, checkpoint.clone())];
+        let operation = SaveState { saved: Saved::Checkpoint, reports: &reports };
+        Ok(self.database.run(Mode::Transaction, &operation).await?[0])
+    }
+
+    async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
+        finish::check(reports)?;
+        if reports.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.database.run(Mode::Transaction, &FinishTasks { reports }).await
+    }
+
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+        self.database.run(Mode::Transaction, &CancelTask { access, id }).await
+    }
+
+    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+        self.database.run(Mode::Transaction, &RetryTask { access, id, scope }).await
+    }
+
+    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+        change.check()?;
+        self.database.run(Mode::Transaction, &RescheduleTask { access, id, change }).await
+    }
+
+    async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
+        request.filter.check()?;
+        check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
+        if let BulkChange::Reschedule(change) = &request.change {
+            change.check()?;
+        }
+        self.database.run(Mode::Transaction, &ChangeTasks { request }).await
+    }
+
+    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+        bounds::check_label("queue", name)?;
+        self.database.run(Mode::Transaction, &PauseQueue { name, paused: true }).await
+    }
+
+    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+        bounds::check_label("queue", name)?;
+        self.database.run(Mode::Transaction, &PauseQueue { name, paused: false }).await
+    }
+
+    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
+        bounds::check_label("duty", duty)?;
+        bounds::check_duration_ms("ttl", ttl_ms)?;
+        self.database.run(Mode::Transaction, &TakeDuty { duty, node, ttl_ms }).await
+    }
+
+    async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
+        self.database.run(Mode::OneStatement, &DeclareOthersDead { survivor }).await
+    }
+
+    async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
+        bounds::check_duration_ms("lease", request.lease_ms)?;
+        check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::Transaction, &RescueTasks { request }).await
+    }
+
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::Transaction, &ExpireTasks { overdue, limit }).await
+    }
+
+    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
+        self.database.run(Mode::ReadOnly, &NextDueAt { queues, task_types }).await
+    }
+
+    async fn list_prunable(
+        &self,
+        keep: &Retention,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<Page<Task>, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::ReadOnly, &ListPrunable { keep, after, limit }).await
+    }
+
+    async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError> {
+        bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::Transaction, &PruneTasks { keep, ids }).await
+    }
+
+    async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::OneStatement, &PruneIdempotencyKeys { limit }).await
+    }
+
+    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        bounds::check_duration_ms("ttl", ttl_ms)?;
+        self.database.run(Mode::Transaction, &LeaseOutbox { limit, ttl_ms }).await
+    }
+
+    async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError> {
+        bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::OneStatement, &ConfirmOutbox { ids }).await
+    }
+
+    async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::Transaction, &FoldTallies { limit }).await
+    }
+
+    async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {
+        self.database.run(Mode::ReadOnly, &GetTask { access, id }).await
+    }
+
+    async fn list_tasks(
+        &self,
+        access: &Access,
+        filter: &TaskFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Task>, StoreError> {
+        filter.check()?;
+        page.check()?;
+        self.database.run(Mode::ReadOnly, &ListTasks { access, filter, page }).await
+    }
+
+    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
+        self.database.run(Mode::ReadOnly, &ListAttempts { access, id }).await
+    }
+
+    async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        self.database.run(Mode::ReadOnly, &ListQueues).await
+    }
+
+    async fn list_nodes(&self) -> Result<Vec<Node>, StoreError> {
+        self.database.run(Mode::ReadOnly, &ListNodes).await
+    }
+
+    async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError> {
+        self.database.run(Mode::ReadOnly, &ReadTallies { filter }).await
+    }
+}

@@ -1,0 +1,40 @@
+//! Every test of the stores, on every database, in one program.
+//!
+//! The contract's suite comes from the testkit; what only SQL stores have (migrations, views, submit in the
+//! caller's transaction) stands beside it here. Each case has a fresh database. Names start with the database,
+//! so `cargo test -p longhaul-store --test conformance -- postgres::races` runs a part.
+
+mod embedded;
+mod fresh;
+mod generated;
+mod plain_sql;
+mod schema;
+mod transactions;
+
+use std::future::Future;
+
+use fresh::Backend;
+use libtest_mimic::{Arguments, Trial};
+use longhaul_testkit::store_suite;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let mut trials = embedded::trials();
+    for backend in Backend::ALL {
+        trials.extend(store_suite::trials(backend.name(), backend.factory()));
+        trials.extend(schema::trials(backend));
+        trials.extend(transactions::trials(backend));
+        trials.extend(plain_sql::trials(backend));
+    }
+    trials.extend(generated::trials());
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// One case on its own runtime.
+fn trial<F: Future<Output = ()>>(name: String, case: impl FnOnce() -> F + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        runtime.block_on(case());
+        Ok(())
+    })
+}

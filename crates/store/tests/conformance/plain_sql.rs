@@ -1,0 +1,134 @@
+//! What people do with plain SQL: submit from any language (R10) and read the views (R28), as `docs/sql.md` says.
+
+use libtest_mimic::Trial;
+use longhaul_domain::{
+    Json, NodeId, Status,
+    contract::{
+        Store,
+        store::{Access, ClaimRequest, Outcome, Report},
+    },
+    event::OutboxPolicy,
+    statistics::TallyFilter,
+};
+use uuid::Uuid;
+
+use crate::{fresh::Backend, trial};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    let name = |sentence: &str| format!("{}::plain_sql::{sentence}", backend.name());
+    vec![
+        trial(name("one_statement_submits_a_task_that_runs"), move || submit_and_run(backend)),
+        trial(name("a_statement_that_does_not_fit_is_refused_by_field"), move || refusals(backend)),
+        trial(name("the_views_show_what_happened"), move || views(backend)),
+    ]
+}
+
+/// The documented statement of each database.
+fn submit_statement(backend: Backend, kind: &str, parameters: &str, owner: &str, priority: &str) -> String {
+    match backend {
+        Backend::Sqlite => format!(
+            "INSERT INTO submit_task (task_type, parameters, owner, priority) \
+             VALUES ('{kind}', '{parameters}', '{owner}', {priority})"
+        ),
+        Backend::Postgres => format!(
+            "SELECT longhaul_submit(task_type => '{kind}', parameters => '{parameters}', owner => '{owner}', \
+             priority => {priority})"
+        ),
+        Backend::MySql => format!(
+            "CALL longhaul_submit('{kind}', '{parameters}', '{owner}', NULL, {priority}, NULL, NULL, NULL, NULL)"
+        ),
+    }
+}
+
+async fn claim_all(store: &dyn Store) -> Vec<longhaul_domain::Task> {
+    let node_id = NodeId(Uuid::from_u128(rand::random()));
+    store.register_node(node_id, "n", "h").await.unwrap();
+    let request = ClaimRequest {
+        node_id,
+        host: "h".to_owned(),
+        queues: vec!["free_default".to_owned()],
+        task_types: vec!["send_mail".to_owned()],
+        limit: 10,
+    };
+    store.claim_tasks(&request).await.unwrap()
+}
+
+async fn submit_and_run(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    for parameters in [r#"{"to":"a@b.c"}"#, "[1, 2.50]"] {
+        database.execute(&submit_statement(backend, "send_mail", parameters, "u-1", "7")).await;
+    }
+    let claimed = claim_all(&store).await;
+    assert_eq!(claimed.len(), 2);
+    for task in &claimed {
+        assert_eq!((task.owner.as_str(), task.priority, task.attempt, task.max_attempts), ("u-1", 7, 1, 5));
+        assert_eq!(task.id.0.get_version_num(), 7);
+        assert_eq!(task.id.0.get_variant(), uuid::Variant::RFC4122);
+        let made_ms = (task.id.0.as_u128() >> 80) as i64;
+        assert!((task.created_at.as_micros() / 1_000 - made_ms).abs() <= 1_000, "the id tells the time");
+    }
+    let mut parameters: Vec<&str> = claimed.iter().map(|task| task.parameters.as_str()).collect();
+    parameters.sort_unstable();
+    assert_eq!(parameters, ["[1, 2.50]", r#"{"to":"a@b.c"}"#]);
+    let counts = store.read_tallies(&TallyFilter::default()).await.unwrap();
+    assert_eq!(counts.iter().map(|line| (line.key.label.as_str(), line.n)).collect::<Vec<_>>(), [("RUNNING", 2)]);
+}
+
+async fn refusals(backend: Backend) {
+    let (_store, _, database) = backend.store(OutboxPolicy::default()).await;
+    let cases = [
+        ("type", submit_statement(backend, "no spaces", "1", "u", "1")),
+        ("type", submit_statement(backend, "", "1", "u", "1")),
+        ("parameters", submit_statement(backend, "t", "{", "u", "1")),
+        ("owner", submit_statement(backend, "t", "1", "", "1")),
+        ("priority", submit_statement(backend, "t", "1", "u", "0")),
+        ("priority", submit_statement(backend, "t", "1", "u", "10")),
+    ];
+    for (field, statement) in cases {
+        let refusal = database.try_execute(&statement).await.expect_err(&statement);
+        let named = refusal.contains(field) || refusal.contains("json");
+        assert!(named, "{statement} was refused without naming {field}: {refusal}");
+    }
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 0);
+    assert_eq!(database.count("SELECT count(*) FROM tally_deltas").await, 0);
+}
+
+async fn views(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    database.execute(&submit_statement(backend, "send_mail", "{}", "u-1", "1")).await;
+    database.execute(&submit_statement(backend, "send_mail", "{}", "u-2", "1")).await;
+    let claimed = claim_all(&store).await;
+    let done = Outcome::Completed { result: Some(Json::parse("result", "42").unwrap()), result_url: None };
+    let failed = Outcome::Failed {
+        failure: longhaul_domain::contract::store::Failure {
+            class: "fatal".to_owned(),
+            message: "no such address".to_owned(),
+            detail: None,
+        },
+        retry_in_ms: None,
+    };
+    let outcomes = [done, failed];
+    let reports: Vec<Report> = claimed
+        .iter()
+        .zip(outcomes)
+        .map(|(task, outcome)| Report { lease: task.lease().unwrap(), outcome })
+        .collect();
+    store.finish_tasks(&reports).await.unwrap();
+
+    let id = claimed[0].id.to_string();
+    let text = |sql: &str| sql.replace("{id}", &id);
+    let count = "SELECT count(*) FROM v_tasks WHERE task_id = '{id}' AND status = 'COMPLETED' AND result = '42'";
+    assert_eq!(database.count(&text(count)).await, 1);
+    let attempts = "SELECT count(*) FROM v_attempts WHERE task_id = '{id}' AND outcome = 'completed'";
+    assert_eq!(database.count(&text(attempts)).await, 1);
+    let dead = "SELECT count(*) FROM v_dead_letters WHERE error LIKE '%no such address%'";
+    assert_eq!(database.count(dead).await, 1);
+    let counted = "SELECT count(*) FROM v_counts WHERE status IN ('COMPLETED', 'FAILED') AND tasks = 1";
+    assert_eq!(database.count(counted).await, 2);
+    let ended = "SELECT count(*) FROM v_statistics WHERE measure = 'ended' AND bucket = 1 AND tasks = 1";
+    assert_eq!(database.count(ended).await, 2);
+    let years = "SELECT count(*) FROM v_tasks WHERE CAST(created_at AS CHAR(4)) >= '2020'";
+    assert_eq!(database.count(years).await, 2);
+    let status = store.get_task(&Access::All, claimed[1].id).await.unwrap().status;
+    assert_eq!(status, Status::Failed);
+}

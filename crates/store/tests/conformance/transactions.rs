@@ -1,0 +1,93 @@
+//! Submit in the caller's own transaction (R10): the task and the caller's data commit or vanish together.
+
+use libtest_mimic::Trial;
+use longhaul_domain::{
+    Json, NewTask, StoreError,
+    contract::{
+        Store,
+        store::{Access, Submitted},
+    },
+    event::OutboxPolicy,
+    filter::{PageRequest, TaskFilter},
+};
+use longhaul_store::SqlStore;
+use sqlx::Connection;
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    let name = |sentence: &str| format!("{}::transactions::{sentence}", backend.name());
+    vec![
+        trial(name("a_committed_transaction_makes_its_tasks"), move || outcome(backend, true)),
+        trial(name("a_transaction_rolled_back_makes_none"), move || outcome(backend, false)),
+        trial(name("another_databases_transaction_is_refused"), move || other(backend)),
+    ]
+}
+
+fn order(type_name: &str) -> NewTask {
+    NewTask::new("u-1", type_name, "orders", Json::parse("parameters", r#"{"order":7}"#).unwrap())
+}
+
+async fn outcome(backend: Backend, commits: bool) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    let tasks = [order("ship"), order("bill")];
+    let submitted = in_transaction(&store, &database, &tasks, commits).await;
+    assert_eq!(submitted.len(), 2);
+
+    let found = store.list_tasks(&Access::All, &TaskFilter::default(), &PageRequest::first(10)).await.unwrap();
+    let ids: Vec<_> = found.items.iter().rev().map(|task| task.id).collect();
+    let made: Vec<_> = submitted.iter().map(|one| one.task_id).collect();
+    assert_eq!(ids, if commits { made } else { Vec::new() });
+    let orders = database.count("SELECT count(*) FROM orders").await;
+    assert_eq!(orders, i64::from(commits));
+
+    // Lanes that a rolled-back transaction made are not remembered: the next task of that kind is claimable.
+    let next = store.submit_task(order("ship")).await.unwrap();
+    let lanes = database.count("SELECT count(*) FROM tasks JOIN lanes ON lanes.id = tasks.lane").await;
+    assert_eq!(lanes, if commits { 3 } else { 1 }, "{next:?}");
+}
+
+async fn in_transaction(store: &SqlStore, database: &FreshDatabase, tasks: &[NewTask], commits: bool) -> Vec<Submitted> {
+    const WRITE: &str = "INSERT INTO orders (id) VALUES (7)";
+    macro_rules! run {
+        ($connection:ty, $submit:ident, $begin:expr) => {{
+            let mut connection = <$connection>::connect(&database.url).await.unwrap();
+            let mut transaction = connection.begin_with($begin).await.unwrap();
+            sqlx::query(WRITE).execute(&mut *transaction).await.unwrap();
+            let submitted = store.$submit(&mut transaction, tasks).await.unwrap();
+            match commits {
+                true => transaction.commit().await.unwrap(),
+                false => transaction.rollback().await.unwrap(),
+            }
+            submitted
+        }};
+    }
+    match database.backend {
+        Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite, "BEGIN IMMEDIATE"),
+        Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres, "BEGIN"),
+        Backend::MySql => run!(sqlx::MySqlConnection, submit_in_mysql, "START TRANSACTION"),
+    }
+}
+
+async fn other(backend: Backend) {
+    let (store, _, _database) = backend.store(OutboxPolicy::default()).await;
+    let stranger = if backend == Backend::Sqlite { Backend::Postgres } else { Backend::Sqlite };
+    let elsewhere = FreshDatabase::make(stranger).await;
+    let tasks = [order("ship")];
+    let refused = match stranger {
+        Backend::Postgres => {
+            let mut connection = sqlx::PgConnection::connect(&elsewhere.url).await.unwrap();
+            store.submit_in_postgres(&mut connection, &tasks).await
+        }
+        Backend::Sqlite | Backend::MySql => {
+            let url = format!("{}?mode=rwc", elsewhere.url);
+            let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
+            store.submit_in_sqlite(&mut connection, &tasks).await
+        }
+    };
+    assert!(matches!(refused, Err(StoreError::Invalid(invalid)) if invalid.field == "transaction"));
+}

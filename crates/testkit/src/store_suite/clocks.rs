@@ -1,0 +1,117 @@
+//! The store's clock: every decision and every time that is written follows it.
+
+use std::sync::Arc;
+
+use longhaul_domain::{NewTask, Status, Timestamp, contract::store::Access};
+
+use super::{
+    case::{Case, cases},
+    support::{HOUR_MS, completed, json, new_task, retryable},
+};
+use crate::fixture::Fixture;
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        the_stores_time_moves_with_the_clock_and_never_back,
+        each_change_is_dated_by_the_stores_clock,
+        an_id_carries_the_time_of_its_submission,
+        a_node_lives_by_the_stores_clock,
+        a_pause_is_dated_by_the_stores_clock,
+    ]
+}
+
+async fn now(fixture: &Fixture) -> Timestamp {
+    fixture.store.now().await.unwrap()
+}
+
+async fn the_stores_time_moves_with_the_clock_and_never_back(fixture: Arc<Fixture>) {
+    let mut last = now(&fixture).await;
+    for _ in 0..5 {
+        let next = now(&fixture).await;
+        assert!(next >= last);
+        fixture.clock.advance_ms(HOUR_MS);
+        let later = now(&fixture).await;
+        assert!(later >= next.plus_ms(HOUR_MS), "{later:?} follows {next:?} by an hour");
+        assert!(later < next.plus_ms(2 * HOUR_MS));
+        last = later;
+    }
+}
+
+/// Asserts that something happened between two readings of the store's clock.
+fn assert_between(before: Timestamp, at: Timestamp, after: Timestamp) {
+    assert!(before <= at && at <= after, "{at:?} lies between {before:?} and {after:?}");
+}
+
+async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
+    fixture.clock.advance_ms(10 * HOUR_MS);
+    let before = now(&fixture).await;
+    let id = fixture.submit(new_task()).await;
+    let task = fixture.task(id).await;
+    assert_between(before, task.created_at, now(&fixture).await);
+    assert_eq!((task.due_at, task.updated_at), (task.created_at, task.created_at));
+
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    let node = fixture.node().await;
+    let lease = fixture.claim_this(node, id).await;
+    let task = fixture.task(id).await;
+    assert_between(before, task.started_at.unwrap(), now(&fixture).await);
+    assert_eq!((task.last_attempt_at, task.updated_at), (task.started_at, task.started_at.unwrap()));
+
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.store.save_progress(&[(lease, json("1"))]).await.unwrap();
+    assert_between(before, fixture.task(id).await.updated_at, now(&fixture).await);
+
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.finish(lease, retryable(HOUR_MS)).await;
+    let task = fixture.task(id).await;
+    assert_between(before.plus_ms(HOUR_MS), task.due_at, now(&fixture).await.plus_ms(HOUR_MS));
+    assert_between(before, task.error.unwrap().at, now(&fixture).await);
+
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.run(id, completed()).await;
+    let task = fixture.task(id).await;
+    assert_between(before, task.finished_at.unwrap(), now(&fixture).await);
+    assert!(task.last_attempt_at > task.started_at, "the first start is remembered, the last attempt is told");
+}
+
+async fn an_id_carries_the_time_of_its_submission(fixture: Arc<Fixture>) {
+    let first = fixture.submit(new_task()).await;
+    fixture.clock.advance_ms(1_000 * HOUR_MS);
+    let second = fixture.submit(new_task()).await;
+    let millis_of = |id: longhaul_domain::TaskId| (id.0.as_u128() >> 80) as u64;
+    assert!(millis_of(second) - millis_of(first) >= 1_000 * HOUR_MS);
+    let created = fixture.task(second).await.created_at.as_micros() / 1_000;
+    assert!(millis_of(second).abs_diff(created as u64) < HOUR_MS, "by the same clock as the row");
+}
+
+async fn a_node_lives_by_the_stores_clock(fixture: Arc<Fixture>) {
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    let node = fixture.node().await;
+    let listed = fixture.store.list_nodes().await.unwrap()[0].clone();
+    assert_between(before, listed.started_at, now(&fixture).await);
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.store.heartbeat_node(node, &[]).await.unwrap();
+    assert_between(before, fixture.store.list_nodes().await.unwrap()[0].heartbeat_at, now(&fixture).await);
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.rescue(5).await;
+    let lost = fixture.store.list_nodes().await.unwrap()[0].lost_at.expect("an hour of silence is death");
+    assert_between(before, lost, now(&fixture).await);
+}
+
+async fn a_pause_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
+    fixture.clock.advance_ms(HOUR_MS);
+    let before = now(&fixture).await;
+    fixture.store.pause_queue("lane").await.unwrap();
+    let paused = fixture.store.list_queues().await.unwrap()[0].paused_at.expect("it is paused");
+    assert_between(before, paused, now(&fixture).await);
+    let id = fixture.submit(NewTask { queue: "other".to_owned(), ..new_task() }).await;
+    fixture.store.cancel_task(&Access::All, id).await.unwrap();
+    assert_eq!(fixture.status(id).await, Status::Cancelled);
+}

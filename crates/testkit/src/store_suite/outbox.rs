@@ -1,0 +1,212 @@
+//! The outbox: messages that are written with the change, handed out for a while, and removed when confirmed.
+
+use std::sync::Arc;
+
+use longhaul_domain::{
+    NewTask, Status, TaskId,
+    contract::store::{Access, RetryScope},
+    event::{EventKind, LeasedMessage, OutboxPolicy, Topic},
+    lifecycle::reschedule::Reschedule,
+};
+
+use super::{
+    case::{Case, cases},
+    support::{HOUR_MS, MANY, QUEUE, completed, fatal, json, new_task, retryable, snoozed},
+};
+use crate::fixture::Fixture;
+
+const BELLS: OutboxPolicy = OutboxPolicy { dispatch: true, events: false };
+const EVENTS: OutboxPolicy = OutboxPolicy { dispatch: false, events: true };
+const BOTH: OutboxPolicy = OutboxPolicy { dispatch: true, events: true };
+
+pub(super) fn cases() -> Vec<Case> {
+    let with = |cases: Vec<Case>, policy: OutboxPolicy| cases.into_iter().map(move |case| case.with_outbox(policy));
+    let mut all = cases![a_store_without_a_relay_writes_no_messages];
+    all.extend(with(cases![a_bell_rings_for_each_task_that_becomes_claimable], BELLS));
+    all.extend(with(
+        cases![
+            every_change_of_state_is_an_event,
+            a_message_tells_what_the_task_was_at_the_change,
+            a_tree_that_is_cancelled_tells_of_each_task_once,
+            a_parents_end_is_told_after_its_last_childs,
+            refused_and_silent_changes_are_no_events,
+        ],
+        EVENTS,
+    ));
+    all.extend(with(
+        cases![
+            messages_are_handed_out_in_order_and_to_one_at_a_time,
+            an_unconfirmed_message_is_handed_out_again,
+            a_confirmed_message_is_gone,
+        ],
+        BOTH,
+    ));
+    all
+}
+
+fn told(messages: &[LeasedMessage]) -> Vec<(TaskId, Topic, EventKind, Status)> {
+    let tell = |leased: &LeasedMessage| {
+        let message = &leased.message;
+        (message.task_id, message.topic, message.body.event, message.body.status)
+    };
+    messages.iter().map(tell).collect()
+}
+
+fn events_of(messages: &[LeasedMessage]) -> Vec<EventKind> {
+    messages.iter().map(|leased| leased.message.body.event).collect()
+}
+
+async fn a_store_without_a_relay_writes_no_messages(fixture: Arc<Fixture>) {
+    let id = fixture.submit(new_task()).await;
+    fixture.run(id, completed()).await;
+    assert!(fixture.drain_outbox().await.is_empty());
+}
+
+async fn a_bell_rings_for_each_task_that_becomes_claimable(fixture: Arc<Fixture>) {
+    let id = fixture.submit(new_task()).await;
+    fixture.run(id, retryable(0)).await;
+    fixture.run(id, fatal()).await;
+    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture.run(id, completed()).await;
+    let bell = |event, status| (id, Topic::Dispatch, event, status);
+    let expected = [
+        bell(EventKind::Submitted, Status::Queued),
+        bell(EventKind::Retrying, Status::Retrying),
+        bell(EventKind::Requeued, Status::Queued),
+    ];
+    assert_eq!(told(&fixture.drain_outbox().await), expected);
+}
+
+async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
+    let id = fixture.submit(NewTask { max_attempts: 2, ..new_task() }).await;
+    fixture.run(id, snoozed(0)).await;
+    fixture.run(id, retryable(0)).await;
+    let change = Reschedule { priority: Some(2), ..Reschedule::default() };
+    fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
+    fixture.run(id, retryable(0)).await;
+    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    let node = fixture.node().await;
+    fixture.claim_this(node, id).await;
+    fixture.store.retire_node(node).await.unwrap();
+    fixture.rescue(5).await;
+    fixture.store.cancel_task(&Access::All, id).await.unwrap();
+    let messages = fixture.drain_outbox().await;
+    use EventKind::{Cancelled, DeadLettered, Requeued, Rescheduled, Retrying, Started, Submitted};
+    let expected = [
+        Submitted,
+        Started,
+        Retrying,
+        Started,
+        Retrying,
+        Rescheduled,
+        Started,
+        DeadLettered,
+        Requeued,
+        Started,
+        Requeued,
+        Cancelled,
+    ];
+    assert_eq!(events_of(&messages), expected);
+    let versions: Vec<u64> = messages.iter().map(|leased| leased.message.body.version).collect();
+    assert_eq!(versions, Vec::from_iter(1..=12), "each event has the version that it made");
+}
+
+async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) {
+    let new = NewTask {
+        priority: 6,
+        correlation_id: Some("corr 'é'".to_owned()),
+        trace_context: Some("00-trace-01".to_owned()),
+        ..new_task()
+    };
+    let id = fixture.submit(new).await;
+    let submitted = fixture.task(id).await;
+    let node = fixture.node().await;
+    let lease = fixture.claim_this(node, id).await;
+    let started = fixture.task(id).await;
+    fixture.finish(lease, retryable(HOUR_MS)).await;
+    let retrying = fixture.task(id).await;
+    let expected = [
+        EVENTS.messages(&submitted, EventKind::Submitted),
+        EVENTS.messages(&started, EventKind::Started),
+        EVENTS.messages(&retrying, EventKind::Retrying),
+    ]
+    .concat();
+    let messages: Vec<_> = fixture.drain_outbox().await.into_iter().map(|leased| leased.message).collect();
+    assert_eq!(messages, expected);
+}
+
+async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>) {
+    let parent = fixture.start(new_task()).await;
+    let children = fixture.submit_children(parent, vec![new_task(); 3]).await;
+    fixture.finish(parent, completed()).await;
+    fixture.drain_outbox().await;
+    fixture.store.cancel_task(&Access::All, parent.task_id).await.unwrap();
+    let messages = fixture.drain_outbox().await;
+    assert!(events_of(&messages).iter().all(|event| *event == EventKind::Cancelled));
+    let mut ids: Vec<TaskId> = messages.iter().map(|leased| leased.message.task_id).collect();
+    assert_eq!(ids.last(), Some(&parent.task_id), "the deepest first");
+    ids.sort_unstable();
+    assert_eq!(ids, [vec![parent.task_id], children].concat());
+}
+
+async fn a_parents_end_is_told_after_its_last_childs(fixture: Arc<Fixture>) {
+    let parent = fixture.start(new_task()).await;
+    let child = fixture.submit_children(parent, vec![new_task()]).await[0];
+    fixture.finish(parent, completed()).await;
+    fixture.run(child, completed()).await;
+    let messages = told(&fixture.drain_outbox().await);
+    let ends: Vec<TaskId> =
+        messages.iter().filter(|(_, _, event, _)| *event == EventKind::Completed).map(|(id, ..)| *id).collect();
+    assert_eq!(ends, [child, parent.task_id]);
+}
+
+async fn refused_and_silent_changes_are_no_events(fixture: Arc<Fixture>) {
+    let lease = fixture.start(new_task()).await;
+    fixture.drain_outbox().await;
+    fixture.store.save_progress(&[(lease, json("5"))]).await.unwrap();
+    fixture.store.save_checkpoint(&lease, &json("5")).await.unwrap();
+    fixture.finish(super::support::forged(&lease), completed()).await;
+    assert!(fixture.store.retry_task(&Access::All, lease.task_id, RetryScope::Task).await.is_err());
+    assert!(fixture.drain_outbox().await.is_empty());
+    fixture.finish(lease, completed()).await;
+    fixture.finish(lease, completed()).await;
+    fixture.store.cancel_task(&Access::All, lease.task_id).await.unwrap();
+    assert_eq!(events_of(&fixture.drain_outbox().await), [EventKind::Completed]);
+}
+
+async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 3]).await;
+    let first = fixture.store.lease_outbox(4, HOUR_MS).await.unwrap();
+    let second = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
+    assert_eq!((first.len(), second.len()), (4, 2));
+    assert!(fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap().is_empty());
+    let all = [first, second].concat();
+    assert!(all.windows(2).all(|pair| pair[0].id < pair[1].id));
+    assert!(all.iter().all(|leased| leased.tries == 1 && leased.message.body.queue == QUEUE));
+    let order: Vec<(TaskId, Topic)> = all.iter().map(|leased| (leased.message.task_id, leased.message.topic)).collect();
+    let expected: Vec<(TaskId, Topic)> =
+        ids.iter().flat_map(|id| [(*id, Topic::Dispatch), (*id, Topic::Event)]).collect();
+    assert_eq!(order, expected);
+}
+
+async fn an_unconfirmed_message_is_handed_out_again(fixture: Arc<Fixture>) {
+    fixture.submit(new_task()).await;
+    let first = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
+    fixture.clock.advance_ms(HOUR_MS / 2);
+    assert!(fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap().is_empty());
+    fixture.clock.advance_ms(HOUR_MS / 2);
+    let again = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
+    let expected: Vec<LeasedMessage> = first.into_iter().map(|leased| LeasedMessage { tries: 2, ..leased }).collect();
+    assert_eq!(again, expected);
+}
+
+async fn a_confirmed_message_is_gone(fixture: Arc<Fixture>) {
+    fixture.submit(new_task()).await;
+    let leased = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
+    fixture.store.confirm_outbox(&[leased[0].id]).await.unwrap();
+    fixture.store.confirm_outbox(&[leased[0].id, i64::MAX]).await.expect("what is gone may be confirmed again");
+    fixture.store.confirm_outbox(&[]).await.unwrap();
+    fixture.clock.advance_ms(HOUR_MS);
+    let left = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
+    assert_eq!(left.iter().map(|message| message.id).collect::<Vec<_>>(), [leased[1].id]);
+}
