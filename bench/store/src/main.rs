@@ -1,1 +1,87 @@
-fn main() {}
+//! Measures each store beside a bare loop on the same server in the same run, and prints a table of ratios.
+//!
+//! The bare loop is a table of seven columns with the index that its claim needs: no history, no counts, no
+//! fences, no owners. It is the limit of the database, not of Longhaul. Medians of three, because machines are
+//! noisy; a ratio, because they differ.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table, and where it is")]
+
+mod backlog;
+mod bare;
+mod database;
+mod ours;
+mod report;
+mod throughput;
+
+use anyhow::{Context as _, bail};
+use database::Backend;
+
+const HELP: &str = "\
+Measures the stores beside bare loops. Run it with `make bench-store`.
+
+    make bench-store                                  everything: about half an hour
+    make bench-store ARGS='--quick'                   smaller numbers, one repetition: about two minutes
+    make bench-store ARGS='postgres throughput'       one database, one part
+    make bench-store ARGS='sqlite backlog --reps 1'
+
+Databases: sqlite postgres mysql. Parts: throughput backlog snapshot (PostgreSQL only), and drain, a
+longer drain alone, for a profiler to look at.
+";
+
+/// What to measure, and how much of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) backends: Vec<Backend>,
+    pub(crate) parts: Vec<&'static str>,
+    pub(crate) repetitions: usize,
+    pub(crate) quick: bool,
+}
+
+fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>> {
+    let mut plan = Plan { backends: Vec::new(), parts: Vec::new(), repetitions: 3, quick: false };
+    let mut arguments = arguments.peekable();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--help" | "-h" => return Ok(None),
+            "--quick" => (plan.quick, plan.repetitions) = (true, 1),
+            "--reps" => plan.repetitions = arguments.next().context("--reps takes a number")?.parse()?,
+            "sqlite" => plan.backends.push(Backend::Sqlite),
+            "postgres" => plan.backends.push(Backend::Postgres),
+            "mysql" => plan.backends.push(Backend::MySql),
+            "throughput" => plan.parts.push("throughput"),
+            "drain" => plan.parts.push("drain"),
+            "backlog" => plan.parts.push("backlog"),
+            "snapshot" => plan.parts.push("snapshot"),
+            other => bail!("{other:?} is not known\n\n{HELP}"),
+        }
+    }
+    if plan.backends.is_empty() {
+        plan.backends = vec![Backend::Sqlite, Backend::Postgres, Backend::MySql];
+    }
+    if plan.parts.is_empty() {
+        plan.parts = vec!["throughput", "backlog", "snapshot"];
+    }
+    Ok(Some(plan))
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let Some(plan) = plan(std::env::args().skip(1))? else {
+        print!("{HELP}");
+        return Ok(());
+    };
+    let mut report = report::Report::default();
+    for backend in &plan.backends {
+        for part in &plan.parts {
+            match *part {
+                "throughput" => throughput::measure(*backend, &plan, &mut report).await?,
+                "drain" => throughput::measure_drain(*backend, &plan, &mut report).await?,
+                "backlog" => backlog::measure(*backend, &plan, &mut report).await?,
+                "snapshot" if *backend == Backend::Postgres => backlog::measure_snapshot(&plan, &mut report).await?,
+                _ => {}
+            }
+        }
+    }
+    println!("{}", report.markdown());
+    Ok(())
+}

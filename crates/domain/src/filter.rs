@@ -1,6 +1,12 @@
 //! Which tasks a list or a bulk change is about, and where a page ends.
 
-use crate::{bounds, error::Invalid, ids::TaskId, task::Status, time::Timestamp};
+use crate::{
+    bounds,
+    error::Invalid,
+    ids::TaskId,
+    task::{Status, Task},
+    time::Timestamp,
+};
 
 /// Conditions that all hold. An empty list or a `None` asks nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,6 +25,23 @@ pub struct TaskFilter {
 }
 
 impl TaskFilter {
+    /// Whether all conditions hold for `task`.
+    pub fn matches(&self, task: &Task) -> bool {
+        let named = |wanted: &Option<String>, is: Option<&str>| wanted.as_deref().is_none_or(|name| is == Some(name));
+        let listed = |wanted: &[String], is: &String| wanted.is_empty() || wanted.contains(is);
+        let within = |from: Option<Timestamp>, to: Option<Timestamp>, at: Timestamp| {
+            from.is_none_or(|from| from <= at) && to.is_none_or(|to| at < to)
+        };
+        named(&self.owner, Some(&task.owner))
+            && (self.statuses.is_empty() || self.statuses.contains(&task.status))
+            && listed(&self.task_types, &task.task_type)
+            && listed(&self.queues, &task.queue)
+            && named(&self.task_key, task.task_key.as_deref())
+            && self.parent_id.is_none_or(|parent| task.parent_id == Some(parent))
+            && within(self.created_after, self.created_before, task.created_at)
+            && within(self.due_after, self.due_before, task.due_at)
+    }
+
     /// Refuses conditions that no task could be stored under.
     pub fn check(&self) -> Result<(), Invalid> {
         self.owner.as_ref().map_or(Ok(()), |owner| bounds::check_name("userId", owner))?;

@@ -99,7 +99,7 @@ pub(crate) struct Dialect {
 pub(crate) const SQLITE_DIALECT: Dialect =
     Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
-    now: "(longhaul_now() + $1)",
+    now: "(SELECT longhaul_now() + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
 };

@@ -76,20 +76,32 @@ impl Ledger {
         self.child_moves.entry(parent).or_default().extend(moves);
     }
 
+    /// Brings the counters of a locked task up to what its children have done in this transaction.
+    pub(crate) fn count_children(
+        &mut self,
+        session: &dyn Session,
+        parent: TaskId,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
+        let moves = self.child_moves.remove(&parent).unwrap_or_default();
+        if let Some(task) = self.get(parent).filter(|_| !moves.is_empty()) {
+            let transition = child_ended::decide(task, &moves, now)?;
+            self.record(session, transition);
+        }
+        Ok(())
+    }
+
     pub(crate) fn count_removed(&mut self, task: &Task) {
         self.tallies.count(&task.queue, &task.task_type, task.status, -1);
     }
 
     /// Carries the children's moves to their parents, up to the root, and writes everything.
     pub(crate) async fn save(mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
-        while let Some((parent, moves)) = self.child_moves.pop_first() {
+        while let Some(parent) = self.child_moves.keys().next().copied() {
             // All parents that are known by now are locked together, in the order of their ids.
-            let level: Vec<TaskId> = std::iter::once(parent).chain(self.child_moves.keys().copied()).collect();
+            let level: Vec<TaskId> = self.child_moves.keys().copied().collect();
             self.lock(session, level).await?;
-            if let Some(task) = self.get(parent) {
-                let transition = child_ended::decide(task, &moves, now)?;
-                self.record(session, transition);
-            }
+            self.count_children(session, parent, now)?;
         }
         self.save_tasks(session).await?;
         self.save_companions(session).await

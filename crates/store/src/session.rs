@@ -8,11 +8,8 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, NewTask, RunAt, Status, Task, TaskId, TaskIdSequence, Timestamp,
-    contract::store::ClaimRequest,
-    event::OutboxPolicy,
-    statistics::{Ending, Tally},
-    task::Lease,
+    Clock, NewTask, RunAt, Task, TaskId, TaskIdSequence, Timestamp, contract::store::ClaimRequest, event::OutboxPolicy,
+    statistics::Tally, task::Lease,
 };
 
 use crate::{
@@ -54,8 +51,9 @@ pub(crate) trait Session: Send {
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure>;
     /// Claims in the store's order, and counts the claims.
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure>;
-    /// Ends what has neither parent nor children to think of. What is not in the answer was not ended.
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Failure>;
+    /// Ends what has neither parent nor children to think of, and counts it. What is not in the answer was not
+    /// ended.
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure>;
 
     /// Notes that a task of `lane` will be claimable from `due_at` on, once this transaction is committed.
     fn note_requeued(&mut self, _lane: i64, _due_at: i64) {}
@@ -99,33 +97,6 @@ pub(crate) struct Completion<'a> {
     pub(crate) lease: Lease,
     pub(crate) result: Option<&'a str>,
     pub(crate) result_url: Option<&'a str>,
-}
-
-/// A task that was ended on the short way.
-#[derive(Debug)]
-pub(crate) struct Completed {
-    pub(crate) task_id: TaskId,
-    pub(crate) queue: String,
-    pub(crate) task_type: String,
-    pub(crate) ending: Ending,
-}
-
-impl Completed {
-    /// Reads what `complete_tasks` returns.
-    pub(crate) fn read(row: &SqlRow) -> Result<Self, Failure> {
-        Ok(Self {
-            task_id: TaskId(row.must_id(0)?),
-            queue: row.must_text(1)?,
-            task_type: row.must_text(2)?,
-            ending: Ending {
-                status: Status::Completed,
-                attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
-                due_at: Timestamp::from_micros(row.must_int(4)?),
-                last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
-                finished_at: Timestamp::from_micros(row.must_int(6)?),
-            },
-        })
-    }
 }
 
 /// Queue, type and priority: what a lane stands for.

@@ -1,5 +1,6 @@
 //! The contract, carried out: input is checked, and an operation is run on whichever database it is.
 
+use std::collections::HashSet;
 use std::sync::{Arc, atomic::AtomicI64};
 
 use async_trait::async_trait;
@@ -32,7 +33,7 @@ use crate::{
         claim::ClaimTasks,
         duties::{PauseQueue, TakeDuty},
         expire::ExpireTasks,
-        finish::{self, FinishTasks},
+        finish::{self, CompleteTasks, FinishTasks},
         nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
         outbox::{ConfirmOutbox, LeaseOutbox},
         progress::{SaveState, Saved},
@@ -191,6 +192,19 @@ fn check_limit(limit: usize, most: usize) -> Result<(), Invalid> {
     Err(Invalid::new("limit", format!("is {limit}"), format!("1 to {most}")))
 }
 
+/// Queues and types that a node names.
+fn check_names(queues: &[String], task_types: &[String]) -> Result<(), Invalid> {
+    queues.iter().try_for_each(|name| bounds::check_label("queue", name))?;
+    task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))
+}
+
+fn check_access(access: &Access) -> Result<(), Invalid> {
+    match access {
+        Access::All => Ok(()),
+        Access::Owner(owner) => bounds::check_name("userId", owner),
+    }
+}
+
 #[async_trait]
 impl Store for SqlStore {
     async fn now(&self) -> Result<Timestamp, StoreError> {
@@ -218,6 +232,7 @@ impl Store for SqlStore {
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        bounds::check_batch("leases", leases.len(), bounds::CLAIM_BATCH)?;
         self.database.run(Mode::Transaction, &HeartbeatNode { id, leases }).await
     }
 
@@ -227,6 +242,7 @@ impl Store for SqlStore {
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
+        check_names(&request.queues, &request.task_types)?;
         let mode = if self.database.shared().outbox.events { Mode::Transaction } else { Mode::OneStatement };
         self.database.run(mode, &ClaimTasks { request }).await
     }
@@ -247,7 +263,18 @@ impl Store for SqlStore {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
-        self.database.run(Mode::Transaction, &FinishTasks { reports }).await
+        // With a listener on the outbox every end takes the longer way, which writes its message.
+        let ended = match self.database.shared().outbox.is_off() {
+            true => self.database.run(Mode::OneStatement, &CompleteTasks { reports }).await?,
+            false => HashSet::new(),
+        };
+        let (mut verdicts, rest) = finish::settle(reports, ended);
+        if !rest.is_empty() {
+            let left: Vec<Report> = rest.iter().map(|index| reports[*index].clone()).collect();
+            let told = self.database.run(Mode::Transaction, &FinishTasks { reports: &left }).await?;
+            rest.iter().zip(told).for_each(|(index, verdict)| verdicts[*index] = verdict);
+        }
+        Ok(verdicts)
     }
 
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
@@ -265,6 +292,7 @@ impl Store for SqlStore {
 
     async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
         request.filter.check()?;
+        check_access(&request.access)?;
         check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
         if let BulkChange::Reschedule(change) = &request.change {
             change.check()?;
@@ -304,6 +332,7 @@ impl Store for SqlStore {
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
+        check_names(queues, task_types)?;
         self.database.run(Mode::ReadOnly, &NextDueAt { queues, task_types }).await
     }
 
@@ -355,6 +384,7 @@ impl Store for SqlStore {
     ) -> Result<Page<Task>, StoreError> {
         filter.check()?;
         page.check()?;
+        check_access(access)?;
         self.database.run(Mode::ReadOnly, &ListTasks { access, filter, page }).await
     }
 

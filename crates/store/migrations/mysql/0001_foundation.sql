@@ -65,8 +65,7 @@ CREATE TABLE tasks (
     correlation_id       VARCHAR(200),
     trace_context        VARCHAR(200),
     artifact_expires_at  BIGINT,
-    artifact_state       VARCHAR(40),
-    CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
+    artifact_state       VARCHAR(40)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX tasks_claim ON tasks (lane, due_at, id);

@@ -38,7 +38,7 @@ FROM (
     SELECT queue, task_type, label, n FROM tallies WHERE measure = 'status' AND span_start = 0
     UNION ALL
     SELECT queue, task_type, label, n FROM tally_deltas WHERE measure = 'status' AND span_start = 0
-) AS lines
+) AS entries
 GROUP BY queue, task_type, label
 HAVING sum(n) <> 0;
 
@@ -50,6 +50,6 @@ FROM (
     SELECT span_start, queue, task_type, measure, label, bucket, n FROM tallies WHERE span_start > 0
     UNION ALL
     SELECT span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas WHERE span_start > 0
-) AS lines
+) AS entries
 GROUP BY span_start, queue, task_type, measure, label, bucket
 HAVING sum(n) <> 0;

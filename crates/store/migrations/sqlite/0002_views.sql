@@ -40,18 +40,20 @@ FROM (
     SELECT queue, task_type, label, n FROM tallies WHERE measure = 'status' AND span_start = 0
     UNION ALL
     SELECT queue, task_type, label, n FROM tally_deltas WHERE measure = 'status' AND span_start = 0
-) AS lines
+) AS entries
 GROUP BY queue, task_type, label
 HAVING sum(n) <> 0;
 
 CREATE VIEW v_statistics AS
 SELECT strftime('%Y-%m-%dT%H:%M:%S', span_start / 1000000, 'unixepoch') || printf('.%06dZ', span_start % 1000000) AS hour, queue, task_type, label AS status, measure, bucket,
-    CASE WHEN measure IN ('wait', 'run') THEN round(power(2, (bucket + 0.5) / 4.0) / 1000.0, 3) END AS milliseconds,
+    CASE WHEN measure IN ('wait', 'run') THEN round((1 << (bucket / 4))
+        * CASE bucket % 4 WHEN 0 THEN 1.0905 WHEN 1 THEN 1.2968 WHEN 2 THEN 1.5422 ELSE 1.8340 END / 1000.0, 3)
+    END AS milliseconds,
     sum(n) AS tasks
 FROM (
     SELECT span_start, queue, task_type, measure, label, bucket, n FROM tallies WHERE span_start > 0
     UNION ALL
     SELECT span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas WHERE span_start > 0
-) AS lines
+) AS entries
 GROUP BY span_start, queue, task_type, measure, label, bucket
 HAVING sum(n) <> 0;

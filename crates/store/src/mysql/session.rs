@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use longhaul_domain::{Json, Task, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{Json, Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
 use sqlx::MySqlConnection;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     ledger,
     operations::claim::{LaneStatements, claim_by_lanes},
     row::{Param, SqlRow},
-    session::{Completed, Completion, Session, Shared, Submission},
+    session::{Completion, Session, Shared, Submission},
 };
 
 macro_rules! own {
@@ -98,7 +98,7 @@ impl Session for MySqlSession<'_> {
     }
 
     /// An update here cannot say which rows it met, so there is no shorter way than to lock and decide.
-    async fn complete_tasks(&mut self, _: &[Completion<'_>]) -> Result<Vec<Completed>, Failure> {
+    async fn complete_tasks(&mut self, _: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
         Ok(Vec::new())
     }
 }

@@ -39,8 +39,11 @@ impl Operation for ChangeTasks<'_> {
         } else {
             ledger.lock(session, ids.iter().copied()).await?;
         }
+        // Whoever was faster may have moved a task out of the filter between the list and the lock.
+        let still = |id: &TaskId| ledger.get(*id).is_some_and(|task| request.filter.matches(task));
+        let wanted: Vec<TaskId> = ids.iter().filter(|id| still(id)).copied().collect();
         let now = session.now().await?;
-        let changed = change(session, &mut ledger, &request.change, &ids, now).await?;
+        let changed = change(session, &mut ledger, &request.change, &wanted, now).await?;
         ledger.save(session, now).await?;
         Ok(BulkOutcome { matched: ids.len(), changed, next: matched.next })
     }

@@ -7,18 +7,17 @@ use longhaul_domain::{
     Invalid, Json, Status, TaskId, Timestamp, bounds,
     contract::store::{Outcome, Report, Verdict},
     lifecycle::{Refusal, Transition, cancel, fail, finish, hand_back, snooze},
-    statistics::TallySheet,
     task::Task,
 };
 
 use crate::{
     failure::Failure,
-    ledger::{self, Ledger},
+    ledger::Ledger,
     operations::cancel::cancel_below,
     session::{Completion, Operation, Session},
 };
 
-/// Records how attempts ended; the answer has one verdict for each report.
+/// Decides how attempts ended on locked rows; the answer has one verdict for each report.
 #[derive(Debug)]
 pub(crate) struct FinishTasks<'a> {
     pub(crate) reports: &'a [Report],
@@ -35,78 +34,78 @@ pub(crate) fn check(reports: &[Report]) -> Result<(), Invalid> {
     })
 }
 
+/// Ends the plain successes among the reports with one statement; the answer names the tasks that were ended.
+#[derive(Debug)]
+pub(crate) struct CompleteTasks<'a> {
+    pub(crate) reports: &'a [Report],
+}
+
+#[async_trait]
+impl Operation for CompleteTasks<'_> {
+    type Output = HashSet<TaskId>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
+        // A second report on a task must see what the first did, so only the first of each takes the short way.
+        let mut named = HashSet::new();
+        let plain: Vec<Completion<'_>> =
+            self.reports.iter().filter(|report| named.insert(report.lease.task_id)).filter_map(completion).collect();
+        match plain.is_empty() {
+            true => Ok(HashSet::new()),
+            false => Ok(session.complete_tasks(&plain).await?.into_iter().collect()),
+        }
+    }
+}
+
+/// Gives the verdict on what took the short way, and the places of the reports that must take the longer one.
+pub(crate) fn settle(reports: &[Report], mut ended: HashSet<TaskId>) -> (Vec<Verdict>, Vec<usize>) {
+    let mut verdicts = vec![Verdict::Missing; reports.len()];
+    let mut rest = Vec::new();
+    for (index, report) in reports.iter().enumerate() {
+        match ended.remove(&report.lease.task_id) {
+            true => verdicts[index] = Verdict::Applied(Status::Completed),
+            false => rest.push(index),
+        }
+    }
+    (verdicts, rest)
+}
+
 #[async_trait]
 impl Operation for FinishTasks<'_> {
     type Output = Vec<Verdict>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
-        let ended = self.complete(session).await?;
-        let mut seen = HashSet::new();
-        // A second report on a task that was just ended must see that end, so it takes the longer way.
-        let (short, long): (Vec<usize>, Vec<usize>) = (0..self.reports.len()).partition(|index| {
-            let id = self.reports[*index].lease.task_id;
-            ended.contains(&id) && seen.insert(id)
-        });
-        let mut verdicts = vec![Verdict::Missing; self.reports.len()];
-        for index in short {
-            verdicts[index] = Verdict::Applied(Status::Completed);
+        let mut ledger = Ledger::default();
+        ledger.lock(session, self.reports.iter().map(|report| report.lease.task_id)).await?;
+        let now = session.now().await?;
+        let mut verdicts = Vec::with_capacity(self.reports.len());
+        for report in self.reports {
+            verdicts.push(decide_one(session, &mut ledger, report, now).await?);
         }
-        self.decide(session, &long, &mut verdicts).await?;
+        ledger.save(session, now).await?;
         Ok(verdicts)
     }
 }
 
-impl FinishTasks<'_> {
-    /// Ends the plain successes with one statement. With a listener on the outbox all take the longer way.
-    async fn complete(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
-        let mut named = HashSet::new();
-        let plain: Vec<Completion<'_>> =
-            self.reports.iter().filter(|report| named.insert(report.lease.task_id)).filter_map(completion).collect();
-        if plain.is_empty() || !session.shared().outbox.is_off() {
-            return Ok(HashSet::new());
-        }
-        let completed = session.complete_tasks(&plain).await?;
-        let mut sheet = TallySheet::default();
-        for task in &completed {
-            sheet.count(&task.queue, &task.task_type, Status::Running, -1);
-            sheet.count(&task.queue, &task.task_type, Status::Completed, 1);
-            sheet.record_end(&task.ending, &task.queue, &task.task_type);
-        }
-        ledger::insert_tallies(session, &sheet.into_tallies()).await?;
-        Ok(completed.into_iter().map(|task| task.task_id).collect())
+async fn decide_one(
+    session: &mut dyn Session,
+    ledger: &mut Ledger,
+    report: &Report,
+    now: Timestamp,
+) -> Result<Verdict, Failure> {
+    // Reports count in their order: a child's end earlier in the batch is known to its parent here.
+    ledger.count_children(session, report.lease.task_id, now)?;
+    let Some(task) = ledger.get(report.lease.task_id) else { return Ok(Verdict::Missing) };
+    let (task_id, open) = (task.id, task.children.open());
+    let transition = match decide(task, report, now) {
+        Ok(transition) => transition,
+        Err(refusal) => return Ok(verdict(task, &refusal)),
+    };
+    let status = transition.after.status;
+    ledger.record(session, transition);
+    if status == Status::Cancelled && open > 0 {
+        cancel_below(session, ledger, &[task_id], now).await?;
     }
-
-    /// Decides the rest one by one on locked rows.
-    async fn decide(
-        &self,
-        session: &mut dyn Session,
-        indexes: &[usize],
-        verdicts: &mut [Verdict],
-    ) -> Result<(), Failure> {
-        if indexes.is_empty() {
-            return Ok(());
-        }
-        let mut ledger = Ledger::default();
-        ledger.lock(session, indexes.iter().map(|index| self.reports[*index].lease.task_id)).await?;
-        let now = session.now().await?;
-        for index in indexes {
-            let report = &self.reports[*index];
-            let Some(task) = ledger.get(report.lease.task_id) else { continue };
-            let (task_id, children) = (task.id, task.children.open());
-            verdicts[*index] = match decide(task, report, now) {
-                Ok(transition) => {
-                    let status = transition.after.status;
-                    ledger.record(session, transition);
-                    if status == Status::Cancelled && children > 0 {
-                        cancel_below(session, &mut ledger, &[task_id], now).await?;
-                    }
-                    Verdict::Applied(status)
-                }
-                Err(refusal) => verdict(task, &refusal),
-            };
-        }
-        ledger.save(session, now).await
-    }
+    Ok(Verdict::Applied(status))
 }
 
 fn completion(report: &Report) -> Option<Completion<'_>> {

@@ -127,30 +127,39 @@ enum Range {
 }
 
 /// The fewest ranges that hold every task the filter asks for.
+///
+/// An owner's tasks lie by status, but for the running ones: those are few, and are found among everybody's. All
+/// owners' tasks lie by status and type, but for the completed ones: those are most, and are found along the ids.
 async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Range>, Failure> {
-    let statuses = if filter.statuses.is_empty() { Status::ALL.to_vec() } else { filter.statuses.clone() };
     if filter.parent_id.is_some() {
         return Ok(vec![Range::Parent]);
     }
     if filter.task_key.is_some() {
         return Ok(vec![Range::Key]);
     }
-    if let Some(owner) = &filter.owner {
-        return Ok(statuses.iter().map(|status| Range::Owner(owner.clone(), *status)).collect());
-    }
-    if filter.statuses.is_empty() && filter.task_types.is_empty() {
+    let wanted = if filter.statuses.is_empty() { Status::ALL.to_vec() } else { filter.statuses.clone() };
+    if filter.owner.is_none() && wanted.contains(&Status::Completed) {
         return Ok(vec![Range::All]);
     }
-    let types = match filter.task_types.is_empty() {
-        false => filter.task_types.clone(),
-        true => {
-            let rows = session.fetch(Statement::ListTypes, &[]).await?;
-            rows.iter().map(|row| row.must_text(0)).collect::<Result<_, _>>()?
+    let mut ranges = Vec::new();
+    for status in wanted {
+        match &filter.owner {
+            Some(owner) if status != Status::Running => ranges.push(Range::Owner(owner.clone(), status)),
+            _ => {
+                let types = types_of(session, filter).await?;
+                ranges.extend(types.into_iter().map(|name| Range::StatusAndType(status, name)));
+            }
         }
-    };
-    let pair =
-        |status: &Status| types.iter().map(|name| Range::StatusAndType(*status, name.clone())).collect::<Vec<_>>();
-    Ok(statuses.iter().flat_map(pair).collect())
+    }
+    Ok(ranges)
+}
+
+/// The types that the filter names, or all that there are.
+async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<String>, Failure> {
+    if !filter.task_types.is_empty() {
+        return Ok(filter.task_types.clone());
+    }
+    session.fetch(Statement::ListTypes, &[]).await?.iter().map(|row| row.must_text(0)).collect()
 }
 
 /// The filter as the statements take it.

@@ -7,7 +7,7 @@ use longhaul_domain::{
     Idempotency, Invalid, Lease, NewTask, Status, StoreError, TaskId, bounds,
     contract::store::Submitted,
     event::EventKind,
-    lifecycle::{self, child_ended::ChildMove, heartbeat},
+    lifecycle::{child_ended::ChildMove, heartbeat},
     statistics::TallySheet,
 };
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::{self, Ledger},
-    record::hex,
+    record::{self, hex, hex_list},
     session::{LaneKey, Operation, Session, Submission},
 };
 
@@ -73,11 +73,10 @@ impl SubmitTasks<'_> {
         if policy.is_off() {
             return Ok(());
         }
-        let now = session.now().await?;
+        let list = hex_list(fresh.iter().map(|index| self.ids[*index]));
         let mut messages = Vec::new();
-        for index in fresh {
-            let made = lifecycle::submit::decide(&self.tasks[*index], self.ids[*index], now)?;
-            messages.extend(policy.messages(&made.after, EventKind::Submitted));
+        for row in session.fetch(Statement::ReadTasks, &[(&list).into()]).await? {
+            messages.extend(policy.messages(&record::task(&row)?, EventKind::Submitted));
         }
         ledger::insert_messages(session, &messages).await
     }
@@ -90,8 +89,9 @@ impl Operation for SubmitTasks<'_> {
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
         let answers = settle_keys(session, self.tasks, &self.ids).await?;
         let fresh: Vec<usize> = (0..self.tasks.len()).filter(|index| !answers[*index].repeated).collect();
-        if let Some(parent) = self.tasks.first().and_then(|task| task.parent) {
-            count_children(session, &parent, fresh.len()).await?;
+        if let Some(parent) = self.tasks.iter().find_map(|task| task.parent) {
+            let children = fresh.iter().filter(|index| self.tasks[**index].parent.is_some()).count();
+            count_children(session, &parent, children).await?;
         }
         self.insert(session, &fresh).await?;
         self.tell(session, &fresh).await?;

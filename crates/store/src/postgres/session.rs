@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use longhaul_domain::{Task, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     record::{self, TASK_COLUMNS},
     row::{Param, SqlRow},
-    session::{Completed, Completion, Session, Shared, Submission},
+    session::{Completion, Session, Shared, Submission},
 };
 
 static CLAIM: LazyLock<Sql> =
@@ -132,7 +132,7 @@ impl Session for PgSession<'_> {
         Ok(claimed.into_iter().map(|(task, _)| task).collect())
     }
 
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Failure> {
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
         let ids: Vec<Uuid> = completions.iter().map(|done| done.lease.task_id.0).collect();
         let attempts: Vec<i64> = completions.iter().map(|done| i64::from(done.lease.attempt)).collect();
         let tokens: Vec<Uuid> = completions.iter().map(|done| done.lease.token.0).collect();
@@ -140,7 +140,7 @@ impl Session for PgSession<'_> {
         let urls: Vec<Option<&str>> = completions.iter().map(|done| done.result_url).collect();
         let query = sqlx::query(super::text(&COMPLETE)).bind(self.clock()).bind(ids).bind(attempts).bind(tokens);
         let rows = query.bind(results).bind(urls).fetch_all(&mut *self.connection).await?;
-        rows.into_iter().map(|row| Completed::read(&SqlRow::Postgres(row))).collect()
+        rows.into_iter().map(|row| Ok(TaskId(SqlRow::Postgres(row).must_id(0)?))).collect()
     }
 }
 

@@ -49,6 +49,7 @@ impl SqliteDatabase {
             .synchronous(SqliteSynchronous::Full)
             .busy_timeout(BUSY_TIMEOUT)
             .statement_cache_capacity(256)
+            .row_buffer_size(4_096)
             .pragma("cache_size", "-65536")
             .pragma("temp_store", "memory");
         let writer = SqliteConnection::connect_with(&options).await?;

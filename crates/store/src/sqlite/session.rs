@@ -3,7 +3,11 @@
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use longhaul_domain::{Json, Task, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{
+    Json, Status, Task, TaskId, Timestamp,
+    contract::store::ClaimRequest,
+    statistics::{Ending, Tally, TallySheet},
+};
 use serde::Serialize;
 use sqlx::SqliteConnection;
 
@@ -15,7 +19,7 @@ use crate::{
     operations::claim::{LaneStatements, claim_by_lanes},
     record::hex,
     row::{Param, SqlRow},
-    session::{Completed, Completion, Session, Shared, Submission},
+    session::{Completion, Session, Shared, Submission},
 };
 
 macro_rules! own {
@@ -119,15 +123,38 @@ impl Session for SqliteSession<'_> {
         claim_by_lanes(self, &own, request).await
     }
 
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Completed>, Failure> {
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
         let document = serde_json::to_string(&completions.iter().map(CompletionRow::new).collect::<Vec<_>>())?;
         let rows = self.fetch_sql(&COMPLETE, &[self.now.into(), (&document).into()]).await?;
-        rows.iter().map(Completed::read).collect()
+        let mut sheet = TallySheet::default();
+        let mut ended = Vec::with_capacity(rows.len());
+        for row in &rows {
+            ended.push(TaskId(row.must_id(0)?));
+            count_completed(&mut sheet, row)?;
+        }
+        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
+        Ok(ended)
     }
 
     async fn now(&mut self) -> Result<Timestamp, Failure> {
         Ok(Timestamp::from_micros(self.now))
     }
+}
+
+/// Counts a row that `complete_tasks` returned.
+fn count_completed(sheet: &mut TallySheet, row: &SqlRow) -> Result<(), Failure> {
+    let (queue, task_type) = (row.must_text(1)?, row.must_text(2)?);
+    let ending = Ending {
+        status: Status::Completed,
+        attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
+        due_at: Timestamp::from_micros(row.must_int(4)?),
+        last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
+        finished_at: Timestamp::from_micros(row.must_int(6)?),
+    };
+    sheet.count(&queue, &task_type, Status::Running, -1);
+    sheet.count(&queue, &task_type, Status::Completed, 1);
+    sheet.record_end(&ending, &queue, &task_type);
+    Ok(())
 }
 
 fn bind_submission<'q>(

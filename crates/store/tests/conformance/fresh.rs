@@ -48,12 +48,7 @@ impl Backend {
 }
 
 pub(crate) fn options(clock: &TestClock, outbox: OutboxPolicy) -> StoreOptions {
-    StoreOptions {
-        outbox,
-        max_connections: 12,
-        clock: Arc::new(clock.clone()),
-        clock_offset: clock.offset(),
-    }
+    StoreOptions { outbox, max_connections: 12, clock: Arc::new(clock.clone()), clock_offset: clock.offset() }
 }
 
 /// A database that is removed when this is dropped.
@@ -142,7 +137,11 @@ impl Drop for FreshDatabase {
         let backend = self.backend;
         // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
         let dropped = std::thread::spawn(move || {
-            tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(administer(backend, statement));
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap()
+                .block_on(administer(backend, statement));
         });
         let _ = dropped.join();
     }
@@ -157,7 +156,9 @@ pub(crate) fn server(backend: Backend) -> String {
     };
     #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
     let url = std::env::var(variable);
-    url.unwrap_or_else(|_| panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`"))
+    url.unwrap_or_else(|_| {
+        panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`")
+    })
 }
 
 async fn administer(backend: Backend, statement: String) {

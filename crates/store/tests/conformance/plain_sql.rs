@@ -108,11 +108,8 @@ async fn views(backend: Backend) {
         retry_in_ms: None,
     };
     let outcomes = [done, failed];
-    let reports: Vec<Report> = claimed
-        .iter()
-        .zip(outcomes)
-        .map(|(task, outcome)| Report { lease: task.lease().unwrap(), outcome })
-        .collect();
+    let reports: Vec<Report> =
+        claimed.iter().zip(outcomes).map(|(task, outcome)| Report { lease: task.lease().unwrap(), outcome }).collect();
     store.finish_tasks(&reports).await.unwrap();
 
     let id = claimed[0].id.to_string();

@@ -51,7 +51,12 @@ async fn outcome(backend: Backend, commits: bool) {
     assert_eq!(lanes, if commits { 3 } else { 1 }, "{next:?}");
 }
 
-async fn in_transaction(store: &SqlStore, database: &FreshDatabase, tasks: &[NewTask], commits: bool) -> Vec<Submitted> {
+async fn in_transaction(
+    store: &SqlStore,
+    database: &FreshDatabase,
+    tasks: &[NewTask],
+    commits: bool,
+) -> Vec<Submitted> {
     const WRITE: &str = "INSERT INTO orders (id) VALUES (7)";
     macro_rules! run {
         ($connection:ty, $submit:ident, $begin:expr) => {{

@@ -5,7 +5,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
 };
 
 use longhaul_domain::{
@@ -50,7 +50,7 @@ pub(super) struct State {
     /// Every queue that is known, and since when it is paused.
     pub(super) queues: BTreeMap<String, Option<Timestamp>>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
-    pub(super) promises: HashMap<(String, String), Promise>,
+    pub(super) promises: BTreeMap<(String, String), Promise>,
     pub(super) duties: BTreeMap<String, DutyLease>,
     pub(super) outbox: BTreeMap<i64, OutboxRow>,
     last_message_id: i64,
@@ -70,7 +70,7 @@ impl State {
             attempts: BTreeMap::new(),
             queues: BTreeMap::new(),
             nodes: BTreeMap::new(),
-            promises: HashMap::new(),
+            promises: BTreeMap::new(),
             duties: BTreeMap::new(),
             outbox: BTreeMap::new(),
             last_message_id: 0,

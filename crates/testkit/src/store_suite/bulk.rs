@@ -41,12 +41,13 @@ fn of_kind(kind: &str) -> NewTask {
 }
 
 async fn a_bulk_cancel_changes_what_matches_and_counts_it(fixture: Arc<Fixture>) {
-    let ids = fixture.submit_all(vec![of_kind("a"), of_kind("b"), of_kind("a"), of_kind("a")]).await;
+    let ids = fixture.submit_all(["a", "b", "a", "a", "a"].map(of_kind).to_vec()).await;
     fixture.run(ids[0], completed()).await;
-    let done = fixture.task(ids[0]).await;
+    fixture.store.cancel_task(&Access::All, ids[4]).await.unwrap();
+    let ended = [fixture.task(ids[0]).await, fixture.task(ids[4]).await];
     let outcome = fixture.store.change_tasks(&request(all_of("a"), BulkChange::Cancel)).await.unwrap();
-    assert_eq!(outcome, BulkOutcome { matched: 3, changed: 2, next: None });
-    assert_eq!(fixture.task(ids[0]).await, done, "what has ended stays");
+    assert_eq!(outcome, BulkOutcome { matched: 4, changed: 2, next: None });
+    assert_eq!([fixture.task(ids[0]).await, fixture.task(ids[4]).await], ended, "what has ended stays");
     assert_eq!(fixture.status(ids[1]).await, Status::Queued, "what does not match stays");
     assert_eq!(fixture.status(ids[2]).await, Status::Cancelled);
     assert_eq!(fixture.status(ids[3]).await, Status::Cancelled);

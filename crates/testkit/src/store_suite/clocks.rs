@@ -103,6 +103,11 @@ async fn a_node_lives_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.rescue(5).await;
     let lost = fixture.store.list_nodes().await.unwrap()[0].lost_at.expect("an hour of silence is death");
     assert_between(before, lost, now(&fixture).await);
+    fixture.clock.advance_ms(HOUR_MS);
+    fixture.rescue(5).await;
+    fixture.store.declare_others_dead(super::support::random_node_id()).await.unwrap();
+    let again = fixture.store.list_nodes().await.unwrap()[0].lost_at;
+    assert_eq!(again, Some(lost), "who is dead was not lost later");
 }
 
 async fn a_pause_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    AttemptOutcome, NewTask, RetryPolicy, RunAt, Status, Task, TaskId, bounds, contract::store::Verdict,
+    AttemptOutcome, NewTask, RetryPolicy, RunAt, Status, Task, TaskId, bounds,
+    contract::store::{Access, RetryScope, Verdict},
     lifecycle::expire::Overdue,
 };
 
@@ -170,7 +171,10 @@ async fn a_hung_attempt_uses_up_retries(fixture: Arc<Fixture>) {
     assert_eq!(expire(&fixture, SILENT).await, 1);
     let task = fixture.task(lease.task_id).await;
     assert_eq!((task.status, task.retry_count), (Status::DeadLetter, 1));
-    assert_eq!(fixture.attempts(lease.task_id).await[0].outcome, AttemptOutcome::TimedOut);
+    let told = fixture.attempts(lease.task_id).await;
+    assert_eq!(told[0].outcome, AttemptOutcome::TimedOut);
+    fixture.store.retry_task(&Access::All, lease.task_id, RetryScope::Task).await.unwrap();
+    assert_eq!(fixture.attempts(lease.task_id).await, told, "a retry does not rewrite how it ended");
 }
 
 async fn hung_attempts_are_ended_within_the_limit(fixture: Arc<Fixture>) {

@@ -36,6 +36,8 @@ mod clocks;
 mod races;
 mod races_of_ends;
 
+mod model;
+
 use libtest_mimic::Trial;
 
 use crate::fixture::FixtureFactory;
@@ -69,5 +71,6 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("clock", clocks::cases()),
         ("races", races::cases()),
         ("races", races_of_ends::cases()),
+        ("model", model::cases()),
     ]
 }

@@ -136,17 +136,23 @@ async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) 
 }
 
 async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>) {
-    let parent = fixture.start(new_task()).await;
-    let children = fixture.submit_children(parent, vec![new_task(); 3]).await;
-    fixture.finish(parent, completed()).await;
+    let level = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let root = fixture.start(level("root")).await;
+    let middles = fixture.submit_children(root, vec![level("middle"); 2]).await;
+    let node = fixture.node().await;
+    let middle = fixture.claim_this(node, middles[0]).await;
+    fixture.submit_children(middle, vec![level("leaf"); 2]).await;
+    fixture.finish(root, completed()).await;
     fixture.drain_outbox().await;
-    fixture.store.cancel_task(&Access::All, parent.task_id).await.unwrap();
+    fixture.store.cancel_task(&Access::All, root.task_id).await.unwrap();
     let messages = fixture.drain_outbox().await;
     assert!(events_of(&messages).iter().all(|event| *event == EventKind::Cancelled));
+    let kinds: Vec<&str> = messages.iter().map(|leased| leased.message.body.task_type.as_str()).collect();
+    assert_eq!(kinds, ["leaf", "leaf", "middle", "middle", "root"], "each once, the deepest first");
     let mut ids: Vec<TaskId> = messages.iter().map(|leased| leased.message.task_id).collect();
-    assert_eq!(ids.last(), Some(&parent.task_id), "the deepest first");
     ids.sort_unstable();
-    assert_eq!(ids, [vec![parent.task_id], children].concat());
+    let all: Vec<TaskId> = fixture.all_tasks().await.iter().map(|task| task.id).collect();
+    assert_eq!(ids, all);
 }
 
 async fn a_parents_end_is_told_after_its_last_childs(fixture: Arc<Fixture>) {

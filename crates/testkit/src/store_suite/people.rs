@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    ChildCounts, Lease, NewTask, Status, StoreError, TaskId,
+    Attempt, AttemptOutcome, ChildCounts, Lease, NewTask, Status, StoreError, TaskId,
     contract::store::{Access, Outcome, RetryScope, Verdict},
     lifecycle::reschedule::Reschedule,
     queue::Queue,
@@ -22,6 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_cancel_takes_the_whole_tree_with_it,
         a_cancel_leaves_what_has_ended_as_it_is,
+        a_cancel_reaches_what_is_open_below_an_ended_task,
         a_cancelled_child_lets_its_waiting_parent_go_on,
         cancelling_an_ended_parent_leaves_its_open_children_alone,
         a_cancelled_attempt_cannot_store_a_result,
@@ -91,6 +92,15 @@ async fn a_cancel_leaves_what_has_ended_as_it_is(fixture: Arc<Fixture>) {
     let again = fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
     assert_eq!(again, Status::Cancelled, "a second cancel is fine");
     assert_eq!(fixture.task(tree.root.task_id).await, root, "and changes nothing");
+}
+
+async fn a_cancel_reaches_what_is_open_below_an_ended_task(fixture: Arc<Fixture>) {
+    let tree = tree(&fixture).await;
+    fixture.finish(tree.middles[1], fatal()).await;
+    assert_eq!(fixture.status(tree.leaves[2]).await, Status::Queued);
+    fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
+    assert_eq!(fixture.status(tree.middles[1].task_id).await, Status::Failed, "what has ended stays");
+    assert_eq!(fixture.status(tree.leaves[2]).await, Status::Cancelled, "what is open below it does not");
 }
 
 async fn a_cancelled_child_lets_its_waiting_parent_go_on(fixture: Arc<Fixture>) {
@@ -180,6 +190,9 @@ async fn a_retry_of_a_quarantined_task_gives_it_new_lives(fixture: Arc<Fixture>)
         }
     }
     assert_eq!(fixture.task(id).await.crash_count, 1);
+    let attempts = fixture.attempts(id).await;
+    let crashed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Crashed;
+    assert!(attempts.iter().all(crashed), "a retry does not rewrite how an attempt ended: {attempts:?}");
 }
 
 async fn a_retry_drops_the_deadline_that_has_passed(fixture: Arc<Fixture>) {

@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::future::BoxFuture;
 use longhaul_domain::{
     Idempotency, NewTask, NodeId, Status, StoreError, TaskId,
     contract::store::{Access, BulkChange, BulkRequest, RetryScope, Submitted},
@@ -33,6 +34,9 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(cases![relays_share_the_messages_between_them].into_iter().map(|case| case.with_outbox(events)));
     all
 }
+
+/// What racers of different kinds have in common, so that they can stand in one list.
+pub(super) type Racer<T> = BoxFuture<'static, T>;
 
 /// Runs all at once and answers with what each came to, in their order.
 pub(super) async fn at_once<T: Send + 'static>(
@@ -111,23 +115,21 @@ async fn of_two_bodies_under_one_key_one_wins(fixture: Arc<Fixture>) {
 
 async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 600]).await;
-    let claimers = (0..8).map(|_| {
+    let mut racers: Vec<Racer<(Vec<TaskId>, usize)>> = Vec::new();
+    for _ in 0..8 {
         let fixture = Arc::clone(&fixture);
-        let claims: std::pin::Pin<Box<dyn Future<Output = (Vec<TaskId>, usize)> + Send>> = Box::pin(async move {
+        racers.push(Box::pin(async move {
             let node = fixture.node().await;
             let mut taken = Vec::new();
             for _ in 0..10 {
                 taken.extend(fixture.claim(node, 7).await.into_iter().map(|task| task.id));
             }
             (taken, 0)
-        });
-        claims
-    });
-    let cancels: std::pin::Pin<Box<dyn Future<Output = (Vec<TaskId>, usize)> + Send>> = {
-        let fixture = Arc::clone(&fixture);
-        Box::pin(async move { (vec![], cancel_all_queued(&fixture).await) })
-    };
-    let answers = at_once(claimers.chain([cancels])).await;
+        }));
+    }
+    let canceller = Arc::clone(&fixture);
+    racers.push(Box::pin(async move { (vec![], cancel_all_queued(&canceller).await) }));
+    let answers = at_once(racers).await;
     let cancelled: usize = answers.iter().map(|(_, cancelled)| cancelled).sum();
     let taken: BTreeSet<TaskId> = answers.into_iter().flat_map(|(taken, _)| taken).collect();
     let tasks = fixture.all_tasks().await;

@@ -2,8 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::Future,
-    pin::Pin,
     sync::Arc,
 };
 
@@ -15,7 +13,7 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    races::at_once,
+    races::{Racer, at_once},
     support::{MANY, completed, fatal, ids_of, lease_of, new_task},
 };
 use crate::fixture::Fixture;
@@ -36,9 +34,6 @@ pub(super) fn cases() -> Vec<Case> {
     ]);
     all
 }
-
-/// What racers of different kinds have in common, so that they can stand in one list.
-type Racer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 async fn running_tasks(fixture: &Fixture, count: usize) -> Vec<Task> {
     fixture.submit_all(vec![new_task(); count]).await;
@@ -155,7 +150,9 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
             Verdict::Stale(Status::Cancelled) => {
                 assert_eq!((after.status, after.result), (Status::Cancelled, None), "no result is kept");
             }
-            other => panic!("a finish counts or comes too late: {other:?}"),
+            Verdict::Applied(_) | Verdict::Stale(_) | Verdict::Repeated(_) | Verdict::Missing => {
+                panic!("a finish counts or comes too late: {verdict:?}")
+            }
         }
     }
 }
@@ -197,11 +194,14 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
     }
 }
 
+/// What a finisher was told of its tasks; a rescuer has no verdict.
+type Told = Vec<(TaskId, Option<Verdict>)>;
+
 async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
     fixture.store.retire_node(tasks[0].node_id.unwrap()).await.unwrap();
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
-    let mut racers: Vec<Racer<Vec<(TaskId, Option<Verdict>)>>> = Vec::new();
+    let mut racers: Vec<Racer<Told>> = Vec::new();
     for batch in leases.chunks(10) {
         let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
         racers.push(Box::pin(async move {
@@ -237,7 +237,7 @@ async fn many_rescuers_rescue_each_task_once(fixture: Arc<Fixture>) {
         async move { fixture.rescue(5).await.requeued }
     });
     let mut rescued = at_once(rescuers).await.concat();
-    // Rescuers may pass by what another one holds, so that together they could miss none but leave some.
+    // Rescuers may pass by what another one holds at the moment; the next pass finds what is left.
     rescued.extend(fixture.rescue(5).await.requeued);
     assert_eq!(rescued.len(), expected.len(), "each task is rescued once");
     assert_eq!(BTreeSet::from_iter(rescued), expected);

@@ -7,8 +7,10 @@ WITH open_lanes AS MATERIALIZED (
         AND lanes.task_type IN (SELECT json_array_elements_text($3::json))
         AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = lanes.queue AND queues.paused_at IS NOT NULL)
         AND EXISTS (SELECT 1 FROM nodes WHERE nodes.id = $4 AND nodes.lost_at IS NULL)
+), several AS MATERIALIZED (
+    SELECT count(*) > 1 AS lanes FROM open_lanes
 ), shares AS MATERIALIZED (
-    -- How many of the first tasks in the whole order each lane holds.
+    -- How many of the first tasks in the whole order each lane holds; a lane alone holds them all.
     SELECT head.lane, head.from_due, count(*) AS wanted
     FROM (
         SELECT open_lanes.id AS lane, open_lanes.from_due
@@ -18,10 +20,13 @@ WITH open_lanes AS MATERIALIZED (
             WHERE tasks.lane = open_lanes.id AND tasks.due_at >= open_lanes.from_due AND tasks.due_at <= {now}
             ORDER BY tasks.due_at, tasks.id LIMIT $6
         ) AS first
+        WHERE (SELECT several.lanes FROM several)
         ORDER BY open_lanes.priority DESC, first.due_at, first.id
         LIMIT $6
     ) AS head
     GROUP BY head.lane, head.from_due
+    UNION ALL
+    SELECT open_lanes.id, open_lanes.from_due, $6 FROM open_lanes WHERE NOT (SELECT several.lanes FROM several)
 ), picked AS MATERIALIZED (
     SELECT locked.id, locked.lane, locked.status
     FROM shares
@@ -31,18 +36,21 @@ WITH open_lanes AS MATERIALIZED (
         ORDER BY tasks.due_at, tasks.id LIMIT shares.wanted
         FOR UPDATE SKIP LOCKED
     ) AS locked
-), taken AS (
-    UPDATE tasks SET status = 'RUNNING', lane = NULL, attempt = tasks.attempt + 1, lease_token = gen_random_uuid(),
-        node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, {now}), last_attempt_at = {now},
-        updated_at = {now}, version = tasks.version + 1
-    FROM picked
-    WHERE tasks.id = picked.id AND tasks.lane IS NOT NULL
-    RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.status AS claimed_from
+), counts AS (
+    SELECT picked.lane, picked.status, count(*) AS n FROM picked GROUP BY picked.lane, picked.status
 ), counted AS (
     INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
-    SELECT 0, queue, task_type, 'status', claimed_from, 0, -count(*) FROM taken GROUP BY queue, task_type, claimed_from
-    UNION ALL
-    SELECT 0, queue, task_type, 'status', 'RUNNING', 0, count(*) FROM taken GROUP BY queue, task_type
+    SELECT 0, lanes.queue, lanes.task_type, 'status', moved.label, 0, moved.n
+    FROM (
+        SELECT lane, status AS label, -n AS n FROM counts
+        UNION ALL
+        SELECT lane, 'RUNNING', n FROM counts
+    ) AS moved
+    JOIN lanes ON lanes.id = moved.lane
 )
-SELECT {task_columns}, claimed_lane FROM taken
-ORDER BY priority DESC, due_at, id
+UPDATE tasks SET status = 'RUNNING', lane = NULL, attempt = tasks.attempt + 1, lease_token = gen_random_uuid(),
+    node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, {now}), last_attempt_at = {now},
+    updated_at = {now}, version = tasks.version + 1
+FROM picked
+WHERE tasks.id = picked.id AND tasks.lane IS NOT NULL
+RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane

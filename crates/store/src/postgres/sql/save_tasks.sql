@@ -17,4 +17,4 @@ FROM json_to_recordset($1::json) AS c(
     children_cancelled integer, progress text, result text, result_url text, error text
 )
 WHERE tasks.id = c.id AND tasks.version = c.old_version
-    AND tasks.status = c.old_status AND tasks.attempt = c.old_attempt
+    AND (tasks.status = c.old_status) IS TRUE AND tasks.attempt = c.old_attempt

@@ -1,5 +1,5 @@
 -- Ends what has neither parent nor children to think of; the rest takes the longer way.
-UPDATE tasks SET status = 'COMPLETED', result = r.value ->> 'result', result_url = r.value ->> 'result_url',
+UPDATE tasks INDEXED BY sqlite_autoindex_tasks_1 SET status = 'COMPLETED', result = r.value ->> 'result', result_url = r.value ->> 'result_url',
     error = NULL, expires_at = NULL, finished_at = {now}, updated_at = {now}, version = version + 1
 FROM json_each(?2) AS r
 WHERE tasks.id = unhex(r.value ->> 'id') AND tasks.status = 'RUNNING' AND tasks.attempt = r.value ->> 'attempt'

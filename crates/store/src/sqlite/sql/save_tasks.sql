@@ -1,5 +1,5 @@
 -- Decided changes, each guarded by the very row that it was decided on.
-UPDATE tasks SET
+UPDATE tasks INDEXED BY sqlite_autoindex_tasks_1 SET
     queue = c.queue, priority = c.priority, status = c.status, phase = c.phase, lane = c.lane,
     max_attempts = c.max_attempts, retry_count = c.retry_count, snooze_count = c.snooze_count,
     crash_count = c.crash_count, version = c.version, updated_at = c.updated_at, due_at = c.due_at,
