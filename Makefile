@@ -28,10 +28,10 @@ check: cargo ## The fast loop: format, clippy, tidy
 	cargo test -p longhaul-testkit --test tidy --locked
 
 generate: cargo ## Write the checked-in generated files anew
-	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test generated --locked
+	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
 
 verify: cargo ## Compare the checked-in generated files with what would be generated
-	$(WITH_SERVICES) cargo test -p longhaul-store --test generated --locked
+	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)

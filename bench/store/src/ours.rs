@@ -58,6 +58,7 @@ pub(crate) async fn submit_bulk(store: &SqlStore, n: usize) -> anyhow::Result<f6
 
 /// A node that is registered, and how it asks for work.
 pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<ClaimRequest> {
+    #[expect(clippy::disallowed_methods, reason = "the one place where this program draws random numbers")]
     let node_id = NodeId(Uuid::from_u128(rand::random()));
     store.register_node(node_id, "bench", "localhost").await?;
     Ok(ClaimRequest {

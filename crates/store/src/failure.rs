@@ -55,22 +55,21 @@ const MYSQL_AWAY: [u16; 7] = [1040, 1053, 1290, 1836, 1021, 1114, 3024];
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
-        match &error {
-            E::Database(cause) => {
-                let number = cause.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(|cause| cause.number());
-                let code = cause.code().unwrap_or_default();
-                if number.is_some_and(|n| MYSQL_AGAIN.contains(&n)) || AGAIN.contains(&code.as_ref()) {
-                    return Self::Again(error.to_string());
-                }
-                if number.is_some_and(|n| MYSQL_AWAY.contains(&n)) || AWAY.contains(&code.as_ref()) {
-                    return Self::Store(StoreError::Unavailable(error.to_string()));
-                }
-                Self::internal(error)
+        if let E::Database(cause) = &error {
+            let number = cause.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(|cause| cause.number());
+            let code = cause.code().unwrap_or_default();
+            if number.is_some_and(|n| MYSQL_AGAIN.contains(&n)) || AGAIN.contains(&code.as_ref()) {
+                return Self::Again(error.to_string());
             }
-            E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => {
-                Self::Store(StoreError::Unavailable(error.to_string()))
+            if number.is_some_and(|n| MYSQL_AWAY.contains(&n)) || AWAY.contains(&code.as_ref()) {
+                return Self::Store(StoreError::Unavailable(error.to_string()));
             }
-            _ => Self::internal(error),
+        }
+        let away =
+            matches!(error, E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed);
+        match away {
+            true => Self::Store(StoreError::Unavailable(error.to_string())),
+            false => Self::internal(error),
         }
     }
 }

@@ -172,7 +172,7 @@ impl SqlStore {
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
         let Database::Sqlite(database) = &self.database else { return Err(other_database("SQLite")) };
-        let operation = submitter::prepare_within(database, transaction, tasks).await?;
+        let operation = submitter::prepare_within(database, tasks);
         database.within(transaction, &operation).await.map_err(told)
     }
 }

@@ -3,7 +3,7 @@
 use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted};
 
 use crate::{
-    database::{Database, Mode, told},
+    database::{Database, Mode},
     operations::submit::{self, EnsureLane, SubmitTasks},
     session::LaneKey,
     sqlite::SqliteDatabase,
@@ -15,12 +15,26 @@ pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
-    let operation = prepare(database, tasks).await?;
-    let plain = operation.is_plain(database.shared().outbox.is_off());
-    database.run(if plain { Mode::OneStatement } else { Mode::Transaction }, &operation).await
+    let outbox_is_off = database.shared().outbox.is_off();
+    let plain = outbox_is_off && tasks.iter().all(|task| task.idempotency.is_none() && task.parent.is_none());
+    if plain {
+        let operation = prepare(database, tasks).await?;
+        return database.run(Mode::OneStatement, &operation).await;
+    }
+    let lanes = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
+    let operation = SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes };
+    let submitted = database.run(Mode::Transaction, &operation).await?;
+    // What was made is committed now and may be remembered.
+    for (task, lane) in tasks.iter().zip(&operation.lanes) {
+        if lane.is_none() {
+            lane_of(database, &submit::lane_key(task)).await?;
+        }
+    }
+    Ok(submitted)
 }
 
-/// The operation that submits `tasks`, with an id and a lane for each.
+/// The operation that submits `tasks`, with an id for each and every lane made and committed before: no submit
+/// waits for another's transaction over a new lane.
 pub(crate) async fn prepare<'a>(database: &Database, tasks: &'a [NewTask]) -> Result<SubmitTasks<'a>, StoreError> {
     let mut lanes = Vec::with_capacity(tasks.len());
     let mut last: Option<(LaneKey, i64)> = None;
@@ -30,7 +44,7 @@ pub(crate) async fn prepare<'a>(database: &Database, tasks: &'a [NewTask]) -> Re
             Some((known, lane)) if *known == key => *lane,
             _ => lane_of(database, &key).await?,
         };
-        lanes.push(lane);
+        lanes.push(Some(lane));
         last = Some((key, lane));
     }
     Ok(SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes })
@@ -40,7 +54,6 @@ fn new_ids(database: &Database, count: usize) -> Vec<TaskId> {
     (0..count).map(|_| database.shared().next_id()).collect()
 }
 
-/// The number of a lane, made and committed if need be: submits never wait for each other over a new lane.
 async fn lane_of(database: &Database, key: &LaneKey) -> Result<i64, StoreError> {
     if let Some(lane) = database.shared().known_lane(key) {
         return Ok(lane);
@@ -52,20 +65,8 @@ async fn lane_of(database: &Database, key: &LaneKey) -> Result<i64, StoreError> 
 
 /// The same inside a caller's own SQLite transaction, which may hold the one write lock: a new lane is made in
 /// that transaction and remembered by nobody.
-pub(crate) async fn prepare_within<'a>(
-    database: &SqliteDatabase,
-    connection: &mut sqlx::SqliteConnection,
-    tasks: &'a [NewTask],
-) -> Result<SubmitTasks<'a>, StoreError> {
-    let mut lanes = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        let key = submit::lane_key(task);
-        let lane = match database.shared.known_lane(&key) {
-            Some(lane) => lane,
-            None => database.within(connection, &EnsureLane { key: &key }).await.map_err(told)?,
-        };
-        lanes.push(lane);
-    }
+pub(crate) fn prepare_within<'a>(database: &SqliteDatabase, tasks: &'a [NewTask]) -> SubmitTasks<'a> {
+    let lanes = tasks.iter().map(|task| database.shared.known_lane(&submit::lane_key(task))).collect();
     let ids = tasks.iter().map(|_| database.shared.next_id()).collect();
-    Ok(SubmitTasks { tasks, ids, lanes })
+    SubmitTasks { tasks, ids, lanes }
 }

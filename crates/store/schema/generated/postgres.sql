@@ -80,18 +80,10 @@ TABLE tally_deltas (
 
 TABLE tasks (
     id uuid NOT NULL,
-    parent_id uuid,
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL,
     due_at bigint NOT NULL,
-    started_at bigint,
-    last_attempt_at bigint,
-    finished_at bigint,
-    deadline_at bigint,
-    expires_at bigint,
-    timeout_ms bigint,
     version bigint NOT NULL DEFAULT 1,
-    lane integer,
     attempt integer NOT NULL DEFAULT 0,
     max_attempts integer NOT NULL DEFAULT 5,
     retry_count integer NOT NULL DEFAULT 0,
@@ -107,15 +99,23 @@ TABLE tasks (
     status text NOT NULL DEFAULT 'QUEUED'::text,
     phase text NOT NULL DEFAULT 'run'::text,
     owner text NOT NULL,
-    tier text,
     task_type text NOT NULL,
-    task_key text,
     queue text NOT NULL,
+    parameters text NOT NULL,
+    parent_id uuid,
+    started_at bigint,
+    last_attempt_at bigint,
+    finished_at bigint,
+    deadline_at bigint,
+    expires_at bigint,
+    timeout_ms bigint,
+    lane integer,
+    tier text,
+    task_key text,
     lease_token uuid,
     node_id uuid,
     host text,
     retry_policy text,
-    parameters text NOT NULL,
     checkpoint text,
     progress text,
     result text,
@@ -150,8 +150,6 @@ CONSTRAINT tallies.tallies_pkey PRIMARY KEY (span_start, queue, task_type, measu
 
 CONSTRAINT tally_deltas.tally_deltas_pkey PRIMARY KEY (id);
 
-CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
-
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
@@ -182,13 +180,13 @@ CREATE INDEX tasks_expires ON public.tasks USING btree (expires_at, id) WHERE (e
 
 CREATE INDEX tasks_key ON public.tasks USING btree (task_key, id) WHERE (task_key IS NOT NULL);
 
-CREATE INDEX tasks_owner_status ON public.tasks USING btree (owner, status, id);
+CREATE INDEX tasks_owner_status ON public.tasks USING btree (owner, status, id) WHERE (status <> 'RUNNING'::text);
 
 CREATE INDEX tasks_parent ON public.tasks USING btree (parent_id, id) WHERE (parent_id IS NOT NULL);
 
 CREATE UNIQUE INDEX tasks_pkey ON public.tasks USING btree (id);
 
-CREATE INDEX tasks_status_type ON public.tasks USING btree (status, task_type, id);
+CREATE INDEX tasks_status_type ON public.tasks USING btree (status, task_type, id) WHERE (status <> 'COMPLETED'::text);
 
 VIEW v_attempts AS
  SELECT attempts.task_id,

@@ -135,8 +135,7 @@ CREATE TABLE tasks (
     correlation_id       text,
     trace_context        text,
     artifact_expires_at  integer,
-    artifact_state       text,
-    CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
+    artifact_state       text
 );
 
 CREATE INDEX tasks_claim ON tasks (lane, due_at, id) WHERE lane IS NOT NULL;
@@ -145,11 +144,11 @@ CREATE INDEX tasks_expires ON tasks (expires_at, id) WHERE expires_at IS NOT NUL
 
 CREATE INDEX tasks_key ON tasks (task_key, id) WHERE task_key IS NOT NULL;
 
-CREATE INDEX tasks_owner_status ON tasks (owner, status, id);
+CREATE INDEX tasks_owner_status ON tasks (owner, status, id) WHERE status <> 'RUNNING';
 
 CREATE INDEX tasks_parent ON tasks (parent_id, id) WHERE parent_id IS NOT NULL;
 
-CREATE INDEX tasks_status_type ON tasks (status, task_type, id);
+CREATE INDEX tasks_status_type ON tasks (status, task_type, id) WHERE status <> 'COMPLETED';
 
 CREATE TRIGGER submit_task_insert INSTEAD OF INSERT ON submit_task
 BEGIN
@@ -235,7 +234,9 @@ WHERE status IN ('FAILED', 'DEAD_LETTER');
 
 CREATE VIEW v_statistics AS
 SELECT strftime('%Y-%m-%dT%H:%M:%S', span_start / 1000000, 'unixepoch') || printf('.%06dZ', span_start % 1000000) AS hour, queue, task_type, label AS status, measure, bucket,
-    CASE WHEN measure IN ('wait', 'run') THEN round(power(2, (bucket + 0.5) / 4.0) / 1000.0, 3) END AS milliseconds,
+    CASE WHEN measure IN ('wait', 'run') THEN round((1 << (bucket / 4))
+        * CASE bucket % 4 WHEN 0 THEN 1.0905 WHEN 1 THEN 1.2968 WHEN 2 THEN 1.5422 ELSE 1.8340 END / 1000.0, 3)
+    END AS milliseconds,
     sum(n) AS tasks
 FROM (
     SELECT span_start, queue, task_type, measure, label, bucket, n FROM tallies WHERE span_start > 0

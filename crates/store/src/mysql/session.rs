@@ -11,7 +11,10 @@ use crate::{
     chunks::ChunkedInsert,
     failure::Failure,
     ledger,
-    operations::claim::{LaneStatements, claim_by_lanes},
+    operations::{
+        claim::{LaneStatements, claim_by_lanes},
+        finish::{completion_document, count_ended},
+    },
     row::{Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
@@ -28,10 +31,12 @@ static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
 static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
 static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
 static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
+static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
+static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 
 /// Every statement that this database is ever sent.
 pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE];
+    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
     MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements())
 }
 
@@ -97,9 +102,15 @@ impl Session for MySqlSession<'_> {
         claim_by_lanes(self, &own, request).await
     }
 
-    /// An update here cannot say which rows it met, so there is no shorter way than to lock and decide.
-    async fn complete_tasks(&mut self, _: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
-        Ok(Vec::new())
+    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
+        let document = completion_document(completions)?;
+        let params = [self.clock().into(), (&document).into()];
+        let rows = self.fetch_sql(&FIND, &params).await?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let updated = self.execute_sql(&COMPLETE, &params).await?;
+        count_ended(self, &rows, updated).await
     }
 }
 

@@ -44,68 +44,62 @@ pub(crate) async fn cancel_trees(
     roots: &[TaskId],
     now: Timestamp,
 ) -> Result<usize, Failure> {
-    let mut moved = Vec::new();
-    for root in roots {
-        if let Some(transition) = ledger.get(*root).and_then(|task| cancel::decide(task, now)) {
-            ledger.record(session, transition);
-            moved.push(*root);
-        }
-    }
-    cancel_below(session, ledger, &moved, now).await?;
-    Ok(moved.len())
+    let is_open = |id: &&TaskId| ledger.get(**id).is_some_and(|task| !task.status.is_ended());
+    let open: Vec<TaskId> = roots.iter().filter(is_open).copied().collect();
+    cancel_below(session, ledger, &open, now).await?;
+    // A root may lie below another one, and has been cancelled with it.
+    open.iter().for_each(|root| cancel_locked(session, ledger, *root, now));
+    Ok(open.len())
 }
 
-/// Cancels every open task below `roots`, level by level, so that no parent goes on because its children ended.
+/// Cancels every open task below `roots`, the deepest first. Counters are settled when the ledger is saved, so no
+/// parent goes on because its children ended here.
 pub(crate) async fn cancel_below(
     session: &mut dyn Session,
     ledger: &mut Ledger,
     roots: &[TaskId],
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let mut level = roots.to_vec();
-    while !level.is_empty() {
-        let children = open_children(session, &level).await?;
-        ledger.lock(session, children.iter().copied()).await?;
-        for child in &children {
-            if let Some(transition) = ledger.get(*child).and_then(|task| cancel::decide(task, now)) {
-                ledger.record(session, transition);
-            }
-        }
-        level = children;
+    for level in open_levels(session, roots).await?.into_iter().rev() {
+        ledger.lock(session, level.iter().copied()).await?;
+        level.iter().for_each(|id| cancel_locked(session, ledger, *id, now));
     }
     Ok(())
 }
 
-/// Locks the open trees below `roots` from the leaves up: the same order in which ends travel.
+fn cancel_locked(session: &dyn Session, ledger: &mut Ledger, id: TaskId, now: Timestamp) {
+    if let Some(transition) = ledger.get(id).and_then(|task| cancel::decide(task, now)) {
+        ledger.record(session, transition);
+    }
+}
+
+/// Locks the open tasks below `roots` and then the roots, from the leaves up: the order in which ends travel.
 pub(crate) async fn lock_trees(
     session: &mut dyn Session,
     ledger: &mut Ledger,
     roots: &[TaskId],
 ) -> Result<(), Failure> {
-    let mut levels = vec![roots.to_vec()];
-    loop {
-        let below = open_children(session, &levels[levels.len() - 1]).await?;
-        if below.is_empty() {
-            break;
-        }
-        levels.push(below);
-    }
-    for level in levels.into_iter().rev() {
+    for level in open_levels(session, roots).await?.into_iter().rev() {
         ledger.lock(session, level).await?;
     }
-    Ok(())
+    ledger.lock(session, roots.iter().copied()).await
 }
 
-async fn open_children(session: &mut dyn Session, parents: &[TaskId]) -> Result<Vec<TaskId>, Failure> {
-    if parents.is_empty() {
-        return Ok(Vec::new());
-    }
-    let list = hex_list(parents.iter().copied());
-    let mut open = Vec::new();
-    for row in session.fetch(Statement::FindChildren, &[(&list).into()]).await? {
-        if !record::status(&row, 2)?.is_ended() {
-            open.push(TaskId(row.must_id(0)?));
+/// The open tasks below `roots`, level by level; what is open below an ended task is among them.
+async fn open_levels(session: &mut dyn Session, roots: &[TaskId]) -> Result<Vec<Vec<TaskId>>, Failure> {
+    let mut levels = Vec::new();
+    let mut level = roots.to_vec();
+    while !level.is_empty() {
+        let list = hex_list(level);
+        let (mut all, mut open) = (Vec::new(), Vec::new());
+        for row in session.fetch(Statement::FindChildren, &[(&list).into()]).await? {
+            all.push(TaskId(row.must_id(0)?));
+            if !record::status(&row, 2)?.is_ended() {
+                open.push(TaskId(row.must_id(0)?));
+            }
         }
+        levels.push(open);
+        level = all;
     }
-    Ok(open)
+    Ok(levels)
 }

@@ -69,6 +69,8 @@ struct Lane {
 struct Picked {
     id: TaskId,
     status: Status,
+    /// What the database takes it by.
+    key: serde_json::Value,
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
@@ -77,7 +79,6 @@ pub(crate) async fn claim_by_lanes(
     own: &LaneStatements,
     request: &ClaimRequest,
 ) -> Result<Vec<Task>, Failure> {
-    check_node(session, request).await?;
     let mut picked = Vec::new();
     for group in open_lanes(session, own, request).await? {
         let wanted = request.limit - picked.len();
@@ -98,7 +99,7 @@ async fn open_lanes(
     request: &ClaimRequest,
 ) -> Result<Vec<Vec<Lane>>, Failure> {
     let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
-    let params = [session.clock().into(), (&queues).into(), (&types).into()];
+    let params = [session.clock().into(), (&queues).into(), (&types).into(), request.node_id.0.into()];
     let mut lanes = Vec::new();
     for row in session.fetch_sql(own.lanes, &params).await? {
         if row.int(2)?.is_some() {
@@ -149,7 +150,9 @@ async fn pick(
 ) -> Result<Vec<Picked>, Failure> {
     let params = [session.clock().into(), lane.into(), share.into()];
     let rows = session.fetch_sql(own.pick, &params).await?;
-    rows.iter().map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)? })).collect()
+    rows.iter()
+        .map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)?, key: row.key(3)? }))
+        .collect()
 }
 
 async fn take(
@@ -162,13 +165,14 @@ async fn take(
         return Ok(Vec::new());
     }
     let list = hex_list(picked.iter().map(|task| task.id));
-    let params = [session.clock().into(), (&list).into(), request.node_id.0.into(), (&request.host).into()];
-    let taken = session.execute_sql(own.take, &params).await?;
-    if taken != picked.len() as u64 {
-        return Err(Failure::Again("a picked task was taken by another".to_owned()));
-    }
+    let keys = serde_json::to_string(&picked.iter().map(|task| &task.key).collect::<Vec<_>>())?;
+    let params = [session.clock().into(), (&keys).into(), request.node_id.0.into(), (&request.host).into()];
+    session.execute_sql(own.take, &params).await?;
     let rows = session.fetch(Statement::ReadTasks, &[(&list).into()]).await?;
     let mut tasks = rows.iter().map(record::task).collect::<Result<Vec<_>, _>>()?;
+    if tasks.iter().filter(|task| task.status == Status::Running).count() != picked.len() {
+        return Err(Failure::Again("a picked task was taken by another".to_owned()));
+    }
     ledger::insert_tallies(session, &tallies(&tasks, picked)).await?;
     tasks.sort_by_key(|task| (Reverse(task.priority), task.due_at, task.id));
     Ok(tasks)

@@ -3,6 +3,8 @@
 //! A page is the merge of a few index ranges, each read in the order of ids. Which ranges depends on what the
 //! filter names; the rest of the filter is checked on the rows that a range yields.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use longhaul_domain::{
     Attempt, Node, Status, Task, TaskId, Timestamp,
@@ -137,7 +139,8 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
     if filter.task_key.is_some() {
         return Ok(vec![Range::Key]);
     }
-    let wanted = if filter.statuses.is_empty() { Status::ALL.to_vec() } else { filter.statuses.clone() };
+    let named: BTreeSet<Status> = filter.statuses.iter().copied().collect();
+    let wanted = if named.is_empty() { Status::ALL.into() } else { named };
     if filter.owner.is_none() && wanted.contains(&Status::Completed) {
         return Ok(vec![Range::All]);
     }
@@ -157,7 +160,8 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
 /// The types that the filter names, or all that there are.
 async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<String>, Failure> {
     if !filter.task_types.is_empty() {
-        return Ok(filter.task_types.clone());
+        let named: BTreeSet<&String> = filter.task_types.iter().collect();
+        return Ok(named.into_iter().cloned().collect());
     }
     session.fetch(Statement::ListTypes, &[]).await?.iter().map(|row| row.must_text(0)).collect()
 }

@@ -20,12 +20,14 @@ use crate::{
     session::{LaneKey, Operation, Session, Submission},
 };
 
-/// Makes all of the tasks or none. Ids and lanes are settled before, so that a repeat makes no second task.
+/// Makes all of the tasks or none. Ids are settled before, so that a repeat makes no second task.
 #[derive(Debug)]
 pub(crate) struct SubmitTasks<'a> {
     pub(crate) tasks: &'a [NewTask],
     pub(crate) ids: Vec<TaskId>,
-    pub(crate) lanes: Vec<i64>,
+    /// Those that are known to be committed. The others are made with the tasks, so that a submit that is refused
+    /// leaves nothing behind.
+    pub(crate) lanes: Vec<Option<i64>>,
 }
 
 /// Refuses a batch that is too large, holds a task that does not fit, or names more than one parent.
@@ -46,18 +48,11 @@ pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
 }
 
 impl SubmitTasks<'_> {
-    /// Whether one statement does it all.
-    pub(crate) fn is_plain(&self, outbox_is_off: bool) -> bool {
-        outbox_is_off && self.tasks.iter().all(|task| task.idempotency.is_none() && task.parent.is_none())
-    }
-
     async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
         if fresh.is_empty() {
             return Ok(());
         }
-        let submission =
-            |index: &usize| Submission { id: self.ids[*index], lane: self.lanes[*index], task: &self.tasks[*index] };
-        let submissions: Vec<Submission<'_>> = fresh.iter().map(submission).collect();
+        let submissions = self.with_lanes(session, fresh).await?;
         let mut sheet = TallySheet::default();
         for submission in &submissions {
             sheet.count(&submission.task.queue, &submission.task.task_type, Status::Queued, 1);
@@ -66,6 +61,28 @@ impl SubmitTasks<'_> {
             }
         }
         session.insert_tasks(&submissions, &sheet.into_tallies()).await
+    }
+
+    async fn with_lanes(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<Vec<Submission<'_>>, Failure> {
+        let mut submissions = Vec::with_capacity(fresh.len());
+        let mut made: HashMap<LaneKey, i64> = HashMap::new();
+        for index in fresh {
+            let (id, task) = (self.ids[*index], &self.tasks[*index]);
+            let lane = match self.lanes[*index] {
+                Some(lane) => lane,
+                None => {
+                    let key = lane_key(task);
+                    let lane = match made.get(&key) {
+                        Some(lane) => *lane,
+                        None => ledger::find_or_make_lane(session, &key).await?,
+                    };
+                    made.insert(key, lane);
+                    lane
+                }
+            };
+            submissions.push(Submission { id, lane, task });
+        }
+        Ok(submissions)
     }
 
     async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {

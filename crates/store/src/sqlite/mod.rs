@@ -50,7 +50,8 @@ impl SqliteDatabase {
             .busy_timeout(BUSY_TIMEOUT)
             .statement_cache_capacity(256)
             .row_buffer_size(4_096)
-            .pragma("cache_size", "-65536")
+            .pragma("cache_size", "-16384")
+            .pragma("wal_autocheckpoint", "8000")
             .pragma("temp_store", "memory");
         let writer = SqliteConnection::connect_with(&options).await?;
         let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options.read_only(true));

@@ -1,23 +1,23 @@
 //! One connection to the SQLite file, as the operations use it.
 
+use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use longhaul_domain::{
-    Json, Status, Task, TaskId, Timestamp,
-    contract::store::ClaimRequest,
-    statistics::{Ending, Tally, TallySheet},
-};
+use longhaul_domain::{Json, Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
 use serde::Serialize;
 use sqlx::SqliteConnection;
+use uuid::Uuid;
 
 use crate::{
     catalog::{SQLITE_CATALOG, SQLITE_DIALECT, Sql, Statement},
     chunks::ChunkedInsert,
     failure::Failure,
     ledger,
-    operations::claim::{LaneStatements, claim_by_lanes},
-    record::hex,
+    operations::{
+        claim::{LaneStatements, claim_by_lanes},
+        finish::{completion_document, count_ended},
+    },
     row::{Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
@@ -34,11 +34,12 @@ static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
 static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
 static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
 static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
+static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
 static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 
 /// Every statement that this database is ever sent.
 pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*COMPLETE];
+    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
     SQLITE_CATALOG.iter().chain(own).chain(INSERT.statements())
 }
 
@@ -67,23 +68,6 @@ fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> SqliteQuery<'q> {
     })
 }
 
-/// A result as `complete_tasks` takes it.
-#[derive(Serialize)]
-struct CompletionRow<'a> {
-    id: String,
-    attempt: u32,
-    token: String,
-    result: Option<&'a str>,
-    result_url: Option<&'a str>,
-}
-
-impl<'a> CompletionRow<'a> {
-    fn new(done: &Completion<'a>) -> Self {
-        let Completion { lease, result, result_url } = *done;
-        Self { id: hex(lease.task_id.0), attempt: lease.attempt, token: hex(lease.token.0), result, result_url }
-    }
-}
-
 #[async_trait]
 impl Session for SqliteSession<'_> {
     fn shared(&self) -> &Shared {
@@ -104,7 +88,10 @@ impl Session for SqliteSession<'_> {
 
     async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
         let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
-        Ok(rows.into_iter().map(SqlRow::Sqlite).collect())
+        match sql.packed {
+            true => SqlRow::unpack(rows.first()),
+            false => Ok(rows.into_iter().map(SqlRow::Sqlite).collect()),
+        }
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
@@ -124,16 +111,14 @@ impl Session for SqliteSession<'_> {
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
-        let document = serde_json::to_string(&completions.iter().map(CompletionRow::new).collect::<Vec<_>>())?;
-        let rows = self.fetch_sql(&COMPLETE, &[self.now.into(), (&document).into()]).await?;
-        let mut sheet = TallySheet::default();
-        let mut ended = Vec::with_capacity(rows.len());
-        for row in &rows {
-            ended.push(TaskId(row.must_id(0)?));
-            count_completed(&mut sheet, row)?;
+        let document = completion_document(completions)?;
+        let rows = self.fetch_sql(&FIND, &[self.now.into(), (&document).into()]).await?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
         }
-        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
-        Ok(ended)
+        let (keys, results) = results_by_row(&rows, completions)?;
+        let updated = self.execute_sql(&COMPLETE, &[self.now.into(), (&keys).into(), (&results).into()]).await?;
+        count_ended(self, &rows, updated).await
     }
 
     async fn now(&mut self) -> Result<Timestamp, Failure> {
@@ -141,20 +126,23 @@ impl Session for SqliteSession<'_> {
     }
 }
 
-/// Counts a row that `complete_tasks` returned.
-fn count_completed(sheet: &mut TallySheet, row: &SqlRow) -> Result<(), Failure> {
-    let (queue, task_type) = (row.must_text(1)?, row.must_text(2)?);
-    let ending = Ending {
-        status: Status::Completed,
-        attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
-        due_at: Timestamp::from_micros(row.must_int(4)?),
-        last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
-        finished_at: Timestamp::from_micros(row.must_int(6)?),
-    };
-    sheet.count(&queue, &task_type, Status::Running, -1);
-    sheet.count(&queue, &task_type, Status::Completed, 1);
-    sheet.record_end(&ending, &queue, &task_type);
-    Ok(())
+/// The row numbers that `complete_find` found, and the results by row number.
+fn results_by_row(rows: &[SqlRow], completions: &[Completion<'_>]) -> Result<(String, String), Failure> {
+    #[derive(Serialize)]
+    struct Given<'a> {
+        r: Option<&'a str>,
+        u: Option<&'a str>,
+    }
+    let given: HashMap<Uuid, &Completion<'_>> = completions.iter().map(|done| (done.lease.task_id.0, done)).collect();
+    let mut numbers = Vec::with_capacity(rows.len());
+    let mut results = BTreeMap::new();
+    for row in rows {
+        let number = row.must_int(7)?;
+        let done = given.get(&row.must_id(0)?).ok_or_else(|| Failure::internal("a task that nobody reported"))?;
+        numbers.push(number);
+        results.insert(number.to_string(), Given { r: done.result, u: done.result_url });
+    }
+    Ok((serde_json::to_string(&numbers)?, serde_json::to_string(&results)?))
 }
 
 fn bind_submission<'q>(

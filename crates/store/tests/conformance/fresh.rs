@@ -61,7 +61,7 @@ pub(crate) struct FreshDatabase {
 
 impl FreshDatabase {
     pub(crate) async fn make(backend: Backend) -> Self {
-        let name = format!("longhaul_test_{}", uuid::Uuid::from_u128(rand::random()).simple());
+        let name = format!("longhaul_test_{}", random_id().simple());
         let url = match backend {
             Backend::Sqlite => {
                 let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(&name);
@@ -145,6 +145,11 @@ impl Drop for FreshDatabase {
         });
         let _ = dropped.join();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place where these tests draw random numbers")]
+pub(crate) fn random_id() -> uuid::Uuid {
+    uuid::Uuid::from_u128(rand::random())
 }
 
 /// The server's URL, or how to get one.

@@ -4,6 +4,13 @@
 //! caller's transaction) stands beside it here. Each case has a fresh database. Names start with the database,
 //! so `cargo test -p longhaul-store --test conformance -- postgres::races` runs a part.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test: what is not as it must be stops it"
+)]
+
 mod embedded;
 mod fresh;
 mod generated;

@@ -10,9 +10,11 @@ use longhaul_domain::{
     event::OutboxPolicy,
     statistics::TallyFilter,
 };
-use uuid::Uuid;
 
-use crate::{fresh::Backend, trial};
+use crate::{
+    fresh::{Backend, random_id},
+    trial,
+};
 
 pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     let name = |sentence: &str| format!("{}::plain_sql::{sentence}", backend.name());
@@ -41,7 +43,7 @@ fn submit_statement(backend: Backend, kind: &str, parameters: &str, owner: &str,
 }
 
 async fn claim_all(store: &dyn Store) -> Vec<longhaul_domain::Task> {
-    let node_id = NodeId(Uuid::from_u128(rand::random()));
+    let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h").await.unwrap();
     let request = ClaimRequest {
         node_id,

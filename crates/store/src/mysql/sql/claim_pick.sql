@@ -1,1 +1,1 @@
-SELECT id, due_at, status FROM tasks WHERE lane = ?2 AND due_at <= {now} ORDER BY due_at, id LIMIT ?3 FOR UPDATE SKIP LOCKED
+SELECT id, due_at, status, HEX(id) FROM tasks WHERE lane = ?2 AND due_at <= {now} ORDER BY due_at, id LIMIT ?3 FOR UPDATE SKIP LOCKED
