@@ -44,6 +44,13 @@ impl Batcher {
     }
 }
 
+fn is_about_one_task(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Invalid(_) | StoreError::IdempotencyMismatch | StoreError::Refused(_) | StoreError::NotFound
+    )
+}
+
 async fn commit_in_groups(database: Database, mut receiver: mpsc::Receiver<Waiting>) {
     while let Some(first) = receiver.recv().await {
         let mut bytes = first.task.parameters.as_str().len();
@@ -66,7 +73,9 @@ async fn commit(database: &Database, group: Vec<Waiting>) {
                 let _ = answer.send(Ok(told));
             }
         }
-        Err(error) if error.is_transient() || tasks.len() == 1 => {
+        // Only what a task itself is refused for may differ between the members of a group. After anything else the
+        // outcome may be unknown, and to submit again could make a second task.
+        Err(error) if !is_about_one_task(&error) || tasks.len() == 1 => {
             for answer in answers {
                 let _ = answer.send(Err(error.clone()));
             }

@@ -42,34 +42,65 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Deadlocks and serialization failures of PostgreSQL; of MySQL by SQLSTATE; busy and locked of SQLite.
-const AGAIN: [&str; 10] = ["40001", "40P01", "55P03", "5", "6", "261", "262", "517", "518", "773"];
-/// Shutting down, out of space or connections, read-only after a failover; I/O errors and a full disk of SQLite.
-const AWAY: [&str; 14] = [
-    "57P01", "57P02", "57P03", "57014", "53100", "53200", "53300", "25006", "08006", "08S01", "10", "13", "778", "1034",
-];
-/// MySQL's own numbers for the same.
-const MYSQL_AGAIN: [u16; 3] = [1213, 1205, 1020];
-const MYSQL_AWAY: [u16; 7] = [1040, 1053, 1290, 1836, 1021, 1114, 3024];
+/// Lost races of PostgreSQL (serialization, deadlock), and SQLite's busy and locked with their extended codes.
+const AGAIN: [&str; 9] = ["40001", "40P01", "5", "6", "261", "262", "517", "518", "773"];
+/// Classes of PostgreSQL's codes that mean the server is away or short of something: connection, resources, operator
+/// intervention, system error; and a lock that was waited for in vain.
+const AWAY: [&str; 5] = ["08", "53", "57", "58", "55P03"];
+/// A transaction ended by the server for idling, and a server that turned read-only in a failover.
+const AWAY_TOO: [&str; 2] = ["25P03", "25006"];
+/// MySQL's numbers for the same: deadlock and changed row; lock waits, shutdown, read-only, disk full, killed.
+const MYSQL_AGAIN: [u16; 2] = [1213, 1020];
+const MYSQL_AWAY: [u16; 11] = [1205, 1040, 1053, 1290, 1836, 1021, 1114, 3024, 1317, 1927, 1180];
+/// SQLite's I/O error and full disk; the low byte of an extended code is its kind.
+const SQLITE_AWAY: [i64; 2] = [10, 13];
+
+/// What a database's own error means to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Again,
+    Away,
+    Broken,
+}
+
+fn meaning(cause: &dyn sqlx::error::DatabaseError) -> Meaning {
+    let code = cause.code().unwrap_or_default();
+    if let Some(cause) = cause.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
+        return match cause.number() {
+            number if MYSQL_AGAIN.contains(&number) => Meaning::Again,
+            number if MYSQL_AWAY.contains(&number) => Meaning::Away,
+            _ => Meaning::Broken,
+        };
+    }
+    let sqlite_kind = code.parse::<i64>().ok().filter(|_| code.len() < 5).map(|number| number & 0xff);
+    let away = AWAY.iter().any(|class| code.starts_with(class)) || AWAY_TOO.contains(&code.as_ref());
+    match sqlite_kind {
+        _ if AGAIN.contains(&code.as_ref()) => Meaning::Again,
+        Some(kind) if SQLITE_AWAY.contains(&kind) => Meaning::Away,
+        None if away => Meaning::Away,
+        Some(_) | None => Meaning::Broken,
+    }
+}
 
 impl From<sqlx::Error> for Failure {
     fn from(error: sqlx::Error) -> Self {
         use sqlx::Error as E;
-        if let E::Database(cause) = &error {
-            let number = cause.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>().map(|cause| cause.number());
-            let code = cause.code().unwrap_or_default();
-            if number.is_some_and(|n| MYSQL_AGAIN.contains(&n)) || AGAIN.contains(&code.as_ref()) {
-                return Self::Again(error.to_string());
-            }
-            if number.is_some_and(|n| MYSQL_AWAY.contains(&n)) || AWAY.contains(&code.as_ref()) {
-                return Self::Store(StoreError::Unavailable(error.to_string()));
-            }
-        }
-        let away =
-            matches!(error, E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed);
-        match away {
-            true => Self::Store(StoreError::Unavailable(error.to_string())),
-            false => Self::internal(error),
+        let meaning = if let E::Database(cause) = &error {
+            meaning(cause.as_ref())
+        } else if is_away(&error) {
+            Meaning::Away
+        } else {
+            Meaning::Broken
+        };
+        match meaning {
+            Meaning::Again => Self::Again(error.to_string()),
+            Meaning::Away => Self::Store(StoreError::Unavailable(error.to_string())),
+            Meaning::Broken => Self::internal(error),
         }
     }
+}
+
+fn is_away(error: &sqlx::Error) -> bool {
+    use sqlx::Error as E;
+    matches!(error, E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed)
 }

@@ -15,6 +15,7 @@ use longhaul_domain::{
 use crate::{
     catalog::Statement,
     failure::Failure,
+    portions::portions,
     record::{self, AttemptRow, OutboxRow, TaskChange},
     session::{LaneKey, Session},
 };
@@ -73,7 +74,9 @@ impl Ledger {
 
     /// Notes that `parent` got this many new children.
     pub(crate) fn add_children(&mut self, parent: TaskId, moves: Vec<ChildMove>) {
-        self.child_moves.entry(parent).or_default().extend(moves);
+        if !moves.is_empty() {
+            self.child_moves.entry(parent).or_default().extend(moves);
+        }
     }
 
     /// Brings the counters of a locked task up to what its children have done in this transaction.
@@ -121,8 +124,11 @@ impl Ledger {
             };
             rows.push(TaskChange::new(before, after, lane)?);
         }
-        let document = serde_json::to_string(&rows)?;
-        let saved = session.execute(Statement::SaveTasks, &[(&document).into()]).await?;
+        let mut saved = 0;
+        for portion in portions(&rows, TaskChange::bytes) {
+            let document = serde_json::to_string(portion)?;
+            saved += session.execute(Statement::SaveTasks, &[(&document).into()]).await?;
+        }
         if saved != changed.len() as u64 {
             return Err(Failure::Again(format!(
                 "{saved} of {} changes met the row they were decided on",

@@ -18,6 +18,7 @@ mod chunks;
 mod database;
 mod failure;
 mod migrate;
+mod portions;
 mod random;
 mod record;
 mod row;

@@ -185,6 +185,14 @@ impl<'a> TaskChange<'a> {
     }
 }
 
+impl TaskChange<'_> {
+    /// About how much of a statement it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let texts = [self.progress, self.result, self.result_url, self.error.as_deref()];
+        1_000 + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
+    }
+}
+
 fn error_text(error: Option<&TaskError>) -> Result<Option<String>, Failure> {
     Ok(error.map(serde_json::to_string).transpose()?)
 }

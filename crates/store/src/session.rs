@@ -75,6 +75,12 @@ pub(crate) struct Submission<'a> {
 }
 
 impl Submission<'_> {
+    /// About how much of a statement it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let memo = self.task.memo.as_ref().map_or(0, |memo| memo.as_str().len());
+        500 + self.task.parameters.as_str().len() + memo
+    }
+
     /// The retry policy as it is stored; the default is not.
     pub(crate) fn policy_text(&self) -> Result<Option<String>, Failure> {
         let own = (self.task.retry != longhaul_domain::RetryPolicy::default()).then_some(&self.task.retry);

@@ -19,7 +19,8 @@ pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec
     let plain = outbox_is_off && tasks.iter().all(|task| task.idempotency.is_none() && task.parent.is_none());
     if plain {
         let operation = prepare(database, tasks).await?;
-        return database.run(Mode::OneStatement, &operation).await;
+        let mode = if operation.is_one_statement() { Mode::OneStatement } else { Mode::Transaction };
+        return database.run(mode, &operation).await;
     }
     let lanes = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
     let operation = SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes };

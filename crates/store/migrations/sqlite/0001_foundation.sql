@@ -117,7 +117,7 @@ CREATE TABLE duties (
 );
 
 CREATE TABLE outbox (
-    id           INTEGER PRIMARY KEY,
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
     topic        text NOT NULL,
     task_id      blob NOT NULL,
     body         text NOT NULL,

@@ -13,6 +13,10 @@ BEGIN
         WHEN NEW.task_type IS NULL OR NEW.task_type = '' OR length(NEW.task_type) > 100
             OR NEW.task_type GLOB '*[^A-Za-z0-9_.:/-]*'
             THEN raise(ABORT, 'task_type takes 1 to 100 of A-Z a-z 0-9 _ - . : /')
+        WHEN typeof(NEW.task_type) <> 'text' OR typeof(NEW.parameters) <> 'text' OR typeof(NEW.owner) <> 'text'
+            OR typeof(COALESCE(NEW.queue, '')) <> 'text' OR typeof(COALESCE(NEW.task_key, '')) <> 'text'
+            OR typeof(COALESCE(NEW.correlation_id, '')) <> 'text'
+            THEN raise(ABORT, 'task_type, parameters, owner, queue, task_key and correlation_id take text, not bytes')
         WHEN NEW.queue = '' OR length(NEW.queue) > 100 OR NEW.queue GLOB '*[^A-Za-z0-9_.:/-]*'
             THEN raise(ABORT, 'queue takes 1 to 100 of A-Z a-z 0-9 _ - . : /')
         WHEN NEW.owner IS NULL OR length(CAST(NEW.owner AS blob)) NOT BETWEEN 1 AND 200
@@ -29,8 +33,9 @@ BEGIN
             THEN raise(ABORT, 'parameters take one JSON document of at most 262144 bytes')
         WHEN NEW.run_at NOT BETWEEN 0 AND 253402300799000000 OR typeof(COALESCE(NEW.run_at, 0)) <> 'integer'
             THEN raise(ABORT, 'run_at takes microseconds from 1970-01-01 to 9999-12-31')
-        WHEN NEW.task_id IS NOT NULL AND COALESCE(length(unhex(replace(NEW.task_id, '-', ''))), 0) <> 16
-            THEN raise(ABORT, 'task_id takes a UUID as text')
+        WHEN NEW.task_id IS NOT NULL AND (COALESCE(length(unhex(replace(NEW.task_id, '-', ''))), 0) <> 16
+            OR substr(replace(NEW.task_id, '-', ''), 13, 1) <> '7')
+            THEN raise(ABORT, 'task_id takes a UUID of version 7 as text')
     END;
 
     INSERT INTO lanes (queue, task_type, priority)

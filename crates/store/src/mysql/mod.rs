@@ -1,4 +1,4 @@
-//! The store on MySQL (from 8.0) and MariaDB (from 10.6).
+//! The store on MySQL (from 8.0) and MariaDB (from 10.10, for RANDOM_BYTES).
 //!
 //! READ COMMITTED keeps gap locks away, rows are touched by primary key in the order of their ids, and a deadlock
 //! that happens all the same is run again by the caller of this module.
@@ -42,6 +42,7 @@ impl MySqlDatabase {
                 Box::pin(async move {
                     use sqlx::Executor as _;
                     connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+                    connection.execute("SET SESSION innodb_lock_wait_timeout = 10").await?;
                     Ok(())
                 })
             })

@@ -2,8 +2,11 @@
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    TaskId,
-    lifecycle::expire::{self, Overdue},
+    Task, TaskId, Timestamp,
+    lifecycle::{
+        Refusal, Transition,
+        expire::{self, Overdue},
+    },
 };
 
 use crate::{
@@ -11,6 +14,7 @@ use crate::{
     failure::Failure,
     ledger::Ledger,
     random,
+    row::SqlRow,
     session::{Operation, Session},
 };
 
@@ -28,28 +32,35 @@ impl Operation for ExpireTasks<'_> {
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
         let clock = session.clock();
         let micros = |ms: u64| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
-        let (silent, grace) = (micros(self.overdue.silent_ms), micros(self.overdue.timeout_grace_ms));
         let late = session.fetch(Statement::FindPastDeadline, &[clock.into(), self.limit.into()]).await?;
+        let ended = end(session, &late, expire::decide_deadline).await?;
+        // A child's end is a sign of life of its parent, so the hung ones are looked for afterwards.
+        let (silent, grace) = (micros(self.overdue.silent_ms), micros(self.overdue.timeout_grace_ms));
         let params = [clock.into(), silent.into(), grace.into(), self.limit.into()];
         let hung = session.fetch(Statement::FindOverdue, &params).await?;
-        let mut ids = Vec::new();
-        for row in late.iter().chain(&hung) {
-            ids.push(TaskId(row.must_id(0)?));
-        }
-        let mut ledger = Ledger::default();
-        ledger.lock(session, ids.iter().copied()).await?;
-        let now = session.now().await?;
-        let mut moved = 0;
-        for id in ids {
-            let Some(task) = ledger.get(id) else { continue };
-            let decided = expire::decide_deadline(task, now)
-                .or_else(|_| expire::decide_overdue(task, self.overdue, random::unit(), now));
-            if let Ok(transition) = decided {
-                ledger.record(session, transition);
-                moved += 1;
-            }
-        }
-        ledger.save(session, now).await?;
-        Ok(moved)
+        let overdue = |task: &Task, now| expire::decide_overdue(task, self.overdue, random::unit(), now);
+        Ok(ended + end(session, &hung, overdue).await?)
     }
+}
+
+/// Locks the tasks that were found, decides on each once more, and saves. Answers with how many moved.
+async fn end(
+    session: &mut dyn Session,
+    found: &[SqlRow],
+    decide: impl Fn(&Task, Timestamp) -> Result<Transition, Refusal> + Send,
+) -> Result<usize, Failure> {
+    let ids = found.iter().map(|row| Ok(TaskId(row.must_id(0)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let mut ledger = Ledger::default();
+    ledger.lock(session, ids.iter().copied()).await?;
+    let now = session.now().await?;
+    let mut moved = 0;
+    for id in ids {
+        // A child that ended a moment ago may have let its parent go on.
+        ledger.count_children(session, id, now)?;
+        let Some(Ok(transition)) = ledger.get(id).map(|task| decide(task, now)) else { continue };
+        ledger.record(session, transition);
+        moved += 1;
+    }
+    ledger.save(session, now).await?;
+    Ok(moved)
 }

@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     ledger::{self, Ledger},
     operations::cancel::cancel_below,
+    portions::portions,
     record::hex,
     row::SqlRow,
     session::{Completion, Operation, Session},
@@ -54,10 +55,11 @@ impl Operation for CompleteTasks<'_> {
         let mut named = HashSet::new();
         let plain: Vec<Completion<'_>> =
             self.reports.iter().filter(|report| named.insert(report.lease.task_id)).filter_map(completion).collect();
-        match plain.is_empty() {
-            true => Ok(HashSet::new()),
-            false => Ok(session.complete_tasks(&plain).await?.into_iter().collect()),
+        let mut ended = HashSet::new();
+        for portion in portions(&plain, |done| 200 + done.result.map_or(0, str::len)) {
+            ended.extend(session.complete_tasks(portion).await?);
         }
+        Ok(ended)
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     catalog::Statement,
     failure::Failure,
+    portions::portions,
     record::{self, hex, hex_list},
     session::{Operation, Session},
 };
@@ -56,9 +57,12 @@ impl Operation for SaveState<'_> {
                 Saved::Progress => Statement::SaveProgress,
                 Saved::Checkpoint => Statement::SaveCheckpoint,
             };
-            let document = serde_json::to_string(&rows.into_values().collect::<Vec<_>>())?;
-            let clock = session.clock();
-            session.execute(statement, &[clock.into(), (&document).into()]).await?;
+            let rows: Vec<StateRow<'_>> = rows.into_values().collect();
+            for portion in portions(&rows, |row| 200 + row.body.len()) {
+                let document = serde_json::to_string(portion)?;
+                let clock = session.clock();
+                session.execute(statement, &[clock.into(), (&document).into()]).await?;
+            }
         }
         Ok(verdicts)
     }

@@ -114,6 +114,8 @@ pub(crate) async fn list_page(
         SortOrder::NewestFirst => items.sort_by_key(|task| std::cmp::Reverse(task.id)),
         SortOrder::OldestFirst => items.sort_by_key(|task| task.id),
     }
+    // A task that moved between two reads is in both; once is enough.
+    items.dedup_by_key(|task| task.id);
     items.truncate(page.size);
     let next = items.last().map(|task| task.id).filter(|_| items.len() == page.size);
     Ok(Page { items, next })

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Idempotency, Invalid, Lease, NewTask, Status, StoreError, TaskId, bounds,
+    Idempotency, Invalid, NewTask, Status, StoreError, TaskId, bounds,
     contract::store::Submitted,
     event::EventKind,
     lifecycle::{child_ended::ChildMove, heartbeat},
@@ -16,6 +16,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::{self, Ledger},
+    portions::portions,
     record::{self, hex, hex_list},
     session::{LaneKey, Operation, Session, Submission},
 };
@@ -48,6 +49,12 @@ pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
 }
 
 impl SubmitTasks<'_> {
+    /// Whether plain tasks go in with one statement.
+    pub(crate) fn is_one_statement(&self) -> bool {
+        let bytes = |task: &NewTask| Submission { id: self.ids[0], lane: 0, task }.bytes();
+        portions(self.tasks, bytes).len() == 1
+    }
+
     async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
         if fresh.is_empty() {
             return Ok(());
@@ -60,7 +67,13 @@ impl SubmitTasks<'_> {
                 session.note_requeued(submission.lane, moment.as_micros());
             }
         }
-        session.insert_tasks(&submissions, &sheet.into_tallies()).await
+        let mut tallies = sheet.into_tallies();
+        for portion in portions(&submissions, Submission::bytes) {
+            session.insert_tasks(portion, &tallies).await?;
+            // They are counted once, with the first.
+            tallies.clear();
+        }
+        Ok(())
     }
 
     async fn with_lanes(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<Vec<Submission<'_>>, Failure> {
@@ -104,31 +117,26 @@ impl Operation for SubmitTasks<'_> {
     type Output = Vec<Submitted>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+        let parent = self.tasks.iter().find_map(|task| task.parent);
+        let mut ledger = Ledger::default();
+        if let Some(lease) = &parent {
+            ledger.lock(session, [lease.task_id]).await?;
+            let task = ledger.get(lease.task_id).ok_or(Failure::Store(StoreError::NotFound))?;
+            heartbeat::decide(task, lease)?;
+        }
         let answers = settle_keys(session, self.tasks, &self.ids).await?;
         let fresh: Vec<usize> = (0..self.tasks.len()).filter(|index| !answers[*index].repeated).collect();
-        if let Some(parent) = self.tasks.iter().find_map(|task| task.parent) {
+        if let Some(lease) = &parent {
             let children = fresh.iter().filter(|index| self.tasks[**index].parent.is_some()).count();
-            count_children(session, &parent, children).await?;
+            let made = ChildMove { from: None, to: Status::Queued };
+            ledger.add_children(lease.task_id, vec![made; children]);
+            let now = session.now().await?;
+            ledger.save(session, now).await?;
         }
         self.insert(session, &fresh).await?;
         self.tell(session, &fresh).await?;
         Ok(answers)
     }
-}
-
-/// Raises the counters of the parent, if the lease of its attempt still holds.
-async fn count_children(session: &mut dyn Session, parent: &Lease, children: usize) -> Result<(), Failure> {
-    let mut ledger = Ledger::default();
-    ledger.lock(session, [parent.task_id]).await?;
-    let task = ledger.get(parent.task_id).ok_or(Failure::Store(StoreError::NotFound))?;
-    heartbeat::decide(task, parent)?;
-    if children == 0 {
-        return Ok(());
-    }
-    let made = ChildMove { from: None, to: Status::Queued };
-    ledger.add_children(parent.task_id, vec![made; children]);
-    let now = session.now().await?;
-    ledger.save(session, now).await
 }
 
 /// A promise as `take_idempotency_keys` takes it.

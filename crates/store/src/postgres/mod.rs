@@ -50,7 +50,7 @@ impl PostgresDatabase {
             .options([
                 ("synchronous_commit", "on"),
                 ("idle_in_transaction_session_timeout", "60s"),
-                ("lock_timeout", "30s"),
+                ("lock_timeout", "10s"),
             ])
             .options(PLANS);
         let pool = PgPoolOptions::new()

@@ -122,7 +122,12 @@ impl Session for PgSession<'_> {
         };
         if claimed.len() < request.limit && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
             let rest = ClaimRequest { limit: request.limit - claimed.len(), ..request.clone() };
-            claimed.extend(self.claim_from_the_front(&rest).await?);
+            // What is claimed is claimed: a second look that fails must not lose the first.
+            match self.claim_from_the_front(&rest).await {
+                Ok(more) => claimed.extend(more),
+                Err(failure) if claimed.is_empty() => return Err(failure),
+                Err(failure) => tracing::debug!(?failure, "a second look for tasks failed"),
+            }
         }
         for (task, lane) in &claimed {
             self.shared.claim_bounds.raise(*lane, task.due_at.as_micros());

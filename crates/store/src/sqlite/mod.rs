@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use longhaul_domain::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, SqliteConnection};
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -31,7 +31,9 @@ const READERS: u32 = 4;
 /// The file, its one writer and its readers.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
-    writer: Arc<Mutex<SqliteConnection>>,
+    /// Absent after a failure that left it in doubt; the next user opens it anew.
+    writer: Arc<Mutex<Option<SqliteConnection>>>,
+    options: Arc<SqliteConnectOptions>,
     readers: SqlitePool,
     pub(crate) shared: Arc<Shared>,
     /// Held as long as the store is open.
@@ -54,27 +56,57 @@ impl SqliteDatabase {
             .pragma("wal_autocheckpoint", "8000")
             .pragma("temp_store", "memory");
         let writer = SqliteConnection::connect_with(&options).await?;
-        let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options.read_only(true));
-        Ok(Self { writer: Arc::new(Mutex::new(writer)), readers, shared: Arc::new(shared), _lock: Arc::new(lock) })
+        let read_only = options.clone().read_only(true);
+        let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(read_only);
+        let writer = Arc::new(Mutex::new(Some(writer)));
+        Ok(Self { writer, options: Arc::new(options), readers, shared: Arc::new(shared), _lock: Arc::new(lock) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        migrate::run(&mut *writer, &migrate::SQLITE).await
+        let mut place = self.writer.lock().await;
+        let mut writer = self.take_writer(&mut place).await.map_err(migrate::failed)?;
+        migrate::run(&mut writer, &migrate::SQLITE).await?;
+        *place = Some(writer);
+        Ok(())
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut writer = self.writer.lock().await;
-        migrate::check(&mut *writer, &migrate::SQLITE).await
+        let mut place = self.writer.lock().await;
+        let mut writer = self.take_writer(&mut place).await.map_err(migrate::failed)?;
+        let checked = migrate::check(&mut writer, &migrate::SQLITE).await;
+        *place = Some(writer);
+        checked
     }
 
-    /// Runs the operation in one transaction of the one writer.
+    /// Takes the writer out of its place. Whoever is dropped or fails before putting it back leaves the place empty,
+    /// and the next one starts with a connection that has no transaction open.
+    async fn take_writer(&self, place: &mut Option<SqliteConnection>) -> Result<SqliteConnection, sqlx::Error> {
+        match place.take() {
+            Some(writer) => Ok(writer),
+            None => SqliteConnection::connect_with(&self.options).await,
+        }
+    }
+
+    /// Runs the operation in one transaction of the one writer. A refusal rolls back and keeps the connection; a
+    /// rollback that fails (SQLite rolls back by itself when the disk is full) gives it up.
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut writer = self.writer.lock().await;
-        let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
-        let output = operation.run(&mut SqliteSession::new(&mut transaction, &self.shared)).await?;
-        transaction.commit().await?;
-        Ok(output)
+        let mut place = self.writer.lock().await;
+        let mut writer = self.take_writer(&mut place).await?;
+        if let Err(error) = writer.execute("BEGIN IMMEDIATE").await {
+            *place = Some(writer);
+            return Err(error.into());
+        }
+        let ran = operation.run(&mut SqliteSession::new(&mut writer, &self.shared)).await;
+        let ended = match &ran {
+            Ok(_) => writer.execute("COMMIT").await,
+            Err(_) => writer.execute("ROLLBACK").await,
+        };
+        match ended {
+            Ok(_) => *place = Some(writer),
+            Err(error) if ran.is_ok() => return Err(error.into()),
+            Err(error) => tracing::warn!(%error, "the writer could not roll back and is opened anew"),
+        }
+        ran
     }
 
     /// Runs an operation that only reads.
@@ -94,11 +126,10 @@ impl SqliteDatabase {
 
     /// Prepares every statement and answers with those that the database refuses.
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
-        use sqlx::Executor as _;
-        let mut writer = self.writer.lock().await;
+        let mut writer = SqliteConnection::connect_with(&self.options).await?;
         let mut refused = Vec::new();
         for sql in session::statements() {
-            if let Err(error) = (&mut *writer).prepare(text(sql)).await {
+            if let Err(error) = writer.prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
         }
@@ -107,9 +138,9 @@ impl SqliteDatabase {
 
     /// The settings on which a commit's durability rests.
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
-        let mut writer = self.writer.lock().await;
-        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut *writer).await?;
-        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut *writer).await?;
+        let mut writer = SqliteConnection::connect_with(&self.options).await?;
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut writer).await?;
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut writer).await?;
         Ok(format!("{mode}, synchronous={synchronous}"))
     }
 

@@ -1,4 +1,4 @@
-SELECT id FROM tasks
+SELECT id FROM tasks FORCE INDEX (tasks_status_type)
 WHERE status = 'RUNNING'
     AND (updated_at <= {now} - ?2 OR last_attempt_at + timeout_ms * 1000 <= {now} - ?3)
 ORDER BY id

@@ -1,5 +1,5 @@
 SELECT tasks.id, tasks.node_id
-FROM tasks
+FROM tasks FORCE INDEX (tasks_status_type)
 LEFT JOIN nodes ON nodes.id = tasks.node_id
 WHERE tasks.status = 'RUNNING' AND (nodes.id IS NULL OR nodes.lost_at IS NOT NULL)
 ORDER BY tasks.id

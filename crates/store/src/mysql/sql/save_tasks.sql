@@ -1,9 +1,9 @@
 -- Decided changes, each guarded by the very row that it was decided on.
 UPDATE JSON_TABLE(?1, '$[*]' COLUMNS (
     id CHAR(32) PATH '$.id', old_version BIGINT PATH '$.old_version',
-    old_status VARCHAR(40) PATH '$.old_status', old_attempt INT PATH '$.old_attempt',
-    queue VARCHAR(200) PATH '$.queue', priority INT PATH '$.priority', status VARCHAR(200) PATH '$.status',
-    phase VARCHAR(200) PATH '$.phase', lane INT PATH '$.lane', max_attempts INT PATH '$.max_attempts',
+    old_status VARCHAR(40) CHARACTER SET utf8mb4 PATH '$.old_status', old_attempt INT PATH '$.old_attempt',
+    queue VARCHAR(200) CHARACTER SET utf8mb4 PATH '$.queue', priority INT PATH '$.priority', status VARCHAR(200) CHARACTER SET utf8mb4 PATH '$.status',
+    phase VARCHAR(200) CHARACTER SET utf8mb4 PATH '$.phase', lane INT PATH '$.lane', max_attempts INT PATH '$.max_attempts',
     retry_count INT PATH '$.retry_count', snooze_count INT PATH '$.snooze_count',
     crash_count INT PATH '$.crash_count', version BIGINT PATH '$.version',
     updated_at BIGINT PATH '$.updated_at', due_at BIGINT PATH '$.due_at',
@@ -11,8 +11,8 @@ UPDATE JSON_TABLE(?1, '$[*]' COLUMNS (
     expires_at BIGINT PATH '$.expires_at', lease_token CHAR(32) PATH '$.lease_token',
     children_total INT PATH '$.children_total', children_completed INT PATH '$.children_completed',
     children_with_errors INT PATH '$.children_with_errors', children_failed INT PATH '$.children_failed',
-    children_cancelled INT PATH '$.children_cancelled', progress LONGTEXT PATH '$.progress',
-    result LONGTEXT PATH '$.result', result_url LONGTEXT PATH '$.result_url', error LONGTEXT PATH '$.error'
+    children_cancelled INT PATH '$.children_cancelled', progress LONGTEXT CHARACTER SET utf8mb4 PATH '$.progress',
+    result LONGTEXT CHARACTER SET utf8mb4 PATH '$.result', result_url LONGTEXT CHARACTER SET utf8mb4 PATH '$.result_url', error LONGTEXT CHARACTER SET utf8mb4 PATH '$.error'
 )) AS c
 STRAIGHT_JOIN tasks ON tasks.id = UNHEX(c.id)
 SET

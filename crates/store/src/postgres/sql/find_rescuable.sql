@@ -1,6 +1,10 @@
-SELECT tasks.id, tasks.node_id
-FROM tasks
-LEFT JOIN nodes ON nodes.id = tasks.node_id
-WHERE tasks.status = 'RUNNING' AND (nodes.id IS NULL OR nodes.lost_at IS NOT NULL)
-ORDER BY tasks.id
+-- The running ones are few; materialised, so that the planner looks nowhere else for them.
+WITH running AS MATERIALIZED (
+    SELECT id, node_id FROM tasks WHERE status = 'RUNNING' AND status <> 'COMPLETED'
+)
+SELECT running.id, running.node_id
+FROM running
+LEFT JOIN nodes ON nodes.id = running.node_id
+WHERE nodes.id IS NULL OR nodes.lost_at IS NOT NULL
+ORDER BY running.id
 LIMIT $1

@@ -1,6 +1,6 @@
 SELECT tasks.id, tasks.node_id
-FROM tasks
+FROM tasks INDEXED BY tasks_status_type
 LEFT JOIN nodes ON nodes.id = tasks.node_id
-WHERE tasks.status = 'RUNNING' AND (nodes.id IS NULL OR nodes.lost_at IS NOT NULL)
+WHERE tasks.status = 'RUNNING' AND tasks.status <> 'COMPLETED' AND (nodes.id IS NULL OR nodes.lost_at IS NOT NULL)
 ORDER BY tasks.id
 LIMIT ?1
