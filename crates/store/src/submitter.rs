@@ -25,9 +25,9 @@ pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec
     let lanes = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
     let operation = SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes };
     let submitted = database.run(Mode::Transaction, &operation).await?;
-    // What was made is committed now and may be remembered.
-    for (task, lane) in tasks.iter().zip(&operation.lanes) {
-        if lane.is_none() {
+    // The lanes of what was made are committed now and may be remembered.
+    for (index, task) in tasks.iter().enumerate() {
+        if operation.lanes[index].is_none() && !submitted[index].repeated {
             lane_of(database, &submit::lane_key(task)).await?;
         }
     }

@@ -72,9 +72,13 @@ impl MySqlDatabase {
     /// Runs the operation in one transaction.
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
         let mut transaction = self.pool.begin().await?;
-        let output = operation.run(&mut MySqlSession::new(&mut transaction, &self.shared)).await?;
-        transaction.commit().await?;
-        Ok(output)
+        match operation.run(&mut MySqlSession::new(&mut transaction, &self.shared)).await {
+            Ok(output) => {
+                transaction.commit().await?;
+                Ok(output)
+            }
+            Err(failure) => Err(rolled_back(transaction, failure).await),
+        }
     }
 
     /// Runs an operation that only reads.
@@ -114,6 +118,15 @@ impl MySqlDatabase {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that
+/// skips locked rows would pass over them.
+async fn rolled_back(transaction: sqlx::MySqlTransaction<'_>, failure: Failure) -> Failure {
+    if let Err(error) = transaction.rollback().await {
+        tracing::debug!(%error, "a failed transaction could not be rolled back; the server does it");
+    }
+    failure
 }
 
 /// The statement as sqlx wants it.

@@ -84,8 +84,12 @@ impl PostgresDatabase {
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
         let mut transaction = self.pool.begin().await?;
         let mut session = PgSession::new(&mut transaction, &self.shared);
-        let output = operation.run(&mut session).await?;
+        let ran = operation.run(&mut session).await;
         let requeued = session.into_requeued();
+        let output = match ran {
+            Ok(output) => output,
+            Err(failure) => return Err(rolled_back(transaction, failure).await),
+        };
         transaction.commit().await?;
         for (lane, due_at) in requeued {
             self.shared.claim_bounds.lower(lane, due_at);
@@ -136,6 +140,15 @@ impl PostgresDatabase {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that
+/// skips locked rows would pass over them.
+async fn rolled_back(transaction: sqlx::PgTransaction<'_>, failure: Failure) -> Failure {
+    if let Err(error) = transaction.rollback().await {
+        tracing::debug!(%error, "a failed transaction could not be rolled back; the server does it");
+    }
+    failure
 }
 
 /// The statement as sqlx wants it.
