@@ -118,10 +118,16 @@ impl Ledger {
         let mut lanes = HashMap::new();
         let mut rows = Vec::with_capacity(changed.len());
         for (before, after) in &changed {
-            let lane = match after.status.is_claimable() {
-                true => Some(lane_of(session, &mut lanes, after).await?),
-                false => None,
-            };
+            let moved = before.queue != after.queue || before.priority != after.priority;
+            let mut lane = None;
+            // A running task that is moved gets its lane too, so that its new queue is known from now on.
+            if after.status.is_claimable() || moved {
+                lane = Some(lane_of(session, &mut lanes, after).await?);
+            }
+            let lane = lane.filter(|_| after.status.is_claimable());
+            if let Some(lane) = lane {
+                session.note_requeued(lane, after.due_at.as_micros());
+            }
             rows.push(TaskChange::new(before, after, lane)?);
         }
         let mut saved = 0;
@@ -179,7 +185,6 @@ async fn lane_of(session: &mut dyn Session, made: &mut HashMap<LaneKey, i64>, ta
         Some(lane) => lane,
         None => find_or_make_lane(session, &key).await?,
     };
-    session.note_requeued(lane, task.due_at.as_micros());
     made.insert(key, lane);
     Ok(lane)
 }
