@@ -3,8 +3,10 @@
 //! Nobody waits for company. A lone caller's task is written at once; the batch is whoever came meanwhile.
 //! When a batch is refused as a whole, its members are submitted one by one, so that each hears its own answer.
 
+use std::sync::Arc;
+
 use longhaul_domain::{NewTask, StoreError, bounds, contract::store::Submitted};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{database::Database, submitter};
 
@@ -52,7 +54,10 @@ fn is_about_one_task(error: &StoreError) -> bool {
 }
 
 async fn commit_in_groups(database: Database, mut receiver: mpsc::Receiver<Waiting>) {
+    let places = Arc::new(Semaphore::new(database.commits_at_once()));
     while let Some(first) = receiver.recv().await {
+        // While all places are taken, the next group grows.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
         while group.len() < SHARED && bytes < SHARED_BYTES {
@@ -60,7 +65,11 @@ async fn commit_in_groups(database: Database, mut receiver: mpsc::Receiver<Waiti
             bytes += next.task.parameters.as_str().len();
             group.push(next);
         }
-        commit(&database, group).await;
+        let database = database.clone();
+        tokio::spawn(async move {
+            commit(&database, group).await;
+            drop(place);
+        });
     }
 }
 

@@ -1,11 +1,11 @@
 //! Inserts of many rows where a database takes no arrays: one statement for each of a few sizes.
 //!
-//! Four sizes keep the number of prepared statements small; any batch is a handful of full chunks.
+//! Six sizes keep the number of prepared statements small; any batch is a handful of full chunks.
 
 use crate::catalog::{Dialect, Sql};
 
 /// Rows in one statement, largest first.
-const SIZES: [usize; 4] = [256, 32, 4, 1];
+const SIZES: [usize; 6] = [256, 64, 16, 4, 2, 1];
 
 /// The statements of one insert, by size.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ mod tests {
         let chunks = INSERT.chunks(&rows);
         let seen: Vec<usize> = chunks.iter().flat_map(|(_, chunk)| chunk.to_vec()).collect();
         assert_eq!(seen, rows);
-        assert_eq!(chunks.len(), 3 + 7 + 2);
-        assert_eq!(chunks[10].0.text, "INSERT VALUES (?, ?), (?, ?), (?, ?), (?, ?) END");
+        assert_eq!(chunks.len(), 3 + 3 + 2 + 2);
+        assert_eq!(chunks[8].0.text, "INSERT VALUES (?, ?), (?, ?), (?, ?), (?, ?) END");
     }
 }

@@ -46,6 +46,15 @@ impl Database {
         }
     }
 
+    /// How many shared commits of single submits may be under way. SQLite has one writer, and PostgreSQL's one
+    /// statement is soon done; MySQL's four round trips leave the server waiting.
+    pub(crate) const fn commits_at_once(&self) -> usize {
+        match self {
+            Self::Sqlite(_) | Self::Postgres(_) => 1,
+            Self::MySql(_) => 4,
+        }
+    }
+
     /// Runs the operation until it wins its races, and tells the caller how it ended.
     pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: &O) -> Result<O::Output, StoreError> {
         let mut tries = 1;
