@@ -160,9 +160,7 @@ pub(crate) async fn insert_tallies(session: &mut dyn Session, tallies: &[Tally])
     if tallies.is_empty() {
         return Ok(());
     }
-    let document = serde_json::to_string(tallies)?;
-    session.execute(Statement::InsertTallyDeltas, &[(&document).into()]).await?;
-    Ok(())
+    session.append_tallies(tallies).await
 }
 
 /// Writes messages to the outbox.

@@ -55,6 +55,13 @@ pub(crate) trait Session: Send {
     /// ended.
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure>;
 
+    /// Appends what a transaction adds to the counts.
+    async fn append_tallies(&mut self, tallies: &[Tally]) -> Result<(), Failure> {
+        let document = serde_json::to_string(tallies)?;
+        self.execute(Statement::InsertTallyDeltas, &[(&document).into()]).await?;
+        Ok(())
+    }
+
     /// Notes that a task of `lane` will be claimable from `due_at` on, once this transaction is committed.
     fn note_requeued(&mut self, _lane: i64, _due_at: i64) {}
 

@@ -27,6 +27,8 @@ macro_rules! own {
 
 static INSERT: LazyLock<ChunkedInsert> =
     LazyLock::new(|| ChunkedInsert::new(&MYSQL_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
+static APPEND: LazyLock<ChunkedInsert> =
+    LazyLock::new(|| ChunkedInsert::new(&MYSQL_DIALECT, "append_tallies", include_str!("sql/append_tallies.sql")));
 static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
 static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
 static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
@@ -37,7 +39,7 @@ static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 /// Every statement that this database is ever sent.
 pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
     let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
-    MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements())
+    MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements()).chain(APPEND.statements())
 }
 
 /// A connection, inside or outside a transaction.
@@ -95,6 +97,18 @@ impl Session for MySqlSession<'_> {
             query.execute(&mut *self.connection).await?;
         }
         ledger::insert_tallies(self, tallies).await
+    }
+
+    async fn append_tallies(&mut self, tallies: &[Tally]) -> Result<(), Failure> {
+        for (sql, chunk) in APPEND.chunks(tallies) {
+            let mut query = sqlx::query(super::text(sql));
+            for Tally { key, n } in chunk {
+                query = query.bind(key.span_start).bind(&key.queue).bind(&key.task_type).bind(key.measure.as_str());
+                query = query.bind(&key.label).bind(key.bucket).bind(n);
+            }
+            query.execute(&mut *self.connection).await?;
+        }
+        Ok(())
     }
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
