@@ -19,8 +19,8 @@ use database::Backend;
 const HELP: &str = "\
 Measures the stores beside bare loops. Run it with `make bench-store`.
 
-    make bench-store                                  everything: about half an hour
-    make bench-store ARGS='--quick'                   smaller numbers, one repetition: about two minutes
+    make bench-store                                  everything; millions of rows, so plan for long
+    make bench-store ARGS='--quick'                   smaller numbers, one repetition
     make bench-store ARGS='postgres throughput'       one database, one part
     make bench-store ARGS='sqlite backlog --reps 1'
 

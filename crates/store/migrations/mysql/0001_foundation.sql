@@ -65,7 +65,9 @@ CREATE TABLE tasks (
     correlation_id       VARCHAR(200),
     trace_context        VARCHAR(200),
     artifact_expires_at  BIGINT,
-    artifact_state       VARCHAR(40)
+    artifact_state       VARCHAR(40),
+    -- A waiting task outside every lane would never be claimed, and nobody would know.
+    CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 CREATE INDEX tasks_claim ON tasks (lane, due_at, id);

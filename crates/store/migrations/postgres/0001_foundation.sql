@@ -69,7 +69,9 @@ CREATE TABLE tasks (
     correlation_id       text,
     trace_context        text,
     artifact_expires_at  bigint,
-    artifact_state       text
+    artifact_state       text,
+    -- A waiting task outside every lane would never be claimed, and nobody would know.
+    CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.5);
 
 CREATE INDEX tasks_claim ON tasks (lane, due_at, id) WHERE lane IS NOT NULL;

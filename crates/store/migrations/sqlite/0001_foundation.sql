@@ -64,7 +64,9 @@ CREATE TABLE tasks (
     correlation_id       text,
     trace_context        text,
     artifact_expires_at  integer,
-    artifact_state       text
+    artifact_state       text,
+    -- A waiting task outside every lane would never be claimed, and nobody would know.
+    CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
 );
 
 CREATE INDEX tasks_claim ON tasks (lane, due_at, id) WHERE lane IS NOT NULL;

@@ -143,7 +143,8 @@ CREATE TABLE `tasks` (
   KEY `tasks_status_type` (`status`,`task_type`,`id`),
   KEY `tasks_key` (`task_key`,`id`),
   KEY `tasks_parent` (`parent_id`,`id`),
-  KEY `tasks_expires` (`expires_at`,`id`)
+  KEY `tasks_expires` (`expires_at`,`id`),
+  CONSTRAINT `tasks_lane` CHECK (`lane` is not null = `status` in ('QUEUED','RETRYING'))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_attempts` AS select lcase(insert(insert(insert(insert(hex(`attempts`.`task_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,`attempts`.`attempt` AS `attempt`,`attempts`.`outcome` AS `outcome`,lcase(insert(insert(insert(insert(hex(`attempts`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `node_id`,`attempts`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`started_at` microsecond AS `started_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`ended_at` microsecond AS `ended_at`,`attempts`.`error` AS `error` from `attempts` union all select lcase(insert(insert(insert(insert(hex(`t`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_1`,`t`.`attempt` AS `attempt`,case `t`.`status` when 'RUNNING' then 'running' when 'CANCELLED' then 'cancelled' when 'COMPLETED' then 'completed' when 'COMPLETED_WITH_ERRORS' then 'completed' else 'failed' end AS `Name_exp_3`,lcase(insert(insert(insert(insert(hex(`t`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_4`,`t`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`last_attempt_at` microsecond AS `Name_exp_6`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`finished_at` microsecond AS `Name_exp_7`,`t`.`error` AS `error` from `tasks` `t` where `t`.`attempt` > 0 and `t`.`status` not in ('QUEUED','RETRYING','WAITING') and !exists(select 1 from `attempts` `a` where `a`.`task_id` = `t`.`id` and `a`.`attempt` = `t`.`attempt` limit 1);

@@ -150,6 +150,8 @@ CONSTRAINT tallies.tallies_pkey PRIMARY KEY (span_start, queue, task_type, measu
 
 CONSTRAINT tally_deltas.tally_deltas_pkey PRIMARY KEY (id);
 
+CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
+
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);

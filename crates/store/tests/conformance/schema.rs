@@ -1,7 +1,7 @@
 //! Statements and migrations.
 
 use libtest_mimic::Trial;
-use longhaul_domain::{StoreError, event::OutboxPolicy};
+use longhaul_domain::{Json, NewTask, StoreError, contract::Store, event::OutboxPolicy};
 use longhaul_store::SqlStore;
 use longhaul_testkit::clock::TestClock;
 
@@ -16,6 +16,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("every_statement_is_prepared"), move || every_statement_is_prepared(backend)),
         trial(name("a_schema_that_is_newer_is_refused"), move || a_schema_that_is_newer_is_refused(backend)),
         trial(name("an_empty_database_asks_for_migrate"), move || an_empty_database_asks_for_migrate(backend)),
+        trial(name("a_waiting_task_outside_every_lane_is_refused"), move || outside_every_lane(backend)),
         trial(name("migrating_twice_changes_nothing"), move || migrating_twice_changes_nothing(backend)),
     ]
 }
@@ -54,4 +55,15 @@ async fn migrating_twice_changes_nothing(backend: Backend) {
     let (store, _, _database) = backend.store(OutboxPolicy::default()).await;
     store.migrate().await.unwrap();
     store.check_schema().await.unwrap();
+}
+
+/// Such a row could never be claimed. The schema itself refuses it, whoever writes it.
+async fn outside_every_lane(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    let task = NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap());
+    store.submit_task(task).await.unwrap();
+    for change in ["lane = NULL", "status = 'COMPLETED'", "status = 'RUNNING'"] {
+        let refused = database.try_execute(&format!("UPDATE tasks SET {change}")).await.unwrap_err();
+        assert!(refused.to_lowercase().contains("constraint"), "{change}: {refused}");
+    }
 }
