@@ -3,7 +3,7 @@
 use longhaul_domain::{Invalid, StoreError, lifecycle::Refusal};
 
 /// A failed step of an operation.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// Another transaction won a race: nothing was written, run again.
     Again(String),

@@ -4,6 +4,7 @@
 //! connections of their own. A lock file makes sure that one process at a time has the store open.
 
 mod session;
+mod writer;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,8 +13,7 @@ use std::time::Duration;
 
 use longhaul_domain::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, Executor as _, SqliteConnection};
-use tokio::sync::Mutex;
+use sqlx::{Executor as _, SqliteConnection};
 
 use crate::{
     catalog::Sql,
@@ -22,6 +22,7 @@ use crate::{
     session::{Operation, Shared},
 };
 use session::SqliteSession;
+use writer::Writer;
 
 /// How long SQLite itself waits for a writer outside this process before we try again.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -31,9 +32,7 @@ const READERS: u32 = 4;
 /// The file, its one writer and its readers.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
-    /// Absent after a failure that left it in doubt; the next user opens it anew.
-    writer: Arc<Mutex<Option<SqliteConnection>>>,
-    options: Arc<SqliteConnectOptions>,
+    writer: Writer,
     readers: SqlitePool,
     pub(crate) shared: Arc<Shared>,
     /// Held as long as the store is open.
@@ -55,58 +54,25 @@ impl SqliteDatabase {
             .pragma("cache_size", "-16384")
             .pragma("wal_autocheckpoint", "8000")
             .pragma("temp_store", "memory");
-        let writer = SqliteConnection::connect_with(&options).await?;
         let read_only = options.clone().read_only(true);
+        let writer = Writer::open(options).await?;
         let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(read_only);
-        let writer = Arc::new(Mutex::new(Some(writer)));
-        Ok(Self { writer, options: Arc::new(options), readers, shared: Arc::new(shared), _lock: Arc::new(lock) })
+        Ok(Self { writer, readers, shared: Arc::new(shared), _lock: Arc::new(lock) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut place = self.writer.lock().await;
-        let mut writer = self.take_writer(&mut place).await.map_err(migrate::failed)?;
-        migrate::run(&mut writer, &migrate::SQLITE).await?;
-        *place = Some(writer);
-        Ok(())
+        let mut connection = self.writer.connect().await.map_err(migrate::failed)?;
+        migrate::run(&mut connection, &migrate::SQLITE).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut place = self.writer.lock().await;
-        let mut writer = self.take_writer(&mut place).await.map_err(migrate::failed)?;
-        let checked = migrate::check(&mut writer, &migrate::SQLITE).await;
-        *place = Some(writer);
-        checked
+        let mut connection = self.writer.connect().await.map_err(migrate::failed)?;
+        migrate::check(&mut connection, &migrate::SQLITE).await
     }
 
-    /// Takes the writer out of its place. Whoever is dropped or fails before putting it back leaves the place empty,
-    /// and the next one starts with a connection that has no transaction open.
-    async fn take_writer(&self, place: &mut Option<SqliteConnection>) -> Result<SqliteConnection, sqlx::Error> {
-        match place.take() {
-            Some(writer) => Ok(writer),
-            None => SqliteConnection::connect_with(&self.options).await,
-        }
-    }
-
-    /// Runs the operation in one transaction of the one writer. A refusal rolls back and keeps the connection; a
-    /// rollback that fails (SQLite rolls back by itself when the disk is full) gives it up.
+    /// Runs the operation in a transaction of the one writer.
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut place = self.writer.lock().await;
-        let mut writer = self.take_writer(&mut place).await?;
-        if let Err(error) = writer.execute("BEGIN IMMEDIATE").await {
-            *place = Some(writer);
-            return Err(error.into());
-        }
-        let ran = operation.run(&mut SqliteSession::new(&mut writer, &self.shared)).await;
-        let ended = match &ran {
-            Ok(_) => writer.execute("COMMIT").await,
-            Err(_) => writer.execute("ROLLBACK").await,
-        };
-        match ended {
-            Ok(_) => *place = Some(writer),
-            Err(error) if ran.is_ok() => return Err(error.into()),
-            Err(error) => tracing::warn!(%error, "the writer could not roll back and is opened anew"),
-        }
-        ran
+        self.writer.transact(&self.shared, operation).await
     }
 
     /// Runs an operation that only reads.
@@ -126,10 +92,10 @@ impl SqliteDatabase {
 
     /// Prepares every statement and answers with those that the database refuses.
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
-        let mut writer = SqliteConnection::connect_with(&self.options).await?;
+        let mut connection = self.writer.connect().await?;
         let mut refused = Vec::new();
         for sql in session::statements() {
-            if let Err(error) = writer.prepare(text(sql)).await {
+            if let Err(error) = connection.prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
         }
@@ -138,9 +104,9 @@ impl SqliteDatabase {
 
     /// The settings on which a commit's durability rests.
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
-        let mut writer = SqliteConnection::connect_with(&self.options).await?;
-        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut writer).await?;
-        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut writer).await?;
+        let mut connection = self.writer.connect().await?;
+        let mode: String = sqlx::query_scalar("PRAGMA journal_mode").fetch_one(&mut connection).await?;
+        let synchronous: i64 = sqlx::query_scalar("PRAGMA synchronous").fetch_one(&mut connection).await?;
         Ok(format!("{mode}, synchronous={synchronous}"))
     }
 

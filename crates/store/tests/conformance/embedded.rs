@@ -7,6 +7,7 @@ use longhaul_domain::{
     Json, NewTask,
     contract::{Store, store::Access},
     event::OutboxPolicy,
+    lifecycle::reschedule::Reschedule,
 };
 use longhaul_store::{SqlStore, StoreOptions};
 use sqlx::{Connection, Executor};
@@ -19,6 +20,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("sqlite::embedded::a_busy_file_never_reaches_a_caller".to_owned(), a_busy_file_never_reaches_a_caller),
         trial("sqlite::embedded::a_store_in_memory_is_refused".to_owned(), a_store_in_memory_is_refused),
         trial("sqlite::embedded::accepted_is_on_disk".to_owned(), accepted_is_on_disk),
+        trial(
+            "sqlite::embedded::in_a_shared_commit_each_hears_its_own_answer".to_owned(),
+            in_a_shared_commit_each_hears_its_own_answer,
+        ),
+        trial(
+            "sqlite::embedded::callers_that_go_away_leave_nobody_waiting".to_owned(),
+            callers_that_go_away_leave_nobody_waiting,
+        ),
     ]
 }
 
@@ -72,4 +81,42 @@ async fn accepted_is_on_disk() {
     futures::future::try_join_all(submits).await.unwrap();
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 50);
     assert_eq!(store.durability().await.unwrap(), "wal, synchronous=2");
+}
+
+/// Operations that wait for the writer share a commit; a refused one among them changes nothing for the others.
+async fn in_a_shared_commit_each_hears_its_own_answer() {
+    let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
+    let mut tasks = Vec::new();
+    for _ in 0..60 {
+        tasks.push(store.submit_task(task()).await.unwrap().task_id);
+    }
+    // Every third is ended and cannot be moved any more.
+    for id in tasks.iter().step_by(3) {
+        store.cancel_task(&Access::All, *id).await.unwrap();
+    }
+    let change = Reschedule { priority: Some(9), ..Reschedule::default() };
+    let moves = tasks.iter().map(|id| store.reschedule_task(&Access::All, *id, &change));
+    for (index, answer) in futures::future::join_all(moves).await.into_iter().enumerate() {
+        assert_eq!(answer.is_err(), index % 3 == 0, "task {index}: {answer:?}");
+    }
+    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE priority = 9").await, 40);
+}
+
+/// A caller leaves its transaction to the next one, who goes away without a word; the first still gets its answer.
+async fn callers_that_go_away_leave_nobody_waiting() {
+    let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
+    store.submit_task(task()).await.unwrap();
+    for round in 0..10 {
+        let mut stays = Box::pin(store.submit_tasks(vec![task()]));
+        assert!(futures::poll!(stays.as_mut()).is_pending());
+        let mut leaves = Box::pin(store.submit_tasks(vec![task()]));
+        assert!(futures::poll!(leaves.as_mut()).is_pending());
+        // Long enough to come to the end of its own work; it cannot commit before the other has come or gone.
+        let early = tokio::time::timeout(std::time::Duration::from_millis(round * 10), stays.as_mut()).await;
+        drop(leaves);
+        let submitted = if let Ok(submitted) = early { submitted } else { stays.await };
+        assert_eq!(submitted.unwrap().len(), 1);
+    }
+    // Nothing of those who left is there: they were gone before it was their turn.
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 11);
 }
