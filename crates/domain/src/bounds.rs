@@ -22,6 +22,11 @@ pub const ERROR_BYTES: usize = 8 * 1024;
 /// A result's URL, in bytes.
 pub const URL_BYTES: usize = 2_000;
 
+/// One chunk of a task's output stream, in bytes. Longer text is several chunks.
+pub const CHUNK_BYTES: usize = 64 * 1024;
+/// A file that a task makes, in bytes, where it is held in memory on its way.
+pub const ARTIFACT_BYTES: usize = 256 * 1024 * 1024;
+
 /// Priorities run from 1, the default, to 9, which goes first.
 pub const PRIORITY: std::ops::RangeInclusive<u8> = 1..=9;
 /// Attempts that a task may be given. Above this a loop is a mistake, not a policy.

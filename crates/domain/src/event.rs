@@ -13,6 +13,7 @@ use crate::{
 pub enum EventKind {
     Submitted,
     Started,
+    Progress,
     Waiting,
     Requeued,
     Retrying,
@@ -21,6 +22,45 @@ pub enum EventKind {
     Failed,
     DeadLettered,
     Cancelled,
+}
+
+/// A piece of news about a task. The id is the same wherever and however often it is told, so a listener can drop what
+/// it has seen; the version lets it drop what is older than what it shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskEvent {
+    pub task_id: TaskId,
+    #[serde(rename = "userId")]
+    pub owner: String,
+    pub task_type: String,
+    pub event: EventKind,
+    pub status: Status,
+    pub attempt: u32,
+    pub version: u64,
+    /// What the handler reported, for news of progress.
+    pub progress: Option<serde_json::Value>,
+    /// The last error's message, for failures and retries.
+    pub error: Option<String>,
+}
+
+impl TaskEvent {
+    /// Unique for what happened: the same change told twice has the same id.
+    pub fn id(&self) -> String {
+        let kind = match self.event {
+            EventKind::Submitted => "submitted",
+            EventKind::Started => "started",
+            EventKind::Progress => "progress",
+            EventKind::Waiting => "waiting",
+            EventKind::Requeued => "requeued",
+            EventKind::Retrying => "retrying",
+            EventKind::Rescheduled => "rescheduled",
+            EventKind::Completed => "completed",
+            EventKind::Failed => "failed",
+            EventKind::DeadLettered => "dead_lettered",
+            EventKind::Cancelled => "cancelled",
+        };
+        format!("{}-{}-{kind}", self.task_id.0, self.version)
+    }
 }
 
 /// Which messages a store writes beside its changes. Without a relay nobody reads them, so an embedded
