@@ -53,6 +53,7 @@ statements! {
     LockDuty "lock_duty",
     SaveDuty "save_duty",
     FindRescuable "find_rescuable",
+    FindStrays "find_strays",
     FindPastDeadline "find_past_deadline",
     FindOverdue "find_overdue",
     FindNextDue "find_next_due",

@@ -42,6 +42,7 @@ use crate::{
         reschedule::RescheduleTask,
         rescue::RescueTasks,
         retry::RetryTask,
+        strays::HandBackStrays,
         submit,
         tallies::{FoldTallies, ReadTallies},
     },
@@ -234,6 +235,17 @@ impl Store for SqlStore {
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
         bounds::check_batch("leases", leases.len(), bounds::CLAIM_BATCH)?;
         self.database.run(Mode::Transaction, &HeartbeatNode { id, leases }).await
+    }
+
+    async fn hand_back_strays(
+        &self,
+        node: NodeId,
+        held: &[Lease],
+        older_than_ms: u64,
+    ) -> Result<Vec<TaskId>, StoreError> {
+        bounds::check_batch("held", held.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_duration_ms("olderThan", older_than_ms)?;
+        self.database.run(Mode::Transaction, &HandBackStrays { node, held, older_than_ms }).await
     }
 
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {

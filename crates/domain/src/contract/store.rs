@@ -184,6 +184,19 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Renews every lease of the node, and answers with those that are gone. A node that was declared dead
     /// gets [`StoreError::NodeLost`].
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError>;
+    /// Takes from a node the tasks that run on it and that it does not know of: those of a claim whose answer was
+    /// lost. They go back to their queue as if the node had handed them back. Answers with their ids, oldest first,
+    /// at most [`bounds::MAINTENANCE_BATCH`](crate::bounds::MAINTENANCE_BATCH) of them.
+    ///
+    /// `held` is every lease that the node still has to do with, and that includes those whose last report is not
+    /// answered yet: what it leaves out runs again elsewhere. A node that holds more than fits into one call must not
+    /// make it. `older_than_ms` is longer than the node waits for the answer to a claim.
+    async fn hand_back_strays(
+        &self,
+        node: NodeId,
+        held: &[Lease],
+        older_than_ms: u64,
+    ) -> Result<Vec<TaskId>, StoreError>;
     /// Forgets a node that has shut down. What it still held counts as crashed.
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError>;
     /// Takes due tasks: highest priority first, then the longest due, then the oldest. Tasks of paused queues stay.

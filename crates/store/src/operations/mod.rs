@@ -6,6 +6,7 @@ pub(crate) mod claim;
 pub(crate) mod finish;
 pub(crate) mod nodes;
 pub(crate) mod progress;
+pub(crate) mod strays;
 
 pub(crate) mod bulk;
 pub(crate) mod cancel;

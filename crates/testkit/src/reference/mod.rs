@@ -81,6 +81,16 @@ impl Store for MemoryStore {
         state.heartbeat(id, leases, now)
     }
 
+    async fn hand_back_strays(
+        &self,
+        node: NodeId,
+        held: &[Lease],
+        older_than_ms: u64,
+    ) -> Result<Vec<TaskId>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.hand_back_strays(node, held, older_than_ms, now)
+    }
+
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
         self.begin().0.nodes.remove(&id);
         Ok(())

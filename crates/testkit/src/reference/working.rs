@@ -1,7 +1,7 @@
 //! What nodes and their workers write: heartbeats, claims, progress, checkpoints and ends.
 
 use longhaul_domain::{
-    Json, Lease, LeaseToken, Node, NodeId, StoreError, Task, Timestamp, bounds,
+    Json, Lease, LeaseToken, Node, NodeId, StoreError, Task, TaskId, Timestamp, bounds,
     contract::store::{ClaimRequest, Outcome, Report, Verdict},
     lifecycle::{Refusal, Transition, cancel, checkpoint, claim, fail, finish, hand_back, heartbeat, progress, snooze},
 };
@@ -55,6 +55,26 @@ impl State {
             Some((*lease, verdict))
         };
         Ok(leases.iter().filter_map(gone).collect())
+    }
+
+    pub(super) fn hand_back_strays(
+        &mut self,
+        node: NodeId,
+        held: &[Lease],
+        older_than_ms: u64,
+        now: Timestamp,
+    ) -> Result<Vec<TaskId>, StoreError> {
+        bounds::check_batch("held", held.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_duration_ms("olderThan", older_than_ms)?;
+        let old = |task: &&Task| task.last_attempt_at.is_some_and(|at| at.plus_ms(older_than_ms) <= now);
+        let claimed = self.tasks.values().filter(|task| task.node_id == Some(node)).filter(old);
+        let strays = claimed.filter_map(Task::lease).filter(|lease| !held.contains(lease));
+        let strays: Vec<Lease> = strays.take(bounds::MAINTENANCE_BATCH).collect();
+        for lease in &strays {
+            let transition = hand_back::decide(&self.tasks[&lease.task_id], lease, now)?;
+            self.apply(transition, now);
+        }
+        Ok(strays.into_iter().map(|lease| lease.task_id).collect())
     }
 
     pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Vec<Task>, StoreError> {

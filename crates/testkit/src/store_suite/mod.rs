@@ -17,6 +17,7 @@ mod claims;
 mod finishing;
 mod nodes;
 mod parents;
+mod strays;
 
 mod bulk;
 mod people;
@@ -56,6 +57,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("submitting", submitting::cases()),
         ("claims", claims::cases()),
         ("nodes", nodes::cases()),
+        ("strays", strays::cases()),
         ("finishing", finishing::cases()),
         ("parents", parents::cases()),
         ("people", people::cases()),

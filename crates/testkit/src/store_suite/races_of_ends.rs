@@ -29,6 +29,7 @@ pub(super) fn cases() -> Vec<Case> {
         of_a_cancel_and_a_finish_one_wins,
         a_parent_cancelled_while_its_children_end_leaves_nothing_open,
         of_a_rescue_and_a_finish_one_wins,
+        of_a_hand_back_of_strays_and_a_finish_one_wins,
         many_rescuers_rescue_each_task_once,
         two_nodes_that_report_the_same_ends_are_both_answered,
     ]);
@@ -222,6 +223,43 @@ async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
             false => (Verdict::Applied(Status::Completed), Status::Completed, 0),
         };
         assert_eq!((verdict, task.status, task.crash_count), expected);
+    }
+}
+
+async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
+    let tasks = running_tasks(&fixture, 200).await;
+    let node = tasks[0].node_id.unwrap();
+    let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
+    let mut racers: Vec<Racer<Told>> = Vec::new();
+    for batch in leases.chunks(10) {
+        let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
+        racers.push(Box::pin(async move {
+            let verdicts = fixture.finish_all(reports.clone()).await;
+            reports.iter().map(|report| report.lease.task_id).zip(verdicts.into_iter().map(Some)).collect()
+        }));
+    }
+    // Two of them, so that they also race with each other; half of the tasks are held and stay.
+    for place in [5, 10] {
+        let (fixture, held) = (Arc::clone(&fixture), leases[..100].to_vec());
+        racers.insert(
+            place,
+            Box::pin(async move {
+                let strays = fixture.store.hand_back_strays(node, &held, 0).await.unwrap();
+                strays.into_iter().map(|id| (id, None)).collect()
+            }),
+        );
+    }
+    let answers = at_once(racers).await.concat();
+    let handed_back: Vec<TaskId> = answers.iter().filter(|(_, told)| told.is_none()).map(|(id, _)| *id).collect();
+    let once: BTreeSet<TaskId> = handed_back.iter().copied().collect();
+    assert_eq!(once.len(), handed_back.len(), "each stray is handed back once");
+    assert!(leases[..100].iter().all(|lease| !once.contains(&lease.task_id)), "what is held stays");
+    for (id, verdict) in answers.into_iter().filter_map(|(id, verdict)| Some((id, verdict?))) {
+        let expected = match once.contains(&id) {
+            true => (Verdict::Stale(Status::Queued), Status::Queued),
+            false => (Verdict::Applied(Status::Completed), Status::Completed),
+        };
+        assert_eq!((verdict, fixture.status(id).await), expected);
     }
 }
 

@@ -43,15 +43,42 @@ pub(super) enum Person {
 /// What nodes do for all.
 #[derive(Debug, Clone)]
 pub(super) enum Duty {
-    StartNode { node: u8 },
-    RetireNode { node: u8 },
-    DeclareOthersDead { node: u8 },
-    Rescue { max_crashes: u8, limit: u8 },
-    Expire { silent: u8, grace: u8, limit: u8 },
-    Take { node: u8, spans: u8 },
-    Prune { spans: u8, limit: u8 },
+    StartNode {
+        node: u8,
+    },
+    RetireNode {
+        node: u8,
+    },
+    DeclareOthersDead {
+        node: u8,
+    },
+    /// The node knows all leases but every third one, counted from `forgotten`.
+    HandBackStrays {
+        node: u8,
+        forgotten: u8,
+        spans: u8,
+    },
+    Rescue {
+        max_crashes: u8,
+        limit: u8,
+    },
+    Expire {
+        silent: u8,
+        grace: u8,
+        limit: u8,
+    },
+    Take {
+        node: u8,
+        spans: u8,
+    },
+    Prune {
+        spans: u8,
+        limit: u8,
+    },
     PruneKeys,
-    FoldTallies { limit: u8 },
+    FoldTallies {
+        limit: u8,
+    },
 }
 
 /// A task to be submitted.
@@ -161,6 +188,8 @@ fn duty() -> impl Strategy<Value = Duty> {
         3 => (0..3_u8).prop_map(|node| Duty::StartNode { node }),
         1 => (0..3_u8).prop_map(|node| Duty::RetireNode { node }),
         1 => (0..3_u8).prop_map(|node| Duty::DeclareOthersDead { node }),
+        3 => (0..3_u8, 0..3_u8, 0..3_u8)
+            .prop_map(|(node, forgotten, spans)| Duty::HandBackStrays { node, forgotten, spans }),
         4 => (1..4_u8, 1..6_u8).prop_map(|(max_crashes, limit)| Duty::Rescue { max_crashes, limit }),
         4 => (0..4_u8, 0..3_u8, 1..6_u8).prop_map(|(silent, grace, limit)| Duty::Expire { silent, grace, limit }),
         1 => (0..3_u8, 0..3_u8).prop_map(|(node, spans)| Duty::Take { node, spans }),

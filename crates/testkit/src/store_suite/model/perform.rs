@@ -151,6 +151,12 @@ impl Side {
             Duty::StartNode { node } => self.start_node(*node).await.map(|()| "started".to_owned()),
             Duty::RetireNode { node } => Ok(format!("{:?}", store.retire_node(self.node(*node)).await?)),
             Duty::DeclareOthersDead { node } => Ok(format!("{:?}", store.declare_others_dead(self.node(*node)).await?)),
+            Duty::HandBackStrays { node, forgotten, spans } => {
+                let known = self.leases().iter().enumerate().filter(|(index, _)| index % 3 != usize::from(*forgotten));
+                let held: Vec<Lease> = known.map(|(_, lease)| *lease).collect();
+                let strays = store.hand_back_strays(self.node(*node), &held, spans_and_a_half(*spans)).await?;
+                Ok(format!("{:?}", self.names(strays)))
+            }
             Duty::Rescue { max_crashes, limit } => {
                 let (max_crashes, limit) = (u32::from(*max_crashes), usize::from(*limit));
                 let request = RescueRequest { lease_ms: spans_and_a_half(1), max_crashes, limit };

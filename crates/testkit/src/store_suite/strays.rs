@@ -1,0 +1,185 @@
+//! Strays: a claim whose answer was lost leaves tasks on a node that does not know of them.
+
+use std::sync::Arc;
+
+use longhaul_domain::{
+    AttemptOutcome, Lease, NodeId, Status, TaskId, bounds,
+    contract::store::{Outcome, Verdict},
+    event::{EventKind, OutboxPolicy},
+};
+
+use super::{
+    case::{Case, cases},
+    recipes::{Recipe, build},
+    support::{HOUR_MS, MANY, completed, forged, ids_of, lease_of, new_task, random_node_id, refused_field},
+};
+use crate::fixture::Fixture;
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut all = cases![
+        a_stray_is_handed_back_uncharged_and_can_be_claimed_again,
+        what_is_held_and_what_is_young_stays,
+        a_lease_of_an_earlier_attempt_does_not_hold_the_task,
+        another_nodes_tasks_stay,
+        only_running_tasks_are_handed_back,
+        a_strays_old_lease_is_stale,
+        a_stray_child_keeps_its_parent_waiting,
+        held_leases_do_not_hide_the_strays_behind_them,
+        strays_go_back_in_bounded_passes_oldest_first,
+        a_request_that_does_not_fit_is_refused_by_field,
+    ];
+    let policy = OutboxPolicy { dispatch: true, events: true };
+    all.extend(cases![listeners_hear_of_a_stray].into_iter().map(|case| case.with_outbox(policy)));
+    all
+}
+
+impl Fixture {
+    /// Hands back what was claimed an hour ago or earlier.
+    async fn hand_back_strays(&self, node: NodeId, held: &[Lease]) -> Vec<TaskId> {
+        self.store.hand_back_strays(node, held, HOUR_MS).await.expect("the request is good")
+    }
+
+    /// A node and the leases of its one claim.
+    async fn claimed(&self, count: usize) -> (NodeId, Vec<Lease>) {
+        self.submit_all(vec![new_task(); count]).await;
+        let node = self.node().await;
+        let claimed = self.claim(node, count).await;
+        assert_eq!(claimed.len(), count);
+        (node, claimed.iter().map(lease_of).collect())
+    }
+}
+
+async fn a_stray_is_handed_back_uncharged_and_can_be_claimed_again(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(1).await;
+    let before = fixture.task(leases[0].task_id).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, [before.id]);
+    let after = fixture.task(before.id).await;
+    assert_eq!((after.status, after.lease_token, after.due_at), (Status::Queued, None, before.due_at));
+    let charges = (after.retry_count, after.crash_count, after.snooze_count);
+    assert_eq!((charges, after.error), ((0, 0, 0), None), "nothing is charged");
+    let attempts = fixture.attempts(before.id).await;
+    assert_eq!((attempts.len(), attempts[0].outcome), (1, AttemptOutcome::HandedBack));
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, [], "once is enough");
+    let again = fixture.claim_this(node, before.id).await;
+    assert_eq!(again.attempt, 2, "the same node may have it");
+    assert_eq!(fixture.finish(again, completed()).await, Verdict::Applied(Status::Completed));
+}
+
+async fn what_is_held_and_what_is_young_stays(fixture: Arc<Fixture>) {
+    let (node, old) = fixture.claimed(3).await;
+    fixture.clock.advance_ms(HOUR_MS / 2);
+    let young = fixture.submit(new_task()).await;
+    fixture.claim_this(node, young).await;
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, [], "the answer may still be on its way");
+    fixture.clock.advance_ms(HOUR_MS / 2);
+    let before = fixture.task(old[1].task_id).await;
+    assert_eq!(fixture.hand_back_strays(node, &[old[1]]).await, [old[0].task_id, old[2].task_id]);
+    assert_eq!(fixture.task(old[1].task_id).await, before);
+    assert_eq!(fixture.status(young).await, Status::Running);
+    assert_eq!(fixture.finish(old[1], completed()).await, Verdict::Applied(Status::Completed));
+}
+
+/// The node lost the answer to its second claim of a task whose first it remembers.
+async fn a_lease_of_an_earlier_attempt_does_not_hold_the_task(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(1).await;
+    fixture.finish(leases[0], Outcome::HandedBack).await;
+    let second = fixture.claim_this(node, leases[0].task_id).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.hand_back_strays(node, &[second]).await, []);
+    assert_eq!(fixture.hand_back_strays(node, &[leases[0], forged(&second)]).await, [second.task_id]);
+}
+
+async fn another_nodes_tasks_stay(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(2).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let other = fixture.node().await;
+    assert_eq!(fixture.hand_back_strays(other, &[]).await, []);
+    assert_eq!(fixture.hand_back_strays(random_node_id(), &leases).await, []);
+    assert_eq!(fixture.store.heartbeat_node(node, &leases).await.unwrap(), []);
+}
+
+async fn only_running_tasks_are_handed_back(fixture: Arc<Fixture>) {
+    for recipe in Recipe::ALL {
+        let built = build(&fixture, recipe).await;
+        fixture.clock.advance_ms(HOUR_MS);
+        let before = fixture.task(built.id).await;
+        let strays = fixture.hand_back_strays(built.node, &[]).await;
+        let after = fixture.task(built.id).await;
+        match recipe == Recipe::Running {
+            true => assert_eq!((strays, after.status), (vec![built.id], Status::Queued)),
+            false => assert_eq!((strays, after), (vec![], before), "{recipe:?}"),
+        }
+    }
+}
+
+async fn a_strays_old_lease_is_stale(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(1).await;
+    let lease = leases[0];
+    fixture.clock.advance_ms(HOUR_MS);
+    fixture.hand_back_strays(node, &[]).await;
+    for outcome in [completed(), Outcome::HandedBack] {
+        assert_eq!(fixture.finish(lease, outcome).await, Verdict::Stale(Status::Queued));
+    }
+    let gone = fixture.store.heartbeat_node(node, &[lease]).await.unwrap();
+    assert_eq!(gone, [(lease, Verdict::Stale(Status::Queued))], "the node's next heartbeat tells it");
+    let successor = fixture.claim_this(node, lease.task_id).await;
+    assert_eq!(fixture.finish(lease, completed()).await, Verdict::Stale(Status::Running));
+    assert_eq!(fixture.finish(successor, completed()).await, Verdict::Applied(Status::Completed));
+}
+
+async fn a_stray_child_keeps_its_parent_waiting(fixture: Arc<Fixture>) {
+    let parent = fixture.start(new_task()).await;
+    let child = fixture.submit_children(parent, vec![new_task()]).await[0];
+    let node = fixture.node().await;
+    fixture.claim_this(node, child).await;
+    assert_eq!(fixture.finish(parent, completed()).await, Verdict::Applied(Status::Waiting));
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, [child]);
+    assert_eq!(fixture.status(parent.task_id).await, Status::Waiting);
+    fixture.run(child, completed()).await;
+    assert_eq!(fixture.status(parent.task_id).await, Status::Completed);
+}
+
+async fn held_leases_do_not_hide_the_strays_behind_them(fixture: Arc<Fixture>) {
+    let (node, held) = fixture.claimed(bounds::CLAIM_BATCH).await;
+    let strays = fixture.submit_all(vec![new_task(); 3]).await;
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), strays);
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.hand_back_strays(node, &held).await, strays);
+    assert_eq!(fixture.store.heartbeat_node(node, &held).await.unwrap(), []);
+}
+
+async fn strays_go_back_in_bounded_passes_oldest_first(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); bounds::MAINTENANCE_BATCH + 2]).await;
+    let node = fixture.node().await;
+    for expected in [MANY, 2] {
+        assert_eq!(fixture.claim(node, MANY).await.len(), expected);
+    }
+    fixture.clock.advance_ms(HOUR_MS);
+    let (first, rest) = ids.split_at(bounds::MAINTENANCE_BATCH);
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, first);
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, rest);
+    assert_eq!(fixture.hand_back_strays(node, &[]).await, []);
+}
+
+async fn a_request_that_does_not_fit_is_refused_by_field(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(1).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let too_many = vec![leases[0]; bounds::CLAIM_BATCH + 1];
+    assert_eq!(refused_field(fixture.store.hand_back_strays(node, &too_many, 0).await), "held");
+    let too_long = fixture.store.hand_back_strays(node, &[], bounds::DURATION_MS + 1).await;
+    assert_eq!(refused_field(too_long), "olderThan");
+    assert_eq!(fixture.status(leases[0].task_id).await, Status::Running);
+}
+
+async fn listeners_hear_of_a_stray(fixture: Arc<Fixture>) {
+    let (node, leases) = fixture.claimed(1).await;
+    fixture.drain_outbox().await;
+    fixture.clock.advance_ms(HOUR_MS);
+    fixture.hand_back_strays(node, &[]).await;
+    let told = fixture.drain_outbox().await;
+    assert_eq!(told.len(), 2, "a bell and an event");
+    assert!(told.iter().all(|leased| leased.message.task_id == leases[0].task_id));
+    assert!(told.iter().all(|leased| leased.message.body.event == EventKind::Requeued));
+}
