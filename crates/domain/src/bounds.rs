@@ -19,6 +19,14 @@ pub const NAME_BYTES: usize = 200;
 pub const LABEL_BYTES: usize = 100;
 /// Error messages are cut, not refused, at this many bytes: a failure must always be storable.
 pub const ERROR_BYTES: usize = 8 * 1024;
+/// One log line, in bytes. Longer ones are cut, not refused: a task must not fail for what it says about itself.
+pub const LOG_BYTES: usize = 8 * 1024;
+/// Log lines in one call; with the longest lines that is twice what one statement carries.
+pub const LOG_BATCH: usize = 1_000;
+/// Log lines kept with one task: what a person reads. A program that writes more has a log of its own.
+pub const LOG_LINES: usize = 1_000;
+/// Lines above [`LOG_LINES`] at which the oldest go, so that not every line that comes removes one.
+pub const LOG_SLACK: usize = 100;
 /// A result's URL, in bytes.
 pub const URL_BYTES: usize = 2_000;
 
@@ -48,6 +56,18 @@ pub const PAGE_SIZE: usize = 1_000;
 pub const MAINTENANCE_BATCH: usize = 1_000;
 /// Children that one parent may have.
 pub const CHILDREN: u32 = 1_000_000;
+
+/// As much of a text as fits into `max_bytes`, cut between characters, without what databases cannot keep.
+pub(crate) fn cut(text: impl Iterator<Item = char>, max_bytes: usize) -> String {
+    let mut kept = String::new();
+    for c in text.filter(|c| *c != '\0') {
+        if kept.len() + c.len_utf8() > max_bytes {
+            break;
+        }
+        kept.push(c);
+    }
+    kept
+}
 
 /// Refuses a free-text name that is empty, too long, or holds a character that no store keeps exactly.
 pub fn check_name(field: &'static str, value: &str) -> Result<(), Invalid> {

@@ -11,6 +11,7 @@ pub mod json;
 pub mod time;
 
 pub mod attempt;
+pub mod log;
 pub mod node;
 pub mod queue;
 pub mod retry;
@@ -28,6 +29,7 @@ pub use attempt::{Attempt, AttemptOutcome};
 pub use error::{Invalid, StoreError};
 pub use ids::{LeaseToken, NodeId, TaskId, TaskIdSequence};
 pub use json::Json;
+pub use log::{LogEntry, LogLevel, LogLine, LogPage};
 pub use node::Node;
 pub use retry::RetryPolicy;
 pub use submission::{Idempotency, NewTask, RunAt};

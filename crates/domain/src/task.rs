@@ -127,16 +127,8 @@ impl TaskError {
     }
 }
 
-/// Cuts text at a character boundary below the bound and drops what databases cannot keep.
 fn storable(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len().min(bounds::ERROR_BYTES));
-    for c in text.chars().filter(|c| *c != '\0') {
-        if kept.len() + c.len_utf8() > bounds::ERROR_BYTES {
-            break;
-        }
-        kept.push(c);
-    }
-    kept
+    bounds::cut(text.chars(), bounds::ERROR_BYTES)
 }
 
 /// How many children a parent has, by where they stand. The open ones are the rest.
