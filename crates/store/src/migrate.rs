@@ -12,6 +12,7 @@ macro_rules! migrations {
                 (1, "foundation", include_str!(concat!("../migrations/", $folder, "/0001_foundation.sql"))),
                 (2, "views", include_str!(concat!("../migrations/", $folder, "/0002_views.sql"))),
                 (3, "submit by sql", include_str!(concat!("../migrations/", $folder, "/0003_submit_by_sql.sql"))),
+                (4, "task logs", include_str!(concat!("../migrations/", $folder, "/0004_task_logs.sql"))),
             ])
         })
     };

@@ -1,8 +1,8 @@
 //! Tasks and their companions as rows and as the JSON that statements take in.
 
 use longhaul_domain::{
-    Attempt, AttemptOutcome, ChildCounts, Json, LeaseToken, Node, NodeId, Phase, RetryPolicy, Status, Task, TaskError,
-    TaskId, Timestamp,
+    Attempt, AttemptOutcome, ChildCounts, Json, LeaseToken, LogEntry, LogLevel, Node, NodeId, Phase, RetryPolicy,
+    Status, Task, TaskError, TaskId, Timestamp,
     event::{LeasedMessage, OutboxMessage, Topic},
     statistics::{Measure, Tally, TallyKey},
 };
@@ -265,6 +265,17 @@ pub(crate) fn message(row: &SqlRow) -> Result<LeasedMessage, Failure> {
             task_id: TaskId(row.must_id(2)?),
             body: serde_json::from_str(&row.must_text(3)?)?,
         },
+    })
+}
+
+pub(crate) fn log_entry(row: &SqlRow) -> Result<LogEntry, Failure> {
+    let level = row.must_text(2)?;
+    Ok(LogEntry {
+        number: number(row, 0)?,
+        attempt: number(row, 1)?,
+        level: LogLevel::parse(&level).ok_or_else(|| Failure::internal(format!("unknown level {level:?}")))?,
+        message: row.must_text(3)?,
+        logged_at: must_time(row, 4)?,
     })
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, atomic::AtomicI64};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Clock, Invalid, Json, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp, bounds,
+    Attempt, Clock, Invalid, Json, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
+    Timestamp, bounds,
     contract::{
         Store,
         store::{
@@ -34,6 +35,7 @@ use crate::{
         duties::{PauseQueue, TakeDuty},
         expire::ExpireTasks,
         finish::{self, CompleteTasks, FinishTasks},
+        logs::{AppendLogs, ListLogs},
         nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
         outbox::{ConfirmOutbox, LeaseOutbox},
         progress::{SaveState, Saved},
@@ -270,6 +272,11 @@ impl Store for SqlStore {
         Ok(self.database.run(Mode::Transaction, &operation).await?[0])
     }
 
+    async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
+        bounds::check_batch("lines", lines.len(), bounds::LOG_BATCH)?;
+        self.database.run(Mode::Transaction, &AppendLogs { lines }).await
+    }
+
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
         finish::check(reports)?;
         if reports.is_empty() {
@@ -402,6 +409,17 @@ impl Store for SqlStore {
 
     async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
         self.database.run(Mode::ReadOnly, &ListAttempts { access, id }).await
+    }
+
+    async fn list_logs(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<LogPage, StoreError> {
+        check_limit(limit, bounds::PAGE_SIZE)?;
+        self.database.run(Mode::ReadOnly, &ListLogs { access, id, after, limit }).await
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {

@@ -14,6 +14,7 @@ use crate::{
     ids::{NodeId, TaskId},
     json::Json,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
+    log::{LogLine, LogPage},
     node::{DutyLease, Node},
     queue::Queue,
     statistics::{Tally, TallyFilter},
@@ -203,6 +204,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError>;
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError>;
+    /// Keeps log lines with their tasks, in the order given, at most [`bounds::LOG_BATCH`](crate::bounds::LOG_BATCH).
+    /// A message is cut or mended where no store could keep it, never refused. The tasks themselves do not change: a
+    /// line is no sign of life. Of each task the last [`bounds::LOG_LINES`](crate::bounds::LOG_LINES) lines stay, and
+    /// for a while up to [`bounds::LOG_SLACK`](crate::bounds::LOG_SLACK) older ones. Unlike other writes, lines that
+    /// are written again because their outcome is unknown may be there twice.
+    async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError>;
     /// Records the ends of many attempts with their results, history, parents' counters and messages.
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError>;
 
@@ -257,6 +264,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<Page<Task>, StoreError>;
     /// All attempts of a task, the first one first.
     async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError>;
+    /// The log lines of a task, oldest first: those after number `after`, at most `limit`. What comes later has higher
+    /// numbers than what is there, so a reader who goes on after the last number misses nothing that is kept.
+    async fn list_logs(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<LogPage, StoreError>;
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;
     /// Counts of the present, or statistics of past hours; sorted by key.

@@ -78,6 +78,15 @@ TABLE tally_deltas (
     n bigint NOT NULL
 );
 
+TABLE task_logs (
+    id bigint NOT NULL,
+    task_id uuid NOT NULL,
+    logged_at bigint NOT NULL,
+    attempt integer NOT NULL,
+    level text NOT NULL,
+    message text NOT NULL
+);
+
 TABLE tasks (
     id uuid NOT NULL,
     created_at bigint NOT NULL,
@@ -150,6 +159,8 @@ CONSTRAINT tallies.tallies_pkey PRIMARY KEY (span_start, queue, task_type, measu
 
 CONSTRAINT tally_deltas.tally_deltas_pkey PRIMARY KEY (id);
 
+CONSTRAINT task_logs.task_logs_pkey PRIMARY KEY (id);
+
 CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
 
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
@@ -175,6 +186,10 @@ CREATE UNIQUE INDEX queues_pkey ON public.queues USING btree (name);
 CREATE UNIQUE INDEX tallies_pkey ON public.tallies USING btree (span_start, queue, task_type, measure, label, bucket);
 
 CREATE UNIQUE INDEX tally_deltas_pkey ON public.tally_deltas USING btree (id);
+
+CREATE UNIQUE INDEX task_logs_pkey ON public.task_logs USING btree (id);
+
+CREATE INDEX task_logs_task ON public.task_logs USING btree (task_id, id);
 
 CREATE INDEX tasks_claim ON public.tasks USING btree (lane, due_at, id) WHERE (lane IS NOT NULL);
 
@@ -256,6 +271,15 @@ VIEW v_dead_letters AS
     tasks.parameters
    FROM tasks
   WHERE (tasks.status = ANY (ARRAY['FAILED'::text, 'DEAD_LETTER'::text]));
+
+VIEW v_logs AS
+ SELECT task_logs.task_id,
+    task_logs.id AS number,
+    task_logs.attempt,
+    task_logs.level,
+    longhaul_time(task_logs.logged_at) AS logged_at,
+    task_logs.message
+   FROM task_logs;
 
 VIEW v_statistics AS
  SELECT longhaul_time(entries.span_start) AS hour,

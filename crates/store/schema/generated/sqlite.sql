@@ -85,6 +85,17 @@ CREATE TABLE tally_deltas (
     n          integer NOT NULL
 );
 
+CREATE TABLE task_logs (
+    id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    task_id   blob NOT NULL,
+    attempt   integer NOT NULL,
+    level     text NOT NULL,
+    message   text NOT NULL,
+    logged_at integer NOT NULL
+);
+
+CREATE INDEX task_logs_task ON task_logs (task_id);
+
 CREATE TABLE tasks (
     id                   blob NOT NULL PRIMARY KEY,
     parent_id            blob,
@@ -238,6 +249,13 @@ SELECT lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || sub
     strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at, error, parameters
 FROM tasks
 WHERE status IN ('FAILED', 'DEAD_LETTER');
+
+CREATE VIEW v_logs AS
+SELECT lower(substr(hex(task_id), 1, 8) || '-' || substr(hex(task_id), 9, 4) || '-' || substr(hex(task_id), 13, 4) || '-' || substr(hex(task_id), 17, 4) || '-' || substr(hex(task_id), 21)) AS task_id,
+    id AS number, attempt, level,
+    strftime('%Y-%m-%dT%H:%M:%S', logged_at / 1000000, 'unixepoch') || printf('.%06dZ', logged_at % 1000000) AS logged_at,
+    message
+FROM task_logs;
 
 CREATE VIEW v_statistics AS
 SELECT strftime('%Y-%m-%dT%H:%M:%S', span_start / 1000000, 'unixepoch') || printf('.%06dZ', span_start % 1000000) AS hour, queue, task_type, label AS status, measure, bucket,

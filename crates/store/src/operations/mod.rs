@@ -4,6 +4,7 @@ pub(crate) mod submit;
 
 pub(crate) mod claim;
 pub(crate) mod finish;
+pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod progress;
 pub(crate) mod strays;

@@ -89,6 +89,7 @@ impl Operation for PruneTasks<'_> {
         }
         let list = hex_list(doomed.iter().copied());
         session.execute(Statement::DeleteAttempts, &[(&list).into()]).await?;
+        session.execute(Statement::DeleteLogs, &[(&list).into()]).await?;
         session.execute(Statement::DeleteTasks, &[(&list).into()]).await?;
         ledger.save(session, now).await?;
         Ok(doomed.len())

@@ -2,12 +2,13 @@
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, NodeId, Status,
+    Json, LogLevel, LogLine, NodeId, Status,
     contract::{
         Store,
         store::{Access, ClaimRequest, Outcome, Report},
     },
     event::OutboxPolicy,
+    filter::Retention,
     statistics::TallyFilter,
 };
 
@@ -22,6 +23,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("one_statement_submits_a_task_that_runs"), move || submit_and_run(backend)),
         trial(name("a_statement_that_does_not_fit_is_refused_by_field"), move || refusals(backend)),
         trial(name("the_views_show_what_happened"), move || views(backend)),
+        trial(name("log_lines_are_read_and_go_with_their_task"), move || logs(backend)),
     ]
 }
 
@@ -130,4 +132,30 @@ async fn views(backend: Backend) {
     assert_eq!(database.count(years).await, 2);
     let status = store.get_task(&Access::All, claimed[1].id).await.unwrap().status;
     assert_eq!(status, Status::Failed);
+}
+
+async fn logs(backend: Backend) {
+    let (store, clock, database) = backend.store(OutboxPolicy::default()).await;
+    database.execute(&submit_statement(backend, "send_mail", "{}", "u-1", "1")).await;
+    let lease = claim_all(&store).await[0].lease().unwrap();
+    let line = |level, message: &str| LogLine { lease, level, message: message.to_owned() };
+    let lines = [line(LogLevel::Info, "sent to a@b.c"), line(LogLevel::Error, "it came back, ü")];
+    store.append_logs(&lines).await.unwrap();
+
+    let text = |sql: &str| sql.replace("{id}", &lease.task_id.to_string());
+    let all =
+        "SELECT count(*) FROM v_logs WHERE task_id = '{id}' AND attempt = 1 AND CAST(logged_at AS CHAR(4)) >= '2020'";
+    assert_eq!(database.count(&text(all)).await, 2);
+    let error = "SELECT count(*) FROM v_logs WHERE level = 'error' AND message = 'it came back, ü'";
+    assert_eq!(database.count(error).await, 1);
+    let entries = store.list_logs(&Access::All, lease.task_id, None, 10).await.unwrap().items;
+    let last = database.count("SELECT max(number) FROM v_logs").await;
+    assert_eq!(entries[1].number, u64::try_from(last).unwrap(), "the view shows the numbers that the store tells");
+
+    let done = Outcome::Completed { result: None, result_url: None };
+    store.finish_tasks(&[Report { lease, outcome: done }]).await.unwrap();
+    clock.advance_ms(1_000);
+    let keep = Retention { ended_ms: 1_000, dead_letter_ms: 1_000 };
+    assert_eq!(store.prune_tasks(&keep, &[lease.task_id]).await.unwrap(), 1);
+    assert_eq!(database.count("SELECT count(*) FROM task_logs").await, 0);
 }

@@ -5,6 +5,7 @@
 
 mod state;
 
+mod logs;
 mod submitting;
 mod working;
 
@@ -16,7 +17,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Clock, Json, Lease, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
+    Attempt, Clock, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
     contract::{
         Store,
         store::{
@@ -109,6 +110,11 @@ impl Store for MemoryStore {
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
         let (mut state, now) = self.begin();
         Ok(state.save_checkpoint(lease, checkpoint, now))
+    }
+
+    async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.append_logs(lines, now)
     }
 
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
@@ -222,6 +228,16 @@ impl Store for MemoryStore {
 
     async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
         self.begin().0.list_attempts(access, id)
+    }
+
+    async fn list_logs(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<LogPage, StoreError> {
+        self.begin().0.list_logs(access, id, after, limit)
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use longhaul_domain::{
-    Attempt, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
     event::{OutboxMessage, OutboxPolicy},
     lifecycle::{
         Transition, cancel,
@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) claimable: BTreeSet<(Reverse<u8>, Timestamp, TaskId)>,
     pub(super) children: BTreeMap<TaskId, BTreeSet<TaskId>>,
     pub(super) attempts: BTreeMap<(TaskId, u32), Attempt>,
+    pub(super) logs: BTreeMap<TaskId, Vec<LogEntry>>,
+    pub(super) last_log_number: u64,
     /// Every queue that is known, and since when it is paused.
     pub(super) queues: BTreeMap<String, Option<Timestamp>>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
@@ -68,6 +70,8 @@ impl State {
             claimable: BTreeSet::new(),
             children: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            last_log_number: 0,
             queues: BTreeMap::new(),
             nodes: BTreeMap::new(),
             promises: BTreeMap::new(),
@@ -141,11 +145,12 @@ impl State {
         before
     }
 
-    /// Removes a row and its history, and counts it out.
+    /// Removes a row with its history and its log, and counts it out.
     pub(super) fn remove(&mut self, id: TaskId) {
         let task = self.tasks.remove(&id).expect("the caller has just read it");
         self.children.remove(&id);
         self.attempts.retain(|(task_id, _), _| *task_id != id);
+        self.logs.remove(&id);
         let mut sheet = TallySheet::default();
         sheet.count(&task.queue, &task.task_type, task.status, -1);
         self.unfolded.extend(sheet.into_tallies());

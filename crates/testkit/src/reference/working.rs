@@ -165,7 +165,7 @@ impl State {
     }
 }
 
-fn verdict_of(refusal: Refusal, task: &Task) -> Verdict {
+pub(super) fn verdict_of(refusal: Refusal, task: &Task) -> Verdict {
     match refusal {
         Refusal::AlreadyApplied { status } => Verdict::Repeated(status),
         Refusal::WrongState { .. }

@@ -36,7 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Text that is allowed and that careless code or a lenient collation gets wrong. All differ from each other.
-const STRANGE: [&str; 30] = [
+pub(super) const STRANGE: [&str; 30] = [
     "A",
     "a",
     "x",

@@ -15,6 +15,7 @@ mod submitting;
 
 mod claims;
 mod finishing;
+mod logs;
 mod nodes;
 mod parents;
 mod strays;
@@ -58,6 +59,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("claims", claims::cases()),
         ("nodes", nodes::cases()),
         ("strays", strays::cases()),
+        ("logs", logs::cases()),
         ("finishing", finishing::cases()),
         ("parents", parents::cases()),
         ("people", people::cases()),

@@ -1,7 +1,7 @@
 //! The words that the cases are written in: short ways to submit, claim, finish and look.
 
 use longhaul_domain::{
-    Attempt, Json, Lease, LeaseToken, NewTask, NodeId, Status, StoreError, Task, TaskId,
+    Attempt, Json, Lease, LeaseToken, LogEntry, NewTask, NodeId, Status, StoreError, Task, TaskId,
     contract::store::{Access, ClaimRequest, Failure, Outcome, Report, RescueRequest, Rescued, Verdict},
     event::LeasedMessage,
     filter::{PageRequest, SortOrder, TaskFilter},
@@ -164,6 +164,21 @@ impl Fixture {
 
     pub(super) async fn attempts(&self, id: TaskId) -> Vec<Attempt> {
         self.store.list_attempts(&Access::All, id).await.expect("the task exists")
+    }
+
+    /// All log lines of a task, page by page.
+    pub(super) async fn logs(&self, id: TaskId) -> Vec<LogEntry> {
+        let mut all: Vec<LogEntry> = Vec::new();
+        let mut after = None;
+        loop {
+            let page = self.store.list_logs(&Access::All, id, after, MANY).await.expect("the task exists");
+            all.extend(page.items);
+            assert!(all.windows(2).all(|pair| pair[0].number < pair[1].number), "numbers only grow");
+            match page.next {
+                Some(last) => after = Some(last),
+                None => return all,
+            }
+        }
     }
 
     /// All tasks that match, page by page, oldest first.

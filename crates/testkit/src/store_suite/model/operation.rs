@@ -23,10 +23,24 @@ pub(super) enum Operation {
 /// What a worker writes under its leases.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
-    Heartbeat { node: u8 },
-    Finish { reports: Vec<(u8, Ending)> },
-    Progress { lease: u8, percent: u8 },
-    Checkpoint { lease: u8, page: u8 },
+    Heartbeat {
+        node: u8,
+    },
+    Finish {
+        reports: Vec<(u8, Ending)>,
+    },
+    Progress {
+        lease: u8,
+        percent: u8,
+    },
+    Checkpoint {
+        lease: u8,
+        page: u8,
+    },
+    /// A line for each lease.
+    Log {
+        leases: Vec<u8>,
+    },
 }
 
 /// What a person does.
@@ -167,6 +181,7 @@ fn write() -> impl Strategy<Value = Write> {
         2 => (0..3_u8).prop_map(|node| Write::Heartbeat { node }),
         2 => (any::<u8>(), any::<u8>()).prop_map(|(lease, percent)| Write::Progress { lease, percent }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(lease, page)| Write::Checkpoint { lease, page }),
+        2 => vec(any::<u8>(), 1..5).prop_map(|leases| Write::Log { leases }),
     ]
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    Json, Lease, NewTask, StoreError,
+    Json, Lease, LogLevel, LogLine, NewTask, StoreError,
     contract::store::{
         BulkChange, BulkRequest, ClaimRequest, Failure, Outcome, Report, RescueRequest, RetryScope, Submitted,
     },
@@ -98,6 +98,13 @@ impl Side {
                 Some(lease) => Ok(format!("{:?}", store.save_checkpoint(&lease, &number(*page)).await?)),
                 None => nothing(),
             },
+            Write::Log { leases } => {
+                let leases = leases.iter().filter_map(|number| lease_of(*number));
+                let message = |place: usize| format!("line {place}");
+                let line = |(place, lease)| LogLine { lease, level: LogLevel::Warn, message: message(place) };
+                let lines: Vec<LogLine> = leases.enumerate().map(line).collect();
+                Ok(format!("{:?}", store.append_logs(&lines).await?))
+            }
         }
     }
 

@@ -22,6 +22,12 @@ impl Side {
                     lines.push(self.tell_task(&task));
                     let attempts = self.fixture.store.list_attempts(&Access::All, id).await.unwrap();
                     lines.extend(attempts.iter().map(|attempt| self.tell_attempt(attempt)));
+                    // The numbers are the store's own affair; that they grow is the suite's.
+                    for entry in self.fixture.logs(id).await {
+                        let at = self.span_of(entry.logged_at);
+                        let (attempt, level, message) = (entry.attempt, entry.level, entry.message);
+                        lines.push(format!("{} log {attempt} {level:?} {message:?} at {at}", self.name(id)));
+                    }
                 }
             }
         }

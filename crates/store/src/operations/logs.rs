@@ -1,0 +1,113 @@
+//! Log lines: appended under the lease of the running attempt, trimmed as they grow, listed by their numbers.
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Lease, LogLine, LogPage, Status, StoreError, TaskId, bounds,
+    contract::store::{Access, Verdict},
+};
+use serde::Serialize;
+
+use super::progress::{read_holders, verdict};
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    portions::portions,
+    record::{self, hex, hex_list},
+    session::{Operation, Session},
+};
+
+/// Keeps the lines of running attempts; the answer has one verdict for each.
+#[derive(Debug)]
+pub(crate) struct AppendLogs<'a> {
+    pub(crate) lines: &'a [LogLine],
+}
+
+/// A line as `append_logs` takes it.
+#[derive(Serialize)]
+struct LogRow {
+    task_id: String,
+    attempt: u32,
+    level: &'static str,
+    message: String,
+}
+
+impl LogRow {
+    fn new(line: &LogLine) -> Self {
+        let Lease { task_id, attempt, .. } = line.lease;
+        Self { task_id: hex(task_id.0), attempt, level: line.level.as_str(), message: line.storable_message() }
+    }
+}
+
+#[async_trait]
+impl Operation for AppendLogs<'_> {
+    type Output = Vec<Verdict>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
+        let leases: Vec<Lease> = self.lines.iter().map(|line| line.lease).collect();
+        // The tasks stay locked until the lines are committed. No attempt can end in between, and of two writers to
+        // one task the second has the higher numbers.
+        let held = read_holders(session, Statement::LockLeases, &leases).await?;
+        let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
+        let kept = self.lines.iter().zip(&verdicts).filter(|(_, told)| **told == Verdict::Applied(Status::Running));
+        let kept: Vec<&LogLine> = kept.map(|(line, _)| line).collect();
+        if kept.is_empty() {
+            return Ok(verdicts);
+        }
+        let rows: Vec<LogRow> = kept.iter().map(|line| LogRow::new(line)).collect();
+        for portion in portions(&rows, |row| 200 + row.message.len()) {
+            let document = serde_json::to_string(portion)?;
+            let clock = session.clock();
+            session.execute(Statement::AppendLogs, &[clock.into(), (&document).into()]).await?;
+        }
+        let mut written: Vec<TaskId> = kept.iter().map(|line| line.lease.task_id).collect();
+        written.sort_unstable();
+        written.dedup();
+        trim(session, written).await?;
+        Ok(verdicts)
+    }
+}
+
+/// Removes the oldest lines of tasks that have more than enough. Only the lines of these tasks are counted, and the
+/// slack makes a removal one of many lines.
+async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), Failure> {
+    let list = hex_list(tasks);
+    let most = bounds::LOG_LINES + bounds::LOG_SLACK;
+    for row in session.fetch(Statement::FindLongLogs, &[(&list).into(), most.into()]).await? {
+        let excess = row.must_int(1)? - bounds::LOG_LINES as i64;
+        session.execute(Statement::TrimLogs, &[row.must_id(0)?.into(), excess.into()]).await?;
+    }
+    Ok(())
+}
+
+/// A page of the lines of a task that the caller may see.
+#[derive(Debug)]
+pub(crate) struct ListLogs<'a> {
+    pub(crate) access: &'a Access,
+    pub(crate) id: TaskId,
+    pub(crate) after: Option<u64>,
+    pub(crate) limit: usize,
+}
+
+#[async_trait]
+impl Operation for ListLogs<'_> {
+    type Output = LogPage;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<LogPage, Failure> {
+        // Readers come often, and the whole row of a task may be large: its owner is enough to know.
+        let rows = session.fetch(Statement::FindOwner, &[self.id.0.into()]).await?;
+        let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
+        let visible = owner.is_some_and(|owner| match self.access {
+            Access::All => true,
+            Access::Owner(own) => owner == *own,
+        });
+        if !visible {
+            return Err(Failure::Store(StoreError::NotFound));
+        }
+        let after = self.after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
+        let params = [self.id.0.into(), after.into(), self.limit.into()];
+        let rows = session.fetch(Statement::ListLogs, &params).await?;
+        let items = rows.iter().map(record::log_entry).collect::<Result<Vec<_>, _>>()?;
+        let next = items.last().map(|entry| entry.number).filter(|_| items.len() == self.limit);
+        Ok(LogPage { items, next })
+    }
+}

@@ -1,0 +1,1 @@
+SELECT owner FROM tasks WHERE id = ?1

@@ -1,0 +1,4 @@
+SELECT id, attempt, level, message, logged_at FROM task_logs INDEXED BY task_logs_task
+WHERE task_id = ?1 AND id > ?2
+ORDER BY id
+LIMIT ?3
