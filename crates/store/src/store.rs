@@ -136,6 +136,11 @@ impl SqlStore {
         self.database.durability().await
     }
 
+    /// Whether the store is a file that this process alone has open.
+    pub const fn is_embedded(&self) -> bool {
+        matches!(self.database, Database::Sqlite(_))
+    }
+
     /// Closes the connections.
     pub async fn close(&self) {
         self.database.close().await;

@@ -36,7 +36,7 @@ pub(crate) struct SqliteDatabase {
     readers: SqlitePool,
     pub(crate) shared: Arc<Shared>,
     /// Held as long as the store is open.
-    _lock: Arc<File>,
+    lock: Arc<File>,
 }
 
 impl SqliteDatabase {
@@ -57,7 +57,7 @@ impl SqliteDatabase {
         let read_only = options.clone().read_only(true);
         let writer = Writer::open(options).await?;
         let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(read_only);
-        Ok(Self { writer, readers, shared: Arc::new(shared), _lock: Arc::new(lock) })
+        Ok(Self { writer, readers, shared: Arc::new(shared), lock: Arc::new(lock) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
@@ -112,6 +112,10 @@ impl SqliteDatabase {
 
     pub(crate) async fn close(&self) {
         self.readers.close().await;
+        self.writer.close().await;
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the lock of the store's file could not be released");
+        }
     }
 }
 

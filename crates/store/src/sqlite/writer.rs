@@ -8,10 +8,11 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 use std::time::{Duration, Instant};
 
+use longhaul_domain::StoreError;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection as _, Executor as _, SqliteConnection};
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
@@ -34,6 +35,7 @@ pub(super) struct Writer {
     seat: Arc<Mutex<Seat>>,
     /// Operations that wait for the seat; each of them surely comes, or settles what was left for it.
     waiting: Arc<AtomicUsize>,
+    closed: Arc<AtomicBool>,
 }
 
 /// What the operation whose turn it is has in hand.
@@ -55,7 +57,8 @@ impl Writer {
         Ok(Self {
             options: Arc::new(options),
             seat: Arc::new(Mutex::new(seat)),
-            waiting: Arc::new(AtomicUsize::new(0)),
+            waiting: Arc::default(),
+            closed: Arc::default(),
         })
     }
 
@@ -67,6 +70,9 @@ impl Writer {
     /// Runs the operation, alone or with others in one transaction, and answers when that is committed.
     pub(super) async fn transact<O: Operation>(&self, shared: &Shared, operation: &O) -> Result<O::Output, Failure> {
         let mut seat = self.take_seat().await;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Unavailable("the store is closed".to_owned()).into());
+        }
         // Taken out of the seat: a caller that is dropped on the way rolls back by closing the connection.
         let mut group = std::mem::take(&mut seat.group);
         let mut connection = match seat.connection.take() {
@@ -106,6 +112,24 @@ impl Writer {
         }
         told.await.unwrap_or_else(|_| Err(Failure::Again("the shared transaction was given up".to_owned())))?;
         ran
+    }
+
+    /// Lets whoever is at work finish, and closes the connection for good.
+    pub(super) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        // What waits now is told that the store is closed, and commits nothing but what was left to it.
+        let connection = loop {
+            let mut seat = Arc::clone(&self.seat).lock_owned().await;
+            match seat.group.is_empty() {
+                true => break seat.connection.take(),
+                false => commit(seat),
+            }
+        };
+        if let Some(connection) = connection
+            && let Err(error) = connection.close().await
+        {
+            tracing::debug!(%error, "the writer could not be closed in peace");
+        }
     }
 
     async fn take_seat(&self) -> OwnedMutexGuard<Seat> {
