@@ -1,0 +1,92 @@
+//! Finish: the ends of attempts that ran on this node, and what their ends mean for parents.
+
+use std::collections::BTreeSet;
+
+use longhaul_domain::{
+    Status, StoreError, TaskId,
+    contract::store::{Access, Outcome, Report, Verdict},
+    event::{EventKind, TaskEvent},
+};
+
+use crate::Engine;
+
+/// A report with what the listeners are told of its task.
+#[derive(Debug, Clone)]
+pub struct Ended {
+    pub report: Report,
+    pub owner: String,
+    pub task_type: String,
+    pub queue: String,
+    pub parent_id: Option<TaskId>,
+    pub version: u64,
+}
+
+impl Engine {
+    /// Records the reports and tells what became of them. On an error nothing is known; the same reports may be sent
+    /// again.
+    pub async fn finish(&self, ended: &[Ended]) -> Result<Vec<Verdict>, StoreError> {
+        let reports: Vec<Report> = ended.iter().map(|one| one.report.clone()).collect();
+        let verdicts = self.store.finish_tasks(&reports).await?;
+        let mut parents = BTreeSet::new();
+        for (one, verdict) in ended.iter().zip(&verdicts) {
+            self.forget_progress(one.report.lease.task_id);
+            let Verdict::Applied(status) = verdict else { continue };
+            self.bus.publish(news(one, *status));
+            if status.is_claimable() {
+                self.doorbell.ring(&one.queue);
+            }
+            if status.is_ended() {
+                parents.extend(one.parent_id);
+            }
+        }
+        for parent in parents {
+            self.look_at_parent(parent).await;
+        }
+        Ok(verdicts)
+    }
+
+    /// A child's end may have ended its parent, or called it back for its finish step.
+    async fn look_at_parent(&self, id: TaskId) {
+        let parent = match self.store.get_task(&Access::All, id).await {
+            Ok(parent) => parent,
+            Err(error) => return tracing::debug!(%error, task_id = %id.0, "no news of a parent"),
+        };
+        match parent.status {
+            Status::Queued => {
+                self.tell(&parent, EventKind::Requeued);
+                self.doorbell.ring(&parent.queue);
+            }
+            Status::Completed | Status::CompletedWithErrors => self.tell(&parent, EventKind::Completed),
+            Status::Failed => self.tell(&parent, EventKind::Failed),
+            Status::Running | Status::Retrying | Status::Waiting | Status::Cancelled | Status::DeadLetter => {}
+        }
+    }
+}
+
+fn news(one: &Ended, status: Status) -> TaskEvent {
+    let event = match status {
+        Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
+        Status::Failed => EventKind::Failed,
+        Status::DeadLetter => EventKind::DeadLettered,
+        Status::Cancelled => EventKind::Cancelled,
+        Status::Waiting => EventKind::Waiting,
+        Status::Retrying => EventKind::Retrying,
+        Status::Queued | Status::Running => EventKind::Requeued,
+    };
+    let error = match &one.report.outcome {
+        Outcome::Failed { failure, .. } => Some(failure.message.clone()),
+        Outcome::Snoozed { reason, .. } => reason.as_ref().map(|reason| reason.message.clone()),
+        Outcome::Completed { .. } | Outcome::HandedBack | Outcome::Cancelled => None,
+    };
+    TaskEvent {
+        task_id: one.report.lease.task_id,
+        owner: one.owner.clone(),
+        task_type: one.task_type.clone(),
+        event,
+        status,
+        attempt: one.report.lease.attempt,
+        version: one.version + 1,
+        progress: None,
+        error,
+    }
+}

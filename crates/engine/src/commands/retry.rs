@@ -1,0 +1,23 @@
+//! Retry: a person replays a task, or the failed children of a parent.
+
+use longhaul_domain::{
+    StoreError, TaskId,
+    contract::store::{Access, RetryScope},
+    event::EventKind,
+};
+
+use crate::Engine;
+
+impl Engine {
+    pub async fn retry(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+        self.store.retry_task(access, id, scope).await?;
+        let event = match scope {
+            RetryScope::Task => EventKind::Requeued,
+            RetryScope::FailedChildren => EventKind::Waiting,
+        };
+        self.tell_of(id, event).await;
+        // The children's queues are not known here; one ring of any queue makes every local node look.
+        self.doorbell.ring("");
+        Ok(())
+    }
+}

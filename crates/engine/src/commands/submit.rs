@@ -1,0 +1,78 @@
+//! Submit: a task is made, and its queue's bell rings.
+
+use std::collections::BTreeSet;
+
+use longhaul_domain::{
+    NewTask, RunAt, Status, StoreError,
+    contract::store::Submitted,
+    event::{EventKind, TaskEvent},
+};
+
+use crate::Engine;
+
+impl Engine {
+    /// Makes one task.
+    pub async fn submit(&self, task: NewTask) -> Result<Submitted, StoreError> {
+        let note = Note::of(&task);
+        let submitted = self.store.submit_task(task).await?;
+        self.submitted(&note, submitted);
+        self.ring_for([&note]);
+        Ok(submitted)
+    }
+
+    /// Makes all of them, in order, or none.
+    pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        let notes: Vec<Note> = tasks.iter().map(Note::of).collect();
+        let submitted = self.store.submit_tasks(tasks).await?;
+        for (note, made) in notes.iter().zip(&submitted) {
+            self.submitted(note, *made);
+        }
+        self.ring_for(&notes);
+        Ok(submitted)
+    }
+
+    fn submitted(&self, note: &Note, submitted: Submitted) {
+        if submitted.repeated {
+            return;
+        }
+        self.bus.publish(TaskEvent {
+            task_id: submitted.task_id,
+            owner: note.owner.clone(),
+            task_type: note.task_type.clone(),
+            event: EventKind::Submitted,
+            status: Status::Queued,
+            attempt: 0,
+            version: 1,
+            progress: None,
+            error: None,
+        });
+    }
+
+    fn ring_for<'a>(&self, notes: impl IntoIterator<Item = &'a Note>) {
+        let queues: BTreeSet<&str> =
+            notes.into_iter().filter(|note| note.is_due).map(|note| note.queue.as_str()).collect();
+        for queue in queues {
+            self.doorbell.ring(queue);
+        }
+    }
+}
+
+/// What is told of a task once the store has it.
+struct Note {
+    owner: String,
+    task_type: String,
+    queue: String,
+    is_due: bool,
+}
+
+impl Note {
+    fn of(task: &NewTask) -> Self {
+        Self {
+            owner: task.owner.clone(),
+            task_type: task.task_type.clone(),
+            queue: task.queue.clone(),
+            // A moment that may have passed counts as due: a bell too many costs one look.
+            is_due: !matches!(task.run_at, RunAt::AfterMs(ms) if ms > 0),
+        }
+    }
+}

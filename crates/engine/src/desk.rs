@@ -1,0 +1,156 @@
+//! The desk: what a node has in hand, from claim to accepted report.
+//!
+//! A claimed task is held until the store has taken its report, or has said that the attempt no longer counts. Reports
+//! that could not be delivered stay in front and are delivered again: the store knows a repetition. The desk does no
+//! work by itself; whoever drives it (the executor, or a simulation) carries out what it says.
+
+use std::collections::{HashMap, VecDeque};
+
+use longhaul_domain::{Lease, Status, Task, TaskId, contract::store::Verdict};
+
+use crate::commands::finish::Ended;
+use crate::slots::{Scope, SlotPlan, Slots};
+
+/// Why a running handler should stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// A person or its parent cancelled the task.
+    Cancelled,
+    /// Another attempt has taken over, or the task ended otherwise: whatever this one does counts no more.
+    Lost,
+    /// The node shuts down.
+    Drain,
+}
+
+#[derive(Debug, Clone)]
+struct Held {
+    lease: Lease,
+    queue: String,
+    task_type: String,
+    /// Whether the handler still runs and has its slot.
+    runs: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Desk {
+    slots: Slots,
+    held: HashMap<TaskId, Held>,
+    reports: VecDeque<Ended>,
+}
+
+impl Desk {
+    pub fn new(plan: SlotPlan) -> Self {
+        Self { slots: Slots::new(plan), held: HashMap::new(), reports: VecDeque::new() }
+    }
+
+    /// What to ask the store for now: scopes with room, and how much. Asking for one may use up the room of the next,
+    /// so each is asked for by itself, with [`Self::room`] looked up again.
+    pub fn scopes(&self) -> Vec<Scope> {
+        self.slots.scopes().iter().filter(|scope| self.slots.room(scope) > 0).cloned().collect()
+    }
+
+    pub fn room(&self, scope: &Scope) -> usize {
+        self.slots.room(scope)
+    }
+
+    /// Takes claimed tasks in hand.
+    pub fn take(&mut self, task: &Task) -> Option<Lease> {
+        let lease = task.lease()?;
+        self.slots.take(task);
+        let held = Held { lease, queue: task.queue.clone(), task_type: task.task_type.clone(), runs: true };
+        if let Some(before) = self.held.insert(task.id, held) {
+            // The same task was claimed again while its older attempt still ran here.
+            self.give_up_slot(&before);
+        }
+        Some(lease)
+    }
+
+    /// The handler has come to its end: its slot is free, and its report is to be delivered. `false` when the attempt
+    /// no longer counts and there is nobody to tell.
+    pub fn end(&mut self, ended: Ended) -> bool {
+        let lease = ended.report.lease;
+        let Some(held) = self.held.get_mut(&lease.task_id).filter(|held| held.lease == lease) else {
+            return false;
+        };
+        if std::mem::replace(&mut held.runs, false) {
+            let (queue, task_type) = (held.queue.clone(), held.task_type.clone());
+            self.slots.free(&queue, &task_type);
+        }
+        self.reports.push_back(ended);
+        true
+    }
+
+    /// Reports to deliver together, at most so many.
+    pub fn next_reports(&mut self, most: usize) -> Vec<Ended> {
+        let count = self.reports.len().min(most);
+        self.reports.drain(..count).collect()
+    }
+
+    /// Reports that nobody has answered go back to the front, in their order.
+    pub fn undelivered(&mut self, reports: Vec<Ended>) {
+        for report in reports.into_iter().rev() {
+            self.reports.push_front(report);
+        }
+    }
+
+    /// The store has answered: the tasks are out of our hands.
+    pub fn delivered(&mut self, reports: &[Ended]) {
+        for ended in reports {
+            self.drop_lease(&ended.report.lease);
+        }
+    }
+
+    /// Everything whose lease must be renewed.
+    pub fn leases(&self) -> Vec<Lease> {
+        let mut leases: Vec<Lease> = self.held.values().map(|held| held.lease).collect();
+        leases.sort_by_key(|lease| lease.task_id);
+        leases
+    }
+
+    /// A heartbeat's answer: the handlers that should stop, and why. They keep their slots until they have stopped.
+    pub fn beaten(&mut self, answers: &[(Lease, Verdict)]) -> Vec<(Lease, StopReason)> {
+        let mut stops = Vec::new();
+        for (lease, verdict) in answers {
+            let reason = match verdict {
+                Verdict::Applied(_) => continue,
+                Verdict::Stale(Status::Cancelled) => StopReason::Cancelled,
+                Verdict::Stale(_) | Verdict::Repeated(_) | Verdict::Missing => StopReason::Lost,
+            };
+            if self.held.get(&lease.task_id).is_some_and(|held| held.lease == *lease && held.runs) {
+                stops.push((*lease, reason));
+            }
+        }
+        stops
+    }
+
+    /// The attempt is out of our hands: its end was accepted, or it was lost and there is nothing to report.
+    pub fn drop_lease(&mut self, lease: &Lease) {
+        if self.held.get(&lease.task_id).is_some_and(|held| held.lease == *lease)
+            && let Some(held) = self.held.remove(&lease.task_id)
+        {
+            self.give_up_slot(&held);
+        }
+    }
+
+    /// Tasks whose handlers run.
+    pub fn running(&self) -> usize {
+        self.slots.running()
+    }
+
+    /// Reports that wait to be delivered.
+    pub fn waiting_reports(&self) -> usize {
+        self.reports.len()
+    }
+
+    /// Whether nothing is in hand.
+    pub fn is_clear(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    fn give_up_slot(&mut self, held: &Held) {
+        if held.runs {
+            self.slots.free(&held.queue, &held.task_type);
+        }
+    }
+}

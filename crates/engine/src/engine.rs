@@ -1,0 +1,77 @@
+//! The engine: the store, and whoever must hear of a change to it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longhaul_domain::{
+    Status, Task, TaskId,
+    contract::{Doorbell, EventBus, Store},
+    event::{EventKind, TaskEvent},
+};
+use tokio::sync::Notify;
+
+/// Progress of tasks that run on this node; ended ones are removed, so it holds at most what runs.
+type HotProgress = Mutex<HashMap<TaskId, serde_json::Value>>;
+
+/// What commands, executors and servers of one process share.
+#[derive(Debug)]
+pub struct Engine {
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<dyn EventBus>,
+    pub doorbell: Arc<dyn Doorbell>,
+    progress: HotProgress,
+    /// Rung when this process has changed something that a running handler should hear of.
+    pub look_at_leases: Notify,
+}
+
+impl Engine {
+    pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
+        let (progress, look_at_leases) = (HotProgress::default(), Notify::new());
+        Arc::new(Self { store, bus, doorbell, progress, look_at_leases })
+    }
+
+    /// Tells the listeners what happened to `task`, which is as the store has it.
+    pub fn tell(&self, task: &Task, event: EventKind) {
+        self.bus.publish(TaskEvent {
+            task_id: task.id,
+            owner: task.owner.clone(),
+            task_type: task.task_type.clone(),
+            event,
+            status: task.status,
+            attempt: task.attempt,
+            version: task.version,
+            progress: None,
+            error: task.error.as_ref().map(|error| error.message.clone()),
+        });
+    }
+
+    /// Notes the newest progress of a running task and tells the listeners at once; the store hears later.
+    pub fn note_progress(&self, task: &Task, progress: serde_json::Value) {
+        self.progress().insert(task.id, progress.clone());
+        self.bus.publish(TaskEvent {
+            task_id: task.id,
+            owner: task.owner.clone(),
+            task_type: task.task_type.clone(),
+            event: EventKind::Progress,
+            status: Status::Running,
+            attempt: task.attempt,
+            version: task.version,
+            progress: Some(progress),
+            error: None,
+        });
+    }
+
+    /// The newest progress of a task that runs here.
+    pub fn hot_progress(&self, id: TaskId) -> Option<serde_json::Value> {
+        self.progress().get(&id).cloned()
+    }
+
+    /// Forgets the progress of a task that no longer runs here.
+    pub fn forget_progress(&self, id: TaskId) {
+        self.progress().remove(&id);
+    }
+
+    fn progress(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, serde_json::Value>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,18 @@
+//! What a node does, decided without a database.
+//!
+//! Commands and queries go through [`Engine`], which changes the store and then tells whoever listens. What a node
+//! holds and what it may claim are plain values ([`Desk`], [`Slots`]) that a simulation can drive step by step.
+//! Background duties share one skeleton ([`service`]). Nothing here knows SQL, HTTP or handlers.
+
+pub mod commands;
+pub mod desk;
+pub mod engine;
+pub mod pace;
+pub mod routing;
+pub mod service;
+pub mod services;
+pub mod slots;
+
+pub use desk::Desk;
+pub use engine::Engine;
+pub use slots::Slots;

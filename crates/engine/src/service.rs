@@ -1,0 +1,67 @@
+//! The one skeleton of every background duty.
+//!
+//! A duty ticks, or is woken. Before each round it takes its lease in the store, so that one node at a time does it;
+//! a round is passes of bounded work until nothing is left or the round has had its share of time. Passes are
+//! idempotent: their writes are guarded by the rows they decided on, so a duty that lost its lease in the middle
+//! does no harm.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use longhaul_domain::{NodeId, StoreError};
+use tokio_util::sync::CancellationToken;
+
+use crate::Engine;
+
+/// Passes of one round. A backlog longer than this goes on at the next tick, and others get their turn.
+const PASSES: usize = 100;
+
+/// What a pass found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// Nothing is left to do now.
+    Clear,
+    /// There may be more.
+    More,
+}
+
+/// One background duty.
+#[async_trait]
+pub trait Duty: Send + Sync + std::fmt::Debug {
+    /// Its name in the store's table of duties.
+    fn name(&self) -> &'static str;
+    /// How often it looks when nobody wakes it.
+    fn every(&self) -> Duration;
+    /// One bounded piece of work.
+    async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError>;
+}
+
+/// Runs the duty until `stop`.
+pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken) {
+    loop {
+        if let Err(error) = round(&engine, node, &*duty).await {
+            tracing::warn!(%error, duty = duty.name(), "a duty could not do its work and tries again");
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(duty.every()) => {}
+        }
+    }
+}
+
+/// One round: passes until nothing is left, if the duty is this node's.
+pub async fn round(engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<(), StoreError> {
+    // Long enough that a node which is slow for once keeps its duties, short enough that a dead one's are taken over.
+    let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(5_000);
+    let started = Instant::now();
+    for _ in 0..PASSES {
+        if engine.store.take_duty(duty.name(), node, ttl_ms).await?.is_none() {
+            return Ok(());
+        }
+        if duty.pass(engine).await? == Pass::Clear || started.elapsed() > Duration::from_secs(30) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

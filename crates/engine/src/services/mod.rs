@@ -1,0 +1,70 @@
+//! The duties of every deployment, each on the skeleton of [`crate::service`].
+
+mod expirer;
+mod key_pruner;
+mod pruner;
+mod rescuer;
+mod tallier;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::bounds;
+
+pub use expirer::Expirer;
+pub use key_pruner::KeyPruner;
+pub use pruner::{Export, Pruner};
+pub use rescuer::Rescuer;
+pub use tallier::Tallier;
+
+use crate::service::Duty;
+
+/// What operators decide about the duties.
+#[derive(Debug, Clone)]
+pub struct DutySettings {
+    /// A node that has not been heard of for this long is dead, and its tasks go to others.
+    pub lease: Duration,
+    /// How often dead nodes are looked for.
+    pub rescue_every: Duration,
+    /// Deaths of its node after which a task is quarantined.
+    pub max_crashes: u32,
+    /// An attempt that shows no sign for this long is failed although its node lives.
+    pub silent: Duration,
+    /// How long past its timeout an attempt's own node has to end it.
+    pub timeout_grace: Duration,
+    /// How long ended tasks are kept.
+    pub keep_ended: Duration,
+    /// How long `FAILED` and `DEAD_LETTER` tasks are kept.
+    pub keep_dead_letters: Duration,
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
+
+impl Default for DutySettings {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(30),
+            rescue_every: Duration::from_secs(2),
+            max_crashes: bounds::DEFAULT_MAX_CRASHES,
+            silent: Duration::from_secs(2 * 3_600),
+            timeout_grace: Duration::from_secs(10),
+            keep_ended: DAY * 7,
+            keep_dead_letters: DAY * 30,
+        }
+    }
+}
+
+/// All duties, as the settings want them. With `export`, tasks are handed to it before they are deleted.
+pub fn all(settings: &DutySettings, export: Option<Arc<dyn Export>>) -> Vec<Arc<dyn Duty>> {
+    vec![
+        Arc::new(Rescuer::new(settings)),
+        Arc::new(Expirer::new(settings)),
+        Arc::new(Pruner::new(settings, export)),
+        Arc::new(KeyPruner),
+        Arc::new(Tallier),
+    ]
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS).min(bounds::DURATION_MS)
+}

@@ -1,0 +1,231 @@
+//! Slots: how many tasks of which queue and type a node may take now (R13, R21).
+//!
+//! A queue may have slots of its own that nobody else gets; all share the rest. Types and named resources may have
+//! limits. A node therefore asks in scopes: most nodes have one, "all queues, all types"; what has a limit of its own
+//! is asked for by itself, so that an answer can never be more than there is room for.
+
+use std::collections::HashMap;
+
+use longhaul_domain::Task;
+
+/// What a node offers to one queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueSlots {
+    pub name: String,
+    /// Slots that only this queue gets.
+    pub reserved: usize,
+    /// The most that it gets at once, its own and shared ones together.
+    pub at_most: Option<usize>,
+}
+
+impl QueueSlots {
+    /// A queue that only shares.
+    pub fn shared(name: &str) -> Self {
+        Self { name: name.to_owned(), reserved: 0, at_most: None }
+    }
+}
+
+/// What a type asks of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeSlots {
+    pub name: String,
+    pub at_most: Option<usize>,
+    /// Named resources that each running task of this type uses one of.
+    pub resources: Vec<String>,
+}
+
+/// The whole offer of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotPlan {
+    pub total: usize,
+    pub queues: Vec<QueueSlots>,
+    pub types: Vec<TypeSlots>,
+    /// How many tasks of this node may use a resource at once.
+    pub resources: HashMap<String, usize>,
+}
+
+/// One way to ask for work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    pub queues: Vec<String>,
+    pub task_types: Vec<String>,
+    /// Whether it is about a queue's own slots.
+    reserved: bool,
+}
+
+/// The plan and what runs now.
+#[derive(Debug, Clone)]
+pub struct Slots {
+    plan: SlotPlan,
+    scopes: Vec<Scope>,
+    by_queue: HashMap<String, usize>,
+    by_type: HashMap<String, usize>,
+}
+
+impl Slots {
+    pub fn new(plan: SlotPlan) -> Self {
+        Self { scopes: scopes(&plan), plan, by_queue: HashMap::new(), by_type: HashMap::new() }
+    }
+
+    /// The ways to ask, in the order in which they should be tried.
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    pub fn take(&mut self, task: &Task) {
+        *self.by_queue.entry(task.queue.clone()).or_default() += 1;
+        *self.by_type.entry(task.task_type.clone()).or_default() += 1;
+    }
+
+    pub fn free(&mut self, queue: &str, task_type: &str) {
+        for (counts, name) in [(&mut self.by_queue, queue), (&mut self.by_type, task_type)] {
+            if let Some(count) = counts.get_mut(name) {
+                *count = count.saturating_sub(1);
+            }
+        }
+    }
+
+    /// Tasks that run now.
+    pub fn running(&self) -> usize {
+        self.by_queue.values().sum()
+    }
+
+    /// How many tasks may be asked for in `scope` now.
+    pub fn room(&self, scope: &Scope) -> usize {
+        let in_queues = if scope.reserved { self.own_room(&scope.queues) } else { self.shared_room(&scope.queues) };
+        let in_types = scope.task_types.iter().filter_map(|name| self.type_room(name)).min();
+        in_types.map_or(in_queues, |room| room.min(in_queues))
+    }
+
+    fn in_queue(&self, name: &str) -> usize {
+        self.by_queue.get(name).copied().unwrap_or(0)
+    }
+
+    fn own_room(&self, queues: &[String]) -> usize {
+        let own = |queue: &&QueueSlots| queues.contains(&queue.name);
+        self.plan.queues.iter().filter(own).map(|queue| queue.reserved.saturating_sub(self.in_queue(&queue.name))).sum()
+    }
+
+    fn shared_room(&self, queues: &[String]) -> usize {
+        let reserved: usize = self.plan.queues.iter().map(|queue| queue.reserved).sum();
+        let used = |queue: &QueueSlots| self.in_queue(&queue.name).saturating_sub(queue.reserved);
+        let used: usize = self.plan.queues.iter().map(used).sum();
+        let shared = self.plan.total.saturating_sub(reserved).saturating_sub(used);
+        let caps = self.plan.queues.iter().filter(|queue| queues.contains(&queue.name));
+        let capped = caps.filter_map(|queue| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name)))).min();
+        capped.map_or(shared, |cap| cap.min(shared))
+    }
+
+    /// What a type's own limit and its resources leave; nothing when it has none.
+    fn type_room(&self, name: &str) -> Option<usize> {
+        let of_type = |name: &str| self.by_type.get(name).copied().unwrap_or(0);
+        let settings = self.plan.types.iter().find(|known| known.name == name)?;
+        let own = settings.at_most.map(|most| most.saturating_sub(of_type(name)));
+        let resources = settings.resources.iter().filter_map(|resource| {
+            let most = self.plan.resources.get(resource)?;
+            let users = self.plan.types.iter().filter(|user| user.resources.contains(resource));
+            Some(most.saturating_sub(users.map(|user| of_type(&user.name)).sum()))
+        });
+        own.into_iter().chain(resources).min()
+    }
+}
+
+/// Every group of queues with every group of types, queues' own slots first.
+fn scopes(plan: &SlotPlan) -> Vec<Scope> {
+    let limited = |kind: &&TypeSlots| {
+        kind.at_most.is_some() || kind.resources.iter().any(|resource| plan.resources.contains_key(resource))
+    };
+    let free: Vec<String> = plan.types.iter().filter(|kind| !limited(kind)).map(|kind| kind.name.clone()).collect();
+    let mut type_groups: Vec<Vec<String>> = vec![free];
+    type_groups.extend(plan.types.iter().filter(limited).map(|kind| vec![kind.name.clone()]));
+    type_groups.retain(|group| !group.is_empty());
+
+    let names = |queues: Vec<&QueueSlots>| queues.into_iter().map(|queue| queue.name.clone()).collect::<Vec<_>>();
+    let own = plan.queues.iter().filter(|queue| queue.reserved > 0).map(|queue| (names(vec![queue]), true));
+    let open = std::iter::once((names(plan.queues.iter().filter(|queue| queue.at_most.is_none()).collect()), false));
+    let capped = plan.queues.iter().filter(|queue| queue.at_most.is_some()).map(|queue| (names(vec![queue]), false));
+    let groups = own.chain(open).chain(capped).filter(|(queues, _)| !queues.is_empty());
+    groups
+        .flat_map(|(queues, reserved)| {
+            let scope =
+                move |types: &Vec<String>| Scope { queues: queues.clone(), task_types: types.clone(), reserved };
+            type_groups.iter().map(scope).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(queues: &[(&str, usize, Option<usize>)], types: &[(&str, Option<usize>, &[&str])]) -> SlotPlan {
+        let queue = |(name, reserved, at_most): &(&str, usize, Option<usize>)| QueueSlots {
+            name: (*name).to_owned(),
+            reserved: *reserved,
+            at_most: *at_most,
+        };
+        let kind = |(name, at_most, resources): &(&str, Option<usize>, &[&str])| TypeSlots {
+            name: (*name).to_owned(),
+            at_most: *at_most,
+            resources: resources.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        SlotPlan {
+            total: 10,
+            queues: queues.iter().map(queue).collect(),
+            types: types.iter().map(kind).collect(),
+            resources: HashMap::from([("gpu".to_owned(), 2)]),
+        }
+    }
+
+    fn run(slots: &mut Slots, queue: &str, task_type: &str, count: usize) {
+        *slots.by_queue.entry(queue.to_owned()).or_default() += count;
+        *slots.by_type.entry(task_type.to_owned()).or_default() += count;
+    }
+
+    #[test]
+    fn a_plain_node_asks_once_for_everything() {
+        let mut slots = Slots::new(plan(&[("a", 0, None), ("b", 0, None)], &[("t", None, &[]), ("u", None, &[])]));
+        assert_eq!(slots.scopes().len(), 1);
+        assert_eq!(slots.room(&slots.scopes()[0]), 10);
+        run(&mut slots, "a", "t", 7);
+        assert_eq!(slots.room(&slots.scopes()[0]), 3);
+        slots.free("a", "t");
+        assert_eq!(slots.room(&slots.scopes()[0]), 4);
+    }
+
+    #[test]
+    fn a_flood_of_one_queue_leaves_the_others_own_slots_alone() {
+        let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, None)], &[("t", None, &[])]));
+        let shared = slots.scopes().iter().find(|scope| !scope.reserved).cloned().unwrap();
+        let own = slots.scopes().iter().find(|scope| scope.reserved).cloned().unwrap();
+        assert_eq!((slots.room(&own), slots.room(&shared)), (4, 6));
+        run(&mut slots, "free", "t", 6);
+        assert_eq!((slots.room(&own), slots.room(&shared)), (4, 0));
+        run(&mut slots, "vip", "t", 4);
+        assert_eq!((slots.room(&own), slots.room(&shared)), (0, 0));
+    }
+
+    #[test]
+    fn a_queue_never_gets_more_than_its_most() {
+        let mut slots = Slots::new(plan(&[("slow", 0, Some(2)), ("free", 0, None)], &[("t", None, &[])]));
+        let slow = slots.scopes().iter().find(|scope| scope.queues == ["slow"]).cloned().unwrap();
+        assert_eq!(slots.room(&slow), 2);
+        run(&mut slots, "slow", "t", 2);
+        assert_eq!(slots.room(&slow), 0);
+    }
+
+    #[test]
+    fn types_that_share_a_resource_share_its_limit() {
+        let types: &[(&str, Option<usize>, &[&str])] =
+            &[("draw", None, &["gpu"]), ("film", None, &["gpu"]), ("text", None, &[]), ("mail", Some(1), &[])];
+        let mut slots = Slots::new(plan(&[("a", 0, None)], types));
+        let of = |slots: &Slots, name: &str| {
+            let scope = slots.scopes().iter().find(|scope| scope.task_types == [name]).cloned().unwrap();
+            slots.room(&scope)
+        };
+        assert_eq!((of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")), (2, 10, 1));
+        run(&mut slots, "a", "film", 1);
+        run(&mut slots, "a", "mail", 1);
+        assert_eq!((of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")), (1, 8, 0));
+    }
+}
