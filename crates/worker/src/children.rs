@@ -1,0 +1,76 @@
+//! The children of a parent, as its finish step sees them (R20).
+
+use longhaul_domain::{
+    Json, Status, StoreError, TaskId, bounds,
+    contract::{Store, store::Access},
+    filter::{PageRequest, SortOrder, TaskFilter},
+};
+
+use crate::{stop::Stop, task::Task};
+
+/// A child that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Child {
+    pub id: TaskId,
+    pub task_type: String,
+    pub task_key: Option<String>,
+    pub status: Status,
+    pub result: Option<Json>,
+    /// Why it did not complete.
+    pub error: Option<String>,
+}
+
+impl Child {
+    /// The result of a child that completed; nothing of one that did not.
+    pub fn result<C: Task>(&self) -> Result<Option<C::Output>, Stop> {
+        let read = self.result.as_ref().map(Json::read).transpose();
+        read.map_err(|error| Stop::invalid("invalid_result", error))
+    }
+}
+
+/// All children, in the order in which they were submitted.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Children {
+    pub all: Vec<Child>,
+}
+
+impl Children {
+    pub fn completed(&self) -> impl Iterator<Item = &Child> {
+        self.all.iter().filter(|child| child.status == Status::Completed)
+    }
+
+    /// Those that did not complete, for whatever reason.
+    pub fn failed(&self) -> impl Iterator<Item = &Child> {
+        self.all.iter().filter(|child| child.status != Status::Completed)
+    }
+
+    /// The results of the children that completed.
+    pub fn results<C: Task>(&self) -> Result<Vec<C::Output>, Stop> {
+        let mut results = Vec::new();
+        for child in self.completed() {
+            results.extend(child.result::<C>()?);
+        }
+        Ok(results)
+    }
+
+    pub(crate) async fn load(store: &dyn Store, parent: TaskId) -> Result<Self, StoreError> {
+        let filter = TaskFilter { parent_id: Some(parent), ..TaskFilter::default() };
+        let mut page = PageRequest { order: SortOrder::OldestFirst, ..PageRequest::first(bounds::PAGE_SIZE) };
+        let mut all = Vec::new();
+        loop {
+            let found = store.list_tasks(&Access::All, &filter, &page).await?;
+            all.extend(found.items.into_iter().map(|task| Child {
+                id: task.id,
+                task_type: task.task_type,
+                task_key: task.task_key,
+                status: task.status,
+                result: task.result,
+                error: task.error.map(|error| error.message),
+            }));
+            match found.next {
+                Some(next) => page.after = Some(next),
+                None => return Ok(Self { all }),
+            }
+        }
+    }
+}

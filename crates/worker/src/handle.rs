@@ -1,0 +1,119 @@
+//! A submitted task in the submitter's hand.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::{
+    Json, Status, StoreError, TaskError, TaskId,
+    contract::{
+        event_bus::{Heard, Subscription},
+        store::Access,
+    },
+};
+
+use crate::{run::Services, task::Task};
+
+/// How long to wait for news before the store is asked; doubled up to the second.
+const ASK_AFTER: Duration = Duration::from_millis(50);
+const ASK_AT_LEAST: Duration = Duration::from_secs(1);
+
+/// A typed handle. Dropping it changes nothing.
+pub struct Handle<T: Task> {
+    services: Arc<Services>,
+    id: TaskId,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> std::fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("type", &T::TYPE).field("id", &self.id).finish()
+    }
+}
+
+impl<T: Task> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.services), self.id)
+    }
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum NoResult {
+    /// The task ended otherwise.
+    #[error("the task ended {}{}", status.as_str(), error.as_ref().map(|e| format!(": {}", e.message)).unwrap_or_default())]
+    Ended { status: Status, error: Option<TaskError> },
+    #[error("the result is not what the type says: {0}")]
+    Unreadable(#[from] serde_json::Error),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn may_be_the_end(heard: &Heard) -> bool {
+    match heard {
+        Heard::Event(event) => event.status.is_ended(),
+        Heard::Missed(_) => true,
+    }
+}
+
+impl<T: Task> Handle<T> {
+    pub fn new(services: Arc<Services>, id: TaskId) -> Self {
+        Self { services, id, of: PhantomData }
+    }
+
+    pub fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// The whole record.
+    pub async fn task(&self) -> Result<longhaul_domain::Task, StoreError> {
+        self.services.engine.store.get_task(&Access::All, self.id).await
+    }
+
+    pub async fn status(&self) -> Result<Status, StoreError> {
+        Ok(self.task().await?.status)
+    }
+
+    /// The newest progress, live if the task runs in this process.
+    pub async fn progress(&self) -> Result<Option<serde_json::Value>, StoreError> {
+        if let Some(hot) = self.services.engine.hot_progress(self.id) {
+            return Ok(Some(hot));
+        }
+        let stored = self.task().await?.progress;
+        Ok(stored.and_then(|json| serde_json::from_str(json.as_str()).ok()))
+    }
+
+    /// Cancels the task and all below it; one that has ended is left alone.
+    pub async fn cancel(&self) -> Result<Status, StoreError> {
+        self.services.engine.cancel(&Access::All, self.id).await
+    }
+
+    /// Waits for the end, and answers with the record.
+    pub async fn ended(&self) -> Result<longhaul_domain::Task, StoreError> {
+        // Listening starts before the look, so that no end can fall between them.
+        let subscription = Subscription { task_id: Some(self.id), owner: None };
+        let mut news = self.services.engine.bus.subscribe(subscription);
+        let mut ask_after = ASK_AFTER;
+        loop {
+            let task = self.task().await?;
+            if task.status.is_ended() {
+                return Ok(task);
+            }
+            // News may be lost, or the task may run in another process.
+            let end = async { while news.next().await.is_some_and(|heard| !may_be_the_end(&heard)) {} };
+            if tokio::time::timeout(ask_after, end).await.is_err() {
+                ask_after = (ask_after * 2).min(ASK_AT_LEAST);
+            }
+        }
+    }
+
+    /// Waits for the result.
+    pub async fn result(&self) -> Result<T::Output, NoResult> {
+        let task = self.ended().await?;
+        match (task.status, &task.result) {
+            (Status::Completed | Status::CompletedWithErrors, Some(result)) => Ok(Json::read(result)?),
+            (Status::Completed, None) => Ok(serde_json::from_str("null")?),
+            (status, _) => Err(NoResult::Ended { status, error: task.error }),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The job: everything that a handler can ask for while it runs (R5).
+
+use std::sync::{Arc, atomic::Ordering};
+use std::time::Duration;
+
+use longhaul_domain::{
+    Json, LogLevel, LogLine, TaskId,
+    contract::{
+        artifact_store::{Artifact, NewArtifact},
+        rate_limiter::Reservation,
+        store::Verdict,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    progress::Progress,
+    run::Run,
+    state::State,
+    stop::Stop,
+    submission::{Submission, submit_children},
+    task::Task,
+};
+
+/// One attempt, as its handler sees it. Clones are the same attempt.
+#[derive(Debug, Clone)]
+pub struct Job(pub(crate) Arc<Run>);
+
+impl Job {
+    pub fn id(&self) -> TaskId {
+        self.0.task.id
+    }
+
+    pub fn owner(&self) -> &str {
+        &self.0.task.owner
+    }
+
+    /// Numbered from 1, also the fencing number of everything that this attempt writes.
+    pub fn attempt(&self) -> u32 {
+        self.0.task.attempt
+    }
+
+    pub fn parent(&self) -> Option<TaskId> {
+        self.0.task.parent_id
+    }
+
+    pub fn queue(&self) -> &str {
+        &self.0.task.queue
+    }
+
+    pub fn correlation_id(&self) -> Option<&str> {
+        self.0.task.correlation_id.as_deref()
+    }
+
+    /// The record as it was claimed.
+    pub fn task(&self) -> &longhaul_domain::Task {
+        &self.0.task
+    }
+
+    // Stopping.
+
+    /// Whether the handler should stop: the task was cancelled, another attempt took over, or the node shuts down.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.stop_reason().is_some()
+    }
+
+    /// Waits until the handler should stop.
+    pub async fn cancelled(&self) {
+        self.0.stopped().await;
+    }
+
+    /// Leaves the handler with `?` when it should stop.
+    pub fn check(&self) -> Result<(), Stop> {
+        self.0.check()
+    }
+
+    /// Sleeps, and leaves with `?` when the handler should stop meanwhile.
+    pub async fn sleep(&self, duration: Duration) -> Result<(), Stop> {
+        tokio::select! {
+            () = tokio::time::sleep(duration) => Ok(()),
+            () = self.cancelled() => self.check(),
+        }
+    }
+
+    // Telling.
+
+    /// Reports progress: a percentage, or a [`Progress`]. Seen at once; the store hears of it every few seconds.
+    pub async fn progress(&self, progress: impl Into<Progress>) -> Result<(), Stop> {
+        self.check()?;
+        let progress = progress.into();
+        let json = Json::from_value("progress", &progress).map_err(|error| Stop::invalid("invalid_progress", error))?;
+        let run = &self.0;
+        run.services.progress.note(run.lease, json, progress.percent >= 100.0);
+        if let Ok(value) = serde_json::to_value(&progress) {
+            run.services.engine.note_progress(&run.task, value);
+        }
+        Ok(())
+    }
+
+    /// Keeps a line with the task, for people who look at it later.
+    pub fn info(&self, message: impl Into<String>) {
+        self.log(LogLevel::Info, message.into());
+    }
+
+    pub fn warn(&self, message: impl Into<String>) {
+        self.log(LogLevel::Warn, message.into());
+    }
+
+    pub fn error(&self, message: impl Into<String>) {
+        self.log(LogLevel::Error, message.into());
+    }
+
+    fn log(&self, level: LogLevel, message: String) {
+        self.0.writes_logs.store(true, Ordering::Relaxed);
+        self.0.services.scribe.note(LogLine { lease: self.0.lease, level, message });
+    }
+
+    // Checkpoints.
+
+    /// What an earlier attempt saved.
+    pub fn checkpoint<S: DeserializeOwned>(&self) -> Result<Option<S>, Stop> {
+        let saved = self.0.task.checkpoint.as_ref().map(Json::read).transpose();
+        saved.map_err(|error| Stop::invalid("invalid_checkpoint", error))
+    }
+
+    /// Saves a checkpoint now. When this returns, the next attempt starts from it.
+    pub async fn save_checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
+        let json = Json::from_value("checkpoint", state).map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
+        self.0.take_state();
+        save(&self.0, &json).await
+    }
+
+    /// The state of a long handler: what an earlier attempt saved, or the default. It is saved by itself at the type's
+    /// interval and at a shutdown, and whenever [`State::save`] is called.
+    pub fn state<S>(&self) -> Result<State<S>, Stop>
+    where
+        S: Serialize + DeserializeOwned + Default + Send + 'static,
+    {
+        Ok(State::start(self.clone(), self.checkpoint()?.unwrap_or_default()))
+    }
+
+    // Children.
+
+    /// A child to be submitted: `job.submit::<Page>(page).await?`. The same child of a later attempt of this task is
+    /// the same task, if the attempts submit in the same order.
+    pub fn submit<C: Task>(&self, params: C::Params) -> Submission<C> {
+        Submission::child(&self.0, &params)
+    }
+
+    /// Many children of one type, in order.
+    pub async fn submit_all<C: Task>(&self, params: impl IntoIterator<Item = C::Params>) -> Result<Vec<TaskId>, Stop> {
+        self.check()?;
+        submit_children::<C>(&self.0, params).await
+    }
+
+    // Limits.
+
+    /// A permit to call a provider (`openai`, `openai/gpt-4`). Waits for its turn as long as the type says; then the
+    /// task is put back for later without using up a retry.
+    pub async fn permit(&self, key: &str) -> Result<Permit, Stop> {
+        self.check()?;
+        let max_wait_ms = u64::try_from(self.0.settings.permit_wait.as_millis()).unwrap_or(u64::MAX);
+        let reserved = self.0.services.limiter.reserve(key, max_wait_ms).await;
+        match reserved.map_err(Stop::retryable)? {
+            Reservation::Granted { wait_ms } => {
+                if wait_ms > 0 {
+                    self.sleep(Duration::from_millis(wait_ms)).await?;
+                }
+                self.0.note_limit(key);
+                Ok(Permit { key: key.to_owned() })
+            }
+            Reservation::Refused { retry_in_ms } => {
+                let after = Duration::from_millis(retry_in_ms.max(1));
+                Err(Stop::snooze_because(after, format!("the limit of {key} has no room")))
+            }
+        }
+    }
+
+    // Output.
+
+    /// Appends text to the task's output stream and answers with its number. A new attempt starts the stream over,
+    /// unless it has called [`Self::resume_output`].
+    pub async fn emit(&self, text: &str) -> Result<u64, Stop> {
+        self.check()?;
+        self.begin_output(0).await?;
+        let appended = self.0.services.streams.append(self.id(), self.attempt(), text).await;
+        appended.map_err(Stop::retryable)
+    }
+
+    /// Goes on with the output of an earlier attempt after the entry of this number; what follows it is taken back.
+    pub async fn resume_output(&self, number: u64) -> Result<(), Stop> {
+        self.begin_output(number).await
+    }
+
+    async fn begin_output(&self, keep: u64) -> Result<(), Stop> {
+        if self.0.writes_output.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let begun = self.0.services.streams.begin(self.id(), self.attempt(), keep).await;
+        begun.map_err(Stop::retryable)
+    }
+
+    /// Keeps a file that the task made.
+    pub async fn store_artifact(&self, file_name: &str, content_type: &str, bytes: &[u8]) -> Result<Artifact, Stop> {
+        self.check()?;
+        let (task_id, attempt) = (self.id(), self.attempt());
+        let artifact = NewArtifact { task_id, attempt, file_name, content_type, bytes };
+        Ok(self.0.services.artifacts.put(artifact).await?)
+    }
+}
+
+/// The right to call a provider once.
+#[derive(Debug)]
+pub struct Permit {
+    key: String,
+}
+
+impl Permit {
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+/// Saves a checkpoint under the attempt's lease.
+pub(crate) async fn save(run: &Arc<Run>, state: &Json) -> Result<(), Stop> {
+    let verdict = run.services.engine.store.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)?;
+    match verdict {
+        Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
+        Verdict::Stale(_) | Verdict::Missing => {
+            // Whoever goes on with this task does not see what we do any more.
+            run.services.engine.look_at_leases.notify_one();
+            Err(Stop::cancelled())
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Progress as handlers report it, and how it comes into the store: seen at once, written seldom (R37).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_domain::{Json, Lease, TaskId, contract::Store};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+/// How often the progress of one task is written to the store.
+const WRITE_EVERY: Duration = Duration::from_secs(5);
+
+/// How far a task has come. A number is a percentage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Progress {
+    /// From 0 to 100.
+    pub percent: f64,
+    /// For people.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub message: Option<String>,
+    /// Whatever the type wants to show besides, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub details: Option<serde_json::Value>,
+}
+
+impl Progress {
+    pub fn percent(percent: f64) -> Self {
+        Self { percent: percent.clamp(0.0, 100.0), message: None, details: None }
+    }
+
+    /// So many of so many.
+    pub fn of(done: usize, all: usize) -> Self {
+        Self::percent(if all == 0 { 100.0 } else { done as f64 * 100.0 / all as f64 })
+    }
+
+    #[must_use]
+    pub fn message(mut self, message: impl Into<String>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Adds a value of the type's own.
+    #[must_use]
+    pub fn details(mut self, details: &impl Serialize) -> Self {
+        self.details = serde_json::to_value(details).ok();
+        self
+    }
+}
+
+impl From<u8> for Progress {
+    fn from(percent: u8) -> Self {
+        Self::percent(f64::from(percent))
+    }
+}
+
+impl From<i32> for Progress {
+    fn from(percent: i32) -> Self {
+        Self::percent(f64::from(percent))
+    }
+}
+
+impl From<f64> for Progress {
+    fn from(percent: f64) -> Self {
+        Self::percent(percent)
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    lease: Lease,
+    newest: Json,
+    is_dirty: bool,
+    is_full: bool,
+    written_at: Option<Instant>,
+}
+
+/// The newest progress of every task that runs on this node, on its way to the store.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressKeeper {
+    kept: Mutex<HashMap<TaskId, Kept>>,
+    pub(crate) wake: Notify,
+}
+
+impl ProgressKeeper {
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn note(&self, lease: Lease, progress: Json, is_full: bool) {
+        let mut kept = self.kept();
+        let written_at = kept.get(&lease.task_id).filter(|before| before.lease == lease).and_then(|b| b.written_at);
+        kept.insert(lease.task_id, Kept { lease, newest: progress, is_dirty: true, is_full, written_at });
+        drop(kept);
+        if is_full || written_at.is_none() {
+            self.wake.notify_one();
+        }
+    }
+
+    /// What is to be written now: what is due, and what has come to 100 %.
+    fn due(&self, now: Instant) -> Vec<(Lease, Json)> {
+        let mut due = Vec::new();
+        for one in self.kept().values_mut() {
+            let rested = one.written_at.is_none_or(|at| now.duration_since(at) >= WRITE_EVERY);
+            if one.is_dirty && (one.is_full || rested) && due.len() < longhaul_domain::bounds::CLAIM_BATCH {
+                one.is_dirty = false;
+                one.written_at = Some(now);
+                due.push((one.lease, one.newest.clone()));
+            }
+        }
+        due
+    }
+
+    /// Writes what is due. Progress is not the truth: what cannot be written now is written with the next.
+    pub(crate) async fn write(&self, store: &dyn Store) {
+        let due = self.due(Instant::now());
+        if due.is_empty() {
+            return;
+        }
+        if let Err(error) = store.save_progress(&due).await {
+            tracing::debug!(%error, "progress could not be written and waits for the next time");
+            let mut kept = self.kept();
+            for (lease, _) in due {
+                if let Some(one) = kept.get_mut(&lease.task_id).filter(|one| one.lease == lease) {
+                    one.is_dirty = true;
+                }
+            }
+        }
+    }
+
+    /// The task's attempt is about to be reported: a 100 % that is not written yet goes first.
+    pub(crate) async fn close(&self, store: &dyn Store, lease: &Lease) {
+        let last = {
+            let mut kept = self.kept();
+            let is_same = kept.get(&lease.task_id).is_some_and(|one| one.lease == *lease);
+            if is_same { kept.remove(&lease.task_id) } else { None }
+        };
+        if let Some(one) = last.filter(|one| one.is_dirty && one.is_full)
+            && let Err(error) = store.save_progress(&[(one.lease, one.newest)]).await
+        {
+            tracing::debug!(%error, "the last progress could not be written");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One attempt as the executor and the handler share it.
+
+use std::sync::{
+    Arc, Mutex, OnceLock, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use longhaul_domain::{
+    Json, Lease, Task,
+    contract::{ArtifactStore, RateLimiter, StreamLog},
+};
+use longhaul_engine::{Engine, desk::StopReason, routing::Routing};
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, stop::Stop, task::TaskInfo,
+};
+
+/// What all handlers of a process share.
+#[derive(Debug)]
+pub struct Services {
+    pub engine: Arc<Engine>,
+    pub limiter: Arc<dyn RateLimiter>,
+    pub streams: Arc<dyn StreamLog>,
+    pub artifacts: Arc<dyn ArtifactStore>,
+    pub routing: Routing,
+    pub registry: Registry,
+    pub(crate) progress: ProgressKeeper,
+    pub(crate) scribe: Scribe,
+}
+
+impl Services {
+    pub fn new(
+        engine: Arc<Engine>,
+        limiter: Arc<dyn RateLimiter>,
+        streams: Arc<dyn StreamLog>,
+        artifacts: Arc<dyn ArtifactStore>,
+        routing: Routing,
+        registry: Registry,
+    ) -> Arc<Self> {
+        let (progress, scribe) = (ProgressKeeper::default(), Scribe::default());
+        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, progress, scribe })
+    }
+}
+
+/// One attempt.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) task: Task,
+    pub(crate) lease: Lease,
+    pub(crate) services: Arc<Services>,
+    pub(crate) settings: TypeSettings,
+    stop: CancellationToken,
+    reason: Mutex<Option<StopReason>>,
+    /// The limits that this attempt took permits of; told of a provider's refusal.
+    limits: Mutex<Vec<String>>,
+    /// The newest state of a long handler that is not saved yet.
+    state: Mutex<Option<Json>>,
+    /// Children submitted so far, for their names.
+    children: AtomicU64,
+    /// Whether this attempt has taken over the output stream.
+    pub(crate) writes_output: AtomicBool,
+    /// Whether it has written log lines.
+    pub(crate) writes_logs: AtomicBool,
+    /// Drops the handler where it stands, as a crash would.
+    pub(crate) abort: OnceLock<AbortHandle>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Run {
+    pub(crate) fn new(task: Task, lease: Lease, services: Arc<Services>, settings: TypeSettings) -> Self {
+        Self {
+            task,
+            lease,
+            services,
+            settings,
+            stop: CancellationToken::new(),
+            reason: Mutex::default(),
+            limits: Mutex::default(),
+            state: Mutex::default(),
+            children: AtomicU64::new(0),
+            writes_output: AtomicBool::new(false),
+            writes_logs: AtomicBool::new(false),
+            abort: OnceLock::new(),
+        }
+    }
+
+    /// Asks the handler to stop. The first reason counts.
+    pub(crate) fn ask_to_stop(&self, reason: StopReason) {
+        locked(&self.reason).get_or_insert(reason);
+        self.stop.cancel();
+    }
+
+    pub(crate) fn stop_reason(&self) -> Option<StopReason> {
+        *locked(&self.reason)
+    }
+
+    pub(crate) async fn stopped(&self) {
+        self.stop.cancelled().await;
+    }
+
+    /// How a handler that was asked to stop leaves with `?`.
+    pub(crate) fn check(&self) -> Result<(), Stop> {
+        match self.stop_reason() {
+            None => Ok(()),
+            Some(StopReason::Drain) => Err(Stop::hand_back()),
+            Some(StopReason::Cancelled | StopReason::Lost) => Err(Stop::cancelled()),
+        }
+    }
+
+    pub(crate) fn note_limit(&self, key: &str) {
+        let mut limits = locked(&self.limits);
+        if !limits.iter().any(|known| known == key) {
+            limits.push(key.to_owned());
+        }
+    }
+
+    pub(crate) fn take_limits(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.limits))
+    }
+
+    pub(crate) fn set_state(&self, state: Json) {
+        *locked(&self.state) = Some(state);
+    }
+
+    pub(crate) fn take_state(&self) -> Option<Json> {
+        locked(&self.state).take()
+    }
+
+    /// Puts back a state that could not be saved, unless a newer one is there.
+    pub(crate) fn return_state(&self, state: Json) {
+        locked(&self.state).get_or_insert(state);
+    }
+
+    pub(crate) fn next_child(&self) -> u64 {
+        self.children.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn info(&self) -> TaskInfo {
+        TaskInfo {
+            id: self.task.id,
+            owner: self.task.owner.clone(),
+            task_type: self.task.task_type.clone(),
+            queue: self.task.queue.clone(),
+            attempt: self.task.attempt,
+            parent_id: self.task.parent_id,
+            correlation_id: self.task.correlation_id.clone(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a task type asks for, and what a worker offers.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use longhaul_domain::{RetryPolicy, bounds};
+use longhaul_engine::{pace::PollSettings, slots::QueueSlots};
+
+/// What a type asks for when its submitter says nothing else. Every setting is optional.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TypeSettings {
+    pub queue: Option<String>,
+    pub expected_duration: Option<Duration>,
+    pub max_attempts: u32,
+    pub retry: RetryPolicy,
+    /// How long one attempt may take.
+    pub timeout: Option<Duration>,
+    /// How many tasks of this type one worker runs at once.
+    pub concurrency: Option<usize>,
+    /// Named resources that each running task uses one of; their limits are the worker's.
+    pub resources: Vec<String>,
+    /// Whether handlers block or compute for long: they run off the async threads.
+    pub blocking: bool,
+    /// How often the state of a long handler is saved by itself.
+    pub checkpoint_every: Duration,
+    /// How long a permit is waited for before the task is put back for later.
+    pub permit_wait: Duration,
+    /// How long a handler that was told to stop may take before it is dropped at its next await.
+    pub stop_grace: Duration,
+}
+
+impl Default for TypeSettings {
+    fn default() -> Self {
+        Self {
+            queue: None,
+            expected_duration: None,
+            max_attempts: bounds::DEFAULT_MAX_ATTEMPTS,
+            retry: RetryPolicy::default(),
+            timeout: None,
+            concurrency: None,
+            resources: Vec::new(),
+            blocking: false,
+            checkpoint_every: Duration::from_secs(5),
+            permit_wait: Duration::from_secs(10),
+            stop_grace: Duration::from_secs(5),
+        }
+    }
+}
+
+impl TypeSettings {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The queue, whatever the tier.
+    #[must_use]
+    pub fn queue(mut self, name: &str) -> Self {
+        self.queue = Some(name.to_owned());
+        self
+    }
+
+    /// About how long a task takes; with the tier it decides the queue.
+    #[must_use]
+    pub const fn expected_duration(mut self, duration: Duration) -> Self {
+        self.expected_duration = Some(duration);
+        self
+    }
+
+    #[must_use]
+    pub const fn max_attempts(mut self, attempts: u32) -> Self {
+        self.max_attempts = attempts;
+        self
+    }
+
+    #[must_use]
+    pub const fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = policy;
+        self
+    }
+
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    #[must_use]
+    pub const fn concurrency(mut self, tasks: usize) -> Self {
+        self.concurrency = Some(tasks);
+        self
+    }
+
+    #[must_use]
+    pub fn resource(mut self, name: &str) -> Self {
+        self.resources.push(name.to_owned());
+        self
+    }
+
+    /// For handlers that block or compute for long.
+    #[must_use]
+    pub const fn blocking(mut self) -> Self {
+        self.blocking = true;
+        self
+    }
+
+    #[must_use]
+    pub const fn checkpoint_every(mut self, interval: Duration) -> Self {
+        self.checkpoint_every = interval;
+        self
+    }
+
+    #[must_use]
+    pub const fn permit_wait(mut self, wait: Duration) -> Self {
+        self.permit_wait = wait;
+        self
+    }
+
+    #[must_use]
+    pub const fn stop_grace(mut self, grace: Duration) -> Self {
+        self.stop_grace = grace;
+        self
+    }
+}
+
+/// What a worker offers.
+#[derive(Debug, Clone)]
+pub struct WorkerSettings {
+    /// Shown to people; the identity is a random boot id.
+    pub name: String,
+    pub host: String,
+    /// Tasks that run at once.
+    pub slots: usize,
+    /// The queues that are served; none means every queue that the routing knows and the types name.
+    pub queues: Vec<QueueSlots>,
+    /// How many tasks may use a named resource at once.
+    pub resources: HashMap<String, usize>,
+    pub poll: PollSettings,
+    /// How often the leases are renewed and looked at while something runs; a cancel elsewhere is heard within this.
+    pub heartbeat: Duration,
+    /// How long a shutdown waits for what runs.
+    pub drain: Duration,
+    /// Whether this process does the background duties when it holds their leases.
+    pub duties: bool,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self {
+            name: "longhaul".to_owned(),
+            host: "localhost".to_owned(),
+            slots: 100,
+            queues: Vec::new(),
+            resources: HashMap::new(),
+            poll: PollSettings::default(),
+            heartbeat: Duration::from_secs(1),
+            drain: Duration::from_secs(30),
+            duties: true,
+        }
+    }
+}

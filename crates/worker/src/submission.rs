@@ -1,0 +1,216 @@
+//! Submitting, typed: the same words for a user's tasks and for a handler's children.
+
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    handle::Handle,
+    run::{Run, Services},
+    stop::Stop,
+    task::Task,
+};
+
+/// How long an idempotency key holds when nobody says otherwise.
+const KEY_HOLDS: Duration = Duration::from_secs(24 * 3_600);
+/// Children keep their names as long as anybody may run their parent again.
+const CHILD_KEY_HOLDS_MS: u64 = 366 * 24 * 3_600 * 1_000;
+/// Children in one transaction.
+const CHILDREN_AT_ONCE: usize = 1_000;
+
+/// A task that is about to be submitted; `.await` submits it.
+#[must_use = "a submission does nothing until it is awaited"]
+pub struct Submission<T: Task> {
+    services: Arc<Services>,
+    /// The first thing that was wrong is told when it is awaited.
+    task: Result<NewTask, Invalid>,
+    queue: Option<String>,
+    expected: Option<Duration>,
+    idempotency: Option<String>,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T: Task> std::fmt::Debug for Submission<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Submission").field("type", &T::TYPE).field("task", &self.task).finish()
+    }
+}
+
+impl<T: Task> Submission<T> {
+    /// A task of the default owner with the type's own settings.
+    pub fn new(services: &Arc<Services>, params: &T::Params) -> Self {
+        let info = services.registry.info(T::TYPE);
+        let settings = info.map(|info| info.settings.clone()).unwrap_or_default();
+        let task = Json::from_value("parameters", params).map(|parameters| NewTask {
+            max_attempts: settings.max_attempts,
+            timeout_ms: settings.timeout.map(millis),
+            finish_step: T::FINISH_STEP,
+            retry: settings.retry,
+            ..NewTask::new("default", T::TYPE, "", parameters)
+        });
+        Self {
+            services: Arc::clone(services),
+            task,
+            queue: settings.queue,
+            expected: settings.expected_duration,
+            idempotency: None,
+            of: PhantomData,
+        }
+    }
+
+    pub(crate) fn child(run: &Arc<Run>, params: &T::Params) -> Self {
+        let mut child = Self::new(&run.services, params);
+        if let Ok(task) = &mut child.task {
+            task.owner.clone_from(&run.task.owner);
+            task.tier.clone_from(&run.task.tier);
+            task.priority = run.task.priority;
+            task.correlation_id.clone_from(&run.task.correlation_id);
+            task.trace_context.clone_from(&run.task.trace_context);
+            task.parent = Some(run.lease);
+            let key = format!("child/{}/{}", run.task.id.0, run.next_child());
+            task.idempotency = Some(Idempotency { key, digest: digest(task), ttl_ms: CHILD_KEY_HOLDS_MS });
+        }
+        child
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut NewTask)) -> Self {
+        if let Ok(task) = &mut self.task {
+            change(task);
+        }
+        self
+    }
+
+    /// Whose task it is.
+    pub fn owner(self, owner: &str) -> Self {
+        self.with(|task| owner.clone_into(&mut task.owner))
+    }
+
+    /// The owner's class; with the expected duration it decides the queue.
+    pub fn tier(self, tier: &str) -> Self {
+        self.with(|task| task.tier = Some(tier.to_owned()))
+    }
+
+    /// From 1, the default, to 9, which goes first.
+    pub fn priority(self, priority: u8) -> Self {
+        self.with(|task| task.priority = priority)
+    }
+
+    pub fn queue(mut self, queue: &str) -> Self {
+        self.queue = Some(queue.to_owned());
+        self
+    }
+
+    pub const fn expected_duration(mut self, duration: Duration) -> Self {
+        self.expected = Some(duration);
+        self
+    }
+
+    /// Not before so long from now.
+    pub fn delay(self, delay: Duration) -> Self {
+        self.with(|task| task.run_at = RunAt::AfterMs(millis(delay)))
+    }
+
+    pub fn run_at(self, moment: Timestamp) -> Self {
+        self.with(|task| task.run_at = RunAt::At(moment))
+    }
+
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        self.with(|task| task.max_attempts = attempts)
+    }
+
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        self.with(|task| task.retry = policy)
+    }
+
+    /// How long one attempt may take.
+    pub fn timeout(self, timeout: Duration) -> Self {
+        self.with(|task| task.timeout_ms = Some(millis(timeout)))
+    }
+
+    /// When the task must have ended, attempts and waits together.
+    pub fn deadline(self, moment: Timestamp) -> Self {
+        self.with(|task| task.deadline_at = Some(moment))
+    }
+
+    /// A business id that people search by.
+    pub fn key(self, key: &str) -> Self {
+        self.with(|task| task.task_key = Some(key.to_owned()))
+    }
+
+    pub fn correlation_id(self, id: &str) -> Self {
+        self.with(|task| task.correlation_id = Some(id.to_owned()))
+    }
+
+    /// The same key from the same owner within a day gives the same task.
+    pub fn idempotency_key(mut self, key: &str) -> Self {
+        self.idempotency = Some(key.to_owned());
+        self
+    }
+
+    /// The task as the store takes it, for a submit in a transaction of the caller's own.
+    pub fn into_new_task(self) -> Result<NewTask, Invalid> {
+        let mut task = self.task?;
+        task.queue = match self.queue {
+            Some(queue) => queue,
+            None => self.services.routing.queue(task.tier.as_deref(), self.expected).to_owned(),
+        };
+        if let Some(key) = self.idempotency {
+            task.idempotency = Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(KEY_HOLDS) });
+        }
+        task.check()?;
+        Ok(task)
+    }
+
+    async fn submit(self) -> Result<Handle<T>, StoreError> {
+        let services = Arc::clone(&self.services);
+        let task = self.into_new_task()?;
+        let hook = services.registry.queued_hook(&task);
+        let submitted = services.engine.submit(task).await?;
+        if let Some(hook) = hook.filter(|_| !submitted.repeated) {
+            tokio::spawn(hook(submitted.task_id));
+        }
+        Ok(Handle::new(services, submitted.task_id))
+    }
+}
+
+impl<T: Task> IntoFuture for Submission<T> {
+    type Output = Result<Handle<T>, StoreError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.submit())
+    }
+}
+
+/// Submits many children, a thousand in a transaction.
+pub(crate) async fn submit_children<C: Task>(
+    run: &Arc<Run>,
+    params: impl IntoIterator<Item = C::Params>,
+) -> Result<Vec<TaskId>, Stop> {
+    let tasks = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_new_task());
+    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let mut ids = Vec::with_capacity(tasks.len());
+    for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
+        let submitted = run.services.engine.submit_many(chunk.to_vec()).await?;
+        ids.extend(submitted.iter().map(|made| made.task_id));
+    }
+    Ok(ids)
+}
+
+/// What must be the same for a repeated key.
+fn digest(task: &NewTask) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    hash.update(task.task_type.as_bytes());
+    hash.update([0]);
+    hash.update(task.parameters.as_str().as_bytes());
+    hash.finalize().into()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS)
+}

@@ -1,0 +1,99 @@
+//! The task type: what a user writes.
+
+use std::error::Error;
+
+use longhaul_domain::TaskId;
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    children::Children,
+    context::Context,
+    settings::TypeSettings,
+    stop::{Class, Outcome, Stop, classify_by_type},
+};
+
+/// A task type: a name bound to typed parameters, a typed result and the code between.
+///
+/// Only [`TYPE`](Self::TYPE), the two types and [`run`](Self::run) are needed:
+///
+/// ```
+/// use longhaul_worker::{Context, Outcome, Task};
+/// # use serde::{Deserialize, Serialize}; use schemars::JsonSchema;
+///
+/// #[derive(Serialize, Deserialize, JsonSchema)]
+/// struct Text { text: String }
+///
+/// struct CountWords;
+///
+/// impl Task for CountWords {
+///     const TYPE: &'static str = "count_words";
+///     type Params = Text;
+///     type Output = usize;
+///
+///     async fn run(&self, ctx: Context<Self>) -> Outcome<usize> {
+///         Ok(ctx.params.text.split_whitespace().count())
+///     }
+/// }
+/// ```
+pub trait Task: Send + Sync + Sized + 'static {
+    /// The name that submitters use. Two handlers of one name are refused at start.
+    const TYPE: &'static str;
+    /// Whether [`finish`](Self::finish) is to be called when the last child has ended.
+    const FINISH_STEP: bool = false;
+    /// Whether people may cancel a task of this type while it runs.
+    const CANCELLABLE: bool = true;
+    type Params: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
+    type Output: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
+
+    /// One attempt.
+    fn run(&self, ctx: Context<Self>) -> impl Future<Output = Outcome<Self::Output>> + Send;
+
+    /// The step of a parent that sees its children's ends and makes the result. Called only with
+    /// [`FINISH_STEP`](Self::FINISH_STEP).
+    fn finish(&self, ctx: Context<Self>, children: Children) -> impl Future<Output = Outcome<Self::Output>> + Send {
+        let _ = (ctx, children);
+        async { Err(Stop::fatal("this type has no finish step")) }
+    }
+
+    /// What the type asks for when its submitter says nothing else.
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::default()
+    }
+
+    /// What an error that `?` met means. Overridden by types that know the errors of their libraries.
+    fn classify(&self, error: &(dyn Error + 'static)) -> Class {
+        classify_by_type(error)
+    }
+
+    // Hooks. They are called after the change is committed, by the process that made it, and may be missed when that
+    // process dies: what must happen belongs into the task itself.
+
+    fn on_queued(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+    fn on_running(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+    fn on_completed(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+    fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+    fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+}
+
+/// What hooks are told of a task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskInfo {
+    pub id: TaskId,
+    pub owner: String,
+    pub task_type: String,
+    pub queue: String,
+    pub attempt: u32,
+    pub parent_id: Option<TaskId>,
+    pub correlation_id: Option<String>,
+}

@@ -1,0 +1,228 @@
+//! The worker: claims what it has room for, runs it, and reports how it ended.
+//!
+//! The decisions are the desk's ([`longhaul_engine::Desk`]); here are the loops that carry them out. One loop claims,
+//! one delivers reports, one renews the leases, one writes progress and log lines. Each survives a store that is away: it waits
+//! and goes on, and what was not delivered is delivered again.
+
+mod claimer;
+mod executor;
+mod heart;
+mod reporter;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{
+    Arc, Mutex, PoisonError, RwLock,
+    atomic::{AtomicBool, Ordering},
+};
+use std::time::Duration;
+
+use longhaul_domain::{NodeId, StoreError, TaskId};
+use longhaul_engine::{
+    Desk, Engine,
+    desk::StopReason,
+    service::{self, Duty},
+    slots::{QueueSlots, SlotPlan, TypeSlots},
+};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    random,
+    run::{Run, Services},
+    settings::WorkerSettings,
+};
+
+/// How long after the drain's end handlers that were told to stop may take.
+const STOP_WAIT: Duration = Duration::from_secs(2);
+/// How long a shutdown tries to deliver the last reports.
+const LAST_REPORTS: Duration = Duration::from_secs(10);
+
+/// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed.
+#[derive(Debug)]
+pub struct Worker {
+    inner: Arc<Inner>,
+    loops: JoinSet<()>,
+}
+
+/// What the loops of a worker share.
+#[derive(Debug)]
+struct Inner {
+    services: Arc<Services>,
+    settings: WorkerSettings,
+    /// Changed when the node was declared dead and came back.
+    node: RwLock<NodeId>,
+    desk: Mutex<Desk>,
+    runs: Mutex<HashMap<TaskId, Arc<Run>>>,
+    /// A slot has become free.
+    room: Notify,
+    /// The first task is in hand.
+    busy: Notify,
+    /// A handler has ended.
+    ended: Notify,
+    /// No more claims.
+    draining: CancellationToken,
+    /// The loops end.
+    closing: CancellationToken,
+    /// Whether handlers that do not stop are dropped.
+    dropping: AtomicBool,
+}
+
+impl Inner {
+    fn engine(&self) -> &Engine {
+        &self.services.engine
+    }
+
+    fn desk(&self) -> std::sync::MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn runs(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Arc<Run>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn node(&self) -> NodeId {
+        *self.node.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers under a new boot id. Whatever an earlier id held is lost to it.
+    async fn register(&self) -> Result<(), StoreError> {
+        let id = NodeId(random::id());
+        self.engine().store.register_node(id, &self.settings.name, &self.settings.host).await?;
+        *self.node.write().unwrap_or_else(PoisonError::into_inner) = id;
+        Ok(())
+    }
+
+    fn stop_all(&self, reason: StopReason) {
+        for run in self.runs().values() {
+            run.ask_to_stop(reason);
+        }
+    }
+}
+
+impl Worker {
+    /// Registers the node and starts to work. With `is_alone`, no other process can have the store open, and what
+    /// earlier ones left is taken over at once.
+    pub async fn start(
+        services: Arc<Services>,
+        settings: WorkerSettings,
+        duties: Vec<Arc<dyn Duty>>,
+        is_alone: bool,
+    ) -> Result<Self, StoreError> {
+        let inner = Arc::new(Inner {
+            desk: Mutex::new(Desk::new(plan(&services, &settings))),
+            services,
+            settings,
+            node: RwLock::new(NodeId(random::id())),
+            runs: Mutex::default(),
+            room: Notify::new(),
+            busy: Notify::new(),
+            ended: Notify::new(),
+            draining: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            dropping: AtomicBool::new(false),
+        });
+        inner.register().await?;
+        if is_alone {
+            inner.engine().store.declare_others_dead(inner.node()).await?;
+        }
+        let mut loops = JoinSet::new();
+        loops.spawn(claimer::run(Arc::clone(&inner)));
+        loops.spawn(reporter::run(Arc::clone(&inner)));
+        loops.spawn(heart::run(Arc::clone(&inner)));
+        loops.spawn(write_now_and_then(Arc::clone(&inner)));
+        if inner.settings.duties {
+            for duty in duties {
+                let engine = Arc::clone(&inner.services.engine);
+                loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone()));
+            }
+        }
+        Ok(Self { inner, loops })
+    }
+
+    /// The node's boot id.
+    pub fn node(&self) -> NodeId {
+        self.inner.node()
+    }
+
+    /// Tasks whose handlers run now.
+    pub fn running(&self) -> usize {
+        self.inner.desk().running()
+    }
+
+    /// Drains: no new work, what runs may finish within the drain time, then handlers are told to stop, and what has
+    /// not ended is handed back without a charge (R24).
+    pub async fn stop(mut self) {
+        let inner = &self.inner;
+        inner.draining.cancel();
+        wait_for(inner, inner.settings.drain, |desk| desk.running() == 0).await;
+        inner.stop_all(StopReason::Drain);
+        wait_for(inner, STOP_WAIT, |desk| desk.running() == 0).await;
+        inner.dropping.store(true, Ordering::Relaxed);
+        inner.stop_all(StopReason::Drain);
+        wait_for(inner, LAST_REPORTS, Desk::is_clear).await;
+        inner.closing.cancel();
+        if let Err(error) = inner.engine().store.retire_node(inner.node()).await {
+            tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
+        }
+        while self.loops.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Worker {
+    /// Without a stop: handlers are dropped where they stand, and the node is found dead later.
+    fn drop(&mut self) {
+        self.inner.draining.cancel();
+        self.inner.closing.cancel();
+        for run in self.inner.runs().drain().map(|(_, run)| run) {
+            if let Some(handler) = run.abort.get() {
+                handler.abort();
+            }
+        }
+    }
+}
+
+/// Waits until the desk is as wanted, at most so long.
+async fn wait_for(inner: &Inner, most: Duration, is_so: impl Fn(&Desk) -> bool) {
+    let so = async {
+        while !is_so(&inner.desk()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    if tokio::time::timeout(most, so).await.is_err() {
+        tracing::debug!("a shutdown goes on without waiting longer");
+    }
+}
+
+/// Brings progress and log lines into the store.
+async fn write_now_and_then(inner: Arc<Inner>) {
+    loop {
+        tokio::select! {
+            () = inner.closing.cancelled() => return,
+            () = tokio::time::sleep(Duration::from_millis(500)) => {}
+        }
+        let store = &*inner.engine().store;
+        inner.services.progress.write(store).await;
+        inner.services.scribe.write(store).await;
+    }
+}
+
+/// What the worker offers, as the settings and the registered types say.
+fn plan(services: &Services, settings: &WorkerSettings) -> SlotPlan {
+    let types: Vec<TypeSlots> = services
+        .registry
+        .types()
+        .map(|kind| TypeSlots {
+            name: kind.name.clone(),
+            at_most: kind.settings.concurrency,
+            resources: kind.settings.resources.clone(),
+        })
+        .collect();
+    let mut queues = settings.queues.clone();
+    if queues.is_empty() {
+        let named = services.registry.types().filter_map(|kind| kind.settings.queue.clone());
+        let names: BTreeSet<String> = services.routing.queues().into_iter().chain(named).collect();
+        queues = names.iter().map(|name| QueueSlots::shared(name)).collect();
+    }
+    SlotPlan { total: settings.slots, queues, types, resources: settings.resources.clone() }
+}

@@ -1,0 +1,116 @@
+//! The claimer: asks the store for as much as there is room for, and waits when there is nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
+use longhaul_engine::{pace::Pace, slots::Scope};
+
+use super::{Inner, executor};
+use crate::random;
+
+/// How long a claimer rests after the store refused it.
+const REST: Duration = Duration::from_millis(500);
+
+pub(super) async fn run(inner: Arc<Inner>) {
+    let mut pace = Pace::new(inner.settings.poll);
+    while !inner.draining.is_cancelled() {
+        let scopes = inner.desk().scopes();
+        if scopes.is_empty() {
+            tokio::select! {
+                () = inner.draining.cancelled() => return,
+                () = inner.room.notified() => continue,
+            }
+        }
+        match claim_all(&inner, &scopes).await {
+            Ok(Look::Full) => pace.found(),
+            Ok(Look::Some) => {
+                pace.found();
+                rest(&inner, Duration::from_millis(50)).await;
+            }
+            Ok(Look::Nothing) => {
+                let wait = pace.idle(random::unit());
+                let until_due = until_next_due(&inner).await.unwrap_or(wait);
+                rest(&inner, wait.min(until_due)).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "claiming failed and goes on soon");
+                if error == StoreError::NodeLost {
+                    inner.engine().look_at_leases.notify_one();
+                }
+                tokio::time::sleep(REST.mul_f64(0.5 + random::unit())).await;
+            }
+        }
+    }
+}
+
+enum Look {
+    /// As much as was asked for: there may be more.
+    Full,
+    Some,
+    Nothing,
+}
+
+async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
+    let (mut found, mut was_full) = (0, false);
+    for scope in scopes {
+        let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
+        if limit == 0 {
+            continue;
+        }
+        let request = ClaimRequest {
+            node_id: inner.node(),
+            host: inner.settings.host.clone(),
+            queues: scope.queues.clone(),
+            task_types: scope.task_types.clone(),
+            limit,
+        };
+        let tasks = inner.engine().store.claim_tasks(&request).await?;
+        found += tasks.len();
+        was_full |= tasks.len() == limit;
+        start(inner, tasks);
+    }
+    Ok(match (was_full, found) {
+        (true, _) => Look::Full,
+        (false, 0) => Look::Nothing,
+        (false, _) => Look::Some,
+    })
+}
+
+fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
+    if !tasks.is_empty() && inner.desk().is_clear() {
+        inner.busy.notify_one();
+    }
+    for task in tasks {
+        let lease = inner.desk().take(&task);
+        if let Some(lease) = lease {
+            executor::start(inner, task, lease);
+        }
+    }
+}
+
+/// Waits for a bell, at most so long.
+async fn rest(inner: &Inner, most: Duration) {
+    tokio::select! {
+        () = inner.draining.cancelled() => {}
+        () = inner.engine().doorbell.heard() => {}
+        () = tokio::time::sleep(most) => {}
+    }
+}
+
+/// How long until the next task of this worker is due by the store's clock.
+async fn until_next_due(inner: &Inner) -> Option<Duration> {
+    let (mut queues, mut types) = (Vec::new(), Vec::new());
+    for scope in inner.desk().scopes() {
+        queues.extend(scope.queues);
+        types.extend(scope.task_types);
+    }
+    queues.sort();
+    queues.dedup();
+    types.sort();
+    types.dedup();
+    let store = &inner.engine().store;
+    let due = store.next_due_at(&queues, &types).await.ok()??;
+    let now = store.now().await.ok()?;
+    Some(Duration::from_micros(due.micros_since(now)))
+}

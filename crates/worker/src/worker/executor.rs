@@ -1,0 +1,195 @@
+//! The executor: one handler, from its start to its report, whatever it does.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, atomic::Ordering};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use longhaul_domain::{
+    Lease, Task,
+    contract::store::{Failure, Outcome as Ending, Report},
+    event::EventKind,
+};
+use longhaul_engine::{commands::finish::Ended, desk::StopReason};
+use tracing::Instrument as _;
+
+use super::Inner;
+use crate::{
+    job::Job,
+    registry::{Handler, Hook, retry},
+    run::Run,
+    state,
+};
+
+/// Starts the handler of a claimed task.
+pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
+    let inner = Arc::clone(inner);
+    let Some(handler) = inner.services.registry.handler(&task.task_type) else {
+        // Only registered types are claimed; should the store answer otherwise, another node may know the type.
+        return end(&inner, &task, lease, Ending::HandedBack);
+    };
+    inner.engine().tell(&task, EventKind::Started);
+    let settings = handler.info().settings.clone();
+    let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
+    inner.runs().insert(run.task.id, Arc::clone(&run));
+    let span = tracing::info_span!(
+        "task",
+        taskId = %run.task.id.0,
+        taskType = run.task.task_type,
+        userId = run.task.owner,
+        attempt = run.task.attempt,
+        correlationId = run.task.correlation_id,
+    );
+    let running = tokio::spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
+    // Set by nobody else.
+    let _ = run.abort.set(running.abort_handle());
+}
+
+async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
+    call_hook(&*handler, Hook::Running, &run);
+    let ending = work(&inner, &handler, &run).await;
+    settle_limits(&run, &ending).await;
+    if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
+        state::flush(&Job(Arc::clone(&run))).await;
+    }
+    if run.writes_output.load(Ordering::Relaxed) && matches!(ending, Ending::Completed { .. }) {
+        let ended = run.services.streams.end(run.task.id, run.task.attempt).await;
+        ended.unwrap_or_else(|error| tracing::warn!(%error, "the output stream could not be ended"));
+    }
+    if run.writes_logs.load(Ordering::Relaxed) {
+        inner.services.scribe.write(&*inner.engine().store).await;
+    }
+    inner.services.progress.close(&*inner.engine().store, &run.lease).await;
+    {
+        let mut runs = inner.runs();
+        if runs.get(&run.task.id).is_some_and(|current| current.lease == run.lease) {
+            runs.remove(&run.task.id);
+        }
+    }
+    call_end_hook(&*handler, &run, &ending);
+    match run.stop_reason() {
+        // The store has gone on without this attempt; there is nobody to tell.
+        Some(StopReason::Cancelled | StopReason::Lost) => {
+            inner.engine().forget_progress(run.task.id);
+            inner.desk().drop_lease(&run.lease);
+            inner.room.notify_one();
+        }
+        Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending),
+    }
+}
+
+/// Hands the report to the reporter; the slot is free.
+fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
+    let ended = Ended {
+        report: Report { lease, outcome: ending },
+        owner: task.owner.clone(),
+        task_type: task.task_type.clone(),
+        queue: task.queue.clone(),
+        parent_id: task.parent_id,
+        version: task.version,
+    };
+    inner.desk().end(ended);
+    inner.room.notify_one();
+    inner.ended.notify_one();
+}
+
+/// Runs the handler until it ends, times out, or does not stop when asked to.
+async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Ending {
+    let future = AssertUnwindSafe(handler.run(Arc::clone(run))).catch_unwind();
+    let timeout = run.task.timeout_ms.map(Duration::from_millis);
+    let body = async {
+        match run.settings.blocking {
+            false => future.await,
+            // The future is polled on a thread that may block; it is still dropped at an await when it must stop.
+            true => {
+                let runtime = tokio::runtime::Handle::current();
+                match tokio::task::spawn_blocking(move || runtime.block_on(future)).await {
+                    Ok(ended) => ended,
+                    Err(panic) => Err(panic.into_panic()),
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = body => ended.unwrap_or_else(|panic| panicked(run, &*panic)),
+        () = past(timeout) => {
+            let message = format!("the attempt took longer than its timeout of {} ms", run.task.timeout_ms.unwrap_or(0));
+            failed(run, "timeout", message)
+        }
+        () = gave_no_way(inner, run) => Ending::HandedBack,
+    }
+}
+
+async fn past(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns when the handler was asked to stop and has had its time.
+async fn gave_no_way(inner: &Inner, run: &Run) {
+    run.stopped().await;
+    let grace = match run.stop_reason() {
+        // A shutdown decides by itself when its time is over.
+        Some(StopReason::Drain) => {
+            while !inner.dropping.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            return;
+        }
+        Some(StopReason::Cancelled | StopReason::Lost) | None => run.settings.stop_grace,
+    };
+    tokio::time::sleep(grace).await;
+    tracing::warn!("a handler did not stop when asked to and is dropped");
+}
+
+fn panicked(run: &Run, panic: &(dyn std::any::Any + Send)) -> Ending {
+    let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+    failed(run, "panic", message.unwrap_or_else(|| "the handler panicked".to_owned()))
+}
+
+/// A failure of the attempt, worth a retry as the policy says.
+fn failed(run: &Run, class: &str, message: String) -> Ending {
+    match retry(run, &message.clone().into(), None) {
+        Ending::Failed { retry_in_ms, .. } => {
+            Ending::Failed { failure: Failure { class: class.to_owned(), message, detail: None }, retry_in_ms }
+        }
+        other @ (Ending::Completed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled) => other,
+    }
+}
+
+/// A provider's refusal parks the limits that this attempt used; anything else shows that they are open.
+async fn settle_limits(run: &Run, ending: &Ending) {
+    let refused_for = match ending {
+        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => Some(*delay_ms),
+        Ending::Completed { .. }
+        | Ending::Failed { .. }
+        | Ending::Snoozed { .. }
+        | Ending::HandedBack
+        | Ending::Cancelled => None,
+    };
+    for key in run.take_limits() {
+        let told = match refused_for {
+            Some(ms) => run.services.limiter.park(&key, ms).await,
+            None => run.services.limiter.release(&key).await,
+        };
+        told.unwrap_or_else(|error| tracing::warn!(%error, key, "the limiter could not be told"));
+    }
+}
+
+fn call_end_hook(handler: &dyn Handler, run: &Run, ending: &Ending) {
+    let hook = match (run.stop_reason(), ending) {
+        (Some(StopReason::Cancelled), _) | (_, Ending::Cancelled) => Hook::Cancelled,
+        (_, Ending::Completed { .. }) => Hook::Completed,
+        (_, Ending::Failed { failure, .. }) => Hook::Failed(failure.message.clone()),
+        (_, Ending::Snoozed { .. } | Ending::HandedBack) => return,
+    };
+    call_hook(handler, hook, run);
+}
+
+/// Hooks run beside the task: neither their time nor their panics are the task's.
+fn call_hook(handler: &dyn Handler, hook: Hook, run: &Run) {
+    tokio::spawn(handler.hook(hook, run.info()));
+}

@@ -1,0 +1,85 @@
+//! The heart: renews all leases of the node with one statement, and tells handlers whose attempt no longer counts.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_domain::{StoreError, bounds};
+use longhaul_engine::desk::StopReason;
+
+use super::Inner;
+
+/// How often a node without tasks shows that it lives.
+const IDLE_BEAT: Duration = Duration::from_secs(5);
+
+/// How often the node looks for tasks that it runs by the store's word but not by its own.
+const STRAYS_EVERY: Duration = Duration::from_secs(15);
+/// How old a claim must be to count as a stray: longer than any claim's answer can be under way.
+const STRAY_AGE_MS: u64 = 60_000;
+
+pub(super) async fn run(inner: Arc<Inner>) {
+    let mut looked_for_strays = Instant::now();
+    loop {
+        let every =
+            if inner.desk().is_clear() { IDLE_BEAT.max(inner.settings.heartbeat) } else { inner.settings.heartbeat };
+        tokio::select! {
+            () = inner.closing.cancelled() => return,
+            // From now on there is somebody to tell of a cancel.
+            () = inner.busy.notified() => continue,
+            () = inner.engine().look_at_leases.notified() => {}
+            () = tokio::time::sleep(every) => {}
+        }
+        match beat(&inner).await {
+            Ok(()) if looked_for_strays.elapsed() >= STRAYS_EVERY => {
+                looked_for_strays = Instant::now();
+                hand_back_strays(&inner).await;
+            }
+            Ok(()) => {}
+            Err(StoreError::NodeLost) => come_back(&inner).await,
+            Err(error) => tracing::warn!(%error, "a heartbeat failed; the next one follows soon"),
+        }
+    }
+}
+
+async fn beat(inner: &Inner) -> Result<(), StoreError> {
+    let leases = inner.desk().leases();
+    let (node, store) = (inner.node(), &inner.engine().store);
+    if leases.is_empty() {
+        store.heartbeat_node(node, &[]).await?;
+    }
+    for chunk in leases.chunks(bounds::CLAIM_BATCH) {
+        let gone = store.heartbeat_node(node, chunk).await?;
+        let stops = inner.desk().beaten(&gone);
+        for (lease, reason) in stops {
+            if let Some(run) = inner.runs().get(&lease.task_id).filter(|run| run.lease == lease) {
+                run.ask_to_stop(reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A claim whose answer was lost left tasks that run nowhere; they go back without a charge.
+async fn hand_back_strays(inner: &Inner) {
+    // What is in hand is read before the store is asked: a task that is claimed meanwhile is too young to be a stray.
+    let held = inner.desk().leases();
+    if held.len() > bounds::CLAIM_BATCH {
+        return;
+    }
+    match inner.engine().store.hand_back_strays(inner.node(), &held, STRAY_AGE_MS).await {
+        Ok(strays) if strays.is_empty() => {}
+        Ok(strays) => {
+            tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
+            inner.engine().doorbell.ring("");
+        }
+        Err(error) => tracing::debug!(%error, "no look for strays"),
+    }
+}
+
+/// The node was declared dead while it lived: everything that it ran is lost, and it starts anew under another id.
+async fn come_back(inner: &Inner) {
+    tracing::error!("this node was declared dead; its tasks go to others, and it comes back under a new id");
+    inner.stop_all(StopReason::Lost);
+    if let Err(error) = inner.register().await {
+        tracing::warn!(%error, "the node could not come back yet and tries again");
+    }
+}

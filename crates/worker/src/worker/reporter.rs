@@ -1,0 +1,65 @@
+//! The reporter: delivers the ends of attempts, as many together as have come while the last delivery was under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::contract::store::{Failure, Outcome as Ending};
+use longhaul_engine::commands::finish::Ended;
+
+use super::Inner;
+use crate::random;
+
+/// Reports in one delivery.
+const BATCH: usize = 500;
+/// The longest rest after a delivery that failed.
+const REST: Duration = Duration::from_secs(2);
+
+pub(super) async fn run(inner: Arc<Inner>) {
+    let mut rest = Duration::from_millis(20);
+    loop {
+        let reports = inner.desk().next_reports(BATCH);
+        if reports.is_empty() {
+            tokio::select! {
+                biased;
+                () = inner.ended.notified() => continue,
+                () = inner.closing.cancelled() => return,
+            }
+        }
+        match inner.engine().finish(&reports).await {
+            Ok(_) => {
+                inner.desk().delivered(&reports);
+                rest = Duration::from_millis(20);
+            }
+            Err(error) if error.is_transient() => {
+                tracing::warn!(%error, reports = reports.len(), "reports could not be delivered and are kept");
+                inner.desk().undelivered(reports);
+                tokio::select! {
+                    () = tokio::time::sleep(rest.mul_f64(0.5 + random::unit())) => {}
+                    () = inner.closing.cancelled() => return,
+                }
+                rest = (rest * 2).min(REST);
+            }
+            Err(_) => deliver_one_by_one(&inner, reports).await,
+        }
+    }
+}
+
+/// One report that the store refuses must not hold up the others; its task fails with the reason.
+async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) {
+    for mut one in reports {
+        if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
+            tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
+            if error.is_transient() {
+                inner.desk().undelivered(vec![one]);
+                continue;
+            }
+            let message = format!("the end of the attempt could not be stored: {error}");
+            let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
+            one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
+            if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
+                tracing::error!(%error, "a refused report could not be turned into a failure");
+            }
+        }
+        inner.desk().delivered(std::slice::from_ref(&one));
+    }
+}
