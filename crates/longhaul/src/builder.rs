@@ -1,0 +1,165 @@
+//! From a URL to a running Longhaul.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_domain::{
+    Clock, Invalid, StoreError,
+    contract::{Store, rate_limiter::LimitRules},
+};
+use longhaul_engine::{
+    Engine,
+    routing::Routing,
+    services::{self, DutySettings},
+};
+use longhaul_store::{SqlStore, StoreOptions, SystemClock};
+use longhaul_transport::local::{LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds};
+use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Worker, WorkerSettings};
+use schemars::JsonSchema;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{Longhaul, artifacts::LazyArtifacts};
+
+/// Events that a listener may be behind before it loses some.
+const BUS: usize = 4_096;
+
+/// What is to be started. [`Longhaul::open`] makes one.
+#[derive(Debug)]
+pub struct Builder {
+    pub(crate) store: Arc<dyn Store>,
+    sql: Option<SqlStore>,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+    /// The first thing that was wrong; told at the start.
+    problem: Option<Invalid>,
+    worker: WorkerSettings,
+    duties: DutySettings,
+    routing: Routing,
+    limits: LimitRules,
+    artifacts: PathBuf,
+}
+
+impl Longhaul {
+    /// Opens `sqlite://file`, `postgres://…` or `mysql://…` and brings its schema up to date.
+    pub async fn open(url: &str) -> Result<Builder, StoreError> {
+        let store = SqlStore::open(url, StoreOptions::default()).await?;
+        let artifacts = match url.split_once("://").filter(|_| store.is_embedded()) {
+            Some((_, path)) => format!("{}.artifacts", path.split('?').next().unwrap_or(path)),
+            None => "longhaul-artifacts".to_owned(),
+        };
+        let mut builder = Builder::on(Arc::new(store.clone()), Arc::new(SystemClock::default()));
+        builder.sql = Some(store);
+        Ok(builder.artifacts(artifacts))
+    }
+}
+
+impl Builder {
+    /// On a store of any kind.
+    pub(crate) fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            sql: None,
+            clock,
+            registry: Registry::default(),
+            problem: None,
+            worker: WorkerSettings::default(),
+            duties: DutySettings::default(),
+            routing: Routing::default(),
+            limits: LimitRules::default(),
+            artifacts: PathBuf::from("longhaul-artifacts"),
+        }
+    }
+
+    /// Adds a task type.
+    #[must_use]
+    pub fn register<T: Task>(mut self, task: T) -> Self {
+        let registered = self.registry.register(task);
+        self.noting(registered)
+    }
+
+    /// Adds a plain async function as a task type.
+    #[must_use]
+    pub fn register_fn<P, R, F, Fut>(mut self, name: &str, settings: TypeSettings, run: F) -> Self
+    where
+        P: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
+        R: Serialize + DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(P, Job) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome<R>> + Send + 'static,
+    {
+        let registered = self.registry.register_fn(name, settings, run);
+        self.noting(registered)
+    }
+
+    fn noting(mut self, registered: Result<(), Invalid>) -> Self {
+        self.problem = self.problem.or(registered.err());
+        self
+    }
+
+    /// Tasks that run at once in this process.
+    #[must_use]
+    pub const fn slots(mut self, slots: usize) -> Self {
+        self.worker.slots = slots;
+        self
+    }
+
+    /// Everything that a worker can be told.
+    #[must_use]
+    pub fn worker(mut self, settings: WorkerSettings) -> Self {
+        self.worker = settings;
+        self
+    }
+
+    #[must_use]
+    pub fn duties(mut self, settings: DutySettings) -> Self {
+        self.duties = settings;
+        self
+    }
+
+    #[must_use]
+    pub fn routing(mut self, routing: Routing) -> Self {
+        self.routing = routing;
+        self
+    }
+
+    /// Rate limits by provider (`openai`) and model (`openai/gpt-4`).
+    #[must_use]
+    pub fn limits(mut self, limits: LimitRules) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The folder for files that tasks make. It is made when the first one is.
+    #[must_use]
+    pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.artifacts = folder.into();
+        self
+    }
+
+    /// Starts a worker for the registered types, with the background duties.
+    pub async fn start(self) -> Result<Longhaul, StoreError> {
+        let (worker, duties) = (self.worker.clone(), self.duties.clone());
+        let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
+        let longhaul = self.without_worker()?;
+        let all = services::all(&duties, None);
+        let worker = Worker::start(Arc::clone(&longhaul.services), worker, all, is_alone).await?;
+        Ok(longhaul.with_worker(worker))
+    }
+
+    /// For processes that only submit and look.
+    pub fn without_worker(self) -> Result<Longhaul, StoreError> {
+        if let Some(problem) = self.problem {
+            return Err(problem.into());
+        }
+        let bus = Arc::new(MemoryEventBus::new(BUS));
+        let engine = Engine::new(self.store, bus, Arc::new(LocalDoorbell::new()));
+        let services = Services::new(
+            engine,
+            Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),
+            Arc::new(MemoryStreamLog::new(StreamBounds::default())),
+            Arc::new(LazyArtifacts::new(self.artifacts)),
+            self.routing,
+            self.registry,
+        );
+        Ok(Longhaul::new(services, self.sql))
+    }
+}

@@ -1,0 +1,61 @@
+//! Durable background tasks: define a task as a type, submit it, run workers, and trust it.
+//!
+//! ```no_run
+//! use longhaul::{Context, JsonSchema, Longhaul, Outcome, Task};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Serialize, Deserialize, JsonSchema)]
+//! struct Text { text: String }
+//!
+//! struct CountWords;
+//!
+//! impl Task for CountWords {
+//!     const TYPE: &'static str = "count_words";
+//!     type Params = Text;
+//!     type Output = usize;
+//!
+//!     async fn run(&self, ctx: Context<Self>) -> Outcome<usize> {
+//!         Ok(ctx.params.text.split_whitespace().count())
+//!     }
+//! }
+//!
+//! # async fn first() -> Result<(), Box<dyn std::error::Error>> {
+//! let longhaul = Longhaul::open("sqlite://tasks.db").await?.register(CountWords).start().await?;
+//! let handle = longhaul.submit::<CountWords>(Text { text: "no task is lost".into() }).owner("u-1").await?;
+//! assert_eq!(handle.result().await?, 4);
+//! longhaul.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod artifacts;
+mod builder;
+mod facade;
+mod transaction;
+
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use builder::Builder;
+pub use facade::Longhaul;
+pub use transaction::CallersTransaction;
+
+pub use longhaul_domain::{
+    Invalid, Json, NewTask, RetryPolicy, Status, StoreError, TaskError, TaskId, Timestamp,
+    contract::{
+        event_bus::{Heard, Subscription},
+        rate_limiter::{Limit, LimitRules},
+        store::{Access, RetryScope},
+    },
+    event::{EventKind, TaskEvent},
+};
+pub use longhaul_engine::{
+    routing::{Routing, Rule},
+    services::DutySettings,
+    slots::QueueSlots,
+};
+pub use longhaul_worker::{
+    Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,
+    TaskInfo, TypeInfo, TypeSettings, WorkerSettings,
+};
+pub use schemars::JsonSchema;

@@ -1,0 +1,29 @@
+//! Transactions of the caller's own, on the three databases (R10).
+
+use futures::future::BoxFuture;
+use longhaul_domain::{NewTask, StoreError, contract::store::Submitted};
+use longhaul_store::SqlStore;
+
+/// An open transaction on the database that Longhaul is on.
+pub trait CallersTransaction: Send {
+    /// Submits in this transaction.
+    fn submit<'a>(&'a mut self, store: &'a SqlStore, task: NewTask) -> BoxFuture<'a, Result<Submitted, StoreError>>;
+}
+
+macro_rules! callers_transaction {
+    ($database:ty, $submit:ident) => {
+        impl CallersTransaction for sqlx::Transaction<'_, $database> {
+            fn submit<'a>(
+                &'a mut self,
+                store: &'a SqlStore,
+                task: NewTask,
+            ) -> BoxFuture<'a, Result<Submitted, StoreError>> {
+                Box::pin(async move { Ok(store.$submit(&mut *self, &[task]).await?[0]) })
+            }
+        }
+    };
+}
+
+callers_transaction!(sqlx::Postgres, submit_in_postgres);
+callers_transaction!(sqlx::MySql, submit_in_mysql);
+callers_transaction!(sqlx::Sqlite, submit_in_sqlite);

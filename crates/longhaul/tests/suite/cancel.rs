@@ -1,0 +1,154 @@
+//! Cancelling: at once in the same process, within two seconds from another, and never with a result.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Trial;
+use longhaul::{Context, Longhaul, Outcome, Status, Task, TaskInfo};
+use tokio::sync::Notify;
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    open, trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    let mut trials = vec![
+        trial(backend, "cancel::a_running_handler_is_told", a_running_handler_is_told),
+        trial(backend, "cancel::a_deaf_handler_is_dropped", a_deaf_handler_is_dropped),
+        trial(backend, "cancel::a_waiting_task_never_runs", a_waiting_task_never_runs),
+        trial(backend, "cancel::what_is_not_cancellable_is_left_alone", what_is_not_cancellable_is_left_alone),
+    ];
+    if backend != Backend::Sqlite {
+        trials.push(trial(backend, "cancel::another_process_is_heard_within_two_seconds", another_process_is_heard));
+    }
+    trials
+}
+
+#[derive(Default, Clone)]
+struct Signs {
+    started: Arc<Notify>,
+    stopped: Arc<Notify>,
+    hooked: Arc<Notify>,
+}
+
+/// Waits until it is told to stop.
+struct Patient(Signs);
+
+impl Task for Patient {
+    const TYPE: &'static str = "patient";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        self.0.started.notify_one();
+        ctx.cancelled().await;
+        self.0.stopped.notify_one();
+        Ok(())
+    }
+
+    async fn on_cancelled(&self, _task: &TaskInfo) {
+        self.0.hooked.notify_one();
+    }
+}
+
+/// Never listens.
+struct Deaf(Signs);
+
+impl Task for Deaf {
+    const TYPE: &'static str = "deaf";
+    const CANCELLABLE: bool = true;
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        struct Told(Arc<Notify>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        let _told = Told(Arc::clone(&self.0.stopped));
+        self.0.started.notify_one();
+        std::future::pending().await
+    }
+
+    fn settings(&self) -> longhaul::TypeSettings {
+        longhaul::TypeSettings::new().stop_grace(Duration::from_millis(50))
+    }
+}
+
+struct Stubborn(Signs);
+
+impl Task for Stubborn {
+    const TYPE: &'static str = "stubborn";
+    const CANCELLABLE: bool = false;
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.started.notify_one();
+        self.0.stopped.notified().await;
+        Ok(())
+    }
+}
+
+async fn a_running_handler_is_told(database: FreshDatabase) {
+    let signs = Signs::default();
+    let longhaul = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
+    let handle = longhaul.submit::<Patient>(()).await.unwrap();
+    signs.started.notified().await;
+    assert_eq!(longhaul.cancel(handle.id()).await.unwrap(), Status::Cancelled);
+    signs.stopped.notified().await;
+    signs.hooked.notified().await;
+    let task = handle.task().await.unwrap();
+    assert_eq!((task.status, task.result), (Status::Cancelled, None));
+    assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled, "a second cancel succeeds too");
+    longhaul.stop().await;
+}
+
+async fn a_deaf_handler_is_dropped(database: FreshDatabase) {
+    let signs = Signs::default();
+    let longhaul = open(&database).await.register(Deaf(signs.clone())).start().await.unwrap();
+    let handle = longhaul.submit::<Deaf>(()).await.unwrap();
+    signs.started.notified().await;
+    handle.cancel().await.unwrap();
+    signs.stopped.notified().await;
+    longhaul.stop().await;
+}
+
+async fn a_waiting_task_never_runs(database: FreshDatabase) {
+    let signs = Signs::default();
+    let longhaul = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
+    let handle = longhaul.submit::<Patient>(()).delay(Duration::from_secs(3_600)).await.unwrap();
+    assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
+    assert_eq!(handle.task().await.unwrap().attempt, 0);
+    longhaul.stop().await;
+}
+
+async fn what_is_not_cancellable_is_left_alone(database: FreshDatabase) {
+    let signs = Signs::default();
+    let longhaul = open(&database).await.register(Stubborn(signs.clone())).start().await.unwrap();
+    let handle = longhaul.submit::<Stubborn>(()).await.unwrap();
+    signs.started.notified().await;
+    let refused = longhaul.cancel(handle.id()).await.unwrap_err();
+    assert_eq!(refused.code(), "wrong_state");
+    signs.stopped.notify_one();
+    handle.result().await.unwrap();
+    longhaul.stop().await;
+}
+
+/// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
+async fn another_process_is_heard(database: FreshDatabase) {
+    let signs = Signs::default();
+    let worker = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
+    let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
+    let handle = elsewhere.submit::<Patient>(()).await.unwrap();
+    signs.started.notified().await;
+    let asked = Instant::now();
+    elsewhere.cancel(handle.id()).await.unwrap();
+    signs.stopped.notified().await;
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    elsewhere.stop().await;
+    worker.stop().await;
+}

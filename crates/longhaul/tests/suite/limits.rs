@@ -1,0 +1,184 @@
+//! Limits: slots per type and queue, blocking handlers, permits of providers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use longhaul::{Context, Limit, LimitRules, Outcome, QueueSlots, Status, Stop, Task, TypeSettings, WorkerSettings};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    open, trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    vec![
+        trial(backend, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
+        trial(backend, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
+        trial(backend, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
+        trial(backend, "limits::a_permit_that_takes_too_long_is_a_snooze", a_permit_that_takes_too_long_is_a_snooze),
+        trial(backend, "limits::a_providers_refusal_parks_its_key", a_providers_refusal_parks_its_key),
+    ]
+}
+
+#[derive(Default)]
+struct Crowd {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+struct Crowded(Arc<Crowd>);
+
+impl Task for Crowded {
+    const TYPE: &'static str = "crowded";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.0.most.fetch_max(now, Ordering::SeqCst);
+        ctx.sleep(Duration::from_millis(5)).await?;
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().concurrency(3)
+    }
+}
+
+async fn a_type_never_runs_more_than_it_may(database: FreshDatabase) {
+    let crowd = Arc::new(Crowd::default());
+    let longhaul = open(&database).await.register(Crowded(Arc::clone(&crowd))).start().await.unwrap();
+    let handles = longhaul.submit_all((0..40).map(|_| longhaul.submit::<Crowded>(()))).await.unwrap();
+    for handle in handles {
+        handle.result().await.unwrap();
+    }
+    assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+    longhaul.stop().await;
+}
+
+/// Runs until the gate opens.
+struct Gated(Arc<Semaphore>);
+
+impl Task for Gated {
+    const TYPE: &'static str = "gated";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.acquire().await?.forget();
+        Ok(())
+    }
+}
+
+async fn a_flood_does_not_hold_up_another_queue(database: FreshDatabase) {
+    let gate = Arc::new(Semaphore::new(0));
+    let mut worker = WorkerSettings { slots: 4, ..WorkerSettings::default() };
+    worker.queues =
+        vec![QueueSlots { reserved: 1, ..QueueSlots::shared("vip_short") }, QueueSlots::shared("free_default")];
+    let longhaul = open(&database).await.register(Gated(Arc::clone(&gate))).worker(worker).start().await.unwrap();
+    let flood = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Gated>(()))).await.unwrap();
+    let running = "SELECT count(*) FROM tasks WHERE status = 'RUNNING'";
+    while database.count(running).await < 3 {
+        tokio::task::yield_now().await;
+    }
+    let vip = longhaul.submit::<Gated>(()).tier("vip").await.unwrap();
+    while vip.status().await.unwrap() != Status::Running {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(database.count(running).await, 4);
+    gate.add_permits(21);
+    for handle in flood {
+        handle.result().await.unwrap();
+    }
+    longhaul.stop().await;
+}
+
+/// Blocks its thread until the other side has run.
+struct Blocking(Arc<std::sync::Barrier>);
+
+impl Task for Blocking {
+    const TYPE: &'static str = "blocking";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.wait();
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().blocking()
+    }
+}
+
+/// More blocking handlers than the runtime has threads, all at once: each waits for all the others.
+async fn a_blocking_handler_holds_up_nobody(database: FreshDatabase) {
+    let barrier = Arc::new(std::sync::Barrier::new(8));
+    let longhaul = open(&database).await.register(Blocking(barrier)).start().await.unwrap();
+    let handles = longhaul.submit_all((0..8).map(|_| longhaul.submit::<Blocking>(()))).await.unwrap();
+    for handle in handles {
+        handle.result().await.unwrap();
+    }
+    longhaul.stop().await;
+}
+
+/// Asks for a permit, and refuses as the provider would in its first attempts.
+struct Caller {
+    refuse: u32,
+    called: Arc<Notify>,
+}
+
+impl Task for Caller {
+    const TYPE: &'static str = "caller";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        let _permit = ctx.permit("openai/gpt-4").await?;
+        self.called.notify_one();
+        if ctx.attempt() <= self.refuse {
+            return Err(Stop::rate_limited("429 too many requests", Duration::from_millis(50)));
+        }
+        Ok(ctx.attempt())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().permit_wait(Duration::from_millis(1)).max_attempts(1)
+    }
+}
+
+fn one_per(per_ms: u64) -> LimitRules {
+    let limit = Limit { permits: 1, per_ms, burst: 1 };
+    LimitRules { limits: BTreeMap::from([("openai".to_owned(), limit)]), default: None }
+}
+
+async fn a_permit_that_takes_too_long_is_a_snooze(database: FreshDatabase) {
+    let caller = Caller { refuse: 0, called: Arc::default() };
+    let longhaul = open(&database).await.register(caller).limits(one_per(200)).start().await.unwrap();
+    let handles = longhaul.submit_all((0..3).map(|_| longhaul.submit::<Caller>(()))).await.unwrap();
+    let mut snoozes = 0;
+    for handle in handles {
+        handle.result().await.unwrap();
+        let task = handle.task().await.unwrap();
+        assert_eq!(task.retry_count, 0);
+        snoozes += task.snooze_count;
+    }
+    assert!(snoozes >= 2, "two of three had to wait longer than they wanted");
+    longhaul.stop().await;
+}
+
+async fn a_providers_refusal_parks_its_key(database: FreshDatabase) {
+    let caller = Caller { refuse: 1, called: Arc::default() };
+    let longhaul = open(&database).await.register(caller).start().await.unwrap();
+    let handle = longhaul.submit::<Caller>(()).await.unwrap();
+    let attempts = handle.result().await.unwrap();
+    let task = handle.task().await.unwrap();
+    assert!(attempts >= 2);
+    assert_eq!((task.retry_count, task.status), (0, Status::Completed));
+    longhaul.stop().await;
+}

@@ -1,0 +1,164 @@
+//! Nodes that stop, crash and come back: checkpoints, drain, takeover.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use longhaul::{Context, DutySettings, JsonSchema, Outcome, Task, TypeSettings, WorkerSettings};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    open, trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    vec![
+        trial(backend, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
+        trial(backend, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
+        trial(backend, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
+        trial(backend, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
+    ]
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Default, Clone)]
+struct Done {
+    steps: u32,
+}
+
+/// Counts to ten and saves each step; waits at the fifth in its first attempt.
+struct Steps {
+    at_five: Arc<Notify>,
+    go_on: Arc<Notify>,
+    seen: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Steps {
+    fn new() -> Self {
+        Self { at_five: Arc::default(), go_on: Arc::default(), seen: Arc::default() }
+    }
+
+    fn share(&self) -> Self {
+        Self { at_five: Arc::clone(&self.at_five), go_on: Arc::clone(&self.go_on), seen: Arc::clone(&self.seen) }
+    }
+}
+
+impl Task for Steps {
+    const TYPE: &'static str = "steps";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        let mut done: Done = ctx.checkpoint()?.unwrap_or_default();
+        let resumed_from = done.steps;
+        while done.steps < 10 {
+            done.steps += 1;
+            self.seen.lock().unwrap().push(done.steps);
+            ctx.save_checkpoint(&done).await?;
+            if done.steps == 5 {
+                self.at_five.notify_one();
+                tokio::select! {
+                    () = self.go_on.notified() => {}
+                    () = ctx.cancelled() => ctx.check()?,
+                }
+            }
+        }
+        Ok(resumed_from)
+    }
+}
+
+fn soon() -> WorkerSettings {
+    WorkerSettings { drain: Duration::from_millis(50), ..WorkerSettings::default() }
+}
+
+async fn a_drain_hands_back_without_a_charge(database: FreshDatabase) {
+    let steps = Steps::new();
+    let first = open(&database).await.register(steps.share()).worker(soon()).start().await.unwrap();
+    let id = first.submit::<Steps>(()).await.unwrap().id();
+    steps.at_five.notified().await;
+    first.stop().await;
+
+    let second = open(&database).await.register(steps.share()).start().await.unwrap();
+    assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
+    let task = second.task(id).await.unwrap();
+    assert_eq!((task.attempt, task.retry_count, task.crash_count), (2, 0, 0));
+    assert_eq!(*steps.seen.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    second.stop().await;
+}
+
+async fn a_drain_lets_what_runs_finish(database: FreshDatabase) {
+    let steps = Steps::new();
+    let longhaul = open(&database).await.register(steps.share()).start().await.unwrap();
+    let id = longhaul.submit::<Steps>(()).await.unwrap().id();
+    steps.at_five.notified().await;
+    steps.go_on.notify_one();
+    longhaul.stop().await;
+    let after = open(&database).await.register(steps.share()).without_worker().unwrap();
+    assert_eq!(after.handle::<Steps>(id).result().await.unwrap(), 0);
+    after.stop().await;
+}
+
+/// The first node is dropped without a word, as `kill -9` does it.
+async fn a_crashed_nodes_task_goes_on(database: FreshDatabase) {
+    let steps = Steps::new();
+    let first = open(&database).await.register(steps.share()).start().await.unwrap();
+    let id = first.submit::<Steps>(()).await.unwrap().id();
+    steps.at_five.notified().await;
+    drop(first);
+
+    let duties = DutySettings {
+        lease: Duration::from_millis(1_500),
+        rescue_every: Duration::from_millis(100),
+        ..DutySettings::default()
+    };
+    let second = loop {
+        // The embedded file is free once everything of the first process is gone.
+        match longhaul::Longhaul::open(&database.url).await {
+            Ok(builder) => break builder.register(steps.share()).duties(duties).start().await.unwrap(),
+            Err(_) => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
+    let task = second.task(id).await.unwrap();
+    assert_eq!((task.attempt, task.retry_count, task.crash_count), (2, 0, 1));
+    second.stop().await;
+}
+
+/// Changes its state once and waits to be stopped.
+struct Long(Arc<Notify>);
+
+impl Task for Long {
+    const TYPE: &'static str = "long";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        let mut state = ctx.state::<Done>()?;
+        if state.steps == 0 {
+            state.change(|done| done.steps = 7)?;
+            self.0.notify_one();
+            ctx.cancelled().await;
+            ctx.check()?;
+        }
+        Ok(state.steps)
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().checkpoint_every(Duration::from_millis(20))
+    }
+}
+
+async fn state_is_saved_by_itself(database: FreshDatabase) {
+    let changed = Arc::new(Notify::new());
+    let first = open(&database).await.register(Long(Arc::clone(&changed))).worker(soon()).start().await.unwrap();
+    let id = first.submit::<Long>(()).await.unwrap().id();
+    changed.notified().await;
+    while first.task(id).await.unwrap().checkpoint.is_none() {
+        tokio::task::yield_now().await;
+    }
+    first.stop().await;
+    let second = open(&database).await.register(Long(changed)).start().await.unwrap();
+    assert_eq!(second.handle::<Long>(id).result().await.unwrap(), 7);
+    second.stop().await;
+}

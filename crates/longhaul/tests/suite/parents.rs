@@ -1,0 +1,132 @@
+//! Parents and children: fan out, finish step, partial success, redo of the failed ones.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libtest_mimic::Trial;
+use longhaul::{Children, Context, JsonSchema, Outcome, RetryScope, Status, Stop, Task};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    open, trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    vec![
+        trial(backend, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
+        trial(backend, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
+        trial(backend, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
+        trial(backend, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
+    ]
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct Square(u32);
+
+struct Squarer {
+    /// Whether odd numbers fail.
+    is_picky: Arc<AtomicBool>,
+}
+
+impl Task for Squarer {
+    const TYPE: &'static str = "square";
+    type Params = Square;
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        let Square(number) = ctx.params;
+        if number % 2 == 1 && self.is_picky.load(Ordering::Relaxed) {
+            return Err(Stop::fatal("odd numbers are not for me"));
+        }
+        Ok(number * number)
+    }
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+struct UpTo {
+    numbers: u32,
+    fail_first: bool,
+    child_delay_s: u64,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema, Debug, PartialEq)]
+struct Sum {
+    sum: u32,
+    failed: usize,
+}
+
+struct Summer;
+
+impl Task for Summer {
+    const TYPE: &'static str = "sum";
+    const FINISH_STEP: bool = true;
+    type Params = UpTo;
+    type Output = Sum;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<Sum> {
+        if ctx.params.child_delay_s > 0 {
+            let delay = std::time::Duration::from_secs(ctx.params.child_delay_s);
+            ctx.submit::<Squarer>(Square(1)).delay(delay).await?;
+        }
+        ctx.submit_all::<Squarer>((0..ctx.params.numbers).map(Square)).await?;
+        if ctx.params.fail_first && ctx.attempt() == 1 {
+            return Err(Stop::retry_after("once more", std::time::Duration::from_millis(1)));
+        }
+        Err(Stop::wait_for_children())
+    }
+
+    async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Sum> {
+        Ok(Sum { sum: children.results::<Squarer>()?.iter().sum(), failed: children.failed().count() })
+    }
+}
+
+fn up_to(numbers: u32) -> UpTo {
+    UpTo { numbers, fail_first: false, child_delay_s: 0 }
+}
+
+async fn the_finish_step_sees_all_results(database: FreshDatabase) {
+    let squarer = Squarer { is_picky: Arc::default() };
+    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let handle = longhaul.submit::<Summer>(up_to(20)).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), Sum { sum: 2_470, failed: 0 });
+    let task = handle.task().await.unwrap();
+    assert_eq!((task.status, task.children.total, task.children.completed), (Status::Completed, 20, 20));
+    longhaul.stop().await;
+}
+
+async fn failed_children_can_be_redone_alone(database: FreshDatabase) {
+    let is_picky = Arc::new(AtomicBool::new(true));
+    let squarer = Squarer { is_picky: Arc::clone(&is_picky) };
+    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let handle = longhaul.submit::<Summer>(up_to(4)).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), Sum { sum: 4, failed: 2 });
+    assert_eq!(handle.status().await.unwrap(), Status::CompletedWithErrors);
+
+    is_picky.store(false, Ordering::Relaxed);
+    longhaul.retry(handle.id(), RetryScope::FailedChildren).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), Sum { sum: 14, failed: 0 });
+    assert_eq!(handle.status().await.unwrap(), Status::Completed);
+    longhaul.stop().await;
+}
+
+async fn a_second_attempt_makes_no_second_children(database: FreshDatabase) {
+    let squarer = Squarer { is_picky: Arc::default() };
+    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let handle = longhaul.submit::<Summer>(UpTo { fail_first: true, ..up_to(5) }).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), Sum { sum: 30, failed: 0 });
+    assert_eq!(handle.task().await.unwrap().children.total, 5);
+    longhaul.stop().await;
+}
+
+async fn cancel_takes_the_children_along(database: FreshDatabase) {
+    let squarer = Squarer { is_picky: Arc::default() };
+    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let handle = longhaul.submit::<Summer>(UpTo { child_delay_s: 3_600, ..up_to(2) }).await.unwrap();
+    while handle.status().await.unwrap() != Status::Waiting {
+        tokio::task::yield_now().await;
+    }
+    handle.cancel().await.unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'RUNNING')").await, 0);
+    longhaul.stop().await;
+}

@@ -1,0 +1,186 @@
+//! Submitting: typed, as a function, in order, once, and in the caller's own transaction.
+
+use std::sync::{Arc, Mutex};
+
+use libtest_mimic::Trial;
+use longhaul::{
+    Context, EventKind, Heard, Job, JsonSchema, Outcome, Progress, Status, Subscription, Task, TypeSettings,
+};
+use serde::{Deserialize, Serialize};
+use sqlx::Connection as _;
+
+use crate::{
+    fresh::{Backend, FreshDatabase},
+    open, trial,
+};
+
+pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+    vec![
+        trial(backend, "submit::a_task_runs_and_its_result_is_typed", a_task_runs_and_its_result_is_typed),
+        trial(backend, "submit::a_plain_function_is_a_task", a_plain_function_is_a_task),
+        trial(backend, "submit::the_same_key_is_the_same_task", the_same_key_is_the_same_task),
+        trial(backend, "submit::higher_priority_goes_first", higher_priority_goes_first),
+        trial(backend, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
+        trial(backend, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
+        trial(backend, "submit::listeners_hear_of_every_step", listeners_hear_of_every_step),
+        trial(backend, "submit::a_delayed_task_runs_when_it_is_due", a_delayed_task_runs_when_it_is_due),
+    ]
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Text {
+    pub(crate) text: String,
+}
+
+pub(crate) struct CountWords;
+
+impl Task for CountWords {
+    const TYPE: &'static str = "count_words";
+    type Params = Text;
+    type Output = usize;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<usize> {
+        ctx.progress(Progress::of(1, 2).message("counting")).await?;
+        Ok(ctx.params.text.split_whitespace().count())
+    }
+}
+
+fn text(text: &str) -> Text {
+    Text { text: text.to_owned() }
+}
+
+async fn a_task_runs_and_its_result_is_typed(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
+    let handle = longhaul.submit::<CountWords>(text("no task is lost")).owner("u-1").priority(7).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), 4);
+    let task = handle.task().await.unwrap();
+    assert_eq!((task.owner.as_str(), task.priority, task.attempt), ("u-1", 7, 1));
+    let kind = longhaul.types().next().unwrap();
+    assert!(kind.params_schema.as_value()["properties"]["text"].is_object());
+    longhaul.stop().await;
+}
+
+async fn a_plain_function_is_a_task(database: FreshDatabase) {
+    async fn shout(text: Text, _job: Job) -> Outcome<String> {
+        Ok(text.text.to_uppercase())
+    }
+    struct Shout;
+    impl Task for Shout {
+        const TYPE: &'static str = "shout";
+        type Params = Text;
+        type Output = String;
+        async fn run(&self, _ctx: Context<Self>) -> Outcome<String> {
+            unreachable!("the function is registered under this name")
+        }
+    }
+    let longhaul = open(&database).await.register_fn("shout", TypeSettings::new(), shout).start().await.unwrap();
+    let handle = longhaul.submit::<Shout>(text("quiet")).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), "QUIET");
+    longhaul.stop().await;
+}
+
+async fn the_same_key_is_the_same_task(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).without_worker().unwrap();
+    let one = longhaul.submit::<CountWords>(text("a")).idempotency_key("k").await.unwrap();
+    let two = longhaul.submit::<CountWords>(text("a")).idempotency_key("k").await.unwrap();
+    assert_eq!(one.id(), two.id());
+    let other = longhaul.submit::<CountWords>(text("b")).idempotency_key("k").await.unwrap_err();
+    assert_eq!(other.code(), "idempotency_key_reused");
+    longhaul.stop().await;
+}
+
+struct Note(Arc<Mutex<Vec<String>>>);
+
+impl Task for Note {
+    const TYPE: &'static str = "note";
+    type Params = Text;
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        self.0.lock().unwrap().push(ctx.params.text.clone());
+        Ok(())
+    }
+}
+
+async fn higher_priority_goes_first(database: FreshDatabase) {
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let before = open(&database).await.register(Note(Arc::clone(&order))).without_worker().unwrap();
+    let mut ids = Vec::new();
+    for (name, priority) in [("last", 1), ("first", 9), ("second", 5)] {
+        ids.push(before.submit::<Note>(text(name)).priority(priority).await.unwrap().id());
+    }
+    before.stop().await;
+    let longhaul = open(&database).await.register(Note(Arc::clone(&order))).slots(1).start().await.unwrap();
+    for id in ids {
+        longhaul.handle::<Note>(id).result().await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), ["first", "second", "last"]);
+    longhaul.stop().await;
+}
+
+async fn two_handlers_of_one_name_are_refused(database: FreshDatabase) {
+    let refused = open(&database).await.register(CountWords).register(CountWords).start().await.unwrap_err();
+    assert!(refused.to_string().contains("registered twice"), "{refused}");
+}
+
+async fn task_and_data_commit_or_vanish_together(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
+    database.execute("CREATE TABLE orders (id integer)").await;
+    macro_rules! both_ways {
+        ($connection:ty) => {{
+            let mut connection = <$connection>::connect(&database.url).await.unwrap();
+            let mut gone = connection.begin().await.unwrap();
+            sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *gone).await.unwrap();
+            longhaul.submit_in(&mut gone, longhaul.submit::<CountWords>(text("gone"))).await.unwrap();
+            gone.rollback().await.unwrap();
+            let mut kept = connection.begin().await.unwrap();
+            sqlx::query("INSERT INTO orders (id) VALUES (2)").execute(&mut *kept).await.unwrap();
+            let handle = longhaul.submit_in(&mut kept, longhaul.submit::<CountWords>(text("kept"))).await.unwrap();
+            kept.commit().await.unwrap();
+            handle
+        }};
+    }
+    let handle = match database.backend {
+        Backend::Sqlite => both_ways!(sqlx::SqliteConnection),
+        Backend::Postgres => both_ways!(sqlx::PgConnection),
+        Backend::MySql => both_ways!(sqlx::MySqlConnection),
+    };
+    longhaul.wake();
+    assert_eq!(handle.result().await.unwrap(), 1);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+    assert_eq!(database.count("SELECT count(*) FROM orders").await, 1);
+    longhaul.stop().await;
+}
+
+async fn listeners_hear_of_every_step(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
+    let mut slow = longhaul.events(Subscription::default());
+    let mut news = longhaul.events(Subscription { task_id: None, owner: Some("u-1".to_owned()) });
+    longhaul.submit::<CountWords>(text("for another")).owner("u-2").await.unwrap().result().await.unwrap();
+    let handle = longhaul.submit::<CountWords>(text("a b")).owner("u-1").await.unwrap();
+    handle.result().await.unwrap();
+    let mut heard = Vec::new();
+    while heard.last() != Some(&EventKind::Completed) {
+        let Some(Heard::Event(event)) = news.next().await else { panic!("the bus is closed") };
+        assert_eq!(event.task_id, handle.id());
+        heard.push(event.event);
+    }
+    // A submit and its start may be told in either order: they are told by different hands.
+    for wanted in [EventKind::Submitted, EventKind::Started, EventKind::Progress, EventKind::Completed] {
+        assert!(heard.contains(&wanted), "{wanted:?} is missing in {heard:?}");
+    }
+    assert!(slow.next().await.is_some());
+    longhaul.stop().await;
+}
+
+async fn a_delayed_task_runs_when_it_is_due(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
+    let delay = std::time::Duration::from_millis(300);
+    let handle = longhaul.submit::<CountWords>(text("later")).delay(delay).await.unwrap();
+    assert_eq!(handle.status().await.unwrap(), Status::Queued);
+    assert_eq!(handle.result().await.unwrap(), 1);
+    let task = handle.task().await.unwrap();
+    assert!(task.started_at.unwrap() >= task.due_at, "{task:?}");
+    assert!(task.due_at.micros_since(task.created_at) >= 300_000);
+    longhaul.stop().await;
+}
