@@ -4,7 +4,11 @@
 //! the model's own limit and in its provider's, whichever are configured; a key without any has the default. Places
 //! are booked in the order of the calls: who is told to wait has a place, and nobody who comes later gets it first.
 
+use std::collections::BTreeMap;
+
 use async_trait::async_trait;
+
+use crate::{bounds, error::Invalid};
 
 /// So many permits in a stretch of time, and how many may come at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,42 @@ pub struct Limit {
     pub per_ms: u64,
     /// Permits that an idle key has saved up; at least 1.
     pub burst: u32,
+}
+
+/// Which key has which limit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LimitRules {
+    /// Limits of providers (`openai`) and of models (`openai/gpt-4`).
+    pub limits: BTreeMap<String, Limit>,
+    /// What a key has that neither itself nor its provider has a limit for; without it such a key is unlimited.
+    pub default: Option<Limit>,
+}
+
+impl LimitRules {
+    /// Refuses limits that permit nothing or take no time, and names that no key can have.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.limits.keys().try_for_each(|name| bounds::check_name("rateLimit", name))?;
+        self.limits.values().chain(&self.default).try_for_each(check_limit)
+    }
+
+    /// The limits that a permit of `key` counts in, each with the name that it is shared by.
+    pub fn limits_of<'a>(&self, key: &'a str) -> Vec<(&'a str, Limit)> {
+        let names = std::iter::once(key).chain(provider_of(key));
+        let own: Vec<_> = names.filter_map(|name| Some((name, *self.limits.get(name)?))).collect();
+        if own.is_empty() { self.default.iter().map(|limit| (key, *limit)).collect() } else { own }
+    }
+}
+
+/// The provider of a model's key; a provider's own key has none.
+pub fn provider_of(key: &str) -> Option<&str> {
+    key.split_once('/').map(|(provider, _)| provider)
+}
+
+fn check_limit(limit: &Limit) -> Result<(), Invalid> {
+    if limit.permits == 0 || limit.burst == 0 || limit.per_ms == 0 {
+        return Err(Invalid::new("rateLimit", format!("is {limit:?}"), "at least 1 of permits, burst and per_ms"));
+    }
+    bounds::check_duration_ms("rateLimit", limit.per_ms)
 }
 
 /// The answer to a request for a permit.
