@@ -1,0 +1,181 @@
+//! Artifacts in a folder of this machine: `{task}/{attempt}/{random}`, a file each.
+//!
+//! A file starts with what is known of it, so that both appear at once: it is written under another name, made durable and
+//! then renamed. What a crash leaves half written has a name that no key can have, and goes with the task's files.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    TaskId,
+    bounds::ARTIFACT_BYTES,
+    contract::artifact_store::{Artifact, ArtifactError, ArtifactStore, NewArtifact},
+};
+
+use super::folder::Folder;
+use crate::artifact::{ArtifactKey, check};
+
+/// The first bytes of each file: what it is and how it is laid out.
+const MAGIC: &[u8; 8] = b"LHFILE1\n";
+/// The description, in bytes of JSON. Its parts are bounded well below this.
+const DESCRIPTION_BYTES: u32 = 16 * 1024;
+/// Somebody who removes a task's last file removes its folder too, perhaps just when another file is put there.
+const PUT_TRIES: usize = 10;
+
+/// Artifacts below one folder.
+#[derive(Debug, Clone)]
+pub struct FolderArtifactStore {
+    root: Arc<Folder>,
+}
+
+impl FolderArtifactStore {
+    /// Opens the folder, and makes it if it is not there. Nobody else should write there.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, ArtifactError> {
+        let root = Folder::open(path.as_ref()).map_err(unavailable)?;
+        Ok(Self { root: Arc::new(root) })
+    }
+
+    /// Files block: they are not for the threads that everything else runs on.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Folder) -> Result<T, ArtifactError> + Send + 'static,
+    ) -> Result<T, ArtifactError> {
+        let root = Arc::clone(&self.root);
+        let done = tokio::task::spawn_blocking(move || work(&root)).await;
+        done.unwrap_or_else(|stopped| Err(ArtifactError::Unavailable(stopped.to_string())))
+    }
+}
+
+#[async_trait]
+impl ArtifactStore for FolderArtifactStore {
+    async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
+        check(&artifact)?;
+        let key = ArtifactKey::fresh(artifact.task_id, artifact.attempt);
+        let kept = Artifact {
+            key: key.to_string(),
+            file_name: artifact.file_name.to_owned(),
+            content_type: artifact.content_type.to_owned(),
+            bytes: artifact.bytes.len() as u64,
+        };
+        let bytes = artifact.bytes.to_vec();
+        self.blocking(move |root| {
+            put(root, &key, &kept, &bytes).map_err(unavailable)?;
+            Ok(kept)
+        })
+        .await
+    }
+
+    async fn get(&self, key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError> {
+        let key: ArtifactKey = key.parse()?;
+        self.blocking(move |root| get(root, &key).map_err(unavailable)?.ok_or(ArtifactError::NotFound)).await
+    }
+
+    async fn remove(&self, key: &str) -> Result<(), ArtifactError> {
+        let key: ArtifactKey = key.parse()?;
+        self.blocking(move |root| remove(root, &key).map_err(unavailable)).await
+    }
+
+    async fn remove_all(&self, task: TaskId) -> Result<(), ArtifactError> {
+        self.blocking(move |root| remove_all(root, &task.to_string()).map_err(unavailable)).await
+    }
+}
+
+fn unavailable(error: io::Error) -> ArtifactError {
+    ArtifactError::Unavailable(error.to_string())
+}
+
+fn put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
+    for _ in 1..PUT_TRIES {
+        match try_put(root, key, kept, bytes) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+    }
+    try_put(root, key, kept, bytes)
+}
+
+fn try_put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
+    let [task, attempt, name] = key.parts();
+    let folder = root.make(&task)?.make(&attempt)?;
+    let half_written = format!("{name}.part");
+    let file = folder.create_file(&half_written)?;
+    let written = write_file(file, kept, bytes).and_then(|()| folder.rename_file(&half_written, &name));
+    if written.is_err() {
+        // The first error is the one to report; what stays behind goes with the task.
+        let _ = folder.remove_file(&half_written);
+    }
+    written?;
+    folder.sync()
+}
+
+fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
+    let description = serde_json::to_vec(kept)?;
+    let length = u32::try_from(description.len()).map_err(io::Error::other)?;
+    file.write_all(MAGIC)?;
+    file.write_all(&length.to_le_bytes())?;
+    file.write_all(&description)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>)>> {
+    let [task, attempt, name] = key.parts();
+    let Some(folder) = root.find(&task)? else { return Ok(None) };
+    let Some(folder) = folder.find(&attempt)? else { return Ok(None) };
+    let Some(file) = folder.find_file(&name)? else { return Ok(None) };
+    let (artifact, bytes) = read_file(file)?;
+    if artifact.key != key.to_string() || artifact.bytes != bytes.len() as u64 {
+        return Err(damaged());
+    }
+    Ok(Some((artifact, bytes)))
+}
+
+fn read_file(mut file: File) -> io::Result<(Artifact, Vec<u8>)> {
+    let (mut magic, mut length) = ([0; MAGIC.len()], [0; 4]);
+    file.read_exact(&mut magic)?;
+    file.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if &magic != MAGIC || length > DESCRIPTION_BYTES {
+        return Err(damaged());
+    }
+    let mut description = Vec::new();
+    Read::by_ref(&mut file).take(u64::from(length)).read_to_end(&mut description)?;
+    let artifact: Artifact = serde_json::from_slice(&description)?;
+    let mut bytes = Vec::new();
+    file.take(ARTIFACT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((artifact, bytes))
+}
+
+fn damaged() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the file is not as it was written")
+}
+
+fn remove(root: &Folder, key: &ArtifactKey) -> io::Result<()> {
+    let [task, attempt, name] = key.parts();
+    let Some(of_task) = root.find(&task)? else { return Ok(()) };
+    let Some(of_attempt) = of_task.find(&attempt)? else { return Ok(()) };
+    of_attempt.remove_file(&name)?;
+    of_attempt.sync()?;
+    of_task.remove_if_empty(&attempt)?;
+    root.remove_if_empty(&task)
+}
+
+fn remove_all(root: &Folder, task: &str) -> io::Result<()> {
+    let Some(of_task) = root.find(task)? else { return Ok(()) };
+    for (name, is_folder) in of_task.list()? {
+        if !is_folder {
+            of_task.remove_file(&name)?;
+            continue;
+        }
+        let Some(of_attempt) = of_task.find(&name)? else { continue };
+        for (file, _) in of_attempt.list()? {
+            of_attempt.remove_file(&file)?;
+        }
+        of_task.remove_if_empty(&name)?;
+    }
+    root.remove_if_empty(task)?;
+    root.sync()
+}

@@ -1,0 +1,18 @@
+//! For one process: what others keep in Redis, in a broker and in S3 is here in memory and in a folder.
+//!
+//! What is in memory goes with the process. Nothing of it is the truth: tasks are in the store.
+
+mod artifact_store;
+mod calendar;
+mod doorbell;
+mod event_bus;
+mod folder;
+mod rate_limiter;
+mod stream_log;
+
+pub use artifact_store::FolderArtifactStore;
+pub use doorbell::LocalDoorbell;
+pub use event_bus::MemoryEventBus;
+pub use longhaul_domain::contract::rate_limiter::LimitRules;
+pub use rate_limiter::MemoryRateLimiter;
+pub use stream_log::{MemoryStreamLog, StreamBounds};
