@@ -32,11 +32,13 @@ pub(super) struct Calendar {
 
 impl Calendar {
     pub(super) fn new(limit: Limit) -> Self {
-        let interval = i128::from(limit.per_ms) * 1_000;
+        let (permits, interval) = (i128::from(limit.permits), i128::from(limit.per_ms) * 1_000);
         Self {
-            permits: i128::from(limit.permits),
+            permits,
             interval,
-            tolerance: interval * i128::from(limit.burst - 1),
+            // Times are whole microseconds. A permit passes in the microsecond in which its time lies, so that rounding does
+            // not slow down an even flow.
+            tolerance: interval * i128::from(limit.burst - 1) + permits - 1,
             even: i128::MIN / 4,
             ahead: VecDeque::new(),
         }
@@ -153,7 +155,7 @@ mod tests {
     fn an_interval_that_is_no_whole_number_of_microseconds_does_not_drift() {
         let mut calendar = calendar(3, 1_000, 1);
         let times: Vec<i64> = (0..=3_000).map(|_| booked(&mut calendar, 0)).collect();
-        assert_eq!((times[1], times[2], times[3]), (333_334, 666_667, SECOND));
+        assert_eq!((times[1], times[2], times[3]), (333_333, 666_666, SECOND));
         assert_eq!(times[3_000], 1_000 * SECOND);
     }
 
@@ -180,14 +182,14 @@ mod tests {
 
     #[test]
     fn the_earliest_time_is_what_trying_every_time_would_find() {
-        for seed in 0..200_u64 {
-            let mut calendar = calendar(1 + (seed % 3) as u32, 1, 1 + (seed % 4) as u32);
+        for seed in 0..68_u64 {
+            let mut calendar = calendar(30 + (seed % 17) as u32, 1, 1 + (seed % 4) as u32);
             let (mut all, mut state, mut now) = (Vec::<i64>::new(), seed, 0);
             for _ in 0..40 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                now += (state >> 40) as i64 % 900;
+                now += (state >> 40) as i64 % 30;
                 calendar.settle(now);
-                let from = now + (state >> 50) as i64 % 5_000;
+                let from = now + (state >> 50) as i64 % 150;
                 let found = calendar.earliest(from);
                 let with = |at: i64| {
                     let mut with = all.clone();
