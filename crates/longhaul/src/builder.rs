@@ -151,7 +151,9 @@ impl Builder {
             return Err(problem.into());
         }
         let bus = Arc::new(MemoryEventBus::new(BUS));
-        let engine = Engine::new(self.store, bus, Arc::new(LocalDoorbell::new()));
+        let shared_bell = self.sql.as_ref().and_then(SqlStore::doorbell);
+        let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
+        let engine = Engine::new(self.store, bus, bell);
         let services = Services::new(
             engine,
             Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),

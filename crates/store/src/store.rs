@@ -8,7 +8,7 @@ use longhaul_domain::{
     Attempt, Clock, Invalid, Json, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
     Timestamp, bounds,
     contract::{
-        Store,
+        Doorbell, Store,
         store::{
             Access, BulkChange, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope,
             Submitted, Verdict,
@@ -139,6 +139,14 @@ impl SqlStore {
     /// Whether the store is a file that this process alone has open.
     pub const fn is_embedded(&self) -> bool {
         matches!(self.database, Database::Sqlite(_))
+    }
+
+    /// A doorbell that other processes on the same database hear, where the database has one.
+    pub fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
+        match &self.database {
+            Database::Postgres(database) => Some(Arc::new(database.doorbell())),
+            Database::Sqlite(_) | Database::MySql(_) => None,
+        }
     }
 
     /// Closes the connections.

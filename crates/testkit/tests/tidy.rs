@@ -43,6 +43,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/claim_take.sql", "PostgreSQL claims in one statement, claim_tasks"),
     ("crates/store/src/postgres/sql/complete_find.sql", "PostgreSQL's update says which rows it met"),
     ("crates/store/src/postgres/sql/claim_tasks.sql", "the others claim lane by lane"),
+    ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
     ("crates/store/src/sqlite/writer.rs", "the others have many writers and their own group commit"),
     ("crates/store/src/mysql/sql/append_tallies.sql", "JSON_TABLE is slow for a few rows"),
 ];

@@ -3,6 +3,7 @@
 //! Arrays carry batches in, one statement claims, and claims start where the ones before ended (see
 //! `crate::bounds`). Nothing here decides anything: that is `crate::operations` and the domain.
 
+mod doorbell;
 mod session;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::{
     migrate,
     session::{Operation, Shared},
 };
+use doorbell::PgDoorbell;
 use session::PgSession;
 
 /// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
@@ -135,6 +137,10 @@ impl PostgresDatabase {
         let query = "SELECT 'fsync=' || current_setting('fsync') || ', synchronous_commit=' \
                      || current_setting('synchronous_commit')";
         Ok(sqlx::query_scalar(query).fetch_one(&self.pool).await?)
+    }
+
+    pub(crate) fn doorbell(&self) -> PgDoorbell {
+        PgDoorbell::new(self.pool.clone())
     }
 
     pub(crate) async fn close(&self) {
