@@ -56,6 +56,12 @@ pub use longhaul_engine::{
 };
 pub use longhaul_worker::{
     Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,
-    TaskInfo, TypeInfo, TypeSettings, WorkerSettings,
+    TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
 };
 pub use schemars::JsonSchema;
+
+/// The programs of the README and of the guide compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/tasks.md")]
+struct Documents;

@@ -31,8 +31,3 @@ mod sqlite;
 
 pub use store::{SqlStore, StoreOptions};
 pub use system_clock::SystemClock;
-
-/// The first program of the README compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

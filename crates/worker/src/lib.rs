@@ -35,7 +35,7 @@ pub use registry::{Registry, TypeInfo};
 pub use run::Services;
 pub use settings::{TypeSettings, WorkerSettings};
 pub use state::State;
-pub use stop::{Class, Outcome, Stop};
+pub use stop::{Class, Outcome, Stop, classify_by_type};
 pub use submission::Submission;
 pub use task::{Task, TaskInfo};
 pub use worker::Worker;
