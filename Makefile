@@ -8,7 +8,9 @@ SERVICES := scripts/services
 WITH_SERVICES := $(SERVICES) run
 DATABASES := sqlite postgres mysql
 
-.PHONY: help test test-store check generate verify bench-store services services-down clean cargo
+PEERS ?= ../shared/peers
+
+.PHONY: help test test-store check generate verify bench bench-store services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +37,9 @@ verify: cargo ## Compare the checked-in generated files with what would be gener
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)
+
+bench: cargo ## Measure Longhaul beside its peers: make bench PEERS=path/to/peers ARGS='--only sqlite'
+	PEERS="$(PEERS)" python3 bench/compare.py $(ARGS)
 
 services: ## Start private database servers and leave them up (saves each test run the start)
 	$(SERVICES) up

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Longhaul beside its peers: one run, one table with ratios, and charts.
+
+    make bench                                     the default selection, three repetitions
+    make bench ARGS='--reps 1 --only sqlite'       one store
+    make bench PEERS=path/to/peers ARGS='--phases enqueue,drain'
+
+PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
+Everything that is built or installed for the peers stays under target/peers. The raw numbers are kept in
+target/peers/results.jsonl; `--table` prints the table and draws the charts again from there.
+"""
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CHARTS = ROOT / "docs" / "benchmarks"
+OURS = {
+    "longhaul-postgres": dict(env={"STORE": "postgres"}, store="pg", backlog=True),
+    "longhaul-sqlite": dict(env={"STORE": "sqlite"}, store="file", inproc=True, backlog=True),
+    "longhaul-mariadb": dict(env={"STORE": "mysql"}, store="mariadb", backlog=True),
+}
+# The bare loops, and the peers that were fastest at something.
+SELECTION = {
+    "postgres": ["raw-postgres", "longhaul-postgres", "graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"],
+    "sqlite": ["raw-sqlite-full", "longhaul-sqlite", "effectum"],
+    "mysql": ["raw-mariadb", "longhaul-mariadb"],
+}
+# What each figure is divided by, and what the quotient must reach.
+WANTED = [
+    ("longhaul-postgres", "steady", ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"], 1.1, "drain, beside the fastest peer"),
+    ("longhaul-postgres", "steady", ["raw-postgres"], None, "drain, beside the bare loop"),
+    ("longhaul-postgres", "conc", ["raw-postgres"], 0.9, "16 callers, beside the bare loop"),
+    ("longhaul-postgres", "conc", ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"], 1.5, "16 callers, beside the best peer"),
+    ("longhaul-postgres", "seq", ["raw-postgres"], 0.9, "one caller, beside the bare loop"),
+    ("longhaul-postgres", "bulk", ["graphile-worker-rs", "apalis-postgres"], 1.2, "bulk, beside the best peer"),
+    ("longhaul-sqlite", "steady", ["effectum"], 4.0, "drain, beside effectum"),
+    ("longhaul-sqlite", "bulk", ["effectum"], 1.0, "bulk, beside effectum"),
+    ("longhaul-mariadb", "steady", ["longhaul-postgres"], 0.6, "drain, beside Longhaul on PostgreSQL"),
+    ("longhaul-postgres", "head_big", ["longhaul-postgres:head_small"], 0.8, "1,000 at the head of the backlog, beside 1,000 alone"),
+]
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--peers", default=os.environ.get("PEERS", ""), help="the folder of the driver (PEERS)")
+    ap.add_argument("--only", choices=sorted(SELECTION), help="one store")
+    ap.add_argument("--table", action="store_true", help="no run: the table and charts of the last results")
+    ap.add_argument("--reps", default="3")
+    ap.add_argument("-n", default="20000")
+    ap.add_argument("--backlog", default="200000")
+    ap.add_argument("--phases", default="enqueue,drain,drain2,latency,backlog")
+    options = ap.parse_args()
+    work = ROOT / "target" / "peers"
+    results = work / "results.jsonl"
+    names = SELECTION[options.only] if options.only else [name for group in SELECTION.values() for name in group]
+    if not options.table:
+        peers = pathlib.Path(options.peers)
+        if not (peers / "bench.py").exists():
+            sys.exit("bench: no bench.py in PEERS; say where the comparison's driver is: make bench PEERS=path/to/peers")
+        build(peers, work, [name for name in names if name not in OURS])
+        run(peers, work, results, names, options)
+    show(results, names)
+
+
+def build(peers, work, names):
+    """Builds Longhaul's adapter and those of the chosen peers, from a copy."""
+    subprocess.run(["cargo", "build", "--release", "--locked", "-p", "longhaul-bench-peer"], cwd=ROOT, check=True)
+    shutil.copytree(peers / "rust", work / "rust", dirs_exist_ok=True)
+    for name in names:
+        folder = "raw-sqlite" if name.startswith("raw-sqlite") else name
+        manifest = work / "rust" / folder / "Cargo.toml"
+        print(f"bench: building {folder}", file=sys.stderr)
+        env = {**os.environ, "CARGO_TARGET_DIR": str(work / "target")}
+        subprocess.run(["cargo", "build", "--release", "-q", "--manifest-path", str(manifest)], env=env, check=True)
+
+
+def run(peers, work, results, names, options):
+    os.environ["WORK"] = str(work)
+    spec = importlib.util.spec_from_file_location("peers_bench", peers / "bench.py")
+    driver = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(driver)
+    adapter = str(ROOT / "target" / "release" / "longhaul-bench-peer")
+    for name, settings in OURS.items():
+        driver.PEERS[name] = dict(cmd=[adapter], modes=driver.ALL, pending="cmd", **settings)
+    results.unlink(missing_ok=True)
+    sys.argv = ["bench.py", *names, "--reps", options.reps, "-n", options.n, "--phases", options.phases,
+                "--backlog", options.backlog, "--out", str(results)]
+    driver.main()
+
+
+def show(results, names):
+    if not results.exists():
+        sys.exit("bench: there are no results yet")
+    rows = {row["peer"]: row for row in map(json.loads, results.read_text().splitlines())}
+    columns = [("seq", "1 caller/s"), ("conc", "16 callers/s"), ("bulk", "bulk/s"), ("steady", "drain/s"),
+               ("steady2", "drain by two/s"), ("p50", "p50 ms"), ("p99", "p99 ms"), ("rss_idle", "idle MiB"),
+               ("rss_drain", "drained MiB"), ("head_big", "head of backlog/s")]
+    print("\n| | " + " | ".join(title for _, title in columns) + " |")
+    print("| --- |" + " ---: |" * len(columns))
+    for name in names:
+        row = rows.get(name, {})
+        print(f"| {name} | " + " | ".join(number(row.get(key), key) for key, _ in columns) + " |"
+              + (f" {row['error']}" if row.get("error") else ""))
+    print("\n| what | ours | beside | ratio | wanted |\n| --- | ---: | ---: | ---: | ---: |")
+    for ours, key, others, wanted, title in WANTED:
+        mine = rows.get(ours, {}).get(key)
+        beside = [rows.get(other.split(":")[0], {}).get(other.split(":")[1] if ":" in other else key) for other in others]
+        beside = max((value for value in beside if value), default=None)
+        if not mine or not beside:
+            continue
+        ratio = mine / beside
+        mark = "" if wanted is None or ratio >= wanted else " ✗"
+        print(f"| {ours}: {title} | {mine:.0f} | {beside:.0f} | {ratio:.2f}{mark} | {f'≥ {wanted}' if wanted else ''} |")
+    CHARTS.mkdir(parents=True, exist_ok=True)
+    for key, title in [("steady", "Drain of no-op tasks, tasks per second"), ("conc", "Submits of 16 callers, tasks per second"),
+                       ("bulk", "Submit in bulk, tasks per second"), ("p50", "From submit to start, median, milliseconds")]:
+        bars = [(name, rows[name][key]) for name in names if rows.get(name, {}).get(key)]
+        if bars:
+            (CHARTS / f"{key}.svg").write_text(chart(title, bars, key))
+
+
+def number(value, key):
+    if value is None:
+        return ""
+    return f"{value:.2f}" if key in ("p50", "p99") else f"{value:,.0f}"
+
+
+def chart(title, bars, key):
+    """Horizontal bars; ours stand out."""
+    width, left, height = 720, 180, 26
+    most = max(value for _, value in bars)
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {50 + height * len(bars)}" font-family="sans-serif" font-size="13">',
+             f'<text x="10" y="24" font-size="15">{title}</text>']
+    for index, (name, value) in enumerate(bars):
+        y = 42 + index * height
+        colour = "#2a78d6" if name.startswith("longhaul") else "#b9c2cc"
+        length = (width - left - 90) * value / most
+        lines.append(f'<text x="{left - 8}" y="{y + 14}" text-anchor="end">{name}</text>')
+        lines.append(f'<rect x="{left}" y="{y}" width="{length:.1f}" height="18" rx="3" fill="{colour}"/>')
+        lines.append(f'<text x="{left + length + 6:.1f}" y="{y + 14}">{number(value, key)}</text>')
+    return "\n".join([*lines, "</svg>", ""])
+
+
+if __name__ == "__main__":
+    main()
