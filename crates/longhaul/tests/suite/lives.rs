@@ -16,6 +16,7 @@ use crate::{
 pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     vec![
         trial(backend, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
+        trial(backend, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
         trial(backend, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
         trial(backend, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
         trial(backend, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
@@ -160,5 +161,34 @@ async fn state_is_saved_by_itself(database: FreshDatabase) {
     first.stop().await;
     let second = open(&database).await.register(Long(changed)).start().await.unwrap();
     assert_eq!(second.handle::<Long>(id).result().await.unwrap(), 7);
+    second.stop().await;
+}
+
+/// Takes every stop for a cancel.
+struct Hasty(Arc<Notify>);
+
+impl Task for Hasty {
+    const TYPE: &'static str = "hasty";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        if ctx.attempt() == 1 {
+            self.0.notify_one();
+            ctx.cancelled().await;
+            return Err(longhaul::Stop::cancelled());
+        }
+        Ok(ctx.attempt())
+    }
+}
+
+async fn a_deploy_cancels_nothing(database: FreshDatabase) {
+    let started = Arc::new(Notify::new());
+    let first = open(&database).await.register(Hasty(Arc::clone(&started))).worker(soon()).start().await.unwrap();
+    let id = first.submit::<Hasty>(()).await.unwrap().id();
+    started.notified().await;
+    first.stop().await;
+    let second = open(&database).await.register(Hasty(started)).start().await.unwrap();
+    assert_eq!(second.handle::<Hasty>(id).result().await.unwrap(), 2);
     second.stop().await;
 }

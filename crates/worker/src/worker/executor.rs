@@ -31,7 +31,10 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     inner.engine().tell(&task, EventKind::Started);
     let settings = handler.info().settings.clone();
     let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
-    inner.runs().insert(run.task.id, Arc::clone(&run));
+    if let Some(older) = inner.runs().insert(run.task.id, Arc::clone(&run)) {
+        // The same task came back while its older attempt still runs here.
+        older.ask_to_stop(StopReason::Lost);
+    }
     let span = tracing::info_span!(
         "task",
         taskId = %run.task.id.0,
@@ -47,7 +50,11 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
 
 async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     call_hook(&*handler, Hook::Running, &run);
-    let ending = work(&inner, &handler, &run).await;
+    let mut ending = work(&inner, &handler, &run).await;
+    if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::Cancelled {
+        // A handler that takes every stop for a cancel must not end its task because of a deploy.
+        ending = Ending::HandedBack;
+    }
     settle_limits(&run, &ending).await;
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
         state::flush(&Job(Arc::clone(&run))).await;

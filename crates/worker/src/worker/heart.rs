@@ -7,14 +7,10 @@ use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
 
 use super::Inner;
+use crate::registry::millis;
 
 /// How often a node without tasks shows that it lives.
 const IDLE_BEAT: Duration = Duration::from_secs(5);
-
-/// How often the node looks for tasks that it runs by the store's word but not by its own.
-const STRAYS_EVERY: Duration = Duration::from_secs(15);
-/// How old a claim must be to count as a stray: longer than any claim's answer can be under way.
-const STRAY_AGE_MS: u64 = 60_000;
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut looked_for_strays = Instant::now();
@@ -29,7 +25,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep(every) => {}
         }
         match beat(&inner).await {
-            Ok(()) if looked_for_strays.elapsed() >= STRAYS_EVERY => {
+            Ok(()) if looked_for_strays.elapsed() >= inner.settings.strays / 2 => {
                 looked_for_strays = Instant::now();
                 hand_back_strays(&inner).await;
             }
@@ -65,7 +61,7 @@ async fn hand_back_strays(inner: &Inner) {
     if held.len() > bounds::CLAIM_BATCH {
         return;
     }
-    match inner.engine().store.hand_back_strays(inner.node(), &held, STRAY_AGE_MS).await {
+    match inner.engine().store.hand_back_strays(inner.node(), &held, millis(inner.settings.strays)).await {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
             tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
