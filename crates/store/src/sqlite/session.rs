@@ -37,6 +37,9 @@ static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
 static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
 static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 
+/// Results in one update. Each row looks its result up among all that came with it, one after the other.
+const RESULTS_AT_ONCE: usize = 100;
+
 /// Every statement that this database is ever sent.
 pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
     let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
@@ -116,8 +119,11 @@ impl Session for SqliteSession<'_> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let (keys, results) = results_by_row(&rows, completions)?;
-        let updated = self.execute_sql(&COMPLETE, &[self.now.into(), (&keys).into(), (&results).into()]).await?;
+        let mut updated = 0;
+        for chunk in rows.chunks(RESULTS_AT_ONCE) {
+            let (keys, results) = results_by_row(chunk, completions)?;
+            updated += self.execute_sql(&COMPLETE, &[self.now.into(), (&keys).into(), (&results).into()]).await?;
+        }
         count_ended(self, &rows, updated).await
     }
 
