@@ -22,6 +22,7 @@ use crate::{
     session::{Operation, Shared},
 };
 use session::SqliteSession;
+pub(crate) use session::statements;
 
 /// How long SQLite itself waits for a writer outside this process before we try again.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,19 +43,8 @@ pub(crate) struct SqliteDatabase {
 
 impl SqliteDatabase {
     pub(crate) async fn open(url: &str, shared: Shared) -> Result<Self, Failure> {
-        let path = path_of(url)?;
-        let lock = lock_file(&path)?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .statement_cache_capacity(256)
-            .row_buffer_size(4_096)
-            .pragma("cache_size", "-16384")
-            .pragma("wal_autocheckpoint", "8000")
-            .pragma("temp_store", "memory");
+        let options = connect_options(url)?;
+        let lock = lock_file(options.get_filename())?;
         let writer = SqliteConnection::connect_with(&options).await?;
         let read_only = options.clone().read_only(true);
         let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(read_only);
@@ -128,7 +118,7 @@ impl SqliteDatabase {
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
         let mut writer = SqliteConnection::connect_with(&self.options).await?;
         let mut refused = Vec::new();
-        for sql in session::statements() {
+        for sql in statements() {
             if let Err(error) = writer.prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
@@ -147,6 +137,26 @@ impl SqliteDatabase {
     pub(crate) async fn close(&self) {
         self.readers.close().await;
     }
+}
+
+/// How the writer is connected.
+fn connect_options(url: &str) -> Result<SqliteConnectOptions, Failure> {
+    Ok(SqliteConnectOptions::new()
+        .filename(path_of(url)?)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .statement_cache_capacity(256)
+        .row_buffer_size(4_096)
+        .pragma("cache_size", "-16384")
+        .pragma("wal_autocheckpoint", "8000")
+        .pragma("temp_store", "memory"))
+}
+
+/// A connection like the writer.
+pub(crate) async fn connect(url: &str) -> Result<SqliteConnection, Failure> {
+    Ok(SqliteConnection::connect_with(&connect_options(url)?).await?)
 }
 
 /// The file that a `sqlite:` URL names.
