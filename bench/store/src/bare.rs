@@ -1,4 +1,4 @@
-//! The same work without Longhaul: one narrow table, the statements that anybody would write, and nothing kept.
+//! The same work without Longhaul's schema: one minimal table, the statements that anybody would write, and nothing kept.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -55,6 +55,19 @@ impl Backend {
         Ok((SqlStore::open(&url, options).await?, url))
     }
 
+    /// Fails unless a database of the store's making holds `n` tasks and all of them are completed.
+    pub(crate) async fn expect_completed(self, url: &str, n: usize) -> anyhow::Result<()> {
+        let query = "SELECT count(*), count(CASE WHEN status = 'COMPLETED' THEN 1 END) FROM tasks";
+        let (all, completed): (i64, i64) = match self {
+            Self::Sqlite => sqlx::query_as(query).fetch_one(&mut sqlx::SqliteConnection::connect(url).await?).await?,
+            Self::Postgres => sqlx::query_as(query).fetch_one(&mut sqlx::PgConnection::connect(url).await?).await?,
+            Self::MySql => sqlx::query_as(query).fetch_one(&mut sqlx::MySqlConnection::connect(url).await?).await?,
+        };
+        let as_wanted = (all, completed) == (n as i64, n as i64);
+        anyhow::ensure!(as_wanted, "{completed} of {all} tasks in the database are completed, not {n}");
+        Ok(())
+    }
+
     /// Removes what `fresh` made.
     pub(crate) async fn remove(self, name: &str) -> anyhow::Result<()> {
         let name = format!("longhaul_test_bench_{name}");

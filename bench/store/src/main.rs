@@ -1,8 +1,9 @@
-//! Measures each store beside a bare loop on the same server in the same run, and prints a table of ratios.
+//! Measures each store beside bare loops on the same server in the same run, and prints a table of ratios.
 //!
-//! The bare loop is a table of seven columns with the index that its claim needs: no history, no counts, no
-//! fences, no owners. It is the limit of the database, not of Longhaul. Medians of three, because machines are
-//! noisy; a ratio, because they differ.
+//! One bare loop sends the store's own statements without the store: beside it, a ratio is the price of our code.
+//! The other has a table of seven columns with the index that its claim needs: no history, no counts, no fences, no
+//! owners. It is the limit of the database, not of Longhaul. Medians of three, because machines are noisy; a ratio,
+//! because they differ.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table, and where it is")]
 
@@ -11,6 +12,7 @@ mod bare;
 mod database;
 mod ours;
 mod report;
+mod same;
 mod throughput;
 
 use anyhow::{Context as _, bail};

@@ -56,10 +56,15 @@ pub(crate) async fn submit_bulk(store: &SqlStore, n: usize) -> anyhow::Result<f6
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
 
+/// The id of a new node.
+#[expect(clippy::disallowed_methods, reason = "the one place where this program draws random numbers")]
+pub(crate) fn node_id() -> Uuid {
+    Uuid::from_u128(rand::random())
+}
+
 /// A node that is registered, and how it asks for work.
 pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<ClaimRequest> {
-    #[expect(clippy::disallowed_methods, reason = "the one place where this program draws random numbers")]
-    let node_id = NodeId(Uuid::from_u128(rand::random()));
+    let node_id = NodeId(node_id());
     store.register_node(node_id, "bench", "localhost").await?;
     Ok(ClaimRequest {
         node_id,

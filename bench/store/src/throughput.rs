@@ -1,4 +1,6 @@
-//! Submit one by one, from many, in bulk, and drain: each beside the bare loop.
+//! Submit one by one, from many, in bulk, and drain: each beside the same statements and beside a minimal table.
+
+use longhaul_store::SqlStore;
 
 use crate::{
     Plan,
@@ -6,9 +8,15 @@ use crate::{
     database::Backend,
     ours,
     report::{Report, median},
+    same::Same,
 };
 
-/// The ratios that each database must reach.
+/// Every measure of a repetition is taken in so many steps, and all three sides take a step in turn: a slow minute meets
+/// all of them. The median of all steps is reported, so that a disk that stalls for a second in one step says nothing
+/// about the side whose step it was.
+const TURNS: usize = 4;
+
+/// The ratios that each database must reach beside the same statements.
 struct Wanted {
     sixteen: Option<f64>,
     bulk: Option<f64>,
@@ -23,6 +31,7 @@ const fn wanted(backend: Backend) -> Wanted {
     }
 }
 
+/// The rates of all steps of one side, in order.
 #[derive(Default)]
 struct Rates {
     one: Vec<f64>,
@@ -31,50 +40,115 @@ struct Rates {
     drain: Vec<f64>,
 }
 
+/// What is measured: the work without Longhaul's schema, without its code, and with both.
+struct Sides {
+    minimal: Bare,
+    same: Same,
+    same_url: String,
+    store: SqlStore,
+    store_url: String,
+}
+
+impl Sides {
+    async fn open(backend: Backend) -> anyhow::Result<Self> {
+        let minimal = Bare::open(backend, "bare").await?;
+        let (same, same_url) = Same::open(backend, "same").await?;
+        let (store, store_url) = backend.store("ours").await?;
+        Ok(Self { minimal, same, same_url, store, store_url })
+    }
+
+    /// Fails unless every task that was ever submitted is completed.
+    async fn expect_completed(&self, backend: Backend, n: usize) -> anyhow::Result<()> {
+        backend.expect_completed(&self.same_url, n).await?;
+        backend.expect_completed(&self.store_url, n).await
+    }
+
+    async fn remove(self, backend: Backend) -> anyhow::Result<()> {
+        self.store.close().await;
+        drop(self);
+        for name in ["bare", "same", "ours"] {
+            backend.remove(name).await?;
+        }
+        Ok(())
+    }
+}
+
 /// A drain of many tasks and nothing else, long enough for a profiler.
 pub(crate) async fn measure_drain(backend: Backend, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
     let n = if plan.quick { 20_000 } else { 100_000 };
-    let (store, _) = backend.store("ours").await?;
-    let loops = Bare::open(backend, "bare").await?;
-    loops.submit_bulk(n).await?;
-    ours::submit_bulk(&store, n).await?;
-    let bare = loops.drain(n).await?;
-    let our = ours::drain(&store, n).await?;
-    report.rate(backend.name(), format!("drain of {n}, beside the bare batch loop"), our, bare, wanted(backend).drain);
-    Ok(())
+    let sides = Sides::open(backend).await?;
+    sides.minimal.submit_bulk(n).await?;
+    sides.same.submit_bulk(n).await?;
+    ours::submit_bulk(&sides.store, n).await?;
+    let minimal = sides.minimal.drain(n).await?;
+    let same = sides.same.drain(n).await?;
+    let our = ours::drain(&sides.store, n).await?;
+    sides.expect_completed(backend, n).await?;
+    let what = format!("drain of {n}");
+    beside_both(report, backend, &what, our, (same, wanted(backend).drain), minimal);
+    sides.remove(backend).await
 }
 
 pub(crate) async fn measure(backend: Backend, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    let scale = if plan.quick { 1 } else { 2 };
-    let (one, many, bulk) = (1_000 * scale, 8_000 * scale, 10_000 * scale);
-    let (mut our, mut bare) = (Rates::default(), Rates::default());
+    let (mut minimal, mut same, mut our) = (Rates::default(), Rates::default(), Rates::default());
     for _ in 0..plan.repetitions {
-        let (store, _) = backend.store("ours").await?;
-        let loops = Bare::open(backend, "bare").await?;
-        // Small steps of both in turn, so that a noisy moment meets both.
-        bare.one.push(loops.submit(one, 1).await?);
-        our.one.push(ours::submit(&store, one, 1).await?);
-        bare.sixteen.push(loops.submit(many, 16).await?);
-        our.sixteen.push(ours::submit(&store, many, 16).await?);
-        bare.bulk.push(loops.submit_bulk(bulk).await?);
-        our.bulk.push(ours::submit_bulk(&store, bulk).await?);
-        bare.drain.push(loops.drain(one + many + bulk).await?);
-        our.drain.push(ours::drain(&store, one + many + bulk).await?);
-        drop(loops);
-        store.close().await;
-        drop(store);
-        backend.remove("ours").await?;
-        backend.remove("bare").await?;
+        repetition(backend, plan, &mut minimal, &mut same, &mut our).await?;
     }
-    let name = backend.name();
     let need = wanted(backend);
     let (our_one, our_sixteen) = (median(our.one), median(our.sixteen));
-    report.rate(name, "submit, 1 caller, beside bare inserts", our_one, median(bare.one), None);
-    report.rate(name, "submit, 16 callers, beside bare inserts", our_sixteen, median(bare.sixteen), need.sixteen);
+    beside_both(report, backend, "submit, 1 caller", our_one, (median(same.one), None), median(minimal.one));
+    let same_sixteen = (median(same.sixteen), need.sixteen);
+    beside_both(report, backend, "submit, 16 callers", our_sixteen, same_sixteen, median(minimal.sixteen));
     if backend == Backend::Sqlite {
-        report.rate(name, "submit, 16 callers, beside 1 caller", our_sixteen, our_one, Some(5.0));
+        report.rate(backend.name(), "submit, 16 callers, beside 1 caller", our_sixteen, our_one, Some(5.0));
     }
-    report.rate(name, "submit in bulk, beside bare multi-row inserts", median(our.bulk), median(bare.bulk), need.bulk);
-    report.rate(name, "drain, beside the bare batch loop", median(our.drain), median(bare.drain), need.drain);
+    let same_bulk = (median(same.bulk), need.bulk);
+    beside_both(report, backend, "submit in bulk", median(our.bulk), same_bulk, median(minimal.bulk));
+    let same_drain = (median(same.drain), need.drain);
+    beside_both(report, backend, "drain", median(our.drain), same_drain, median(minimal.drain));
     Ok(())
+}
+
+/// All measures on fresh databases, in small steps.
+async fn repetition(
+    backend: Backend,
+    plan: &Plan,
+    minimal: &mut Rates,
+    same: &mut Rates,
+    our: &mut Rates,
+) -> anyhow::Result<()> {
+    let scale = if plan.quick { 1 } else { 2 };
+    let (one, many, bulk) = (250 * scale, 2_000 * scale, 2_000 * scale);
+    let all = one + many + bulk;
+    let sides = Sides::open(backend).await?;
+    let store = &sides.store;
+    for turn in 1..=TURNS {
+        minimal.one.push(sides.minimal.submit(one, 1).await?);
+        same.one.push(sides.same.submit(one, 1).await?);
+        our.one.push(ours::submit(store, one, 1).await?);
+        minimal.sixteen.push(sides.minimal.submit(many, 16).await?);
+        same.sixteen.push(sides.same.submit(many, 16).await?);
+        our.sixteen.push(ours::submit(store, many, 16).await?);
+        minimal.bulk.push(sides.minimal.submit_bulk(bulk).await?);
+        same.bulk.push(sides.same.submit_bulk(bulk).await?);
+        our.bulk.push(ours::submit_bulk(store, bulk).await?);
+        minimal.drain.push(sides.minimal.drain(all).await?);
+        same.drain.push(sides.same.drain(all).await?);
+        our.drain.push(ours::drain(store, all).await?);
+        sides.expect_completed(backend, turn * all).await?;
+    }
+    sides.remove(backend).await
+}
+
+/// Two lines: beside the same statements, with the ratio that is wanted there, and beside the minimal table.
+fn beside_both(
+    report: &mut Report,
+    backend: Backend,
+    what: &str,
+    our: f64,
+    (same, wanted): (f64, Option<f64>),
+    minimal: f64,
+) {
+    report.rate(backend.name(), format!("{what}, beside the same statements"), our, same, wanted);
+    report.rate(backend.name(), format!("{what}, beside the minimal table"), our, minimal, None);
 }

@@ -6,6 +6,8 @@
 
 mod store;
 
+mod plain;
+
 mod batcher;
 mod submitter;
 
@@ -29,5 +31,6 @@ mod mysql;
 mod postgres;
 mod sqlite;
 
+pub use plain::{DatabaseKind, connect_mysql, connect_postgres, connect_sqlite, statements};
 pub use store::{SqlStore, StoreOptions};
 pub use system_clock::SystemClock;

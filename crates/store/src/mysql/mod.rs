@@ -19,6 +19,7 @@ use crate::{
     session::{Operation, Shared},
 };
 use session::MySqlSession;
+pub(crate) use session::statements;
 
 /// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
@@ -32,20 +33,11 @@ pub(crate) struct MySqlDatabase {
 
 impl MySqlDatabase {
     pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
-        let options: MySqlConnectOptions = url.parse()?;
-        let options = options.charset("utf8mb4").statement_cache_capacity(256);
         let pool = MySqlPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(Duration::from_secs(30))
             .test_before_acquire(false)
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    use sqlx::Executor as _;
-                    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
-                    connection.execute("SET SESSION innodb_lock_wait_timeout = 10").await?;
-                    Ok(())
-                })
-            })
+            .after_connect(|connection, _| Box::pin(set_session(connection)))
             .before_acquire(|connection, meta| {
                 Box::pin(async move {
                     if meta.idle_for > TRUST_IDLE {
@@ -54,7 +46,7 @@ impl MySqlDatabase {
                     Ok(true)
                 })
             })
-            .connect_with(options)
+            .connect_with(connect_options(url)?)
             .await?;
         Ok(Self { pool, shared: Arc::new(shared) })
     }
@@ -101,7 +93,7 @@ impl MySqlDatabase {
         use sqlx::Executor as _;
         let mut connection = self.pool.acquire().await?;
         let mut refused = Vec::new();
-        for sql in session::statements() {
+        for sql in statements() {
             if let Err(error) = (&mut *connection).prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
@@ -118,6 +110,27 @@ impl MySqlDatabase {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// How every connection is made.
+fn connect_options(url: &str) -> Result<MySqlConnectOptions, Failure> {
+    let options: MySqlConnectOptions = url.parse()?;
+    Ok(options.charset("utf8mb4").statement_cache_capacity(256))
+}
+
+/// What every connection is told before its first use.
+async fn set_session(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    use sqlx::Executor as _;
+    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+    connection.execute("SET SESSION innodb_lock_wait_timeout = 10").await?;
+    Ok(())
+}
+
+/// A connection like those of the pool.
+pub(crate) async fn connect(url: &str) -> Result<MySqlConnection, Failure> {
+    let mut connection = MySqlConnection::connect_with(&connect_options(url)?).await?;
+    set_session(&mut connection).await?;
+    Ok(connection)
 }
 
 /// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that

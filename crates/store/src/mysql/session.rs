@@ -37,7 +37,7 @@ static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
 static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 
 /// Every statement that this database is ever sent.
-pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
+pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
     MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements()).chain(APPEND.statements())
 }

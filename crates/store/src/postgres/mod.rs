@@ -21,6 +21,7 @@ use crate::{
 };
 use doorbell::PgDoorbell;
 use session::PgSession;
+pub(crate) use session::statements;
 
 /// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
@@ -45,16 +46,6 @@ pub(crate) struct PostgresDatabase {
 
 impl PostgresDatabase {
     pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
-        let options: PgConnectOptions = url.parse()?;
-        let options = options
-            .application_name("longhaul")
-            .statement_cache_capacity(256)
-            .options([
-                ("synchronous_commit", "on"),
-                ("idle_in_transaction_session_timeout", "60s"),
-                ("lock_timeout", "10s"),
-            ])
-            .options(PLANS);
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
             .acquire_timeout(Duration::from_secs(30))
@@ -67,7 +58,7 @@ impl PostgresDatabase {
                     Ok(true)
                 })
             })
-            .connect_with(options)
+            .connect_with(connect_options(url)?)
             .await?;
         Ok(Self { pool, shared: Arc::new(shared) })
     }
@@ -124,7 +115,7 @@ impl PostgresDatabase {
         use sqlx::Executor as _;
         let mut connection = self.pool.acquire().await?;
         let mut refused = Vec::new();
-        for sql in session::statements() {
+        for sql in statements() {
             if let Err(error) = (&mut *connection).prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
@@ -146,6 +137,25 @@ impl PostgresDatabase {
     pub(crate) async fn close(&self) {
         self.pool.close().await;
     }
+}
+
+/// How every connection is made.
+fn connect_options(url: &str) -> Result<PgConnectOptions, Failure> {
+    let options: PgConnectOptions = url.parse()?;
+    Ok(options
+        .application_name("longhaul")
+        .statement_cache_capacity(256)
+        .options([
+            ("synchronous_commit", "on"),
+            ("idle_in_transaction_session_timeout", "60s"),
+            ("lock_timeout", "10s"),
+        ])
+        .options(PLANS))
+}
+
+/// A connection like those of the pool.
+pub(crate) async fn connect(url: &str) -> Result<PgConnection, Failure> {
+    Ok(PgConnection::connect_with(&connect_options(url)?).await?)
 }
 
 /// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that

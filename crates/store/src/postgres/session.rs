@@ -25,7 +25,7 @@ static INSERT: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_tasks", include_str!("sql/insert_tasks.sql")));
 
 /// Every statement that this database is ever sent.
-pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
+pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     POSTGRES_CATALOG.iter().chain([&*CLAIM, &*COMPLETE, &*INSERT])
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use longhaul_domain::StoreError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Executor as _, SqliteConnection};
+use sqlx::{Connection as _, Executor as _, SqliteConnection};
 
 use crate::{
     catalog::Sql,
@@ -22,6 +22,7 @@ use crate::{
     session::{Operation, Shared},
 };
 use session::SqliteSession;
+pub(crate) use session::statements;
 use writer::Writer;
 
 /// How long SQLite itself waits for a writer outside this process before we try again.
@@ -41,19 +42,8 @@ pub(crate) struct SqliteDatabase {
 
 impl SqliteDatabase {
     pub(crate) async fn open(url: &str, shared: Shared) -> Result<Self, Failure> {
-        let path = path_of(url)?;
-        let lock = lock_file(&path)?;
-        let options = SqliteConnectOptions::new()
-            .filename(&path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .busy_timeout(BUSY_TIMEOUT)
-            .statement_cache_capacity(256)
-            .row_buffer_size(4_096)
-            .pragma("cache_size", "-16384")
-            .pragma("wal_autocheckpoint", "8000")
-            .pragma("temp_store", "memory");
+        let options = connect_options(url)?;
+        let lock = lock_file(options.get_filename())?;
         let read_only = options.clone().read_only(true);
         let writer = Writer::open(options).await?;
         let readers = SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(read_only);
@@ -94,7 +84,7 @@ impl SqliteDatabase {
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
         let mut connection = self.writer.connect().await?;
         let mut refused = Vec::new();
-        for sql in session::statements() {
+        for sql in statements() {
             if let Err(error) = connection.prepare(text(sql)).await {
                 refused.push(format!("{}: {error}", sql.name));
             }
@@ -117,6 +107,26 @@ impl SqliteDatabase {
             tracing::warn!(%error, "the lock of the store's file could not be released");
         }
     }
+}
+
+/// How the writer is connected.
+fn connect_options(url: &str) -> Result<SqliteConnectOptions, Failure> {
+    Ok(SqliteConnectOptions::new()
+        .filename(path_of(url)?)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT)
+        .statement_cache_capacity(256)
+        .row_buffer_size(4_096)
+        .pragma("cache_size", "-16384")
+        .pragma("wal_autocheckpoint", "8000")
+        .pragma("temp_store", "memory"))
+}
+
+/// A connection like the writer.
+pub(crate) async fn connect(url: &str) -> Result<SqliteConnection, Failure> {
+    Ok(SqliteConnection::connect_with(&connect_options(url)?).await?)
 }
 
 /// The file that a `sqlite:` URL names.

@@ -41,7 +41,7 @@ static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 const RESULTS_AT_ONCE: usize = 100;
 
 /// Every statement that this database is ever sent.
-pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
+pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
     SQLITE_CATALOG.iter().chain(own).chain(INSERT.statements())
 }

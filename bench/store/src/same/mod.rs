@@ -1,0 +1,254 @@
+//! The very statements that the store sends, on the schema that the store made, by plain sqlx.
+//!
+//! Nothing of the store stands around them: no typed tasks, no shared commits, no decisions, no second tries. A loop
+//! reads the columns that its next statement needs and no others. What a statement is given is as long as what the
+//! store gives it, so that the database does the same work and a ratio is the price of our code alone.
+
+mod mysql;
+mod postgres;
+mod sqlite;
+mod tallies;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context as _;
+use futures::future::try_join_all;
+use longhaul_store::DatabaseKind;
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+use crate::{
+    database::Backend,
+    ours::{BATCH, DRAINERS, node_id, parameters},
+};
+
+/// As many as submit at once; a server gives each a connection of its own.
+const CALLERS: usize = 16;
+/// Tasks of one submit in bulk.
+const BULK: usize = 1_000;
+
+// What every task of this program has; see `ours::task`.
+const OWNER: &str = "u-1";
+const TASK_TYPE: &str = "bench";
+const QUEUE: &str = "free_default";
+const PRIORITY: i64 = 1;
+const MAX_ATTEMPTS: i64 = 5;
+const HOST: &str = "localhost";
+const RESULT: &str = r#"{"ok":true}"#;
+// The same as statements take it within JSON.
+const QUEUES: &str = r#"["free_default"]"#;
+const TASK_TYPES: &str = r#"["bench"]"#;
+const RESULT_TEXT: &str = r#""{\"ok\":true}""#;
+
+// Places in the columns of a task, `task_columns.sql`. Should they move, no task is finished and the run fails.
+const ID: usize = 0;
+const ATTEMPT: usize = 10;
+const DUE_AT: usize = 18;
+const LEASE_TOKEN: usize = 24;
+
+/// A database of the store's making that the store has left.
+#[derive(Debug)]
+pub(crate) struct Same {
+    callers: Vec<Arc<Mutex<Connection>>>,
+    ids: Arc<Ids>,
+}
+
+/// One of the three.
+#[derive(Debug)]
+enum Connection {
+    Sqlite(sqlite::Loop),
+    Postgres(postgres::Loop),
+    MySql(mysql::Loop),
+}
+
+/// A task to insert.
+struct Row {
+    id: Uuid,
+    parameters: String,
+}
+
+/// What a finish must know of a claim.
+struct Claimed {
+    id: Uuid,
+    attempt: i64,
+    token: Uuid,
+}
+
+impl Same {
+    /// Has the store make the schema, then connects without it.
+    pub(crate) async fn open(backend: Backend, name: &str) -> anyhow::Result<(Self, String)> {
+        let (store, url) = backend.store(name).await?;
+        store.close().await;
+        drop(store);
+        let node = node_id();
+        let callers = match backend {
+            // One writer, as SQLite wants it: all callers share its lock.
+            Backend::Sqlite => {
+                let only = sqlite::Loop::open(&url, node).await?;
+                let only = Arc::new(Mutex::new(Connection::Sqlite(only)));
+                vec![only; CALLERS]
+            }
+            Backend::Postgres => {
+                let loops = postgres::Loop::open(&url, node, CALLERS).await?;
+                loops.into_iter().map(|one| Arc::new(Mutex::new(Connection::Postgres(one)))).collect()
+            }
+            Backend::MySql => {
+                let loops = mysql::Loop::open(&url, node, CALLERS).await?;
+                loops.into_iter().map(|one| Arc::new(Mutex::new(Connection::MySql(one)))).collect()
+            }
+        };
+        Ok((Self { callers, ids: Arc::new(Ids::starting_now()) }, url))
+    }
+
+    /// Inserts one by one from so many callers; the rate per second.
+    pub(crate) async fn submit(&self, n: usize, callers: usize) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let inserters = self.callers.iter().take(callers).enumerate().map(|(caller, connection)| {
+            let (connection, ids) = (Arc::clone(connection), Arc::clone(&self.ids));
+            tokio::spawn(async move {
+                for index in 0..n / callers {
+                    let rows = [Row { id: ids.next(), parameters: parameters(caller * n + index) }];
+                    connection.lock().await.insert(&rows).await?;
+                }
+                anyhow::Ok(())
+            })
+        });
+        try_join_all(inserters).await?.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+        Ok(n as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Inserts a thousand at a time; the rate per second.
+    pub(crate) async fn submit_bulk(&self, n: usize) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let connection = self.callers.first().context("a connection")?;
+        for chunk in 0..n / BULK {
+            let row = |index| Row { id: self.ids.next(), parameters: parameters(chunk * BULK + index) };
+            let rows: Vec<Row> = (0..BULK).map(row).collect();
+            connection.lock().await.insert(&rows).await?;
+        }
+        Ok(n as f64 / started.elapsed().as_secs_f64())
+    }
+
+    /// Claims and finishes until nothing is left; the rate per second.
+    pub(crate) async fn drain(&self, n: usize) -> anyhow::Result<f64> {
+        let started = Instant::now();
+        let drainers = self.callers.iter().take(DRAINERS).map(|connection| {
+            let connection = Arc::clone(connection);
+            tokio::spawn(async move {
+                let mut done = 0;
+                loop {
+                    let claimed = connection.lock().await.claim().await?;
+                    if claimed.is_empty() {
+                        return anyhow::Ok(done);
+                    }
+                    let ended = connection.lock().await.finish(&claimed).await?;
+                    anyhow::ensure!(ended == claimed.len(), "{ended} of {} tasks were finished", claimed.len());
+                    done += ended;
+                }
+            })
+        });
+        let done: usize = try_join_all(drainers).await?.into_iter().sum::<anyhow::Result<usize>>()?;
+        anyhow::ensure!(done == n, "{done} of {n} tasks were drained");
+        Ok(n as f64 / started.elapsed().as_secs_f64())
+    }
+}
+
+impl Connection {
+    /// Writes the rows and their tallies, all or none.
+    async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+        match self {
+            Self::Sqlite(own) => own.insert(rows).await,
+            Self::Postgres(own) => own.insert(rows).await,
+            Self::MySql(own) => own.insert(rows).await,
+        }
+    }
+
+    /// Claims a batch.
+    async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
+        match self {
+            Self::Sqlite(own) => own.claim().await,
+            Self::Postgres(own) => own.claim().await,
+            Self::MySql(own) => own.claim().await,
+        }
+    }
+
+    /// Finishes a batch; how many tasks were ended.
+    async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
+        match self {
+            Self::Sqlite(own) => own.finish(claimed).await,
+            Self::Postgres(own) => own.finish(claimed).await,
+            Self::MySql(own) => own.finish(claimed).await,
+        }
+    }
+}
+
+/// Ids that grow, as the store's do: they decide where in an index a row goes.
+#[derive(Debug)]
+struct Ids {
+    start: u128,
+    next: AtomicU64,
+}
+
+impl Ids {
+    fn starting_now() -> Self {
+        let millis = (micros_now() / 1_000) as u128;
+        Self { start: (millis << 80) | (0x7 << 76) | (0b10 << 62), next: AtomicU64::new(1) }
+    }
+
+    fn next(&self) -> Uuid {
+        Uuid::from_u128(self.start | u128::from(self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+}
+
+/// The time that SQLite's statements are given, and that ids begin with.
+#[expect(clippy::disallowed_methods, reason = "the comparison does without the store, and so without its clock")]
+fn micros_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The text of a statement that is there once.
+fn statement(kind: DatabaseKind, name: &str) -> anyhow::Result<&'static str> {
+    let mut texts = statements(kind, name).into_iter();
+    texts.next().with_context(|| format!("the store has no statement {name}"))
+}
+
+/// All texts by this name, largest first.
+fn statements(kind: DatabaseKind, name: &str) -> Vec<&'static str> {
+    longhaul_store::statements(kind).into_iter().filter(|(its, _)| *its == name).map(|(_, text)| text).collect()
+}
+
+/// An insert of several rows: the number of rows and the text, largest first.
+type Sizes = Vec<(usize, &'static str)>;
+
+/// The sizes of an insert whose rows have so many parameters each.
+fn sizes(kind: DatabaseKind, name: &str, parameters: usize) -> Sizes {
+    let sized = |text: &'static str| (text.matches('?').count() / parameters, text);
+    statements(kind, name).into_iter().map(sized).collect()
+}
+
+/// Cuts `rows` into the sizes that there are.
+fn cut<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, &'a [T])> {
+    let mut chunks = Vec::new();
+    for (size, text) in sizes {
+        while rows.len() >= *size {
+            let (chunk, rest) = rows.split_at(*size);
+            chunks.push((*text, chunk));
+            rows = rest;
+        }
+    }
+    chunks
+}
+
+/// The results as `complete_find` takes them where a database takes no arrays.
+fn completion_document(claimed: &[Claimed]) -> String {
+    let row = |Claimed { id, attempt, token }: &Claimed| {
+        let (id, token) = (id.simple(), token.simple());
+        format!(r#"{{"id":"{id}","attempt":{attempt},"token":"{token}","result":{RESULT_TEXT},"result_url":null}}"#)
+    };
+    ["[", &claimed.iter().map(row).collect::<Vec<_>>().join(","), "]"].concat()
+}

@@ -1,0 +1,129 @@
+//! The statements of PostgreSQL: one for each step, and a transaction of its own each.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+use longhaul_store::{DatabaseKind, connect_postgres};
+use sqlx::{PgConnection, Row as _, postgres::PgRow};
+use uuid::Uuid;
+
+use super::{
+    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row,
+    TASK_TYPE, TASK_TYPES, statement, tallies,
+};
+
+const KIND: DatabaseKind = DatabaseKind::Postgres;
+/// What is added to the server's clock.
+const SHIFT: i64 = 0;
+
+/// One connection, and the texts that it sends.
+#[derive(Debug)]
+pub(super) struct Loop {
+    connection: PgConnection,
+    lane: i64,
+    node: Uuid,
+    /// The latest due time that was claimed by any of the loops. The claim takes it as the place to start at, and
+    /// without it would do other work than the store's.
+    bound: Arc<AtomicI64>,
+    insert: &'static str,
+    claim: &'static str,
+    complete: &'static str,
+}
+
+impl Loop {
+    pub(super) async fn open(url: &str, node: Uuid, connections: usize) -> anyhow::Result<Vec<Self>> {
+        let mut first = connect_postgres(url).await?;
+        let lane = sqlx::query(statement(KIND, "insert_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        lane.execute(&mut first).await?;
+        let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        let lane = i64::from(lane.fetch_one(&mut first).await?.try_get::<i32, _>(0)?);
+        let alive = sqlx::query(statement(KIND, "insert_node")?).bind(SHIFT).bind(node).bind("bench").bind(HOST);
+        alive.execute(&mut first).await?;
+        let bound = Arc::new(AtomicI64::new(0));
+        let mut loops = Vec::with_capacity(connections);
+        for _ in 0..connections {
+            loops.push(Self {
+                connection: connect_postgres(url).await?,
+                lane,
+                node,
+                bound: Arc::clone(&bound),
+                insert: statement(KIND, "insert_tasks")?,
+                claim: statement(KIND, "claim_tasks")?,
+                complete: statement(KIND, "complete_tasks")?,
+            });
+        }
+        Ok(loops)
+    }
+
+    pub(super) async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+        let n = rows.len();
+        let query = sqlx::query(self.insert)
+            .bind(SHIFT)
+            .bind(tallies::document(&tallies::submitted(n)))
+            .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
+            .bind(vec![None::<Uuid>; n])
+            .bind(vec![OWNER; n])
+            .bind(vec![None::<&str>; n])
+            .bind(vec![TASK_TYPE; n])
+            .bind(vec![None::<&str>; n])
+            .bind(vec![QUEUE; n])
+            .bind(vec![PRIORITY; n])
+            .bind(vec![self.lane; n])
+            .bind(vec![None::<i64>; n])
+            .bind(vec![0_i64; n])
+            .bind(vec![MAX_ATTEMPTS; n])
+            .bind(vec![None::<i64>; n])
+            .bind(vec![None::<i64>; n])
+            .bind(vec![false; n])
+            .bind(vec![None::<&str>; n])
+            .bind(rows.iter().map(|row| row.parameters.as_str()).collect::<Vec<_>>())
+            .bind(vec![None::<&str>; n])
+            .bind(vec![None::<&str>; n])
+            .bind(vec![None::<&str>; n]);
+        query.execute(&mut self.connection).await?;
+        Ok(())
+    }
+
+    /// Claims from the bound on; only when nothing is there, from the front.
+    pub(super) async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
+        let bound = self.bound.load(Ordering::Relaxed);
+        let rows = match bound {
+            0 => self.claim_from("[]".to_owned()).await?,
+            from => self.claim_from(format!(r#"[{{"lane":{},"due_at":{from}}}]"#, self.lane)).await?,
+        };
+        let rows = if rows.is_empty() && bound != 0 { self.claim_from("[]".to_owned()).await? } else { rows };
+        let mut claimed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            self.bound.fetch_max(row.try_get(DUE_AT)?, Ordering::Relaxed);
+            let attempt = i64::from(row.try_get::<i32, _>(ATTEMPT)?);
+            claimed.push(Claimed { id: row.try_get(ID)?, attempt, token: row.try_get(LEASE_TOKEN)? });
+        }
+        Ok(claimed)
+    }
+
+    async fn claim_from(&mut self, bounds: String) -> anyhow::Result<Vec<PgRow>> {
+        let query = sqlx::query(self.claim)
+            .bind(SHIFT)
+            .bind(QUEUES)
+            .bind(TASK_TYPES)
+            .bind(self.node)
+            .bind(HOST)
+            .bind(BATCH as i64)
+            .bind(bounds);
+        Ok(query.fetch_all(&mut self.connection).await?)
+    }
+
+    pub(super) async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
+        let n = claimed.len();
+        let query = sqlx::query(self.complete)
+            .bind(SHIFT)
+            .bind(claimed.iter().map(|task| task.id).collect::<Vec<_>>())
+            .bind(claimed.iter().map(|task| task.attempt).collect::<Vec<_>>())
+            .bind(claimed.iter().map(|task| task.token).collect::<Vec<_>>())
+            .bind(vec![Some(RESULT); n])
+            .bind(vec![None::<&str>; n]);
+        Ok(query.fetch_all(&mut self.connection).await?.len())
+    }
+}
