@@ -38,4 +38,4 @@ pub use state::State;
 pub use stop::{Class, Outcome, Stop};
 pub use submission::Submission;
 pub use task::{Task, TaskInfo};
-pub use worker::Worker;
+pub use worker::{ManualWorker, Worker};

@@ -41,7 +41,8 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
         attempt = run.task.attempt,
         correlationId = run.task.correlation_id,
     );
-    let running = tokio::spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
+    let handlers = inner.handlers.clone();
+    let running = handlers.spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
     // Set by nobody else.
     let _ = run.abort.set(running.abort_handle());
 }
@@ -197,5 +198,5 @@ fn call_end_hook(handler: &dyn Handler, run: &Run, ending: &Ending) {
 
 /// Hooks run beside the task: neither their time nor their panics are the task's.
 fn call_hook(handler: &dyn Handler, hook: Hook, run: &Run) {
-    tokio::spawn(handler.hook(hook, run.info()));
+    run.services.hooks.spawn(handler.hook(hook, run.info()));
 }
