@@ -5,6 +5,8 @@
 //! nothing else of the engine. A handler that panics, hangs or gets parameters that do not parse ends only its own
 //! task.
 
+#![warn(missing_docs)]
+
 mod random;
 
 pub mod stop;
