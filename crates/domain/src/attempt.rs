@@ -16,17 +16,26 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AttemptOutcome {
+    /// Has not ended.
     Running,
+    /// Returned a result.
     Completed,
+    /// Returned an error, or panicked.
     Failed,
+    /// Was ended because of its timeout, its silence, or the deadline of its task.
     TimedOut,
+    /// Put itself back for later.
     Snoozed,
+    /// Was given back by a node that shut down.
     HandedBack,
+    /// Went with its node.
     Crashed,
+    /// Was cancelled.
     Cancelled,
 }
 
 impl AttemptOutcome {
+    /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Running,
         Self::Completed,
@@ -38,6 +47,7 @@ impl AttemptOutcome {
         Self::Cancelled,
     ];
 
+    /// The spelling that stores keep.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -51,6 +61,7 @@ impl AttemptOutcome {
         }
     }
 
+    /// The outcome of this spelling.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
     }
@@ -59,13 +70,21 @@ impl AttemptOutcome {
 /// One run of a task by a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attempt {
+    /// Of this task.
     pub task_id: TaskId,
+    /// Numbered from 1.
     pub attempt: u32,
+    /// How it ended.
     pub outcome: AttemptOutcome,
+    /// Where it ran.
     pub node_id: Option<NodeId>,
+    /// What that node called its host.
     pub host: Option<String>,
+    /// When it was claimed.
     pub started_at: Option<Timestamp>,
+    /// When its end was recorded.
     pub ended_at: Option<Timestamp>,
+    /// Why it did not complete.
     pub error: Option<TaskError>,
 }
 

@@ -11,8 +11,11 @@ use crate::{bounds, task::Lease, time::Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
+    /// For whoever is curious.
     Info,
+    /// Somebody should look at it.
     Warn,
+    /// Something went wrong.
     Error,
 }
 
@@ -55,9 +58,13 @@ impl LogLine {
 pub struct LogEntry {
     /// Grows from line to line of a task, not by one: it is where a reader goes on.
     pub number: u64,
+    /// The attempt that wrote it.
     pub attempt: u32,
+    /// How much it matters.
     pub level: LogLevel,
+    /// What it says.
     pub message: String,
+    /// When the store took it.
     pub logged_at: Timestamp,
 }
 

@@ -1,5 +1,7 @@
 //! How long to wait before the next attempt (R17).
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{bounds, error::Invalid};
@@ -25,6 +27,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// Waits `initial` after the first failure and twice as long after each further one, up to `most`.
+    pub fn backoff(initial: Duration, most: Duration) -> Self {
+        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        Self { initial_ms: millis(initial), max_ms: millis(most), ..Self::default() }
+    }
+
     /// The wait before the retry that follows `failures` counted failures (1 for the first), in milliseconds.
     /// `random` is a fresh number from 0 to 1.
     pub fn delay_ms(&self, failures: u32, random: f64) -> u64 {
@@ -57,6 +65,14 @@ mod tests {
         let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
         let waits: Vec<u64> = [1, 2, 3, 12, 4_000_000].iter().map(|n| policy.delay_ms(*n, 0.5)).collect();
         assert_eq!(waits, [2_000, 4_000, 8_000, 3_600_000, 3_600_000]);
+    }
+
+    #[test]
+    fn a_backoff_keeps_the_usual_factor_and_jitter() {
+        let policy = RetryPolicy::backoff(Duration::from_millis(5), Duration::from_millis(8));
+        let waits: Vec<u64> = (1..4).map(|failures| policy.delay_ms(failures, 0.5)).collect();
+        assert_eq!(waits, [5, 8, 8]);
+        assert_eq!(policy.delay_ms(1, 0.0), 4);
     }
 
     #[test]

@@ -22,11 +22,13 @@ pub enum Status {
     Retrying,
     /// A parent whose own code has returned and whose children have not all ended.
     Waiting,
+    /// Ended with a result, and so did every child.
     Completed,
     /// A parent of which some children completed and some did not.
     CompletedWithErrors,
     /// Ended by an error that no retry mends.
     Failed,
+    /// Ended by a person, by its parent, or by its own handler. No result is kept.
     Cancelled,
     /// Retries used up, or quarantined; kept for people to look at and replay.
     DeadLetter,
@@ -46,6 +48,7 @@ impl Status {
         Self::DeadLetter,
     ];
 
+    /// The spelling of the public contract.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "QUEUED",
@@ -60,6 +63,7 @@ impl Status {
         }
     }
 
+    /// The status of this spelling.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
@@ -112,10 +116,13 @@ pub struct Lease {
 pub struct TaskError {
     /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …
     pub class: String,
+    /// For people.
     pub message: String,
     /// The chain of causes or the stack, if there is one.
     pub detail: Option<String>,
+    /// When.
     pub at: Timestamp,
+    /// Which attempt.
     pub attempt: u32,
 }
 

@@ -13,10 +13,12 @@ pub struct Timestamp(i64);
 const LAST_MICROS: i64 = 253_402_300_799_000_000;
 
 impl Timestamp {
+    /// The moment so many microseconds after 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
+    /// Microseconds since 1970.
     pub const fn as_micros(self) -> i64 {
         self.0
     }

@@ -5,15 +5,18 @@ use std::time::Duration;
 /// One rule. What it leaves open matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    /// Matches tasks of this tier.
     pub tier: Option<String>,
     /// Matches tasks that are expected to take at most this long.
     pub at_most: Option<Duration>,
+    /// Where what matches goes.
     pub queue: String,
 }
 
 /// The rules in their order; the first that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routing {
+    /// Tried in this order.
     pub rules: Vec<Rule>,
     /// Where everything else goes.
     pub otherwise: String,

@@ -11,6 +11,7 @@ use longhaul_domain::Task;
 /// What a node offers to one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSlots {
+    /// The name of the queue.
     pub name: String,
     /// Slots that only this queue gets.
     pub reserved: usize,

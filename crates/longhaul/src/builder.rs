@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use longhaul_domain::{
     Clock, Invalid, StoreError,
-    contract::{Store, rate_limiter::LimitRules},
+    contract::{
+        ArtifactStore, Store,
+        rate_limiter::{Limit, LimitRules},
+    },
 };
 use longhaul_engine::{
     Engine,
@@ -32,11 +35,11 @@ pub struct Builder {
     registry: Registry,
     /// The first thing that was wrong; told at the start.
     problem: Option<Invalid>,
-    worker: WorkerSettings,
-    duties: DutySettings,
+    pub(crate) worker: WorkerSettings,
+    pub(crate) duties: DutySettings,
     routing: Routing,
     limits: LimitRules,
-    artifacts: PathBuf,
+    pub(crate) artifacts: Arc<dyn ArtifactStore>,
 }
 
 impl Longhaul {
@@ -66,7 +69,7 @@ impl Builder {
             duties: DutySettings::default(),
             routing: Routing::default(),
             limits: LimitRules::default(),
-            artifacts: PathBuf::from("longhaul-artifacts"),
+            artifacts: Arc::new(LazyArtifacts::new(PathBuf::from("longhaul-artifacts"))),
         }
     }
 
@@ -109,19 +112,29 @@ impl Builder {
         self
     }
 
+    /// When nodes count as dead, and how long ended tasks are kept.
     #[must_use]
     pub fn duties(mut self, settings: DutySettings) -> Self {
         self.duties = settings;
         self
     }
 
+    /// Which queue a task goes to when its submitter names none.
     #[must_use]
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
         self
     }
 
-    /// Rate limits by provider (`openai`) and model (`openai/gpt-4`).
+    /// The rate limit of a provider (`openai`) or of a model (`openai/gpt-4`), which handlers ask for with
+    /// [`Job::permit`]. A call of a model also counts in its provider's limit.
+    #[must_use]
+    pub fn limit(mut self, key: &str, limit: Limit) -> Self {
+        self.limits = self.limits.limit(key, limit);
+        self
+    }
+
+    /// All rate limits at once, with what a key has that no limit is named for.
     #[must_use]
     pub fn limits(mut self, limits: LimitRules) -> Self {
         self.limits = limits;
@@ -131,7 +144,7 @@ impl Builder {
     /// The folder for files that tasks make. It is made when the first one is.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.artifacts = folder.into();
+        self.artifacts = Arc::new(LazyArtifacts::new(folder.into()));
         self
     }
 
@@ -158,7 +171,7 @@ impl Builder {
             engine,
             Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
-            Arc::new(LazyArtifacts::new(self.artifacts)),
+            self.artifacts,
             self.routing,
             self.registry,
         );

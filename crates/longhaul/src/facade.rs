@@ -9,7 +9,6 @@ use longhaul_domain::{
         event_bus::{EventStream, Subscription},
         store::{Access, RetryScope},
     },
-    lifecycle::{Command, Refusal},
 };
 use longhaul_engine::Engine;
 use longhaul_store::SqlStore;
@@ -81,12 +80,7 @@ impl Longhaul {
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
-        let task = self.task(id).await?;
-        let is_cancellable = self.services.registry.info(&task.task_type).is_none_or(|info| info.is_cancellable);
-        if task.status == Status::Running && !is_cancellable {
-            return Err(Refusal::WrongState { command: Command::Cancel, status: task.status }.into());
-        }
-        self.engine().cancel(&Access::All, id).await
+        self.services.cancel(id).await
     }
 
     /// Replays a task that failed, or the failed children of one that ended.

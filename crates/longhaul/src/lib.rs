@@ -28,6 +28,8 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
+
 mod artifacts;
 mod builder;
 mod facade;
@@ -40,8 +42,11 @@ pub use builder::Builder;
 pub use facade::Longhaul;
 pub use transaction::CallersTransaction;
 
+/// The record of a task as the store keeps it. The name `Task` is the trait's.
+pub use longhaul_domain::Task as Record;
 pub use longhaul_domain::{
-    Invalid, Json, NewTask, RetryPolicy, Status, StoreError, TaskError, TaskId, Timestamp,
+    Attempt, AttemptOutcome, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, RetryPolicy, Status, StoreError,
+    TaskError, TaskId, Timestamp,
     contract::{
         event_bus::{Heard, Subscription},
         rate_limiter::{Limit, LimitRules},

@@ -1,5 +1,5 @@
-//! A clock that tests move forward. It never stands still and never goes back, so that no test has to sleep
-//! and no two changes of one store carry the same time by accident.
+//! A clock that tests move forward. It never gives the same time twice and never goes back, so that no test has to
+//! sleep and no two changes of one store carry the same time by accident.
 
 use std::sync::{
     Arc,
@@ -14,11 +14,19 @@ use longhaul_domain::{Clock, Timestamp};
 pub struct TestClock {
     offset_micros: Arc<AtomicI64>,
     last_micros: Arc<AtomicI64>,
+    /// Where a clock that does not follow the system's was started.
+    started_at: Option<i64>,
 }
 
 impl TestClock {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A clock that starts at the system's time and then moves only as it is told, and by a microsecond with each
+    /// reading: what is due does not depend on how fast the machine is.
+    pub fn by_hand() -> Self {
+        Self { started_at: Some(system_micros()), ..Self::default() }
     }
 
     /// Moves the clock forward, by no less than it is told.
@@ -37,7 +45,7 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let told = system_micros() + self.offset_micros.load(Ordering::SeqCst);
+        let told = self.started_at.unwrap_or_else(system_micros) + self.offset_micros.load(Ordering::SeqCst);
         let step = |last: i64| Some(told.max(last + 1));
         let last = self.last_micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
         Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
@@ -64,5 +72,16 @@ mod tests {
             clock.clone().advance_ms(3_600_000);
             assert!(clock.now().micros_since(before) > 3_600_000_000);
         }
+    }
+
+    #[test]
+    fn a_clock_by_hand_moves_as_it_is_told_and_not_with_the_system() {
+        let clock = TestClock::by_hand();
+        let started_at = clock.now();
+        // The system's clock would tell of more or less than a microsecond for each of so many readings.
+        let readings: Vec<Timestamp> = (0..100_000).map(|_| clock.now()).collect();
+        assert_eq!(readings[99_999].micros_since(started_at), 100_000);
+        clock.advance_ms(5);
+        assert_eq!(clock.now().micros_since(started_at), 105_001);
     }
 }

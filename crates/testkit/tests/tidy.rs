@@ -21,7 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("worker", &["domain", "engine"]),
     ("server", &["domain", "engine", "api"]),
     ("testkit", &["domain"]),
-    ("longhaul", &["domain", "engine", "store", "transport", "api", "worker", "server"]),
+    ("longhaul", &["domain", "engine", "store", "transport", "api", "worker", "server", "testkit"]),
 ];
 
 /// Tests of every crate may use these besides.

@@ -11,10 +11,15 @@ use crate::{stop::Stop, task::Task};
 /// A child that has ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Child {
+    /// Its id.
     pub id: TaskId,
+    /// The name of its type.
     pub task_type: String,
+    /// The business id that it was submitted with.
     pub task_key: Option<String>,
+    /// How it ended.
     pub status: Status,
+    /// What it left behind; [`Self::result`] reads it as the type's `Output`.
     pub result: Option<Json>,
     /// Why it did not complete.
     pub error: Option<String>,
@@ -31,10 +36,12 @@ impl Child {
 /// All children, in the order in which they were submitted.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Children {
+    /// Each with how it ended.
     pub all: Vec<Child>,
 }
 
 impl Children {
+    /// Those that completed.
     pub fn completed(&self) -> impl Iterator<Item = &Child> {
         self.all.iter().filter(|child| child.status == Status::Completed)
     }

@@ -4,6 +4,7 @@ use crate::{job::Job, task::Task};
 
 /// What a handler is given. It dereferences to its [`Job`].
 pub struct Context<T: Task> {
+    /// What the submitter handed in.
     pub params: T::Params,
     job: Job,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Json, Status, StoreError, TaskError, TaskId,
+    Attempt, Json, LogPage, Status, StoreError, TaskError, TaskId, bounds,
     contract::{
         event_bus::{Heard, Subscription},
         store::Access,
@@ -18,7 +18,7 @@ use crate::{run::Services, task::Task};
 const ASK_AFTER: Duration = Duration::from_millis(50);
 const ASK_AT_LEAST: Duration = Duration::from_secs(1);
 
-/// A typed handle. Dropping it changes nothing.
+/// A submitted task: ask it how far it is, wait for its end, or cancel it. Dropping it changes nothing.
 pub struct Handle<T: Task> {
     services: Arc<Services>,
     id: TaskId,
@@ -42,9 +42,16 @@ impl<T: Task> Clone for Handle<T> {
 pub enum NoResult {
     /// The task ended otherwise.
     #[error("the task ended {}{}", status.as_str(), error.as_ref().map(|e| format!(": {}", e.message)).unwrap_or_default())]
-    Ended { status: Status, error: Option<TaskError> },
+    Ended {
+        /// How it ended.
+        status: Status,
+        /// Why, if it failed.
+        error: Option<TaskError>,
+    },
+    /// It has a result, but not one of the type's `Output`.
     #[error("the result is not what the type says: {0}")]
     Unreadable(#[from] serde_json::Error),
+    /// The store could not be asked.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -57,10 +64,12 @@ fn may_be_the_end(heard: &Heard) -> bool {
 }
 
 impl<T: Task> Handle<T> {
+    /// A handle to the task of this id. Whether there is such a task shows when it is asked.
     pub fn new(services: Arc<Services>, id: TaskId) -> Self {
         Self { services, id, of: PhantomData }
     }
 
+    /// The task's id, to find it again later: `longhaul.handle::<T>(id)`.
     pub fn id(&self) -> TaskId {
         self.id
     }
@@ -70,6 +79,7 @@ impl<T: Task> Handle<T> {
         self.services.engine.store.get_task(&Access::All, self.id).await
     }
 
+    /// Where the task stands now.
     pub async fn status(&self) -> Result<Status, StoreError> {
         Ok(self.task().await?.status)
     }
@@ -83,9 +93,20 @@ impl<T: Task> Handle<T> {
         Ok(stored.and_then(|json| serde_json::from_str(json.as_str()).ok()))
     }
 
-    /// Cancels the task and all below it; one that has ended is left alone.
+    /// Every attempt so far with its outcome, the first one first.
+    pub async fn attempts(&self) -> Result<Vec<Attempt>, StoreError> {
+        self.services.engine.store.list_attempts(&Access::All, self.id).await
+    }
+
+    /// A page of the log lines that are kept with the task, oldest first: those after number `after`.
+    pub async fn logs(&self, after: Option<u64>) -> Result<LogPage, StoreError> {
+        self.services.engine.store.list_logs(&Access::All, self.id, after, bounds::PAGE_SIZE).await
+    }
+
+    /// Cancels the task and all below it; one that has ended is left alone. Types that are not cancellable are refused
+    /// while they run.
     pub async fn cancel(&self) -> Result<Status, StoreError> {
-        self.services.engine.cancel(&Access::All, self.id).await
+        self.services.cancel(self.id).await
     }
 
     /// Waits for the end, and answers with the record.
@@ -107,7 +128,7 @@ impl<T: Task> Handle<T> {
         }
     }
 
-    /// Waits for the result.
+    /// Waits for the end, and answers with the result, or with how the task ended without one.
     pub async fn result(&self) -> Result<T::Output, NoResult> {
         let task = self.ended().await?;
         match (task.status, &task.result) {

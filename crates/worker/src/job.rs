@@ -27,10 +27,12 @@ use crate::{
 pub struct Job(pub(crate) Arc<Run>);
 
 impl Job {
+    /// The task's id.
     pub fn id(&self) -> TaskId {
         self.0.task.id
     }
 
+    /// Whose task it is.
     pub fn owner(&self) -> &str {
         &self.0.task.owner
     }
@@ -40,14 +42,17 @@ impl Job {
         self.0.task.attempt
     }
 
+    /// The task that submitted this one, if one did.
     pub fn parent(&self) -> Option<TaskId> {
         self.0.task.parent_id
     }
 
+    /// The queue that it was claimed from.
     pub fn queue(&self) -> &str {
         &self.0.task.queue
     }
 
+    /// What ties it to a request of the submitter's; children inherit it.
     pub fn correlation_id(&self) -> Option<&str> {
         self.0.task.correlation_id.as_deref()
     }
@@ -102,10 +107,12 @@ impl Job {
         self.log(LogLevel::Info, message.into());
     }
 
+    /// Like [`Self::info`], for what somebody should look at.
     pub fn warn(&self, message: impl Into<String>) {
         self.log(LogLevel::Warn, message.into());
     }
 
+    /// Like [`Self::info`], for what went wrong.
     pub fn error(&self, message: impl Into<String>) {
         self.log(LogLevel::Error, message.into());
     }
@@ -216,6 +223,7 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// The key that it was asked for with.
     pub fn key(&self) -> &str {
         &self.key
     }

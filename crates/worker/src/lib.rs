@@ -5,6 +5,8 @@
 //! nothing else of the engine. A handler that panics, hangs or gets parameters that do not parse ends only its own
 //! task.
 
+#![warn(missing_docs)]
+
 mod random;
 
 pub mod stop;
@@ -38,4 +40,4 @@ pub use state::State;
 pub use stop::{Class, Outcome, Stop, classify_by_type};
 pub use submission::Submission;
 pub use task::{Task, TaskInfo};
-pub use worker::Worker;
+pub use worker::{ManualWorker, Worker};

@@ -26,6 +26,7 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// So many percent, from 0 to 100.
     pub fn percent(percent: f64) -> Self {
         Self { percent: percent.clamp(0.0, 100.0), message: None, details: None }
     }
@@ -35,6 +36,7 @@ impl Progress {
         Self::percent(if all == 0 { 100.0 } else { done as f64 * 100.0 / all as f64 })
     }
 
+    /// Adds a line for people.
     #[must_use]
     pub fn message(mut self, message: impl Into<String>) -> Self {
         self.message = Some(message.into());

@@ -27,10 +27,15 @@ use crate::{
 /// What is known of a type without running it.
 #[derive(Debug, Clone)]
 pub struct TypeInfo {
+    /// The name that submitters use.
     pub name: String,
+    /// What the type asks for.
     pub settings: TypeSettings,
+    /// Whether people may cancel a task of this type while it runs.
     pub is_cancellable: bool,
+    /// What fits as parameters.
     pub params_schema: Schema,
+    /// What results look like.
     pub result_schema: Schema,
 }
 
@@ -99,10 +104,12 @@ impl Registry {
         Ok(())
     }
 
+    /// What is known of the type of this name.
     pub fn info(&self, name: &str) -> Option<&TypeInfo> {
         self.handlers.get(name).map(|handler| handler.info())
     }
 
+    /// All types, sorted by name.
     pub fn types(&self) -> impl Iterator<Item = &TypeInfo> {
         self.handlers.values().map(|handler| handler.info())
     }

@@ -6,12 +6,13 @@ use std::sync::{
 };
 
 use longhaul_domain::{
-    Json, Lease, Task,
-    contract::{ArtifactStore, RateLimiter, StreamLog},
+    Json, Lease, Status, StoreError, Task, TaskId,
+    contract::{ArtifactStore, RateLimiter, StreamLog, store::Access},
+    lifecycle::{Command, Refusal},
 };
 use longhaul_engine::{Engine, desk::StopReason, routing::Routing};
 use tokio::task::AbortHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, stop::Stop, task::TaskInfo,
@@ -20,17 +21,26 @@ use crate::{
 /// What all handlers of a process share.
 #[derive(Debug)]
 pub struct Services {
+    /// The store, and whoever must hear of a change to it.
     pub engine: Arc<Engine>,
+    /// Permits of providers.
     pub limiter: Arc<dyn RateLimiter>,
+    /// What tasks write while they run.
     pub streams: Arc<dyn StreamLog>,
+    /// The files that tasks made.
     pub artifacts: Arc<dyn ArtifactStore>,
+    /// Which queue a task goes to when its submitter names none.
     pub routing: Routing,
+    /// The types that this process knows.
     pub registry: Registry,
     pub(crate) progress: ProgressKeeper,
     pub(crate) scribe: Scribe,
+    /// The hooks that run now. It is closed from the start, so that whoever waits for it waits until none runs.
+    pub(crate) hooks: TaskTracker,
 }
 
 impl Services {
+    /// Everything that handlers of one process share.
     pub fn new(
         engine: Arc<Engine>,
         limiter: Arc<dyn RateLimiter>,
@@ -39,8 +49,22 @@ impl Services {
         routing: Routing,
         registry: Registry,
     ) -> Arc<Self> {
-        let (progress, scribe) = (ProgressKeeper::default(), Scribe::default());
-        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, progress, scribe })
+        let (progress, scribe, hooks) = (ProgressKeeper::default(), Scribe::default(), TaskTracker::new());
+        hooks.close();
+        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, progress, scribe, hooks })
+    }
+}
+
+impl Services {
+    /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
+    /// while they run.
+    pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
+        let task = self.engine.store.get_task(&Access::All, id).await?;
+        let is_cancellable = self.registry.info(&task.task_type).is_none_or(|info| info.is_cancellable);
+        if task.status == Status::Running && !is_cancellable {
+            return Err(Refusal::WrongState { command: Command::Cancel, status: task.status }.into());
+        }
+        self.engine.cancel(&Access::All, id).await
     }
 }
 

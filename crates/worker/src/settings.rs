@@ -9,9 +9,13 @@ use longhaul_engine::{pace::PollSettings, slots::QueueSlots};
 /// What a type asks for when its submitter says nothing else. Every setting is optional.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TypeSettings {
+    /// The queue, whatever the tier.
     pub queue: Option<String>,
+    /// About how long a task takes; with the tier it decides the queue.
     pub expected_duration: Option<Duration>,
+    /// Attempts after which a task that keeps failing is a dead letter.
     pub max_attempts: u32,
+    /// How long to wait before each further attempt.
     pub retry: RetryPolicy,
     /// How long one attempt may take.
     pub timeout: Option<Duration>,
@@ -48,6 +52,7 @@ impl Default for TypeSettings {
 }
 
 impl TypeSettings {
+    /// What a type asks for that says nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -66,30 +71,35 @@ impl TypeSettings {
         self
     }
 
+    /// Attempts after which a task that keeps failing is a dead letter.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
+    /// How long to wait before each further attempt.
     #[must_use]
     pub const fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = policy;
         self
     }
 
+    /// How long one attempt may take. Without it, as long as its node lives.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
+    /// How many tasks of this type one worker runs at once.
     #[must_use]
     pub const fn concurrency(mut self, tasks: usize) -> Self {
         self.concurrency = Some(tasks);
         self
     }
 
+    /// Adds a named resource that each running task uses one of; its limit is the worker's.
     #[must_use]
     pub fn resource(mut self, name: &str) -> Self {
         self.resources.push(name.to_owned());
@@ -103,18 +113,22 @@ impl TypeSettings {
         self
     }
 
+    /// How often a [`State`](crate::State) is saved by itself; every 5 seconds if nothing is said.
     #[must_use]
     pub const fn checkpoint_every(mut self, interval: Duration) -> Self {
         self.checkpoint_every = interval;
         self
     }
 
+    /// How long a permit is waited for before the task is put back for later; 10 seconds if nothing is said.
     #[must_use]
     pub const fn permit_wait(mut self, wait: Duration) -> Self {
         self.permit_wait = wait;
         self
     }
 
+    /// How long a handler that was told to stop may take before it is dropped at its next await; 5 seconds if
+    /// nothing is said.
     #[must_use]
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
@@ -127,6 +141,7 @@ impl TypeSettings {
 pub struct WorkerSettings {
     /// Shown to people; the identity is a random boot id.
     pub name: String,
+    /// Where it runs, for people.
     pub host: String,
     /// Tasks that run at once.
     pub slots: usize,
@@ -134,6 +149,7 @@ pub struct WorkerSettings {
     pub queues: Vec<QueueSlots>,
     /// How many tasks may use a named resource at once.
     pub resources: HashMap<String, usize>,
+    /// How often the store is asked for work when no bell rings.
     pub poll: PollSettings,
     /// How often the leases are renewed and looked at while something runs; a cancel elsewhere is heard within this.
     pub heartbeat: Duration,

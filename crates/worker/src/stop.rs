@@ -18,7 +18,10 @@ pub enum Class {
     /// Worth another attempt, after the policy's wait.
     Retryable,
     /// The provider said "too many". Waits without using up a retry, and parks the limit for everyone.
-    RateLimited { retry_after: Duration },
+    RateLimited {
+        /// How long the provider wants to be left alone.
+        retry_after: Duration,
+    },
     /// No retry mends it.
     Fatal,
 }

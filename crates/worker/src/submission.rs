@@ -100,11 +100,13 @@ impl<T: Task> Submission<T> {
         self.with(|task| task.priority = priority)
     }
 
+    /// The queue, whatever tier and expected duration say. A worker must serve it.
     pub fn queue(mut self, queue: &str) -> Self {
         self.queue = Some(queue.to_owned());
         self
     }
 
+    /// About how long it takes; with the tier it decides the queue.
     pub const fn expected_duration(mut self, duration: Duration) -> Self {
         self.expected = Some(duration);
         self
@@ -115,14 +117,17 @@ impl<T: Task> Submission<T> {
         self.with(|task| task.run_at = RunAt::AfterMs(millis(delay)))
     }
 
+    /// Not before this moment.
     pub fn run_at(self, moment: Timestamp) -> Self {
         self.with(|task| task.run_at = RunAt::At(moment))
     }
 
+    /// Attempts after which the task is a dead letter, if they all fail.
     pub fn max_attempts(self, attempts: u32) -> Self {
         self.with(|task| task.max_attempts = attempts)
     }
 
+    /// How long to wait before each further attempt.
     pub fn retry(self, policy: RetryPolicy) -> Self {
         self.with(|task| task.retry = policy)
     }
@@ -142,6 +147,7 @@ impl<T: Task> Submission<T> {
         self.with(|task| task.task_key = Some(key.to_owned()))
     }
 
+    /// Ties the task to a request of the submitter's; its children inherit it.
     pub fn correlation_id(self, id: &str) -> Self {
         self.with(|task| task.correlation_id = Some(id.to_owned()))
     }
@@ -172,7 +178,7 @@ impl<T: Task> Submission<T> {
         let hook = services.registry.queued_hook(&task);
         let submitted = services.engine.submit(task).await?;
         if let Some(hook) = hook.filter(|_| !submitted.repeated) {
-            tokio::spawn(hook(submitted.task_id));
+            services.hooks.spawn(hook(submitted.task_id));
         }
         Ok(Handle::new(services, submitted.task_id))
     }

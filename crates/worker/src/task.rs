@@ -43,7 +43,9 @@ pub trait Task: Send + Sync + Sized + 'static {
     const FINISH_STEP: bool = false;
     /// Whether people may cancel a task of this type while it runs.
     const CANCELLABLE: bool = true;
+    /// What a submitter hands in. It is kept as JSON.
     type Params: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static;
+    /// The result. It is kept as JSON.
     type Output: Serialize + DeserializeOwned + JsonSchema + Send + 'static;
 
     /// One attempt.
@@ -69,18 +71,23 @@ pub trait Task: Send + Sync + Sized + 'static {
     // Hooks. They are called after the change is committed, by the process that made it, and may be missed when that
     // process dies: what must happen belongs into the task itself.
 
+    /// The task was submitted by this process.
     fn on_queued(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
+    /// An attempt has started.
     fn on_running(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
+    /// An attempt has ended with a result.
     fn on_completed(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
+    /// An attempt has failed; there may be another one.
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
+    /// The task was cancelled while it ran.
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -89,11 +96,18 @@ pub trait Task: Send + Sync + Sized + 'static {
 /// What hooks are told of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskInfo {
+    /// Its id.
     pub id: TaskId,
+    /// Whose it is.
     pub owner: String,
+    /// The name of its type.
     pub task_type: String,
+    /// The queue that it is in.
     pub queue: String,
+    /// The number of its attempt, 0 before the first.
     pub attempt: u32,
+    /// The task that submitted it, if one did.
     pub parent_id: Option<TaskId>,
+    /// What ties it to a request of the submitter's.
     pub correlation_id: Option<String>,
 }

@@ -7,6 +7,7 @@
 mod claimer;
 mod executor;
 mod heart;
+mod manual;
 mod reporter;
 
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +26,9 @@ use longhaul_engine::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use manual::ManualWorker;
 
 use crate::{
     random,
@@ -38,7 +41,8 @@ const STOP_WAIT: Duration = Duration::from_secs(2);
 /// How long a shutdown tries to deliver the last reports.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
 
-/// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed.
+/// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed. A
+/// [`ManualWorker`] does the same without loops, a step at a time.
 #[derive(Debug)]
 pub struct Worker {
     inner: Arc<Inner>,
@@ -66,9 +70,35 @@ struct Inner {
     closing: CancellationToken,
     /// Whether handlers that do not stop are dropped.
     dropping: AtomicBool,
+    /// The handlers that run now, with what must be done after them. Closed from the start, as the hooks are.
+    handlers: TaskTracker,
 }
 
 impl Inner {
+    /// A worker without its loops, registered as a node.
+    async fn start(services: Arc<Services>, settings: WorkerSettings, is_alone: bool) -> Result<Arc<Self>, StoreError> {
+        let inner = Arc::new(Self {
+            desk: Mutex::new(Desk::new(plan(&services, &settings))),
+            services,
+            settings,
+            node: RwLock::new(NodeId(random::id())),
+            runs: Mutex::default(),
+            room: Notify::new(),
+            busy: Notify::new(),
+            ended: Notify::new(),
+            draining: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            dropping: AtomicBool::new(false),
+            handlers: TaskTracker::new(),
+        });
+        inner.handlers.close();
+        inner.register().await?;
+        if is_alone {
+            inner.engine().store.declare_others_dead(inner.node()).await?;
+        }
+        Ok(inner)
+    }
+
     fn engine(&self) -> &Engine {
         &self.services.engine
     }
@@ -98,6 +128,15 @@ impl Inner {
             run.ask_to_stop(reason);
         }
     }
+
+    /// Drops the handlers where they stand.
+    fn abort_all(&self) {
+        for run in self.runs().drain().map(|(_, run)| run) {
+            if let Some(handler) = run.abort.get() {
+                handler.abort();
+            }
+        }
+    }
 }
 
 impl Worker {
@@ -109,23 +148,7 @@ impl Worker {
         duties: Vec<Arc<dyn Duty>>,
         is_alone: bool,
     ) -> Result<Self, StoreError> {
-        let inner = Arc::new(Inner {
-            desk: Mutex::new(Desk::new(plan(&services, &settings))),
-            services,
-            settings,
-            node: RwLock::new(NodeId(random::id())),
-            runs: Mutex::default(),
-            room: Notify::new(),
-            busy: Notify::new(),
-            ended: Notify::new(),
-            draining: CancellationToken::new(),
-            closing: CancellationToken::new(),
-            dropping: AtomicBool::new(false),
-        });
-        inner.register().await?;
-        if is_alone {
-            inner.engine().store.declare_others_dead(inner.node()).await?;
-        }
+        let inner = Inner::start(services, settings, is_alone).await?;
         let mut loops = JoinSet::new();
         loops.spawn(claimer::run(Arc::clone(&inner)));
         loops.spawn(reporter::run(Arc::clone(&inner)));
@@ -174,11 +197,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.inner.draining.cancel();
         self.inner.closing.cancel();
-        for run in self.inner.runs().drain().map(|(_, run)| run) {
-            if let Some(handler) = run.abort.get() {
-                handler.abort();
-            }
-        }
+        self.inner.abort_all();
     }
 }
 

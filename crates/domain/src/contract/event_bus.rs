@@ -10,6 +10,7 @@ use crate::event::TaskEvent;
 /// What a listener gets.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Heard {
+    /// Something happened to a task.
     Event(TaskEvent),
     /// So many events were dropped because the listener was slow; what it shows may be stale.
     Missed(u64),
@@ -18,11 +19,14 @@ pub enum Heard {
 /// What a listener wants to hear. Empty fields want everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscription {
+    /// News of this task alone.
     pub task_id: Option<crate::ids::TaskId>,
+    /// News of this owner's tasks alone.
     pub owner: Option<String>,
 }
 
 impl Subscription {
+    /// Whether this listener wants to hear of it.
     pub fn wants(&self, event: &TaskEvent) -> bool {
         self.task_id.is_none_or(|id| id == event.task_id) && self.owner.as_ref().is_none_or(|own| *own == event.owner)
     }

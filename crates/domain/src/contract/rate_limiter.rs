@@ -13,10 +13,30 @@ use crate::{bounds, error::Invalid};
 /// So many permits in a stretch of time, and how many may come at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
+    /// How many permits there are in each stretch.
     pub permits: u32,
+    /// How long a stretch is, in milliseconds.
     pub per_ms: u64,
     /// Permits that an idle key has saved up; at least 1.
     pub burst: u32,
+}
+
+impl Limit {
+    /// So many permits in a second, evenly spaced: none are saved up.
+    pub const fn per_second(permits: u32) -> Self {
+        Self { permits, per_ms: 1_000, burst: 1 }
+    }
+
+    /// So many permits in a minute, evenly spaced: none are saved up.
+    pub const fn per_minute(permits: u32) -> Self {
+        Self { permits, per_ms: 60_000, burst: 1 }
+    }
+
+    /// Lets an idle key save up so many permits, which may then come at once.
+    #[must_use]
+    pub const fn burst(self, permits: u32) -> Self {
+        Self { burst: permits, ..self }
+    }
 }
 
 /// Which key has which limit.
@@ -29,6 +49,13 @@ pub struct LimitRules {
 }
 
 impl LimitRules {
+    /// Adds the limit of a provider (`openai`) or of a model (`openai/gpt-4`).
+    #[must_use]
+    pub fn limit(mut self, key: &str, limit: Limit) -> Self {
+        self.limits.insert(key.to_owned(), limit);
+        self
+    }
+
     /// Refuses limits that permit nothing or take no time, and names that no key can have.
     pub fn check(&self) -> Result<(), Invalid> {
         self.limits.keys().try_for_each(|name| bounds::check_name("rateLimit", name))?;

@@ -115,6 +115,7 @@ impl Verdict {
 /// What a person's retry is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryScope {
+    /// The task itself, from its last checkpoint.
     Task,
     /// Only the children that failed; the good ones keep their results.
     FailedChildren,

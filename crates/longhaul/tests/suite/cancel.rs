@@ -133,6 +133,7 @@ async fn what_is_not_cancellable_is_left_alone(database: FreshDatabase) {
     signs.started.notified().await;
     let refused = longhaul.cancel(handle.id()).await.unwrap_err();
     assert_eq!(refused.code(), "wrong_state");
+    assert_eq!(handle.cancel().await.unwrap_err().code(), "wrong_state", "the handle is no way around it");
     signs.stopped.notify_one();
     handle.result().await.unwrap();
     longhaul.stop().await;

@@ -1,6 +1,7 @@
 //! Longhaul as its users have it, on every database, in one program.
 //!
-//! Names start with the database: `cargo test -p longhaul --test suite -- postgres::cancel` runs a part.
+//! Names start with the database: `cargo test -p longhaul --test suite -- postgres::cancel` runs a part. The examples
+//! bring their own database.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,6 +12,7 @@
 
 mod cancel;
 mod ends;
+mod examples;
 #[expect(dead_code, reason = "shared with the tests of the store, which use more of it")]
 #[path = "../../../store/tests/conformance/fresh.rs"]
 mod fresh;
@@ -40,6 +42,7 @@ fn main() {
             ]
         })
         .flatten()
+        .chain(examples::trials())
         .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -23,12 +23,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
         match claim_all(&inner, &scopes).await {
-            Ok(Look::Full) => pace.found(),
-            Ok(Look::Some) => {
+            Ok(Look { is_full: true, .. }) => pace.found(),
+            Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
                 rest(&inner, Duration::from_millis(50)).await;
             }
-            Ok(Look::Nothing) => {
+            Ok(Look { claimed: 0, .. }) => {
                 let wait = pace.idle(random::unit());
                 let until_due = until_next_due(&inner).await.unwrap_or(wait);
                 rest(&inner, wait.min(until_due)).await;
@@ -44,15 +44,16 @@ pub(super) async fn run(inner: Arc<Inner>) {
     }
 }
 
-enum Look {
-    /// As much as was asked for: there may be more.
-    Full,
-    Some,
-    Nothing,
+/// What one look at the store brought.
+pub(super) struct Look {
+    pub(super) claimed: usize,
+    /// Some scope got as much as was asked for: there may be more.
+    is_full: bool,
 }
 
-async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
-    let (mut found, mut was_full) = (0, false);
+/// Asks for as much as there is room for in each scope, and starts what comes.
+pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
+    let (mut claimed, mut is_full) = (0, false);
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
         if limit == 0 {
@@ -66,15 +67,11 @@ async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreEr
             limit,
         };
         let tasks = inner.engine().store.claim_tasks(&request).await?;
-        found += tasks.len();
-        was_full |= tasks.len() == limit;
+        claimed += tasks.len();
+        is_full |= tasks.len() == limit;
         start(inner, tasks);
     }
-    Ok(match (was_full, found) {
-        (true, _) => Look::Full,
-        (false, 0) => Look::Nothing,
-        (false, _) => Look::Some,
-    })
+    Ok(Look { claimed, is_full })
 }
 
 fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {

@@ -11,6 +11,7 @@ use longhaul_domain::{
     event::EventKind,
 };
 use longhaul_engine::{commands::finish::Ended, desk::StopReason};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::Inner;
@@ -43,7 +44,8 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
         attempt = run.task.attempt,
         correlationId = run.task.correlation_id,
     );
-    let running = tokio::spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
+    let handlers = inner.handlers.clone();
+    let running = handlers.spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
     // Set by nobody else.
     let _ = run.abort.set(running.abort_handle());
 }
@@ -107,11 +109,16 @@ async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Endi
     let body = async {
         match run.settings.blocking {
             false => future.await,
-            // The future is polled on a thread that may block; it is still dropped at an await when it must stop.
+            // The future is polled on a thread that may block.
             true => {
                 let runtime = tokio::runtime::Handle::current();
-                match tokio::task::spawn_blocking(move || runtime.block_on(future)).await {
-                    Ok(ended) => ended,
+                // The thread does not go with whoever waits for it: the guard has the future dropped at its next await.
+                let dropped = CancellationToken::new();
+                let _guard = dropped.clone().drop_guard();
+                let on_thread = move || runtime.block_on(dropped.run_until_cancelled_owned(future));
+                match tokio::task::spawn_blocking(on_thread).await {
+                    Ok(Some(ended)) => ended,
+                    Ok(None) => std::future::pending().await,
                     Err(panic) => Err(panic.into_panic()),
                 }
             }
@@ -198,5 +205,5 @@ fn call_end_hook(handler: &dyn Handler, run: &Run, ending: &Ending) {
 
 /// Hooks run beside the task: neither their time nor their panics are the task's.
 fn call_hook(handler: &dyn Handler, hook: Hook, run: &Run) {
-    tokio::spawn(handler.hook(hook, run.info()));
+    run.services.hooks.spawn(handler.hook(hook, run.info()));
 }

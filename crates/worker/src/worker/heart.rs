@@ -36,7 +36,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     }
 }
 
-async fn beat(inner: &Inner) -> Result<(), StoreError> {
+pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
     let leases = inner.desk().leases();
     let (node, store) = (inner.node(), &inner.engine().store);
     if leases.is_empty() {
@@ -72,7 +72,7 @@ async fn hand_back_strays(inner: &Inner) {
 }
 
 /// The node was declared dead while it lived: everything that it ran is lost, and it starts anew under another id.
-async fn come_back(inner: &Inner) {
+pub(super) async fn come_back(inner: &Inner) {
     tracing::error!("this node was declared dead; its tasks go to others, and it comes back under a new id");
     inner.stop_all(StopReason::Lost);
     if let Err(error) = inner.register().await {

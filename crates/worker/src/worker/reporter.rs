@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::contract::store::{Failure, Outcome as Ending};
+use longhaul_domain::{
+    StoreError,
+    contract::store::{Failure, Outcome as Ending},
+};
 use longhaul_engine::commands::finish::Ended;
 
 use super::Inner;
@@ -25,23 +28,40 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 () = inner.closing.cancelled() => return,
             }
         }
-        match inner.engine().finish(&reports).await {
-            Ok(_) => {
-                inner.desk().delivered(&reports);
-                rest = Duration::from_millis(20);
-            }
-            Err(error) if error.is_transient() => {
-                tracing::warn!(%error, reports = reports.len(), "reports could not be delivered and are kept");
-                inner.desk().undelivered(reports);
+        match deliver(&inner, reports).await {
+            Ok(()) => rest = Duration::from_millis(20),
+            Err(error) => {
+                tracing::warn!(%error, "reports could not be delivered and are kept");
                 tokio::select! {
                     () = tokio::time::sleep(rest.mul_f64(0.5 + random::unit())) => {}
                     () = inner.closing.cancelled() => return,
                 }
                 rest = (rest * 2).min(REST);
             }
-            Err(_) => deliver_one_by_one(&inner, reports).await,
         }
     }
+}
+
+/// Delivers everything that waits. What could not be delivered is kept for the next time.
+pub(super) async fn deliver_all(inner: &Inner) -> Result<(), StoreError> {
+    while inner.desk().waiting_reports() > 0 {
+        let reports = inner.desk().next_reports(BATCH);
+        deliver(inner, reports).await?;
+    }
+    Ok(())
+}
+
+/// Delivers these reports, or keeps them when the store is away.
+async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
+    match inner.engine().finish(&reports).await {
+        Ok(_) => inner.desk().delivered(&reports),
+        Err(error) if error.is_transient() => {
+            inner.desk().undelivered(reports);
+            return Err(error);
+        }
+        Err(_) => deliver_one_by_one(inner, reports).await,
+    }
+    Ok(())
 }
 
 /// One report that the store refuses must not hold up the others; its task fails with the reason.

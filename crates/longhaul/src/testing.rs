@@ -1,1 +1,0 @@
-//! For users' own tests.

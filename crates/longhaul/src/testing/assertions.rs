@@ -1,0 +1,157 @@
+//! What a test may ask: what was submitted, how it ended, what its handlers said.
+//!
+//! The store in memory answers at once, so none of this is async.
+
+use futures::FutureExt as _;
+use longhaul_domain::{
+    Attempt, Json, LogEntry, Status, StoreError, Task as Record, TaskId, bounds,
+    contract::store::Access,
+    filter::{PageRequest, SortOrder, TaskFilter},
+};
+use longhaul_worker::{Handle, Task};
+
+use super::TestLonghaul;
+
+impl TestLonghaul {
+    /// The parameters of every task of type `T` that was submitted, children too, in the order of their submission.
+    #[track_caller]
+    pub fn submitted<T: Task>(&self) -> Vec<T::Params> {
+        let filter = TaskFilter { task_types: vec![T::TYPE.to_owned()], ..TaskFilter::default() };
+        let read = |task: Record| match task.parameters.read() {
+            Ok(params) => params,
+            Err(error) => panic!("the parameters of {} are none of its type: {error}", describe(&task)),
+        };
+        self.records(&filter).into_iter().map(read).collect()
+    }
+
+    /// The record of the task as the store has it.
+    #[track_caller]
+    pub fn record<T: Task>(&self, handle: &Handle<T>) -> Record {
+        self.get(handle.id())
+    }
+
+    /// Every attempt of the task with its outcome, the first one first.
+    #[track_caller]
+    pub fn attempts<T: Task>(&self, handle: &Handle<T>) -> Vec<Attempt> {
+        at_once(handle.attempts())
+    }
+
+    /// What the task's handlers said with `ctx.info`, `ctx.warn` and `ctx.error`, in order.
+    #[track_caller]
+    pub fn logs<T: Task>(&self, handle: &Handle<T>) -> Vec<String> {
+        self.log_entries(handle.id()).into_iter().map(|entry| entry.message).collect()
+    }
+
+    /// The result.
+    ///
+    /// # Panics
+    ///
+    /// When the task has none, with everything that is known of it.
+    #[track_caller]
+    pub fn result<T: Task>(&self, handle: &Handle<T>) -> T::Output {
+        let task = self.record(handle);
+        if task.status != Status::Completed && task.status != Status::CompletedWithErrors {
+            panic!("there is no result: {}", self.explain(&task));
+        }
+        // A parent without a finish step has none; that is the result of a type whose output is `()`.
+        let read = task.result.as_ref().map_or_else(|| serde_json::from_str("null"), Json::read);
+        match read {
+            Ok(result) => result,
+            Err(error) => panic!("the result is none of the type's output ({error}): {}", self.explain(&task)),
+        }
+    }
+
+    /// Asserts that the task has ended this way.
+    ///
+    /// # Panics
+    ///
+    /// When it has not, with everything that is known of it.
+    #[track_caller]
+    pub fn assert_ended<T: Task>(&self, handle: &Handle<T>, status: Status) {
+        assert!(status.is_ended(), "{} is no end; ask for the record's status instead", status.as_str());
+        let task = self.record(handle);
+        if task.status != status {
+            panic!("the task should have ended {}: {}", status.as_str(), self.explain(&task));
+        }
+    }
+
+    #[track_caller]
+    pub(super) fn open_records(&self) -> Vec<Record> {
+        let statuses = Status::ALL.into_iter().filter(|status| !status.is_ended()).collect();
+        self.records(&TaskFilter { statuses, ..TaskFilter::default() })
+    }
+
+    #[track_caller]
+    fn records(&self, filter: &TaskFilter) -> Vec<Record> {
+        let mut page = PageRequest { order: SortOrder::OldestFirst, ..PageRequest::first(bounds::PAGE_SIZE) };
+        let mut all = Vec::new();
+        loop {
+            let found = at_once(self.store().list_tasks(&Access::All, filter, &page));
+            all.extend(found.items);
+            match found.next {
+                Some(next) => page.after = Some(next),
+                None => return all,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn log_entries(&self, id: TaskId) -> Vec<LogEntry> {
+        let mut all: Vec<LogEntry> = Vec::new();
+        loop {
+            let after = all.last().map(|entry| entry.number);
+            let page = at_once(self.store().list_logs(&Access::All, id, after, bounds::PAGE_SIZE));
+            all.extend(page.items);
+            if page.next.is_none() {
+                return all;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn get(&self, id: TaskId) -> Record {
+        at_once(self.store().get_task(&Access::All, id))
+    }
+
+    /// The task with its attempts and log lines, for somebody who reads why a test failed.
+    #[track_caller]
+    fn explain(&self, task: &Record) -> String {
+        let attempt = |attempt: &Attempt| {
+            let error = attempt.error.as_ref().map(|error| format!(" ({}: {})", error.class, error.message));
+            let (number, outcome) = (attempt.attempt, attempt.outcome.as_str());
+            format!("  attempt {number}: {outcome}{}", error.unwrap_or_default())
+        };
+        let line = |entry: &LogEntry| {
+            format!("  log of attempt {}: [{}] {}", entry.attempt, entry.level.as_str(), entry.message)
+        };
+        let mut lines = vec![describe(task)];
+        lines.extend(at_once(self.store().list_attempts(&Access::All, task.id)).iter().map(attempt));
+        lines.extend(self.log_entries(task.id).iter().map(line));
+        lines.join("\n")
+    }
+}
+
+/// A task in one line.
+pub(super) fn describe(task: &Record) -> String {
+    let (name, id, status) = (&task.task_type, task.id, task.status.as_str());
+    let counts = [
+        (task.attempt, "attempts"),
+        (task.retry_count, "retries"),
+        (task.snooze_count, "snoozes"),
+        (task.crash_count, "crashes"),
+        (task.children.open(), "open children"),
+    ];
+    let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let counts = if counts.is_empty() { "never run".to_owned() } else { counts.join(", ") };
+    let error = task.error.as_ref().map(|error| format!("; last error ({}): {}", error.class, error.message));
+    format!("{name} {id} is {status} in queue {}: {counts}{}", task.queue, error.unwrap_or_default())
+}
+
+#[track_caller]
+fn at_once<R>(question: impl Future<Output = Result<R, StoreError>>) -> R {
+    match question.now_or_never() {
+        Some(Ok(answer)) => answer,
+        Some(Err(error)) => panic!("the store in memory refused: {error}"),
+        None => panic!("the store in memory did not answer at once"),
+    }
+}

@@ -1,0 +1,59 @@
+//! The fuse: burns down with each checkpoint and ends the worker with the last one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+pub(super) struct Fuse {
+    state: Mutex<State>,
+    blew: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Checkpoints until it blows; nothing while it is not armed.
+    left: Option<usize>,
+    is_blown: bool,
+    crashes: usize,
+}
+
+impl Fuse {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn arm(&self, checkpoints: usize) {
+        self.state().left = Some(checkpoints);
+    }
+
+    /// A checkpoint was stored. `true` when nobody may go on from here.
+    pub(super) fn burn(&self) -> bool {
+        let mut state = self.state();
+        state.left = state.left.map(|left| left.saturating_sub(1));
+        if state.left == Some(0) {
+            (state.left, state.is_blown) = (None, true);
+            state.crashes += 1;
+            self.blew.notify_one();
+        }
+        state.is_blown
+    }
+
+    pub(super) fn is_blown(&self) -> bool {
+        self.state().is_blown
+    }
+
+    /// Waits for the crash.
+    pub(super) async fn blown(&self) {
+        self.blew.notified().await;
+    }
+
+    /// The crash is over: whoever comes now belongs to the next worker.
+    pub(super) fn replace(&self) {
+        self.state().is_blown = false;
+    }
+
+    pub(super) fn crashes(&self) -> usize {
+        self.state().crashes
+    }
+}

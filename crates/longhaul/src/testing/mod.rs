@@ -1,0 +1,117 @@
+//! For users' own tests: Longhaul in memory, with a clock that the test sets and a worker that the test drives.
+//!
+//! Nothing here waits for time to pass. [`TestLonghaul::run_until_idle`] runs what is due and returns when nothing is;
+//! [`TestLonghaul::advance`] moves the clock; [`TestLonghaul::run_until_done`] does both until every task has ended.
+//! Tasks, checkpoints, retries, children and limits behave as in production: it is the same worker, on a store that
+//! passes the same tests as the databases.
+//!
+//! ```
+//! use std::time::Duration;
+//! use longhaul::{Class, Context, Outcome, Status, Task, testing::{FakeProvider, ProviderError, TestLonghaul}};
+//!
+//! struct Summarise { provider: FakeProvider }
+//!
+//! impl Task for Summarise {
+//!     const TYPE: &'static str = "summarise";
+//!     type Params = String;
+//!     type Output = String;
+//!
+//!     async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
+//!         ctx.info("asking the provider");
+//!         Ok(self.provider.call().await?)
+//!     }
+//!
+//!     fn classify(&self, error: &(dyn std::error::Error + 'static)) -> Class {
+//!         ProviderError::classify(error)
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), longhaul::StoreError> {
+//! let provider = FakeProvider::new().too_many_requests(Duration::from_secs(30)).text("short");
+//! let longhaul = TestLonghaul::new().register(Summarise { provider: provider.clone() }).start();
+//! let handle = longhaul.submit::<Summarise>("long".to_owned()).await?;
+//!
+//! longhaul.run_until_idle().await;
+//! assert_eq!(longhaul.record(&handle).status, Status::Retrying);
+//!
+//! longhaul.advance(Duration::from_secs(30));
+//! longhaul.run_until_idle().await;
+//! longhaul.assert_ended(&handle, Status::Completed);
+//! assert_eq!(longhaul.result(&handle), "short");
+//! assert_eq!(provider.calls(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Two clocks
+//!
+//! When a task is due, expires or is rate limited goes by the test's clock, which stands still until it is moved. What
+//! a handler waits for while it runs (`ctx.sleep`, `tokio::time`, the timeout of an attempt, a permit that comes
+//! within the type's `permit_wait`) goes by tokio's clock. With `#[tokio::test(start_paused = true)]`, which needs
+//! tokio's feature `test-util`, tokio skips such waits as soon as nothing else can run; the test's clock is not moved
+//! by that.
+//!
+//! # Crashes
+//!
+//! [`TestLonghaul::crash_after_checkpoints`] ends the worker as `kill -9` does, at a place that the test knows. The
+//! node counts as dead at once, and the next round goes on from the checkpoint.
+
+#![expect(clippy::panic, reason = "for tests: what is not as it must be stops the test, and says what is so")]
+
+mod artifacts;
+mod assertions;
+mod builder;
+mod fuse;
+mod fused_store;
+mod provider;
+mod rounds;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use longhaul_engine::service::Duty;
+use longhaul_testkit::clock::TestClock;
+use longhaul_worker::{ManualWorker, WorkerSettings};
+use tokio::sync::Mutex;
+
+pub use builder::TestBuilder;
+pub use provider::{FakeProvider, ProviderError};
+
+use crate::Longhaul;
+use fuse::Fuse;
+
+/// Longhaul in memory, driven by a test. See the [module](self).
+///
+/// It dereferences to [`Longhaul`], so a test submits, cancels and looks as the program does, and can hand it to code
+/// that wants a `&Longhaul`. It has no database: [`Longhaul::submit_in`] is refused.
+///
+/// Nothing runs by itself: to wait for a handle's `result()` or `ended()` before the task was run is to wait forever.
+/// [`Self::result`] does not wait, and says why there is no result.
+#[derive(Debug)]
+pub struct TestLonghaul {
+    longhaul: Longhaul,
+    clock: TestClock,
+    fuse: Arc<Fuse>,
+    settings: WorkerSettings,
+    duties: Vec<Arc<dyn Duty>>,
+    /// None before the first round and after a crash: the next round starts one.
+    worker: Mutex<Option<ManualWorker>>,
+}
+
+impl TestLonghaul {
+    /// To be given task types and started: `TestLonghaul::new().register(MyTask).start()`.
+    #[expect(clippy::new_ret_no_self, reason = "what a test writes first; there is nothing to be had before the types")]
+    pub fn new() -> TestBuilder {
+        TestBuilder::new()
+    }
+}
+
+impl std::ops::Deref for TestLonghaul {
+    type Target = Longhaul;
+
+    fn deref(&self) -> &Longhaul {
+        &self.longhaul
+    }
+}

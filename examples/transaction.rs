@@ -1,0 +1,52 @@
+//! Transactions: a task is submitted in the transaction that writes the data it is about. Both commit, or neither does.
+//!
+//! Run it with `cargo run -p longhaul --example transaction`.
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+
+use longhaul::{Context, Longhaul, Outcome, Task};
+use sqlx::{Connection as _, SqliteConnection};
+
+struct SendInvoice;
+
+impl Task for SendInvoice {
+    const TYPE: &'static str = "send_invoice";
+    type Params = i64;
+    type Output = String;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
+        Ok(format!("invoice of order {}", ctx.params))
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+    let longhaul = Longhaul::open(&url).await?.register(SendInvoice).start().await?;
+    // The program's own connection to the same database; sqlx transactions of PostgreSQL and MySQL work the same.
+    let mut shop = SqliteConnection::connect(&url).await?;
+    sqlx::query("CREATE TABLE orders (id integer PRIMARY KEY)").execute(&mut shop).await?;
+
+    let mut given_up = shop.begin().await?;
+    sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *given_up).await?;
+    let gone = longhaul.submit_in(&mut given_up, longhaul.submit::<SendInvoice>(1)).await?;
+    given_up.rollback().await?;
+    let Err(error) = longhaul.task(gone.id()).await else { anyhow::bail!("the task should be gone") };
+    println!("rolled back: {error}");
+
+    let mut kept = shop.begin().await?;
+    sqlx::query("INSERT INTO orders (id) VALUES (2)").execute(&mut *kept).await?;
+    let handle = longhaul.submit_in(&mut kept, longhaul.submit::<SendInvoice>(2)).await?;
+    kept.commit().await?;
+    // Longhaul does not see the commit. Its workers look by themselves now and then, or at once when told to.
+    longhaul.wake();
+    let sent = handle.result().await?;
+    println!("committed: {sent}");
+    assert_eq!(sent, "invoice of order 2");
+
+    let orders: Vec<i64> = sqlx::query_scalar("SELECT id FROM orders").fetch_all(&mut shop).await?;
+    assert_eq!(orders, [2]);
+    shop.close().await?;
+    longhaul.stop().await;
+    Ok(())
+}
