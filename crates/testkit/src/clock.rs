@@ -9,9 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_domain::{Clock, Timestamp};
 
-/// The system's time plus an offset that tests raise. Clones share the offset.
+/// 2026-01-01T00:00:00Z: where a clock without the system's time starts. Any moment does, as long as it is always this.
+const FIXED_START_MICROS: i64 = 1_767_225_600_000_000;
+
+/// The system's time, or a fixed moment, plus an offset that tests raise. Clones share the offset.
 #[derive(Debug, Clone, Default)]
 pub struct TestClock {
+    /// Where the clock starts when it does not follow the system's.
+    fixed_start_micros: Option<i64>,
     offset_micros: Arc<AtomicI64>,
     last_micros: Arc<AtomicI64>,
 }
@@ -19,6 +24,13 @@ pub struct TestClock {
 impl TestClock {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A clock that knows nothing of the system's: it starts at the same moment in every run, each reading is one
+    /// microsecond later than the one before, and all else is told by [`Self::advance_ms`]. What goes by it can be
+    /// repeated exactly.
+    pub fn fixed() -> Self {
+        Self { fixed_start_micros: Some(FIXED_START_MICROS), ..Self::default() }
     }
 
     /// Moves the clock forward, by no less than it is told.
@@ -37,7 +49,7 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let told = system_micros() + self.offset_micros.load(Ordering::SeqCst);
+        let told = self.fixed_start_micros.unwrap_or_else(system_micros) + self.offset_micros.load(Ordering::SeqCst);
         let step = |last: i64| Some(told.max(last + 1));
         let last = self.last_micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
         Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
@@ -64,5 +76,17 @@ mod tests {
             clock.clone().advance_ms(3_600_000);
             assert!(clock.now().micros_since(before) > 3_600_000_000);
         }
+    }
+
+    #[test]
+    fn a_fixed_clock_says_the_same_in_every_run() {
+        let readings = || {
+            let clock = TestClock::fixed();
+            let first = [clock.now(), clock.now()];
+            clock.advance_ms(1);
+            [first[0], first[1], clock.now()].map(|reading| reading.as_micros() - FIXED_START_MICROS)
+        };
+        assert_eq!(readings(), [0, 1, 1_002]);
+        assert_eq!(readings(), readings());
     }
 }
