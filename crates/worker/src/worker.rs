@@ -16,7 +16,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{NodeId, StoreError, TaskId};
+use longhaul_domain::{Lease, NodeId, StoreError, TaskId};
 use longhaul_engine::{
     Desk, Engine,
     desk::StopReason,
@@ -91,6 +91,13 @@ impl Inner {
         self.engine().store.register_node(id, &self.settings.name, &self.settings.host).await?;
         *self.node.write().unwrap_or_else(PoisonError::into_inner) = id;
         Ok(())
+    }
+
+    /// Asks the handler of this very attempt to stop, if it runs here.
+    fn ask_to_stop(&self, lease: &Lease, reason: StopReason) {
+        if let Some(run) = self.runs().get(&lease.task_id).filter(|run| run.lease == *lease) {
+            run.ask_to_stop(reason);
+        }
     }
 
     fn stop_all(&self, reason: StopReason) {
