@@ -22,6 +22,15 @@ pub enum StopReason {
     Drain,
 }
 
+/// A claimed task that is now in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Taken {
+    pub lease: Lease,
+    /// An older attempt of the same task whose handler still runs here. Its lease is renewed no more, so no heartbeat
+    /// will tell of its loss: whoever drives the desk asks it to stop now.
+    pub replaces: Option<Lease>,
+}
+
 #[derive(Debug, Clone)]
 struct Held {
     lease: Lease,
@@ -54,16 +63,17 @@ impl Desk {
         self.slots.room(scope)
     }
 
-    /// Takes claimed tasks in hand.
-    pub fn take(&mut self, task: &Task) -> Option<Lease> {
+    /// Takes a claimed task in hand.
+    pub fn take(&mut self, task: &Task) -> Option<Taken> {
         let lease = task.lease()?;
         self.slots.take(task);
         let held = Held { lease, queue: task.queue.clone(), task_type: task.task_type.clone(), runs: true };
-        if let Some(before) = self.held.insert(task.id, held) {
-            // The same task was claimed again while its older attempt still ran here.
-            self.give_up_slot(&before);
+        let before = self.held.insert(task.id, held);
+        if let Some(before) = &before {
+            self.give_up_slot(before);
         }
-        Some(lease)
+        let replaces = before.filter(|before| before.runs).map(|before| before.lease);
+        Some(Taken { lease, replaces })
     }
 
     /// The handler has come to its end: its slot is free, and its report is to be delivered. `false` when the attempt
@@ -152,5 +162,63 @@ impl Desk {
         if held.runs {
             self.slots.free(&held.queue, &held.task_type);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::{
+        Json, LeaseToken, NewTask, NodeId, TaskIdSequence, Timestamp,
+        contract::store::{Outcome, Report},
+        lifecycle::{claim, submit},
+    };
+
+    use super::*;
+    use crate::slots::{QueueSlots, TypeSlots};
+
+    fn desk() -> Desk {
+        let types = vec![TypeSlots { name: "t".to_owned(), at_most: None, resources: Vec::new() }];
+        Desk::new(SlotPlan { total: 2, queues: vec![QueueSlots::shared("q")], types, ..SlotPlan::default() })
+    }
+
+    /// The task in its attempt of this number.
+    fn claimed(attempt: u32) -> Task {
+        let now = Timestamp::from_micros(1);
+        let new = NewTask::new("ann", "t", "q", Json::trusted("1".to_owned()));
+        let id = TaskIdSequence::default().next_id(now, 1);
+        let task = Task { attempt: attempt - 1, ..submit::decide(&new, id, now).unwrap().after };
+        let token = LeaseToken(uuid::Uuid::from_u128(attempt.into()));
+        claim::decide(&task, NodeId(uuid::Uuid::nil()), "host", token, now).unwrap().after
+    }
+
+    fn ended(task: &Task) -> Ended {
+        Ended {
+            report: Report { lease: task.lease().unwrap(), outcome: Outcome::HandedBack },
+            owner: task.owner.clone(),
+            task_type: task.task_type.clone(),
+            queue: task.queue.clone(),
+            parent_id: None,
+            version: task.version,
+        }
+    }
+
+    #[test]
+    fn an_older_attempt_that_still_runs_here_is_named_when_the_task_is_claimed_again() {
+        let (mut desk, first, second) = (desk(), claimed(1), claimed(2));
+        assert_eq!(desk.take(&first).unwrap().replaces, None);
+        let taken = desk.take(&second).unwrap();
+        assert_eq!((Some(taken.lease), taken.replaces), (second.lease(), first.lease()));
+        assert_eq!((desk.running(), desk.leases()), (1, vec![taken.lease]));
+        assert!(!desk.end(ended(&first)), "nobody is told of the older one's end");
+        assert_eq!((desk.running(), desk.waiting_reports()), (1, 0));
+    }
+
+    #[test]
+    fn an_older_attempt_that_has_ended_need_not_be_stopped() {
+        let (mut desk, first, second) = (desk(), claimed(1), claimed(2));
+        desk.take(&first).unwrap();
+        assert!(desk.end(ended(&first)));
+        assert_eq!(desk.take(&second).unwrap().replaces, None);
+        assert_eq!((desk.running(), desk.waiting_reports()), (1, 1));
     }
 }

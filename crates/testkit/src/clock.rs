@@ -9,13 +9,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_domain::{Clock, Timestamp};
 
-/// The system's time plus an offset that tests raise. Clones share the offset.
+/// 2026-01-01T00:00:00Z: where a clock without the system's time starts. Any moment does, as long as it is always this.
+const FIXED_START_MICROS: i64 = 1_767_225_600_000_000;
+
+/// The system's time, or a fixed moment, plus an offset that tests raise. Clones share the offset.
 #[derive(Debug, Clone, Default)]
 pub struct TestClock {
+    /// Where the clock starts when it does not follow the system's.
+    fixed_start_micros: Option<i64>,
     offset_micros: Arc<AtomicI64>,
     last_micros: Arc<AtomicI64>,
-    /// Where a clock that does not follow the system's was started.
-    started_at: Option<i64>,
 }
 
 impl TestClock {
@@ -23,10 +26,11 @@ impl TestClock {
         Self::default()
     }
 
-    /// A clock that starts at the system's time and then moves only as it is told, and by a microsecond with each
-    /// reading: what is due does not depend on how fast the machine is.
-    pub fn by_hand() -> Self {
-        Self { started_at: Some(system_micros()), ..Self::default() }
+    /// A clock that knows nothing of the system's: it starts at the same moment in every run, each reading is one
+    /// microsecond later than the one before, and all else is told by [`Self::advance_ms`]. What goes by it can be
+    /// repeated exactly.
+    pub fn fixed() -> Self {
+        Self { fixed_start_micros: Some(FIXED_START_MICROS), ..Self::default() }
     }
 
     /// Moves the clock forward, by no less than it is told.
@@ -45,7 +49,7 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let told = self.started_at.unwrap_or_else(system_micros) + self.offset_micros.load(Ordering::SeqCst);
+        let told = self.fixed_start_micros.unwrap_or_else(system_micros) + self.offset_micros.load(Ordering::SeqCst);
         let step = |last: i64| Some(told.max(last + 1));
         let last = self.last_micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
         Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
@@ -75,13 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_by_hand_moves_as_it_is_told_and_not_with_the_system() {
-        let clock = TestClock::by_hand();
-        let started_at = clock.now();
-        // The system's clock would tell of more or less than a microsecond for each of so many readings.
-        let readings: Vec<Timestamp> = (0..100_000).map(|_| clock.now()).collect();
-        assert_eq!(readings[99_999].micros_since(started_at), 100_000);
-        clock.advance_ms(5);
-        assert_eq!(clock.now().micros_since(started_at), 105_001);
+    fn a_fixed_clock_says_the_same_in_every_run() {
+        let readings = || {
+            let clock = TestClock::fixed();
+            let first = [clock.now(), clock.now()];
+            clock.advance_ms(1);
+            [first[0], first[1], clock.now()].map(|reading| reading.as_micros() - FIXED_START_MICROS)
+        };
+        assert_eq!(readings(), [0, 1, 1_002]);
+        assert_eq!(readings(), readings());
     }
 }

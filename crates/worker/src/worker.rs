@@ -17,7 +17,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{NodeId, StoreError, TaskId};
+use longhaul_domain::{Lease, NodeId, StoreError, TaskId};
 use longhaul_engine::{
     Desk, Engine,
     desk::StopReason,
@@ -123,6 +123,13 @@ impl Inner {
         Ok(())
     }
 
+    /// Asks the handler of this very attempt to stop, if it runs here.
+    fn ask_to_stop(&self, lease: &Lease, reason: StopReason) {
+        if let Some(run) = self.runs().get(&lease.task_id).filter(|run| run.lease == *lease) {
+            run.ask_to_stop(reason);
+        }
+    }
+
     fn stop_all(&self, reason: StopReason) {
         for run in self.runs().values() {
             run.ask_to_stop(reason);
@@ -218,6 +225,7 @@ async fn write_now_and_then(inner: Arc<Inner>) {
     loop {
         tokio::select! {
             () = inner.closing.cancelled() => return,
+            () = inner.services.progress.wake.notified() => {}
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
         }
         let store = &*inner.engine().store;

@@ -23,7 +23,7 @@ pub struct TestBuilder {
 
 impl TestBuilder {
     pub(super) fn new() -> Self {
-        let (clock, fuse) = (TestClock::by_hand(), Arc::new(Fuse::default()));
+        let (clock, fuse) = (TestClock::fixed(), Arc::new(Fuse::default()));
         let store = FusedStore::new(MemoryStore::new(clock.clone(), OutboxPolicy::default()), Arc::clone(&fuse));
         let mut builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
         builder.artifacts = Arc::new(MemoryArtifacts::default());

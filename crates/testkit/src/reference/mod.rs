@@ -13,6 +13,7 @@ mod duties;
 mod people;
 mod reading;
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -27,11 +28,12 @@ use longhaul_domain::{
     },
     event::{LeasedMessage, OutboxPolicy},
     filter::{Page, PageRequest, Retention, TaskFilter},
-    lifecycle::{expire::Overdue, reschedule::Reschedule},
+    lifecycle::{Transition, expire::Overdue, reschedule::Reschedule},
     node::DutyLease,
     queue::Queue,
     statistics::{Tally, TallyFilter},
 };
+use rand::{SeedableRng, rngs::StdRng};
 
 use crate::clock::TestClock;
 use state::State;
@@ -45,7 +47,35 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     pub fn new(clock: TestClock, outbox: OutboxPolicy) -> Self {
-        Self { clock, state: Mutex::new(State::new(outbox)) }
+        Self { clock, state: Mutex::new(State::new(outbox, StdRng::from_rng(&mut rand::rng()))) }
+    }
+
+    /// A store whose ids, tokens and jitter follow from `seed` alone. With [`TestClock::fixed`], the same calls in the
+    /// same order give the same answers to the last bit.
+    pub fn seeded(clock: TestClock, outbox: OutboxPolicy, seed: u64) -> Self {
+        Self { clock, state: Mutex::new(State::new(outbox, StdRng::seed_from_u64(seed))) }
+    }
+
+    /// Shows all rows as they are, without a copy and without a reading of the clock.
+    pub fn look<R>(&self, look: impl FnOnce(&BTreeMap<TaskId, Task>, &BTreeMap<NodeId, Node>) -> R) -> R {
+        let state = self.state.lock().expect("an operation panicked while it held the tables");
+        look(&state.tasks, &state.nodes)
+    }
+
+    /// Writes a task past every guard; its parent is told if `tells_parent`. For tests that plant a mistake and want
+    /// to see it caught.
+    pub fn overwrite_task(&self, transition: Transition, tells_parent: bool) {
+        let (mut state, now) = self.begin();
+        if tells_parent {
+            state.apply(transition, now);
+        } else {
+            state.apply_alone(transition);
+        }
+    }
+
+    /// Writes a node past every guard, for the same tests.
+    pub fn overwrite_node(&self, node: Node) {
+        self.begin().0.nodes.insert(node.id, node);
     }
 
     /// The tables, for one operation. The time is read under the lock, so that it grows with each change.

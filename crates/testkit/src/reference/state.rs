@@ -18,7 +18,7 @@ use longhaul_domain::{
     node::DutyLease,
     statistics::{Tally, TallySheet},
 };
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rand::{RngExt, rngs::StdRng};
 
 /// A promise that a key leads to a task.
 #[derive(Debug, Clone, Copy)]
@@ -61,10 +61,10 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(outbox_policy: OutboxPolicy) -> Self {
+    pub(super) fn new(outbox_policy: OutboxPolicy, random: StdRng) -> Self {
         Self {
             outbox_policy,
-            random: StdRng::from_rng(&mut rand::rng()),
+            random,
             ids: TaskIdSequence::default(),
             tasks: BTreeMap::new(),
             claimable: BTreeSet::new(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
-use longhaul_engine::{pace::Pace, slots::Scope};
+use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
 use super::{Inner, executor};
 use crate::random;
@@ -79,10 +79,11 @@ fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
         inner.busy.notify_one();
     }
     for task in tasks {
-        let lease = inner.desk().take(&task);
-        if let Some(lease) = lease {
-            executor::start(inner, task, lease);
+        let Some(taken) = inner.desk().take(&task) else { continue };
+        if let Some(older) = taken.replaces {
+            inner.ask_to_stop(&older, StopReason::Lost);
         }
+        executor::start(inner, task, taken.lease);
     }
 }
 

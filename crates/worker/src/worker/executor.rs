@@ -32,10 +32,7 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     inner.engine().tell(&task, EventKind::Started);
     let settings = handler.info().settings.clone();
     let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
-    if let Some(older) = inner.runs().insert(run.task.id, Arc::clone(&run)) {
-        // The same task came back while its older attempt still runs here.
-        older.ask_to_stop(StopReason::Lost);
-    }
+    inner.runs().insert(run.task.id, Arc::clone(&run));
     let span = tracing::info_span!(
         "task",
         taskId = %run.task.id.0,

@@ -46,9 +46,7 @@ pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
         let gone = store.heartbeat_node(node, chunk).await?;
         let stops = inner.desk().beaten(&gone);
         for (lease, reason) in stops {
-            if let Some(run) = inner.runs().get(&lease.task_id).filter(|run| run.lease == lease) {
-                run.ask_to_stop(reason);
-            }
+            inner.ask_to_stop(&lease, reason);
         }
     }
     Ok(())

@@ -1,0 +1,328 @@
+//! The store as the simulation's processes reach it: over a line that loses requests and answers, and observed after
+//! every call that can change something.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    Attempt, Clock as _, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
+    Timestamp,
+    contract::{
+        Store,
+        store::{
+            Access, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope, Submitted,
+            Verdict,
+        },
+    },
+    event::{LeasedMessage, OutboxPolicy},
+    filter::{Page, PageRequest, Retention, TaskFilter},
+    lifecycle::{expire::Overdue, reschedule::Reschedule},
+    node::DutyLease,
+    queue::Queue,
+    statistics::{Tally, TallyFilter},
+};
+use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+
+use crate::bugs::{BugMemory, PlantedBug};
+use crate::census::Sight;
+use crate::history::{Call, History};
+
+/// What happens to the next call that changes something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The store never hears of it.
+    LostRequest,
+    /// The store does it, and the caller never hears.
+    LostAnswer,
+}
+
+#[derive(Debug)]
+pub(crate) struct SimStore {
+    pub(crate) memory: MemoryStore,
+    pub(crate) clock: TestClock,
+    pub(crate) bug: Option<PlantedBug>,
+    pub(crate) bug_memory: Mutex<BugMemory>,
+    history: Mutex<History>,
+    fault: Mutex<Option<Fault>>,
+}
+
+impl SimStore {
+    pub(crate) fn new(seed: u64, bug: Option<PlantedBug>, traced: bool) -> Self {
+        let clock = TestClock::fixed();
+        Self {
+            memory: MemoryStore::seeded(clock.clone(), OutboxPolicy::default(), seed),
+            clock,
+            bug,
+            bug_memory: Mutex::default(),
+            history: Mutex::new(History::new(traced)),
+            fault: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn fail_next(&self, fault: Option<Fault>) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+    }
+
+    /// The time by which the store decides and timers of processes run.
+    pub(crate) fn time(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Holds the rows against the history, after a call that changed them.
+    fn seen(&self, history: &mut History, call: Call<'_>) {
+        self.memory.look(|tasks, nodes| history.observe(call, tasks, nodes));
+    }
+
+    fn call<T>(
+        &self,
+        name: &str,
+        call: Call<'_>,
+        done: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.over_the_line(name, done, |history, _| self.seen(history, call))
+    }
+
+    /// One call over the line.
+    fn over_the_line<T>(
+        &self,
+        name: &str,
+        done: impl FnOnce() -> Result<T, StoreError>,
+        observe: impl FnOnce(&mut History, &T),
+    ) -> Result<T, StoreError> {
+        let fault = self.fault();
+        self.fail_next(None);
+        if fault == Some(Fault::LostRequest) {
+            let mut history = self.history();
+            history.saw(Sight::LostRequest);
+            history.note(format_args!("   {name}: the request is lost"));
+            return Err(StoreError::Unavailable("the request was lost".to_owned()));
+        }
+        let answer = done();
+        let mut history = self.history();
+        match &answer {
+            Ok(answer) => {
+                history.note(format_args!("   {name}"));
+                observe(&mut history, answer);
+            }
+            Err(error) => {
+                history.note(format_args!("   {name}: {}", error.code()));
+                // What was refused has changed nothing.
+                self.seen(&mut history, Call::Node);
+            }
+        }
+        if fault == Some(Fault::LostAnswer) {
+            history.saw(Sight::LostAnswer);
+            history.note(format_args!("   {name}: the answer is lost"));
+            return Err(StoreError::Unavailable("the answer was lost".to_owned()));
+        }
+        answer
+    }
+}
+
+/// The reference store never waits, so its futures are ready at once.
+pub(crate) fn ready<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut context) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("something in the simulation waits for real"),
+    }
+}
+
+#[async_trait]
+impl Store for SimStore {
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        Ok(self.time())
+    }
+
+    async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
+        if let Some(told) = self.acknowledged_without_commit(&task) {
+            return Ok(told);
+        }
+        let tasks = [task];
+        self.call("submit", Call::Submit, || self.submit_with_bug(&tasks)).map(|told| told[0])
+    }
+
+    async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        self.call("submit children", Call::Submit, || self.submit_with_bug(&tasks))
+    }
+
+    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
+        self.call("register", Call::Node, || ready(self.memory.register_node(id, name, host)))
+    }
+
+    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        self.call("heartbeat", Call::Node, || self.heartbeat_with_bug(id, leases))
+    }
+
+    async fn hand_back_strays(
+        &self,
+        node: NodeId,
+        held: &[Lease],
+        older_than_ms: u64,
+    ) -> Result<Vec<TaskId>, StoreError> {
+        let strays = || ready(self.memory.hand_back_strays(node, held, older_than_ms));
+        self.call("strays", Call::Strays, strays)
+    }
+
+    async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
+        self.call("retire", Call::Node, || ready(self.memory.retire_node(id)))
+    }
+
+    async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        self.call("claim", Call::Claim(request.node_id), || self.claim_with_bug(request))
+    }
+
+    async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
+        self.call("progress", Call::Progress, || ready(self.memory.save_progress(reports)))
+    }
+
+    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+        self.call("checkpoint", Call::Progress, || ready(self.memory.save_checkpoint(lease, checkpoint)))
+    }
+
+    async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
+        self.memory.append_logs(lines).await
+    }
+
+    async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
+        self.over_the_line(
+            "finish",
+            || self.finish_with_bug(reports),
+            |history, verdicts| self.seen(history, Call::Finish { reports, verdicts }),
+        )
+    }
+
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+        let all = Access::All;
+        let access = if self.bug == Some(PlantedBug::OwnerNotChecked) { &all } else { access };
+        self.call("cancel", Call::Cancel, || ready(self.memory.cancel_task(access, id)))
+    }
+
+    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+        let call = match scope {
+            RetryScope::Task => Call::Retry,
+            RetryScope::FailedChildren => Call::RedoChildren,
+        };
+        self.call("retry", call, || ready(self.memory.retry_task(access, id, scope)))
+    }
+
+    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+        let changed = || ready(self.memory.reschedule_task(access, id, change));
+        self.call("reschedule", Call::Reschedule, changed)
+    }
+
+    async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
+        self.call("bulk", Call::Bulk(&request.change), || ready(self.memory.change_tasks(request)))
+    }
+
+    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+        self.history().paused.insert(name.to_owned());
+        self.memory.pause_queue(name).await
+    }
+
+    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+        self.history().paused.remove(name);
+        self.memory.resume_queue(name).await
+    }
+
+    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
+        let taken = ready(self.memory.take_duty(duty, node, ttl_ms))?;
+        if taken.is_none() {
+            self.history().saw(Sight::DutyHeldByAnother);
+        }
+        Ok(taken)
+    }
+
+    async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
+        self.memory.declare_others_dead(survivor).await
+    }
+
+    async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
+        self.call("rescue", Call::Rescue(request), || self.rescue_with_bug(request))
+    }
+
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+        self.call("expire", Call::Expire, || ready(self.memory.expire_tasks(overdue, limit)))
+    }
+
+    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
+        self.memory.next_due_at(queues, task_types).await
+    }
+
+    async fn list_prunable(
+        &self,
+        keep: &Retention,
+        after: Option<TaskId>,
+        limit: usize,
+    ) -> Result<Page<Task>, StoreError> {
+        self.memory.list_prunable(keep, after, limit).await
+    }
+
+    async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError> {
+        self.memory.prune_tasks(keep, ids).await
+    }
+
+    async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.prune_idempotency_keys(limit).await
+    }
+
+    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
+        self.memory.lease_outbox(limit, ttl_ms).await
+    }
+
+    async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError> {
+        self.memory.confirm_outbox(ids).await
+    }
+
+    async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.fold_tallies(limit).await
+    }
+
+    async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {
+        self.memory.get_task(access, id).await
+    }
+
+    async fn list_tasks(
+        &self,
+        access: &Access,
+        filter: &TaskFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Task>, StoreError> {
+        self.memory.list_tasks(access, filter, page).await
+    }
+
+    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
+        self.memory.list_attempts(access, id).await
+    }
+
+    async fn list_logs(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<LogPage, StoreError> {
+        self.memory.list_logs(access, id, after, limit).await
+    }
+
+    async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        self.memory.list_queues().await
+    }
+
+    async fn list_nodes(&self) -> Result<Vec<Node>, StoreError> {
+        self.memory.list_nodes().await
+    }
+
+    async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError> {
+        self.memory.read_tallies(filter).await
+    }
+}
