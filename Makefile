@@ -8,12 +8,16 @@ SERVICES := scripts/services
 WITH_SERVICES := $(SERVICES) run
 DATABASES := sqlite postgres mysql
 
-.PHONY: help test test-store check generate verify bench-store services services-down clean cargo
+STORE ?= sqlite
+TASKS ?= 20000
+SEED ?= 1
+
+.PHONY: help test test-store check generate verify bench-store torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=\"...\" is passed on by test, test-store and bench-store: make test ARGS=\"-- lease\""
+	@echo "  ARGS=\"...\" is passed on by test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
 
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
@@ -35,6 +39,10 @@ verify: cargo ## Compare the checked-in generated files with what would be gener
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)
+
+torture: cargo ## Break nodes and servers under load: make torture STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
+	@[[ -n "$(and $(filter 1,$(words $(STORE))),$(filter $(DATABASES),$(STORE)))" ]] || { echo "make torture STORE=... wants one of: $(DATABASES)" >&2; exit 2; }
+	cargo run --quiet -p longhaul-bench-torture --locked -- run --store $(STORE) --tasks $(TASKS) --seed $(SEED) $(ARGS)
 
 services: ## Start private database servers and leave them up (saves each test run the start)
 	$(SERVICES) up
