@@ -137,6 +137,11 @@ pub struct WorkerSettings {
     pub poll: PollSettings,
     /// How often the leases are renewed and looked at while something runs; a cancel elsewhere is heard within this.
     pub heartbeat: Duration,
+    /// The same while nothing runs. The lease of the duties must be several times as long.
+    pub idle_heartbeat: Duration,
+    /// How old a claim that this worker does not know of must be to be handed back: longer than any claim's answer can
+    /// be under way.
+    pub stray_age: Duration,
     /// How long a shutdown waits for what runs.
     pub drain: Duration,
     /// Whether this process does the background duties when it holds their leases.
@@ -153,6 +158,8 @@ impl Default for WorkerSettings {
             resources: HashMap::new(),
             poll: PollSettings::default(),
             heartbeat: Duration::from_secs(1),
+            idle_heartbeat: Duration::from_secs(5),
+            stray_age: Duration::from_secs(60),
             drain: Duration::from_secs(30),
             duties: true,
         }

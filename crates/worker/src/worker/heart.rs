@@ -1,26 +1,23 @@
 //! The heart: renews all leases of the node with one statement, and tells handlers whose attempt no longer counts.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
 
 use super::Inner;
+use crate::registry::millis;
 
-/// How often a node without tasks shows that it lives.
-const IDLE_BEAT: Duration = Duration::from_secs(5);
-
-/// How often the node looks for tasks that it runs by the store's word but not by its own.
-const STRAYS_EVERY: Duration = Duration::from_secs(15);
-/// How old a claim must be to count as a stray: longer than any claim's answer can be under way.
-const STRAY_AGE_MS: u64 = 60_000;
+/// How often, while a claim grows old enough to be a stray, the node looks for tasks that it runs by the store's word
+/// but not by its own.
+const LOOKS_PER_STRAY_AGE: u32 = 4;
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut looked_for_strays = Instant::now();
     loop {
-        let every =
-            if inner.desk().is_clear() { IDLE_BEAT.max(inner.settings.heartbeat) } else { inner.settings.heartbeat };
+        let (idle, busy) = (inner.settings.idle_heartbeat, inner.settings.heartbeat);
+        let every = if inner.desk().is_clear() { idle.max(busy) } else { busy };
         tokio::select! {
             () = inner.closing.cancelled() => return,
             // From now on there is somebody to tell of a cancel.
@@ -29,7 +26,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep(every) => {}
         }
         match beat(&inner).await {
-            Ok(()) if looked_for_strays.elapsed() >= STRAYS_EVERY => {
+            Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
                 looked_for_strays = Instant::now();
                 hand_back_strays(&inner).await;
             }
@@ -65,7 +62,8 @@ async fn hand_back_strays(inner: &Inner) {
     if held.len() > bounds::CLAIM_BATCH {
         return;
     }
-    match inner.engine().store.hand_back_strays(inner.node(), &held, STRAY_AGE_MS).await {
+    let age_ms = millis(inner.settings.stray_age);
+    match inner.engine().store.hand_back_strays(inner.node(), &held, age_ms).await {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
             tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
