@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicI64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
 };
 use std::time::Duration;
 
@@ -28,6 +28,16 @@ pub(crate) struct Pace {
     pub(crate) acknowledged: AtomicUsize,
     /// Tasks that have not ended, as they were last counted.
     pub(crate) open: AtomicI64,
+    /// Whether nobody could count them when last asked.
+    pub(crate) is_away: AtomicBool,
+}
+
+impl Pace {
+    /// Whether there is too much to do already, or nobody to do it. What was asked before an outage is asked through it;
+    /// but the time of a run is time in which something can happen.
+    fn must_wait(&self) -> bool {
+        self.open.load(Ordering::Relaxed) > OPEN || self.is_away.load(Ordering::Relaxed)
+    }
 }
 
 /// Submits everything and follows it. Answers once the last question is answered.
@@ -43,7 +53,7 @@ pub(crate) async fn run(
     for (n, (item, moment)) in items.into_iter().zip(moments).enumerate() {
         tokio::time::sleep_until(started + moment).await;
         let before = Instant::now();
-        while pace.open.load(Ordering::Relaxed) > OPEN {
+        while pace.must_wait() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         started += before.elapsed();

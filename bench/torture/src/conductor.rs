@@ -246,7 +246,9 @@ async fn watch_it(door: Door, pace: Arc<Pace>, tally: Arc<Tally>, tasks: usize, 
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
             _ = ending.wait_for(|is_ending| *is_ending) => break,
         }
-        if let Answer::Open(open) = door.ask(Request::CountOpen).await {
+        let counted = door.ask(Request::CountOpen).await;
+        pace.is_away.store(matches!(counted, Answer::Unknown(_)), Ordering::Relaxed);
+        if let Answer::Open(open) = counted {
             pace.open.store(open, Ordering::Relaxed);
         }
         let text = format!(

@@ -51,6 +51,8 @@ pub(crate) struct Deed {
     pub(crate) fault: Fault,
     /// The process that it happened to, if it was a node's.
     pub(crate) incarnation: Option<String>,
+    /// When the server answered again.
+    pub(crate) over: Option<i64>,
 }
 
 #[derive(Debug, Default)]
@@ -136,7 +138,7 @@ impl Nemesis {
             Fault::Kill => node.kill(),
             Fault::Freeze { ms } if others_run || self.nodes.len() == 1 => {
                 let is_frozen = node.freeze();
-                thaws.spawn(thaw_later(node, Duration::from_millis(ms)));
+                thaws.spawn(thaw_later(node, self.server.clone(), Duration::from_millis(ms)));
                 is_frozen
             }
             Fault::Freeze { .. } => false,
@@ -157,7 +159,11 @@ impl Nemesis {
         let mut server = server.lock().await;
         server.kill().await?;
         tokio::time::sleep(down).await;
-        server.start_again().await
+        server.start_again().await?;
+        if let Some(deed) = self.deeds.last_mut() {
+            deed.over = Some(self.clock.now().as_micros());
+        }
+        Ok(())
     }
 
     fn note(&mut self, fault: Fault, incarnation: Option<String>) {
@@ -168,11 +174,18 @@ impl Nemesis {
             Fault::Disown => &self.tally.disowns,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.deeds.push(Deed { at: self.clock.now().as_micros(), fault, incarnation });
+        self.deeds.push(Deed { at: self.clock.now().as_micros(), fault, incarnation, over: None });
     }
 }
 
-async fn thaw_later(node: Arc<Node>, after: Duration) {
-    tokio::time::sleep(after).await;
+/// Thaws the node when the others have had so long to notice. While the server is away they can do nothing.
+async fn thaw_later(node: Arc<Node>, server: Option<Arc<Mutex<Server>>>, mut left: Duration) {
+    const STEP: Duration = Duration::from_millis(100);
+    while !left.is_zero() {
+        tokio::time::sleep(STEP).await;
+        if server.as_ref().is_none_or(|server| server.try_lock().is_ok()) {
+            left = left.saturating_sub(STEP);
+        }
+    }
     node.thaw();
 }

@@ -74,15 +74,16 @@ pub(crate) struct Figures {
     pub(crate) late: usize,
     pub(crate) rescued: usize,
     pub(crate) retries: usize,
+    /// Attempts whose claim was committed while its answer was lost.
+    pub(crate) strays: usize,
     pub(crate) cancels: usize,
     pub(crate) resumed: usize,
     pub(crate) parents: usize,
     /// Answers that never came.
     pub(crate) unknown: usize,
     pub(crate) gave_up: usize,
-    pub(crate) recovery_p50_ms: i64,
-    pub(crate) recovery_p99_ms: i64,
-    pub(crate) recovery_max_ms: i64,
+    pub(crate) after_kills_ms: Vec<i64>,
+    pub(crate) after_outages_ms: Vec<i64>,
     pub(crate) seconds: f64,
 }
 
@@ -92,11 +93,6 @@ impl Figures {
         let rows = |outcome: &str| evidence.dump.attempts.iter().filter(|row| row.outcome == outcome).count();
         let steps = |is_it: fn(&Step) -> bool| evidence.all_sightings().filter(|seen| is_it(&seen.line.step)).count();
         let calls = || evidence.stories.iter().flat_map(|story| &story.calls);
-        let recoveries = evidence.recoveries_ms();
-        let at = |share: f64| {
-            let index = (recoveries.len() as f64 * share).ceil() as usize;
-            recoveries.get(index.saturating_sub(1)).copied().unwrap_or(0)
-        };
         Self {
             tasks: evidence.tasks().iter().filter(|task| task.parent.is_none()).count(),
             children: evidence.tasks().iter().filter(|task| task.parent.is_some()).count(),
@@ -111,9 +107,9 @@ impl Figures {
             resumed: steps(|step| matches!(step, Step::Start { resumed: 1.., .. })),
             parents: evidence.tasks().iter().filter(|task| task.task_type == "fan").count(),
             unknown: calls().filter(|call| matches!(call.answer, Answer::Unknown(_))).count(),
-            recovery_p50_ms: at(0.5),
-            recovery_p99_ms: at(0.99),
-            recovery_max_ms: at(1.0),
+            strays: rows("handed_back"),
+            after_kills_ms: evidence.after_kills_ms(),
+            after_outages_ms: evidence.after_outages_ms(),
             ..Self::default()
         }
     }
@@ -144,22 +140,21 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
     for promise in Promise::ALL {
         let broken = count(promise);
         let verdict = if broken == 0 { "ok".to_owned() } else { format!("{broken} broken") };
-        let _ = writeln!(text, "  {:<48} {verdict:>12}", promise.text());
+        let _ = writeln!(text, "  {:<44} {verdict:>16}", promise.text());
     }
     let f = figures;
-    let _ = writeln!(text, "  {:<48} {:>12}", "tasks, children", format!("{}, {}", f.tasks, f.children));
-    let _ = writeln!(text, "  {:<48} {:>12}", "attempts that started, rescued", format!("{}, {}", f.starts, f.rescued));
-    let _ = writeln!(text, "  {:<48} {:>12}", "retries, cancels", format!("{}, {}", f.retries, f.cancels));
-    let _ = writeln!(text, "  {:<48} {:>12}", "zombies, late reports", format!("{}, {}", f.zombies, f.late));
-    let _ = writeln!(text, "  {:<48} {:>12}", "answers that never came", f.unknown);
-    let _ = writeln!(
-        text,
-        "  {:<48} {:>12}",
-        "disowned nodes, nodes that gave up",
-        format!("{}, {}", f.disowns, f.gave_up)
-    );
-    let recovery = format!("{} {} {}", f.recovery_p50_ms, f.recovery_p99_ms, f.recovery_max_ms);
-    let _ = writeln!(text, "  {:<48} {recovery:>12}", "death to next claim, ms: p50 p99 max");
+    for (what, figure) in [
+        ("tasks, children", format!("{}, {}", f.tasks, f.children)),
+        ("attempts that started, rescued", format!("{}, {}", f.starts, f.rescued)),
+        ("retries, cancels, resumed", format!("{}, {}, {}", f.retries, f.cancels, f.resumed)),
+        ("zombies, their late reports", format!("{}, {}", f.zombies, f.late)),
+        ("answers that never came, strays", format!("{}, {}", f.unknown, f.strays)),
+        ("disowned nodes, nodes that gave up", format!("{}, {}", f.disowns, f.gave_up)),
+        ("ms from kill to next claim: p50, p99, max", quantiles(&f.after_kills_ms)),
+        ("ms from server's return to next claim", quantiles(&f.after_outages_ms)),
+    ] {
+        let _ = writeln!(text, "  {what:<44} {figure:>16}");
+    }
     for missing in trivial {
         let _ = writeln!(text, "  trivial: {missing}");
     }
@@ -191,6 +186,12 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
         f.seconds,
     );
     text
+}
+
+/// The middle, the 99th percentile and the greatest of sorted times.
+fn quantiles(times: &[i64]) -> String {
+    let at = |share: f64| times.get(((times.len() as f64 * share).ceil() as usize).saturating_sub(1)).unwrap_or(&0);
+    format!("{}, {}, {}", at(0.5), at(0.99), at(1.0))
 }
 
 /// Which run it was.

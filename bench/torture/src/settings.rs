@@ -34,6 +34,7 @@ pub(crate) fn worker(name: &str, slots: usize) -> WorkerSettings {
         name: name.to_owned(),
         slots,
         heartbeat: HEARTBEAT,
+        stray_age: LEASE,
         drain: Duration::from_secs(5),
         ..WorkerSettings::default()
     }

@@ -122,24 +122,43 @@ impl Evidence {
         taken.filter(ended_later).map(|row| (row.task, row.attempt)).collect()
     }
 
-    /// How long it took from the death of a process until each of its tasks was claimed again, in milliseconds.
-    pub(crate) fn recoveries_ms(&self) -> Vec<i64> {
+    /// Times from the kill of a process until each of its tasks was claimed again, in milliseconds. Those that fell into
+    /// an outage of the server tell of the outage, and are left out.
+    pub(crate) fn after_kills_ms(&self) -> Vec<i64> {
         let kills = self.deeds.iter().filter(|deed| deed.fault == Fault::Kill);
         let kills: HashMap<&str, i64> =
             kills.filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at))).collect();
-        let mut recoveries = Vec::new();
+        let mut times = Vec::new();
         for row in self.dump.attempts.iter().filter(|row| row.outcome == "crashed") {
             let start = self.of_attempt(row.task, row.attempt).next();
             let died = start.and_then(|start| kills.get(start.incarnation.as_str()));
-            let Some((died, task)) = died.zip(self.task(row.task)) else { continue };
-            let next = self.attempts(task).into_iter().find(|next| next.attempt == row.attempt + 1);
             // What was taken away while the process still lived is another story.
-            if let Some(claimed) = next.and_then(|next| next.started_at).filter(|_| row.ended_at > Some(*died)) {
-                recoveries.push((claimed - died) / 1_000);
+            let Some(died) = died.copied().filter(|died| row.ended_at > Some(*died)) else { continue };
+            let attempts = self.task(row.task).map(|task| self.attempts(task)).unwrap_or_default();
+            let next = attempts.into_iter().find(|next| next.attempt == row.attempt + 1);
+            let Some(claimed) = next.and_then(|next| next.started_at) else { continue };
+            if !self.outages().any(|(from, to)| from < claimed && to > died) {
+                times.push((claimed - died) / 1_000);
             }
         }
-        recoveries.sort_unstable();
-        recoveries
+        times.sort_unstable();
+        times
+    }
+
+    /// Times from the moment at which the server answered again to the next claim, in milliseconds.
+    pub(crate) fn after_outages_ms(&self) -> Vec<i64> {
+        let started = self.tasks().iter().filter_map(|task| task.last_attempt_at);
+        let mut claims: Vec<i64> = started.chain(self.dump.attempts.iter().filter_map(|row| row.started_at)).collect();
+        claims.sort_unstable();
+        let next = |over: i64| claims.get(claims.partition_point(|claim| *claim < over)).map(|claim| claim - over);
+        let mut times: Vec<i64> = self.outages().filter_map(|(_, over)| next(over)).map(|time| time / 1_000).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// When the server was away, from and to.
+    fn outages(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.deeds.iter().filter_map(|deed| Some((deed.at, deed.over?)))
     }
 }
 
