@@ -9,13 +9,16 @@ WITH_SERVICES := $(SERVICES) run
 DATABASES := sqlite postgres mysql
 
 PEERS ?= ../shared/peers
+STORE ?= sqlite
+TASKS ?= 20000
+SEED ?= 1
 
-.PHONY: help test test-store check generate verify bench bench-store services services-down clean cargo
+.PHONY: help test test-store check generate verify bench bench-store torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=\"...\" is passed on by test, test-store and bench-store: make test ARGS=\"-- lease\""
+	@echo "  ARGS=\"...\" is passed on by test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
 
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
@@ -40,6 +43,10 @@ bench-store: cargo ## Measure the stores
 
 bench: cargo ## Measure Longhaul beside its peers: make bench PEERS=path/to/peers ARGS='--only sqlite'
 	PEERS="$(PEERS)" python3 bench/compare.py $(ARGS)
+
+torture: cargo ## Break nodes and servers under load: make torture STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
+	@[[ -n "$(and $(filter 1,$(words $(STORE))),$(filter $(DATABASES),$(STORE)))" ]] || { echo "make torture STORE=... wants one of: $(DATABASES)" >&2; exit 2; }
+	cargo run --quiet -p longhaul-bench-torture --locked -- run --store $(STORE) --tasks $(TASKS) --seed $(SEED) $(ARGS)
 
 services: ## Start private database servers and leave them up (saves each test run the start)
 	$(SERVICES) up

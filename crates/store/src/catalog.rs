@@ -58,6 +58,7 @@ statements! {
     InsertDuty "insert_duty",
     LockDuty "lock_duty",
     SaveDuty "save_duty",
+    FreeOtherDuties "free_other_duties",
     FindRescuable "find_rescuable",
     FindStrays "find_strays",
     FindPastDeadline "find_past_deadline",

@@ -349,7 +349,7 @@ impl Store for SqlStore {
     }
 
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
-        self.database.run(Mode::OneStatement, &DeclareOthersDead { survivor }).await
+        self.database.run(Mode::Transaction, &DeclareOthersDead { survivor }).await
     }
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {

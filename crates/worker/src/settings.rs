@@ -153,9 +153,11 @@ pub struct WorkerSettings {
     pub poll: PollSettings,
     /// How often the leases are renewed and looked at while something runs; a cancel elsewhere is heard within this.
     pub heartbeat: Duration,
-    /// How old a claim must be before a task that this node does not know of counts as lost on the way; longer than any
-    /// claim's answer takes.
-    pub strays: Duration,
+    /// The same while nothing runs. The lease of the duties must be several times as long.
+    pub idle_heartbeat: Duration,
+    /// How old a claim that this worker does not know of must be to be handed back: longer than any claim's answer can
+    /// be under way.
+    pub stray_age: Duration,
     /// How long a shutdown waits for what runs.
     pub drain: Duration,
     /// Whether this process does the background duties when it holds their leases.
@@ -172,7 +174,8 @@ impl Default for WorkerSettings {
             resources: HashMap::new(),
             poll: PollSettings::default(),
             heartbeat: Duration::from_secs(1),
-            strays: Duration::from_secs(30),
+            idle_heartbeat: Duration::from_secs(5),
+            stray_age: Duration::from_secs(30),
             drain: Duration::from_secs(30),
             duties: true,
         }

@@ -228,7 +228,7 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     /// Takes or renews a duty for `ttl_ms`; `None` while another node holds it.
     async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError>;
-    /// Declares every node but one dead. Only the sole process on a store may say so.
+    /// Declares every node but one dead, and their duties free. Only the sole process on a store may say so.
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError>;
     /// Declares silent nodes dead and takes tasks from dead nodes, in one bounded pass.
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError>;

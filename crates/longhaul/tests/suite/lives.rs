@@ -19,6 +19,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(backend, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
         trial(backend, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
         trial(backend, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
+        trial(backend, "lives::an_idle_node_is_not_taken_for_dead", an_idle_node_is_not_taken_for_dead),
         trial(backend, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
     ]
 }
@@ -124,6 +125,26 @@ async fn a_crashed_nodes_task_goes_on(database: FreshDatabase) {
     let task = second.task(id).await.unwrap();
     assert_eq!((task.attempt, task.retry_count, task.crash_count), (2, 0, 1));
     second.stop().await;
+}
+
+/// With a lease that is shorter than a node without work would wait between two signs of life.
+async fn an_idle_node_is_not_taken_for_dead(database: FreshDatabase) {
+    let lease = Duration::from_secs(2);
+    let duties = DutySettings { lease, rescue_every: Duration::from_millis(50), ..DutySettings::default() };
+    let settings = WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() };
+    let longhaul = open(&database).await.register(Steps::new()).worker(settings).duties(duties).start().await.unwrap();
+    let outlives_its_lease = |node: &longhaul_domain::Node| {
+        node.heartbeat_at.micros_since(node.started_at) > lease.as_micros() as u64 || node.lost_at.is_some()
+    };
+    loop {
+        let nodes = longhaul.store().list_nodes().await.unwrap();
+        if let Some(node) = nodes.iter().find(|node| outlives_its_lease(node)) {
+            assert_eq!((nodes.len(), node.lost_at), (1, None));
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    longhaul.stop().await;
 }
 
 /// Changes its state once and waits to be stopped.

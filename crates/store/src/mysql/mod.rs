@@ -23,6 +23,9 @@ pub(crate) use session::statements;
 
 /// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
+/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
+/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// A pool of connections to one MySQL or MariaDB database.
 #[derive(Debug, Clone)]
@@ -35,7 +38,7 @@ impl MySqlDatabase {
     pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
         let pool = MySqlPoolOptions::new()
             .max_connections(max_connections)
-            .acquire_timeout(Duration::from_secs(30))
+            .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .after_connect(|connection, _| Box::pin(set_session(connection)))
             .before_acquire(|connection, meta| {

@@ -67,7 +67,7 @@ impl Operation for RetireNode {
     }
 }
 
-/// Declares every node but one dead.
+/// Declares every node but one dead, and frees their duties.
 #[derive(Debug)]
 pub(crate) struct DeclareOthersDead {
     pub(crate) survivor: NodeId,
@@ -80,6 +80,7 @@ impl Operation for DeclareOthersDead {
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
         let clock = session.clock();
         session.execute(Statement::LoseOtherNodes, &[clock.into(), self.survivor.0.into()]).await?;
+        session.execute(Statement::FreeOtherDuties, &[self.survivor.0.into()]).await?;
         Ok(())
     }
 }

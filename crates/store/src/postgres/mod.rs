@@ -25,6 +25,9 @@ pub(crate) use session::statements;
 
 /// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
+/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
+/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
+const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// Every statement of this store goes by keys and indexes, whatever the statistics say of a table that was empty a
 /// minute ago and holds a million rows now. Plans are made once for each connection and stay the same.
@@ -48,7 +51,7 @@ impl PostgresDatabase {
     pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
         let pool = PgPoolOptions::new()
             .max_connections(max_connections)
-            .acquire_timeout(Duration::from_secs(30))
+            .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .before_acquire(|connection, meta| {
                 Box::pin(async move {

@@ -36,6 +36,9 @@ impl State {
         for node in self.nodes.values_mut().filter(|node| node.id != survivor) {
             node.lost_at.get_or_insert(now);
         }
+        for duty in self.duties.values_mut().filter(|duty| duty.node_id != survivor) {
+            duty.leased_until = Timestamp::from_micros(0);
+        }
     }
 
     pub(super) fn rescue(&mut self, request: &RescueRequest, now: Timestamp) -> Result<Rescued, StoreError> {

@@ -256,8 +256,13 @@ async fn the_sole_process_on_a_store_takes_everything_over(fixture: Arc<Fixture>
     let survivor = fixture.node().await;
     fixture.claim_this(dead, ids[0]).await;
     let mine = fixture.claim_this(survivor, ids[1]).await;
+    let take = async |duty, node| fixture.store.take_duty(duty, node, HOUR_MS).await.unwrap().map(|lease| lease.epoch);
+    assert_eq!((take("rescuer", dead).await, take("pruner", survivor).await), (Some(1), Some(1)));
+    assert_eq!(take("rescuer", survivor).await, None);
     fixture.store.declare_others_dead(survivor).await.unwrap();
     assert_eq!(fixture.rescue(5).await.requeued, [ids[0]], "at once, not after the lease");
+    assert_eq!(take("rescuer", survivor).await, Some(2), "nor after the dead one's duty has run out");
+    assert_eq!(take("pruner", dead).await, None, "the survivor keeps its own");
     assert_eq!(fixture.store.heartbeat_node(survivor, &[mine]).await.unwrap(), []);
     let answer = fixture.store.heartbeat_node(dead, &[]).await;
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");

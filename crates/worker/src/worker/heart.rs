@@ -1,7 +1,7 @@
 //! The heart: renews all leases of the node with one statement, and tells handlers whose attempt no longer counts.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
@@ -9,23 +9,27 @@ use longhaul_engine::desk::StopReason;
 use super::Inner;
 use crate::registry::millis;
 
-/// How often a node without tasks shows that it lives.
-const IDLE_BEAT: Duration = Duration::from_secs(5);
+/// How often, while a claim grows old enough to be a stray, the node looks for tasks that it runs by the store's word
+/// but not by its own.
+const LOOKS_PER_STRAY_AGE: u32 = 4;
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut looked_for_strays = Instant::now();
+    let mut beaten_at = tokio::time::Instant::now();
     loop {
-        let every =
-            if inner.desk().is_clear() { IDLE_BEAT.max(inner.settings.heartbeat) } else { inner.settings.heartbeat };
+        let (idle, busy) = (inner.settings.idle_heartbeat, inner.settings.heartbeat);
+        let every = if inner.desk().is_clear() { idle.max(busy) } else { busy };
         tokio::select! {
             () = inner.closing.cancelled() => return,
-            // From now on there is somebody to tell of a cancel.
+            // From now on there is somebody to tell of a cancel. The time since the last beat still counts: a node that is
+            // busy and idle in quick turns must beat, too.
             () = inner.busy.notified() => continue,
             () = inner.engine().look_at_leases.notified() => {}
-            () = tokio::time::sleep(every) => {}
+            () = tokio::time::sleep_until(beaten_at + every) => {}
         }
+        beaten_at = tokio::time::Instant::now();
         match beat(&inner).await {
-            Ok(()) if looked_for_strays.elapsed() >= inner.settings.strays / 2 => {
+            Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
                 looked_for_strays = Instant::now();
                 hand_back_strays(&inner).await;
             }
@@ -59,7 +63,8 @@ async fn hand_back_strays(inner: &Inner) {
     if held.len() > bounds::CLAIM_BATCH {
         return;
     }
-    match inner.engine().store.hand_back_strays(inner.node(), &held, millis(inner.settings.strays)).await {
+    let age_ms = millis(inner.settings.stray_age);
+    match inner.engine().store.hand_back_strays(inner.node(), &held, age_ms).await {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
             tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");

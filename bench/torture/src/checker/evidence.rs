@@ -1,0 +1,173 @@
+//! The evidence, indexed for the rules.
+
+use std::collections::{BTreeMap, HashMap};
+
+use longhaul_domain::Status;
+use uuid::Uuid;
+
+use crate::{
+    dump::{AttemptRow, Dump, TaskRow},
+    history::Story,
+    journal::{End, Line, Step},
+    nemesis::{Deed, Fault},
+    tasks::{Made, Work},
+};
+
+/// One line of a worker's file, with the process that wrote it.
+#[derive(Debug, Clone)]
+pub(crate) struct Sighting {
+    pub(crate) incarnation: String,
+    pub(crate) line: Line,
+}
+
+/// Everything that is known about a run.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    pub(crate) stories: Vec<Story>,
+    pub(crate) deeds: Vec<Deed>,
+    /// Lines in which worker processes say that they panicked.
+    pub(crate) panics: Vec<String>,
+    pub(crate) dump: Dump,
+    sightings: HashMap<Uuid, Vec<Sighting>>,
+    history: HashMap<Uuid, BTreeMap<u32, Vec<AttemptRow>>>,
+    by_id: HashMap<Uuid, usize>,
+}
+
+impl Evidence {
+    pub(crate) fn new(stories: Vec<Story>, deeds: Vec<Deed>, sightings: Vec<Sighting>, dump: Dump) -> Self {
+        let mut evidence = Self { stories, deeds, dump, ..Self::default() };
+        for sighting in sightings {
+            evidence.sightings.entry(sighting.line.task).or_default().push(sighting);
+        }
+        for row in evidence.dump.attempts.clone() {
+            evidence.history.entry(row.task).or_default().entry(row.attempt).or_default().push(row);
+        }
+        evidence.by_id = evidence.dump.tasks.iter().enumerate().map(|(index, task)| (task.id, index)).collect();
+        evidence
+    }
+
+    pub(crate) fn tasks(&self) -> &[TaskRow] {
+        &self.dump.tasks
+    }
+
+    pub(crate) fn task(&self, id: Uuid) -> Option<&TaskRow> {
+        self.by_id.get(&id).map(|index| &self.dump.tasks[*index])
+    }
+
+    /// What workers wrote about a task, process by process.
+    pub(crate) fn sightings(&self, id: Uuid) -> &[Sighting] {
+        self.sightings.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn all_sightings(&self) -> impl Iterator<Item = &Sighting> {
+        self.sightings.values().flatten()
+    }
+
+    /// The tasks that workers wrote about.
+    pub(crate) fn seen_tasks(&self) -> impl Iterator<Item = Uuid> {
+        self.sightings.keys().copied()
+    }
+
+    /// What workers wrote about one attempt.
+    pub(crate) fn of_attempt(&self, id: Uuid, attempt: u32) -> impl Iterator<Item = &Sighting> {
+        self.sightings(id).iter().filter(move |sighting| sighting.line.attempt == attempt)
+    }
+
+    /// How the handler of an attempt ended, by its worker's file.
+    pub(crate) fn finish(&self, id: Uuid, attempt: u32) -> Option<(i64, End, Option<&Made>)> {
+        self.of_attempt(id, attempt).find_map(|sighting| match &sighting.line.step {
+            Step::Finish { end, made } => Some((sighting.line.at, *end, made.as_ref())),
+            Step::Start { .. } | Step::Try { .. } | Step::Saved { .. } | Step::Late { .. } => None,
+        })
+    }
+
+    /// The rows of the task's history, by attempt.
+    pub(crate) fn archived(&self, id: Uuid) -> impl Iterator<Item = &AttemptRow> {
+        self.history.get(&id).into_iter().flat_map(BTreeMap::values).flatten()
+    }
+
+    /// All attempts of a task as one list: the history, and the last one as the task's own row tells it.
+    pub(crate) fn attempts(&self, task: &TaskRow) -> Vec<AttemptRow> {
+        let mut attempts: Vec<AttemptRow> = self.archived(task.id).cloned().collect();
+        let is_archived = attempts.iter().any(|row| row.attempt == task.attempt);
+        let is_open = matches!(task.status, Status::Queued | Status::Retrying | Status::Waiting);
+        if task.attempt > 0 && !is_archived && !is_open {
+            let outcome = match task.status {
+                Status::Completed | Status::CompletedWithErrors => "completed",
+                Status::Cancelled => "cancelled",
+                Status::Running => "running",
+                Status::Failed | Status::DeadLetter | Status::Queued | Status::Retrying | Status::Waiting => "failed",
+            };
+            attempts.push(AttemptRow {
+                task: task.id,
+                node: task.node,
+                attempt: task.attempt,
+                outcome: outcome.to_owned(),
+                started_at: task.last_attempt_at,
+                ended_at: task.finished_at,
+                error: task.error.clone(),
+            });
+        }
+        attempts
+    }
+
+    /// Attempts that were taken away from a worker which then came to its end all the same.
+    pub(crate) fn zombies(&self) -> Vec<(Uuid, u32)> {
+        let was_taken = |row: &&AttemptRow| matches!(row.outcome.as_str(), "crashed" | "handed_back");
+        let taken = self.dump.attempts.iter().filter(was_taken);
+        let ended_later = |row: &&AttemptRow| {
+            let finish = self.finish(row.task, row.attempt).map(|(at, _, _)| at);
+            finish.zip(row.ended_at).is_some_and(|(finish, ended)| finish > ended)
+        };
+        taken.filter(ended_later).map(|row| (row.task, row.attempt)).collect()
+    }
+
+    /// Times from the kill of a process until each of its tasks was claimed again, in milliseconds. Those that fell into
+    /// an outage of the server tell of the outage, and are left out.
+    pub(crate) fn after_kills_ms(&self) -> Vec<i64> {
+        let kills = self.deeds.iter().filter(|deed| deed.fault == Fault::Kill);
+        let kills: HashMap<&str, i64> =
+            kills.filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at))).collect();
+        let mut times = Vec::new();
+        for row in self.dump.attempts.iter().filter(|row| row.outcome == "crashed") {
+            let start = self.of_attempt(row.task, row.attempt).next();
+            let died = start.and_then(|start| kills.get(start.incarnation.as_str()));
+            // What was taken away while the process still lived is another story.
+            let Some(died) = died.copied().filter(|died| row.ended_at > Some(*died)) else { continue };
+            let attempts = self.task(row.task).map(|task| self.attempts(task)).unwrap_or_default();
+            let next = attempts.into_iter().find(|next| next.attempt == row.attempt + 1);
+            let Some(claimed) = next.and_then(|next| next.started_at) else { continue };
+            if !self.outages().any(|(from, to)| from < claimed && to > died) {
+                times.push((claimed - died) / 1_000);
+            }
+        }
+        times.sort_unstable();
+        times
+    }
+
+    /// Times from the moment at which the server answered again to the next claim, in milliseconds.
+    pub(crate) fn after_outages_ms(&self) -> Vec<i64> {
+        let started = self.tasks().iter().filter_map(|task| task.last_attempt_at);
+        let mut claims: Vec<i64> = started.chain(self.dump.attempts.iter().filter_map(|row| row.started_at)).collect();
+        claims.sort_unstable();
+        let next = |over: i64| claims.get(claims.partition_point(|claim| *claim < over)).map(|claim| claim - over);
+        let mut times: Vec<i64> = self.outages().filter_map(|(_, over)| next(over)).map(|time| time / 1_000).collect();
+        times.sort_unstable();
+        times
+    }
+
+    /// When the server was away, from and to.
+    fn outages(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.deeds.iter().filter_map(|deed| Some((deed.at, deed.over?)))
+    }
+}
+
+/// The parameters of a task, which the client or its parent gave it.
+pub(crate) fn work(task: &TaskRow) -> Option<Work> {
+    serde_json::from_str(&task.parameters).ok()
+}
+
+/// The result of a task, signed by the attempt that made it.
+pub(crate) fn made(task: &TaskRow) -> Option<Made> {
+    serde_json::from_str(task.result.as_deref()?).ok()
+}

@@ -1,0 +1,327 @@
+//! Healthy evidence is found healthy, and each kind of breakage that is planted into it is found.
+
+use longhaul_domain::Status;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{Evidence, Promise, Sighting, findings};
+use crate::{
+    door::Answer,
+    dump::{AttemptRow, CountRow, Dump, TaskRow},
+    history::{Asked, Call, Story},
+    journal::{End, Line, Step},
+    plan::{self, Item, Kind},
+    tasks::{Made, Work},
+};
+
+const ECHO: Uuid = Uuid::from_u128(1);
+const STEPS: Uuid = Uuid::from_u128(2);
+const FAN: Uuid = Uuid::from_u128(3);
+const LEAVES: [Uuid; 2] = [Uuid::from_u128(4), Uuid::from_u128(5)];
+const NODES: [Uuid; 2] = [Uuid::from_u128(101), Uuid::from_u128(102)];
+
+/// The evidence before it is indexed, for tests to break.
+struct Parts {
+    stories: Vec<Story>,
+    sightings: Vec<Sighting>,
+    dump: Dump,
+}
+
+impl Parts {
+    fn task(&mut self, id: Uuid) -> &mut TaskRow {
+        self.dump.tasks.iter_mut().find(|task| task.id == id).unwrap()
+    }
+
+    fn see(&mut self, at: i64, process: usize, task: Uuid, attempt: u32, step: Step) {
+        let line = Line { at, task, attempt, step };
+        self.sightings.push(Sighting { incarnation: format!("{}.1", process + 1), line });
+    }
+
+    /// The counts as they must be, so that a test that changes rows breaks only what it means to.
+    fn promises(mut self) -> Vec<Promise> {
+        let status = |task: &TaskRow| task.status.as_str().to_owned();
+        let count =
+            |task: &TaskRow| CountRow { task_type: task.task_type.clone(), status: status(task), tasks: json!(1) };
+        if self.dump.counts.is_empty() {
+            self.dump.counts = self.dump.tasks.iter().map(count).collect();
+        }
+        let evidence = Evidence::new(self.stories, Vec::new(), self.sightings, self.dump);
+        findings(&evidence).into_iter().map(|finding| finding.promise).collect()
+    }
+}
+
+fn item(kind: Kind, work: Work) -> Item {
+    Item { kind, work, delay_ms: 0, cancel_after_ms: None, max_attempts: 5, ..plan::items(1, 1).remove(0) }
+}
+
+fn story(item: Item, id: Uuid) -> Story {
+    let call = Call { from: 10, to: 20, asked: Asked::Submit, answer: Answer::Submitted(id) };
+    Story { item, calls: vec![call] }
+}
+
+fn made(n: u64, attempt: u32, process: usize, value: u64) -> Made {
+    Made { n, attempt, incarnation: format!("{}.1", process + 1), value }
+}
+
+fn row(id: Uuid, task_type: &str, work: &Work, result: &Made) -> TaskRow {
+    TaskRow {
+        id,
+        parent: None,
+        node: Some(NODES[0]),
+        task_type: task_type.to_owned(),
+        status: Status::Completed,
+        attempt: 1,
+        retry_count: 0,
+        crash_count: 0,
+        created_at: 15,
+        due_at: 15,
+        started_at: Some(100),
+        last_attempt_at: Some(100),
+        finished_at: Some(200),
+        children_total: 0,
+        children_completed: 0,
+        children_with_errors: 0,
+        children_failed: 0,
+        children_cancelled: 0,
+        parameters: serde_json::to_string(work).unwrap(),
+        checkpoint: None,
+        result: Some(serde_json::to_string(result).unwrap()),
+        error: None,
+    }
+}
+
+fn archived(task: Uuid, attempt: u32, outcome: &str, node: usize, at: i64) -> AttemptRow {
+    let (started_at, ended_at) = (Some(at), Some(at + 50));
+    let error = Some(json!({ "attempt": attempt }).to_string());
+    AttemptRow { task, node: Some(NODES[node]), attempt, outcome: outcome.to_owned(), started_at, ended_at, error }
+}
+
+fn start(node: usize, resumed: u32) -> Step {
+    Step::Start { node: Some(NODES[node]), resumed }
+}
+
+fn finish(made: Made) -> Step {
+    Step::Finish { end: End::Completed, made: Some(made) }
+}
+
+/// An echo; a task of two steps whose first attempt died after the first; a parent with two children.
+fn healthy() -> Parts {
+    let works = [
+        Work { n: 0, ..Work::default() },
+        Work { n: 1, steps: 2, ..Work::default() },
+        Work { n: 2, children: 2, ..Work::default() },
+    ];
+    let stories = vec![
+        story(item(Kind::Echo, works[0].clone()), ECHO),
+        story(item(Kind::Steps, works[1].clone()), STEPS),
+        story(item(Kind::Fan, works[2].clone()), FAN),
+    ];
+    let echo = row(ECHO, "echo", &works[0], &made(0, 1, 0, 0));
+    let steps = TaskRow {
+        attempt: 2,
+        crash_count: 1,
+        node: Some(NODES[1]),
+        last_attempt_at: Some(160),
+        checkpoint: Some("2".to_owned()),
+        ..row(STEPS, "steps", &works[1], &made(1, 2, 1, 2))
+    };
+    let fan = TaskRow {
+        attempt: 2,
+        due_at: 250,
+        last_attempt_at: Some(300),
+        finished_at: Some(400),
+        children_total: 2,
+        children_completed: 2,
+        ..row(FAN, "fan", &works[2], &made(2, 2, 0, 3))
+    };
+    let leaf = |index: u32| {
+        let work = Work { n: 2, index, ..Work::default() };
+        let leaf = row(LEAVES[index as usize], "leaf", &work, &made(2, 1, 0, u64::from(index) + 1));
+        TaskRow { parent: Some(FAN), ..leaf }
+    };
+    let tasks = vec![echo, steps, fan, leaf(0), leaf(1)];
+    let attempts = vec![archived(STEPS, 1, "crashed", 0, 100), archived(FAN, 1, "completed", 0, 40)];
+    let dump = Dump { tasks, attempts, counts: Vec::new(), keys_of_nobody: 0 };
+    let mut parts = Parts { stories, sightings: Vec::new(), dump };
+    parts.see(100, 0, ECHO, 1, start(0, 0));
+    parts.see(190, 0, ECHO, 1, finish(made(0, 1, 0, 0)));
+    parts.see(100, 0, STEPS, 1, start(0, 0));
+    parts.see(110, 0, STEPS, 1, Step::Try { done: 1 });
+    parts.see(120, 0, STEPS, 1, Step::Saved { done: 1 });
+    parts.see(160, 1, STEPS, 2, start(1, 1));
+    parts.see(190, 1, STEPS, 2, finish(made(1, 2, 1, 2)));
+    parts.see(40, 0, FAN, 1, start(0, 0));
+    parts.see(90, 0, FAN, 1, Step::Finish { end: End::Waits, made: None });
+    for (index, leaf) in LEAVES.into_iter().enumerate() {
+        parts.see(100, 0, leaf, 1, start(0, 0));
+        parts.see(190, 0, leaf, 1, finish(made(2, 1, 0, index as u64 + 1)));
+    }
+    parts.see(300, 0, FAN, 2, start(0, 0));
+    parts.see(390, 0, FAN, 2, finish(made(2, 2, 0, 3)));
+    parts
+}
+
+#[test]
+fn healthy_evidence_is_found_healthy() {
+    assert_eq!(healthy().promises(), []);
+}
+
+#[test]
+fn a_lost_task_is_found() {
+    let mut parts = healthy();
+    parts.dump.tasks.retain(|task| task.id != ECHO);
+    parts.sightings.retain(|sighting| sighting.line.task != ECHO);
+    assert_eq!(parts.promises(), [Promise::Present]);
+}
+
+#[test]
+fn a_phantom_and_a_second_task_for_a_key_are_found() {
+    let mut parts = healthy();
+    let phantom = Work { n: 77, ..Work::default() };
+    parts.task(ECHO).parameters = serde_json::to_string(&phantom).unwrap();
+    assert_eq!(parts.promises(), [Promise::Asked, Promise::Present]);
+
+    let mut parts = healthy();
+    let twin = TaskRow {
+        id: Uuid::from_u128(9),
+        attempt: 0,
+        status: Status::Cancelled,
+        started_at: None,
+        result: None,
+        ..parts.task(ECHO).clone()
+    };
+    parts.dump.tasks.push(TaskRow { last_attempt_at: None, ..twin });
+    assert_eq!(parts.promises(), [Promise::Asked]);
+}
+
+#[test]
+fn a_read_that_goes_back_and_an_end_that_changes_are_found() {
+    let read = |from, status, version| Call {
+        from,
+        to: from + 1,
+        asked: Asked::Read,
+        answer: Answer::Read { status, attempt: 1, version },
+    };
+    let mut parts = healthy();
+    parts.stories[0].calls.extend([read(30, Status::Running, 5), read(40, Status::Running, 4)]);
+    assert_eq!(parts.promises(), [Promise::Reads]);
+
+    let mut parts = healthy();
+    parts.stories[0].calls.push(read(30, Status::Failed, 5));
+    assert_eq!(parts.promises(), [Promise::OneEnd]);
+}
+
+#[test]
+fn a_gap_a_second_start_and_another_node_are_found() {
+    let mut parts = healthy();
+    parts.dump.attempts.retain(|row| row.task != STEPS);
+    assert_eq!(parts.promises(), [Promise::Attempts, Promise::Attempts], "the gap, and the crash without an attempt");
+
+    let mut parts = healthy();
+    parts.see(105, 1, ECHO, 1, start(1, 0));
+    assert!(parts.promises().contains(&Promise::Attempts));
+
+    let mut parts = healthy();
+    parts.see(500, 1, ECHO, 2, start(1, 0));
+    assert_eq!(parts.promises(), [Promise::NothingAfterEnd]);
+}
+
+#[test]
+fn a_zombies_result_is_found() {
+    let mut parts = healthy();
+    parts.task(STEPS).result = Some(serde_json::to_string(&made(1, 1, 0, 2)).unwrap());
+    assert_eq!(parts.promises(), [Promise::NoZombieWrite]);
+
+    let mut parts = healthy();
+    parts.see(180, 0, STEPS, 1, Step::Late { accepted: true });
+    assert_eq!(parts.promises(), [Promise::NoZombieWrite]);
+
+    let mut parts = healthy();
+    parts.see(180, 0, STEPS, 1, Step::Late { accepted: false });
+    assert_eq!(parts.promises(), []);
+}
+
+#[test]
+fn a_result_that_nobody_made_and_a_second_end_are_found() {
+    let mut parts = healthy();
+    parts.task(ECHO).result = Some(serde_json::to_string(&made(0, 1, 0, 4)).unwrap());
+    assert_eq!(parts.promises(), [Promise::RightEnd]);
+
+    let mut parts = healthy();
+    parts.dump.attempts[0] = archived(STEPS, 1, "completed", 0, 100);
+    let promises = parts.promises();
+    assert!(promises.contains(&Promise::OneEnd), "{promises:?}");
+}
+
+#[test]
+fn a_parent_that_disagrees_with_its_children_is_found() {
+    let mut parts = healthy();
+    parts.task(FAN).children_completed = 1;
+    assert_eq!(parts.promises(), [Promise::Parents]);
+
+    let mut parts = healthy();
+    parts.task(LEAVES[1]).finished_at = Some(350);
+    assert_eq!(parts.promises(), [Promise::Parents]);
+
+    let mut parts = healthy();
+    let twice = Work { n: 2, index: 0, ..Work::default() };
+    parts.task(LEAVES[1]).parameters = serde_json::to_string(&twice).unwrap();
+    assert_eq!(parts.promises(), [Promise::Parents]);
+}
+
+#[test]
+fn an_early_start_and_a_start_after_the_end_are_found() {
+    let mut parts = healthy();
+    parts.stories[0].item.delay_ms = 1;
+    assert_eq!(parts.promises(), [Promise::InTime]);
+
+    let mut parts = healthy();
+    parts.task(ECHO).finished_at = Some(90);
+    assert_eq!(parts.promises(), [Promise::NothingAfterEnd]);
+}
+
+#[test]
+fn a_task_that_ran_although_nobody_claimed_it_is_found() {
+    let mut parts = healthy();
+    let echo = parts.task(ECHO);
+    (echo.status, echo.attempt, echo.result) = (Status::Cancelled, 0, None);
+    (echo.started_at, echo.last_attempt_at) = (None, None);
+    parts.stories[0].item.cancel_after_ms = Some(1);
+    let promises = parts.promises();
+    assert!(promises.contains(&Promise::InTime), "{promises:?}");
+}
+
+#[test]
+fn a_stuck_task_and_a_wrong_end_are_found() {
+    let mut parts = healthy();
+    parts.task(ECHO).status = Status::Running;
+    assert_eq!(parts.promises(), [Promise::NothingStuck]);
+
+    let mut parts = healthy();
+    parts.stories[0].item.kind = Kind::Fatal;
+    assert_eq!(parts.promises(), [Promise::RightEnd]);
+}
+
+#[test]
+fn a_forgotten_checkpoint_is_found() {
+    let mut parts = healthy();
+    for sighting in &mut parts.sightings {
+        if let Step::Start { resumed, .. } = &mut sighting.line.step {
+            *resumed = 0;
+        }
+    }
+    assert_eq!(parts.promises(), [Promise::Checkpoints]);
+}
+
+#[test]
+fn wrong_counts_and_refused_requests_are_found() {
+    let mut parts = healthy();
+    parts.dump.counts =
+        vec![CountRow { task_type: "echo".to_owned(), status: "COMPLETED".to_owned(), tasks: json!("1") }];
+    let promises = parts.promises();
+    assert!(promises.iter().all(|promise| *promise == Promise::Books) && promises.len() == 3, "{promises:?}");
+
+    let mut parts = healthy();
+    parts.stories[0].calls[0].answer = Answer::Refused("no".to_owned());
+    assert!(parts.promises().contains(&Promise::NoSurprise));
+}

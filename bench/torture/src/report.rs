@@ -1,0 +1,235 @@
+//! What people see: a line while it runs, a table at the end, and the line of figures.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::checker::{Evidence, Finding, Promise};
+use crate::conductor::{Profile, Store};
+use crate::history::Asked;
+use crate::{door::Answer, journal::Step};
+
+/// How much of a run there must be for its verdict to mean anything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    kills: usize,
+    freezes: usize,
+    server_kills: usize,
+    zombies: usize,
+    rescued: usize,
+    retries: usize,
+    cancels: usize,
+    resumed: usize,
+    parents: usize,
+    unknown: usize,
+}
+
+impl Wanted {
+    pub(crate) const fn of(store: Store, profile: Profile) -> Self {
+        let (server, frozen) = match store {
+            Store::Sqlite => (0, 1),
+            Store::Postgres | Store::Mysql => (1, 2),
+        };
+        match profile {
+            Profile::Short => Self {
+                kills: 3,
+                freezes: frozen,
+                server_kills: server,
+                zombies: 5,
+                rescued: 10,
+                retries: 50,
+                cancels: 20,
+                resumed: 1,
+                parents: 10,
+                unknown: 1,
+            },
+            Profile::Full => Self {
+                kills: 20,
+                freezes: 5 * frozen,
+                server_kills: 10 * server,
+                zombies: 50,
+                rescued: 200,
+                retries: 1_000,
+                cancels: 500,
+                resumed: 20,
+                parents: 200,
+                unknown: 20,
+            },
+        }
+    }
+}
+
+/// What happened in a run, as numbers.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Figures {
+    pub(crate) tasks: usize,
+    pub(crate) children: usize,
+    pub(crate) starts: usize,
+    pub(crate) kills: usize,
+    pub(crate) freezes: usize,
+    pub(crate) server_kills: usize,
+    pub(crate) disowns: usize,
+    pub(crate) zombies: usize,
+    /// Reports of zombies and of cancelled handlers that were sent to the store.
+    pub(crate) late: usize,
+    pub(crate) rescued: usize,
+    pub(crate) retries: usize,
+    /// Attempts whose claim was committed while its answer was lost.
+    pub(crate) strays: usize,
+    pub(crate) cancels: usize,
+    pub(crate) resumed: usize,
+    pub(crate) parents: usize,
+    /// Answers that never came.
+    pub(crate) unknown: usize,
+    pub(crate) gave_up: usize,
+    pub(crate) after_kills_ms: Vec<i64>,
+    pub(crate) after_outages_ms: Vec<i64>,
+    pub(crate) seconds: f64,
+}
+
+impl Figures {
+    /// What the evidence says by itself; deaths and times are the conductor's to add.
+    pub(crate) fn of(evidence: &Evidence) -> Self {
+        let rows = |outcome: &str| evidence.dump.attempts.iter().filter(|row| row.outcome == outcome).count();
+        let steps = |is_it: fn(&Step) -> bool| evidence.all_sightings().filter(|seen| is_it(&seen.line.step)).count();
+        let calls = || evidence.stories.iter().flat_map(|story| &story.calls);
+        Self {
+            tasks: evidence.tasks().iter().filter(|task| task.parent.is_none()).count(),
+            children: evidence.tasks().iter().filter(|task| task.parent.is_some()).count(),
+            starts: steps(|step| matches!(step, Step::Start { .. })),
+            zombies: evidence.zombies().len(),
+            late: steps(|step| matches!(step, Step::Late { .. })),
+            rescued: rows("crashed"),
+            retries: rows("failed"),
+            cancels: calls()
+                .filter(|call| call.asked == Asked::Cancel && matches!(call.answer, Answer::Cancelled(_)))
+                .count(),
+            resumed: steps(|step| matches!(step, Step::Start { resumed: 1.., .. })),
+            parents: evidence.tasks().iter().filter(|task| task.task_type == "fan").count(),
+            unknown: calls().filter(|call| matches!(call.answer, Answer::Unknown(_))).count(),
+            strays: rows("handed_back"),
+            after_kills_ms: evidence.after_kills_ms(),
+            after_outages_ms: evidence.after_outages_ms(),
+            ..Self::default()
+        }
+    }
+
+    /// What there was too little of, with what was wanted: then the run says nothing.
+    pub(crate) fn trivial(&self, wanted: &Wanted) -> Vec<String> {
+        let rows = [
+            ("kills", self.kills, wanted.kills),
+            ("freezes", self.freezes, wanted.freezes),
+            ("server kills", self.server_kills, wanted.server_kills),
+            ("zombies", self.zombies, wanted.zombies),
+            ("rescued attempts", self.rescued, wanted.rescued),
+            ("retries", self.retries, wanted.retries),
+            ("cancels", self.cancels, wanted.cancels),
+            ("resumed attempts", self.resumed, wanted.resumed),
+            ("parents", self.parents, wanted.parents),
+            ("unknown answers", self.unknown, wanted.unknown),
+        ];
+        let short = rows.into_iter().filter(|(_, found, wanted)| found < wanted);
+        short.map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are wanted")).collect()
+    }
+}
+
+/// The table and the line of figures.
+pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivial: &[String]) -> String {
+    let mut text = String::new();
+    let count = |promise: Promise| findings.iter().filter(|finding| finding.promise == promise).count();
+    for promise in Promise::ALL {
+        let broken = count(promise);
+        let verdict = if broken == 0 { "ok".to_owned() } else { format!("{broken} broken") };
+        let _ = writeln!(text, "  {:<44} {verdict:>16}", promise.text());
+    }
+    let f = figures;
+    for (what, figure) in [
+        ("tasks, children", format!("{}, {}", f.tasks, f.children)),
+        ("attempts that started, rescued", format!("{}, {}", f.starts, f.rescued)),
+        ("retries, cancels, resumed", format!("{}, {}, {}", f.retries, f.cancels, f.resumed)),
+        ("zombies, their late reports", format!("{}, {}", f.zombies, f.late)),
+        ("answers that never came, strays", format!("{}, {}", f.unknown, f.strays)),
+        ("disowned nodes, nodes that gave up", format!("{}, {}", f.disowns, f.gave_up)),
+        ("ms from kill to next claim: p50, p99, max", quantiles(&f.after_kills_ms)),
+        ("ms from server's return to next claim", quantiles(&f.after_outages_ms)),
+    ] {
+        let _ = writeln!(text, "  {what:<44} {figure:>16}");
+    }
+    for missing in trivial {
+        let _ = writeln!(text, "  trivial: {missing}");
+    }
+    let parents = match count(Promise::Parents) {
+        0 => "ok".to_owned(),
+        broken => broken.to_string(),
+    };
+    let verdict = match (findings.is_empty(), trivial.is_empty()) {
+        (true, true) => "ok",
+        (true, false) => "trivial",
+        (false, _) => "broken",
+    };
+    let _ = write!(
+        text,
+        "torture store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} parents={parents} \
+         broken={} kills={} stops={} server_kills={} seconds={:.0} verdict={verdict}",
+        run.store.name(),
+        run.tasks,
+        run.seed,
+        count(Promise::Present),
+        count(Promise::OneEnd),
+        f.zombies,
+        count(Promise::NoZombieWrite),
+        count(Promise::NothingStuck),
+        findings.len(),
+        f.kills,
+        f.freezes,
+        f.server_kills,
+        f.seconds,
+    );
+    text
+}
+
+/// The middle, the 99th percentile and the greatest of sorted times.
+fn quantiles(times: &[i64]) -> String {
+    let at = |share: f64| times.get(((times.len() as f64 * share).ceil() as usize).saturating_sub(1)).unwrap_or(&0);
+    format!("{}, {}, {}", at(0.5), at(0.99), at(1.0))
+}
+
+/// Which run it was.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run<'a> {
+    pub(crate) store: Store,
+    pub(crate) tasks: usize,
+    pub(crate) seed: &'a u64,
+}
+
+/// Shows how far a run is: a bar on a terminal, a line now and then elsewhere.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    is_terminal: bool,
+    shown: Option<tokio::time::Instant>,
+}
+
+impl Progress {
+    pub(crate) fn new() -> Self {
+        Self { is_terminal: std::io::stderr().is_terminal(), shown: None }
+    }
+
+    pub(crate) fn show(&mut self, done: usize, all: usize, text: &str) {
+        const WIDTH: usize = 24;
+        let filled = done * WIDTH / all.max(1);
+        if self.is_terminal {
+            let (bar, rest) = ("#".repeat(filled), ".".repeat(WIDTH.saturating_sub(filled)));
+            eprint!("\r[{bar}{rest}] {done}/{all} {text}\u{1b}[K");
+            let _ = std::io::stderr().flush();
+        } else if self.shown.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+            eprintln!("torture: {done}/{all} {text}");
+            self.shown = Some(tokio::time::Instant::now());
+        }
+    }
+
+    pub(crate) fn end(&self) {
+        if self.is_terminal {
+            eprintln!();
+        }
+    }
+}
