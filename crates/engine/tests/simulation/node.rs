@@ -119,7 +119,7 @@ impl SimNode {
             is_registered: false,
             desk: Desk::new(plan(dice)),
             runs: Vec::new(),
-            pace: Pace::new(PollSettings { least: Duration::from_millis(100), most: Duration::from_secs(15) }),
+            pace: Pace::new(PollSettings { least: Duration::from_secs(2), most: Duration::from_secs(15) }),
             waits_for_room: false,
             timers,
             duties: duties.iter().map(|duty| (Arc::clone(duty), now)).collect(),

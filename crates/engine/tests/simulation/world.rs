@@ -47,10 +47,10 @@ pub(crate) struct World {
 /// Runs one seed to its end, or to the first promise that does not hold.
 pub(crate) fn run(seed: u64, bug: Option<PlantedBug>, traced: bool) -> Ending {
     let mut world = World::new(seed, bug, traced);
-    let steps = 50 + world.dice.below(50);
+    let steps = 40 + world.dice.below(40);
     world.be_hard_for(steps);
     world.settle();
-    if world.dice.one_in(3) {
+    if world.dice.one_in(4) {
         // What has ended is opened again, and the world is hard once more.
         world.replay_something();
         let steps = 20 + world.dice.below(20);
