@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use longhaul_domain::{
     Status, Task, TaskId,
@@ -13,6 +14,12 @@ use tokio::sync::Notify;
 /// Progress of tasks that run on this node; ended ones are removed, so it holds at most what runs.
 type HotProgress = Mutex<HashMap<TaskId, serde_json::Value>>;
 
+#[derive(Debug, Clone, Copy)]
+struct Touch {
+    since: Instant,
+    last: Instant,
+}
+
 /// What commands, executors and servers of one process share.
 #[derive(Debug)]
 pub struct Engine {
@@ -20,6 +27,8 @@ pub struct Engine {
     pub bus: Arc<dyn EventBus>,
     pub doorbell: Arc<dyn Doorbell>,
     progress: HotProgress,
+    /// Since when this process has been in touch with its store without a break. Nothing where nobody takes note.
+    in_touch: Mutex<Option<Touch>>,
     /// Rung when this process has changed something that a running handler should hear of.
     pub look_at_leases: Notify,
 }
@@ -27,7 +36,7 @@ pub struct Engine {
 impl Engine {
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
         let (progress, look_at_leases) = (HotProgress::default(), Notify::new());
-        Arc::new(Self { store, bus, doorbell, progress, look_at_leases })
+        Arc::new(Self { store, bus, doorbell, progress, in_touch: Mutex::default(), look_at_leases })
     }
 
     /// Tells the listeners what happened to `task`, which is as the store has it.
@@ -59,6 +68,20 @@ impl Engine {
             progress: Some(progress),
             error: None,
         });
+    }
+
+    /// Notes that the store has answered. After a silence of more than `most`, it counts as away until now.
+    pub fn note_touch(&self, most: Duration) {
+        let now = Instant::now();
+        let mut touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = touch.filter(|before| now.duration_since(before.last) <= most).map_or(now, |before| before.since);
+        *touch = Some(Touch { since, last: now });
+    }
+
+    /// How long the store has answered without a break, if anybody takes note.
+    pub fn in_touch_for(&self) -> Option<Duration> {
+        let touch = *self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
+        touch.map(|touch| touch.since.elapsed())
     }
 
     /// The newest progress of a task that runs here.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use longhaul_domain::{StoreError, contract::store::RescueRequest, event::EventKind};
+use longhaul_domain::{StoreError, bounds::DURATION_MS, contract::store::RescueRequest, event::EventKind};
 
 use super::{DutySettings, millis};
 use crate::{
@@ -28,6 +28,18 @@ impl Rescuer {
     }
 }
 
+impl Rescuer {
+    /// After the store was away, every node is silent until it has found its way back. For half a lease only tasks of
+    /// nodes that were dead before are taken, so that an outage does not count as the death of everybody.
+    fn request_now(&self, in_touch_for: Option<Duration>) -> RescueRequest {
+        let rest = Duration::from_millis(self.request.lease_ms / 2);
+        match in_touch_for {
+            Some(time) if time < rest => RescueRequest { lease_ms: DURATION_MS, ..self.request },
+            Some(_) | None => self.request,
+        }
+    }
+}
+
 #[async_trait]
 impl Duty for Rescuer {
     fn name(&self) -> &'static str {
@@ -39,7 +51,7 @@ impl Duty for Rescuer {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let rescued = engine.store.rescue_tasks(&self.request).await?;
+        let rescued = engine.store.rescue_tasks(&self.request_now(engine.in_touch_for())).await?;
         let taken = rescued.requeued.len() + rescued.quarantined.len();
         if taken == 0 {
             return Ok(Pass::Clear);
@@ -57,5 +69,19 @@ impl Duty for Rescuer {
         }
         engine.doorbell.ring("");
         Ok(if taken == BATCH { Pass::More } else { Pass::Clear })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_an_outage_nobody_is_declared_dead_for_half_a_lease() {
+        let rescuer = Rescuer::new(&DutySettings::default());
+        let lease_ms = |in_touch_for| rescuer.request_now(in_touch_for).lease_ms;
+        assert_eq!(lease_ms(None), 30_000);
+        assert_eq!(lease_ms(Some(Duration::from_secs(14))), DURATION_MS);
+        assert_eq!(lease_ms(Some(Duration::from_secs(16))), 30_000);
     }
 }

@@ -1,7 +1,7 @@
 //! The heart: renews all leases of the node with one statement, and tells handlers whose attempt no longer counts.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
@@ -28,7 +28,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep_until(beaten_at + every) => {}
         }
         beaten_at = tokio::time::Instant::now();
-        match beat(&inner).await {
+        let beaten = beat(&inner).await;
+        if beaten.is_ok() {
+            // Some beats may be late; a longer silence means that the store was away.
+            inner.engine().note_touch((idle.max(busy) * 3).max(Duration::from_secs(1)));
+        }
+        match beaten {
             Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
                 looked_for_strays = Instant::now();
                 hand_back_strays(&inner).await;
