@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use longhaul_domain::event::OutboxPolicy;
 use longhaul_engine::services;
-use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+use longhaul_testkit::{
+    clock::TestClock,
+    reference::{CheckpointWatch, MemoryStore},
+};
 use longhaul_worker::{Job, Outcome, Task, TypeSettings};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
 
-use super::{TestLonghaul, artifacts::MemoryArtifacts, fuse::Fuse, fused_store::FusedStore};
+use super::{TestLonghaul, artifacts::MemoryArtifacts, fuse::Fuse};
 use crate::{Builder, Limit};
 
 /// What is to be started. [`TestLonghaul::new`] makes one.
@@ -24,7 +27,8 @@ pub struct TestBuilder {
 impl TestBuilder {
     pub(super) fn new() -> Self {
         let (clock, fuse) = (TestClock::fixed(), Arc::new(Fuse::default()));
-        let store = FusedStore::new(MemoryStore::new(clock.clone(), OutboxPolicy::default()), Arc::clone(&fuse));
+        let watch: Arc<dyn CheckpointWatch> = Arc::clone(&fuse) as _;
+        let store = MemoryStore::new(clock.clone(), OutboxPolicy::default()).watched(watch);
         let mut builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
         builder.artifacts = Arc::new(MemoryArtifacts::default());
         Self { builder, clock, fuse }

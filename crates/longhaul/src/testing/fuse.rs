@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use async_trait::async_trait;
+use longhaul_testkit::reference::CheckpointWatch;
 use tokio::sync::Notify;
 
 #[derive(Debug, Default)]
@@ -28,7 +30,7 @@ impl Fuse {
     }
 
     /// A checkpoint was stored. `true` when nobody may go on from here.
-    pub(super) fn burn(&self) -> bool {
+    fn burn(&self) -> bool {
         let mut state = self.state();
         state.left = state.left.map(|left| left.saturating_sub(1));
         if state.left == Some(0) {
@@ -55,5 +57,21 @@ impl Fuse {
 
     pub(super) fn crashes(&self) -> usize {
         self.state().crashes
+    }
+}
+
+#[async_trait]
+impl CheckpointWatch for Fuse {
+    async fn before(&self) {
+        if self.is_blown() {
+            // The process is dead; whatever still runs of it writes nothing more.
+            std::future::pending().await
+        }
+    }
+
+    async fn after(&self) {
+        if self.burn() {
+            std::future::pending().await
+        }
     }
 }

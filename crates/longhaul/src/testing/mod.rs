@@ -63,7 +63,6 @@ mod artifacts;
 mod assertions;
 mod builder;
 mod fuse;
-mod fused_store;
 mod provider;
 mod rounds;
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod people;
 mod reading;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -43,17 +43,35 @@ use state::State;
 pub struct MemoryStore {
     clock: TestClock,
     state: Mutex<State>,
+    checkpoint_watch: Option<Arc<dyn CheckpointWatch>>,
+}
+
+/// Who stands beside the saving of checkpoints, for tests that crash there.
+#[async_trait]
+pub trait CheckpointWatch: Send + Sync + std::fmt::Debug {
+    /// Before the store looks at the checkpoint.
+    async fn before(&self);
+    /// After it was stored, and before its caller hears of that.
+    async fn after(&self);
 }
 
 impl MemoryStore {
     pub fn new(clock: TestClock, outbox: OutboxPolicy) -> Self {
-        Self { clock, state: Mutex::new(State::new(outbox, StdRng::from_rng(&mut rand::rng()))) }
+        let state = State::new(outbox, StdRng::from_rng(&mut rand::rng()));
+        Self { clock, state: Mutex::new(state), checkpoint_watch: None }
     }
 
     /// A store whose ids, tokens and jitter follow from `seed` alone. With [`TestClock::fixed`], the same calls in the
     /// same order give the same answers to the last bit.
     pub fn seeded(clock: TestClock, outbox: OutboxPolicy, seed: u64) -> Self {
-        Self { clock, state: Mutex::new(State::new(outbox, StdRng::seed_from_u64(seed))) }
+        let state = State::new(outbox, StdRng::seed_from_u64(seed));
+        Self { clock, state: Mutex::new(state), checkpoint_watch: None }
+    }
+
+    #[must_use]
+    pub fn watched(mut self, watch: Arc<dyn CheckpointWatch>) -> Self {
+        self.checkpoint_watch = Some(watch);
+        self
     }
 
     /// Shows all rows as they are, without a copy and without a reading of the clock.
@@ -138,8 +156,17 @@ impl Store for MemoryStore {
     }
 
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
-        let (mut state, now) = self.begin();
-        Ok(state.save_checkpoint(lease, checkpoint, now))
+        if let Some(watch) = &self.checkpoint_watch {
+            watch.before().await;
+        }
+        let verdict = {
+            let (mut state, now) = self.begin();
+            state.save_checkpoint(lease, checkpoint, now)
+        };
+        if let Some(watch) = self.checkpoint_watch.as_ref().filter(|_| verdict.is_accepted()) {
+            watch.after().await;
+        }
+        Ok(verdict)
     }
 
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
