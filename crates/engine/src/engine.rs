@@ -20,6 +20,13 @@ struct Touch {
     last: Instant,
 }
 
+impl Touch {
+    fn after(before: Option<Self>, now: Instant, most: Duration) -> Self {
+        let unbroken = before.filter(|before| now.duration_since(before.last) <= most);
+        Self { since: unbroken.map_or(now, |before| before.since), last: now }
+    }
+}
+
 /// What commands, executors and servers of one process share.
 #[derive(Debug)]
 pub struct Engine {
@@ -72,10 +79,8 @@ impl Engine {
 
     /// Notes that the store has answered. After a silence of more than `most`, it counts as away until now.
     pub fn note_touch(&self, most: Duration) {
-        let now = Instant::now();
         let mut touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = touch.filter(|before| now.duration_since(before.last) <= most).map_or(now, |before| before.since);
-        *touch = Some(Touch { since, last: now });
+        *touch = Some(Touch::after(*touch, Instant::now(), most));
     }
 
     /// How long the store has answered without a break, if anybody takes note.
@@ -96,5 +101,20 @@ impl Engine {
 
     fn progress(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, serde_json::Value>> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_that_is_too_long_starts_the_time_in_touch_anew() {
+        let (start, most) = (Instant::now(), Duration::from_secs(15));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let first = Touch::after(None, at(0), most);
+        let second = Touch::after(Some(first), at(15), most);
+        assert_eq!(second.since, start);
+        assert_eq!(Touch::after(Some(second), at(31), most).since, at(31));
     }
 }

@@ -145,3 +145,54 @@ impl ProgressKeeper {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::{
+        NewTask, NodeId,
+        contract::store::{Access, ClaimRequest},
+        event::OutboxPolicy,
+    };
+    use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        Json::parse("progress", text).unwrap()
+    }
+
+    /// A store with one task that runs, and its lease.
+    async fn running() -> (MemoryStore, Lease) {
+        let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
+        store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
+        let node_id = NodeId(uuid::Uuid::nil());
+        store.register_node(node_id, "n", "h").await.unwrap();
+        let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
+        let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
+        let lease = store.claim_tasks(&request).await.unwrap()[0].lease().unwrap();
+        (store, lease)
+    }
+
+    #[tokio::test]
+    async fn progress_is_due_at_first_then_every_five_seconds_and_at_the_full() {
+        let (_, lease) = running().await;
+        let (keeper, start) = (ProgressKeeper::default(), Instant::now());
+        let due = |seconds| keeper.due(start + Duration::from_secs(seconds)).len();
+        keeper.note(lease, json("1"), false);
+        assert_eq!(due(0), 1);
+        keeper.note(lease, json("2"), false);
+        assert_eq!((due(4), due(5), due(9)), (0, 1, 0), "what has not changed is not written again");
+        keeper.note(lease, json("3"), true);
+        assert_eq!(due(6), 1);
+    }
+
+    #[tokio::test]
+    async fn a_full_that_is_not_written_yet_goes_before_the_report() {
+        let (store, lease) = running().await;
+        let keeper = ProgressKeeper::default();
+        keeper.note(lease, json("100"), true);
+        keeper.close(&store, &lease).await;
+        let task = store.get_task(&Access::All, lease.task_id).await.unwrap();
+        assert_eq!(task.progress, Some(json("100")));
+    }
+}

@@ -52,7 +52,6 @@ pub(crate) enum Hook {
 /// A type with its Rust types erased.
 pub(crate) trait Handler: Send + Sync {
     fn info(&self) -> &TypeInfo;
-    fn check_params(&self, params: &Json) -> Result<(), Invalid>;
     /// One attempt, from stored parameters to what the store is told.
     fn run(&self, run: Arc<Run>) -> BoxFuture<'static, Ending>;
     fn hook(&self, hook: Hook, task: TaskInfo) -> BoxFuture<'static, ()>;
@@ -114,11 +113,6 @@ impl Registry {
         self.handlers.values().map(|handler| handler.info())
     }
 
-    /// Refuses parameters that the type could not read, if the type is known here.
-    pub fn check_params(&self, name: &str, params: &Json) -> Result<(), Invalid> {
-        self.handlers.get(name).map_or(Ok(()), |handler| handler.check_params(params))
-    }
-
     pub(crate) fn handler(&self, name: &str) -> Option<Arc<dyn Handler>> {
         self.handlers.get(name).cloned()
     }
@@ -157,10 +151,6 @@ impl<T: Task> Typed<T> {
 impl<T: Task> Handler for Typed<T> {
     fn info(&self) -> &TypeInfo {
         &self.info
-    }
-
-    fn check_params(&self, params: &Json) -> Result<(), Invalid> {
-        read_params::<T::Params>(params).map(drop)
     }
 
     fn run(&self, run: Arc<Run>) -> BoxFuture<'static, Ending> {
@@ -213,10 +203,6 @@ where
 {
     fn info(&self) -> &TypeInfo {
         &self.info
-    }
-
-    fn check_params(&self, params: &Json) -> Result<(), Invalid> {
-        read_params::<P>(params).map(drop)
     }
 
     fn run(&self, run: Arc<Run>) -> BoxFuture<'static, Ending> {

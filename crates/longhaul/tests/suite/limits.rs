@@ -24,10 +24,12 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     ]
 }
 
-#[derive(Default)]
 struct Crowd {
     now: AtomicUsize,
     most: AtomicUsize,
+    left: AtomicUsize,
+    /// One may leave for each permit.
+    exit: Semaphore,
 }
 
 struct Crowded(Arc<Crowd>);
@@ -37,11 +39,12 @@ impl Task for Crowded {
     type Params = ();
     type Output = ();
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
         let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.0.most.fetch_max(now, Ordering::SeqCst);
-        ctx.sleep(Duration::from_millis(5)).await?;
+        self.0.exit.acquire().await?.forget();
         self.0.now.fetch_sub(1, Ordering::SeqCst);
+        self.0.left.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 
@@ -51,9 +54,25 @@ impl Task for Crowded {
 }
 
 async fn a_type_never_runs_more_than_it_may(database: FreshDatabase) {
-    let crowd = Arc::new(Crowd::default());
+    let crowd = Crowd {
+        now: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        left: AtomicUsize::new(0),
+        exit: Semaphore::new(0),
+    };
+    let crowd = Arc::new(crowd);
     let longhaul = open(&database).await.register(Crowded(Arc::clone(&crowd))).start().await.unwrap();
     let handles = longhaul.submit_all((0..40).map(|_| longhaul.submit::<Crowded>(()))).await.unwrap();
+    // Each leaves when all places are taken: whoever came in beyond the limit is still there to be counted.
+    for gone in 0..handles.len() {
+        while crowd.now.load(Ordering::SeqCst) < 3.min(handles.len() - gone) {
+            tokio::task::yield_now().await;
+        }
+        crowd.exit.add_permits(1);
+        while crowd.left.load(Ordering::SeqCst) <= gone {
+            tokio::task::yield_now().await;
+        }
+    }
     for handle in handles {
         handle.result().await.unwrap();
     }

@@ -22,6 +22,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(backend, "submit::higher_priority_goes_first", higher_priority_goes_first),
         trial(backend, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
         trial(backend, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
+        trial(backend, "submit::progress_is_written_seldom_and_at_the_end", progress_is_written_seldom_and_at_the_end),
         trial(backend, "submit::listeners_hear_of_every_step", listeners_hear_of_every_step),
         trial(backend, "submit::a_delayed_task_runs_when_it_is_due", a_delayed_task_runs_when_it_is_due),
     ]
@@ -182,5 +183,42 @@ async fn a_delayed_task_runs_when_it_is_due(database: FreshDatabase) {
     let task = handle.task().await.unwrap();
     assert!(task.started_at.unwrap() >= task.due_at, "{task:?}");
     assert!(task.due_at.micros_since(task.created_at) >= 300_000);
+    longhaul.stop().await;
+}
+
+/// Reports a thousand times.
+struct Chatty;
+
+impl Task for Chatty {
+    const TYPE: &'static str = "chatty";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        for done in 1..=1_000 {
+            ctx.progress(Progress::of(done, 1_000)).await?;
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+}
+
+async fn progress_is_written_seldom_and_at_the_end(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(Chatty).start().await.unwrap();
+    let mut news = longhaul.events(Subscription::default());
+    let handle = longhaul.submit::<Chatty>(()).await.unwrap();
+    handle.result().await.unwrap();
+    let task = handle.task().await.unwrap();
+    assert_eq!(task.progress.unwrap().read::<Progress>().unwrap().percent, 100.0);
+    // Submitted, claimed and ended make three; the first report and the last are written, and one every five seconds.
+    assert!(task.version <= 10, "the row was written {} times", task.version);
+    let mut heard = 0;
+    while let Some(Heard::Event(event)) = news.next().await {
+        heard += usize::from(event.event == EventKind::Progress);
+        if event.event == EventKind::Completed {
+            break;
+        }
+    }
+    assert_eq!(heard, 1_000, "listeners hear of every report at once");
     longhaul.stop().await;
 }

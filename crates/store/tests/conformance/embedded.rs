@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, NewTask,
+    Idempotency, Json, NewTask,
     contract::{Store, store::Access},
     event::OutboxPolicy,
     lifecycle::reschedule::Reschedule,
@@ -100,6 +100,22 @@ async fn in_a_shared_commit_each_hears_its_own_answer() {
         assert_eq!(answer.is_err(), index % 3 == 0, "task {index}: {answer:?}");
     }
     assert_eq!(database.count("SELECT count(*) FROM tasks WHERE priority = 9").await, 40);
+
+    // A batch that is refused after it has written its first key takes that key back, and nothing else.
+    let keyed = |key: &str, digest: u8| NewTask {
+        idempotency: Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: 60_000 }),
+        ..task()
+    };
+    store.submit_task(keyed("taken", 1)).await.unwrap();
+    let batches = (0..60).map(|n| {
+        let second = if n % 3 == 0 { keyed("taken", 2) } else { task() };
+        store.submit_tasks(vec![keyed(&format!("own-{n}"), 1), second])
+    });
+    for (index, answer) in futures::future::join_all(batches).await.into_iter().enumerate() {
+        assert_eq!(answer.is_err(), index % 3 == 0, "batch {index}: {answer:?}");
+    }
+    assert_eq!(database.count("SELECT count(*) FROM idempotency_keys").await, 41);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 61 + 80);
 }
 
 /// A caller leaves its transaction to the next one, who goes away without a word; the first still gets its answer.

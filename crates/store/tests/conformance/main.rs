@@ -11,6 +11,7 @@
     reason = "a test: what is not as it must be stops it"
 )]
 
+mod doorbell;
 mod embedded;
 mod fresh;
 mod generated;
@@ -33,6 +34,7 @@ fn main() {
         trials.extend(transactions::trials(backend));
         trials.extend(plain_sql::trials(backend));
     }
+    trials.extend(doorbell::trials());
     trials.extend(generated::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
