@@ -3,7 +3,7 @@
 
     make bench                                     the default selection, three repetitions
     make bench ARGS='--reps 1 --only sqlite'       one store
-    make bench PEERS=path/to/peers ARGS='--phases enqueue,drain'
+    make bench PEERS=path/to/peers ARGS='raw-postgres longhaul-postgres --phases enqueue,drain'
 
 PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
 Everything that is built or installed for the peers stays under target/peers. The raw numbers are kept in
@@ -48,6 +48,7 @@ WANTED = [
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("names", nargs="*", help="these alone, as the driver calls them")
     ap.add_argument("--peers", default=os.environ.get("PEERS", ""), help="the folder of the driver (PEERS)")
     ap.add_argument("--only", choices=sorted(SELECTION), help="one store")
     ap.add_argument("--table", action="store_true", help="no run: the table and charts of the last results")
@@ -58,7 +59,7 @@ def main():
     options = ap.parse_args()
     work = ROOT / "target" / "peers"
     results = work / "results.jsonl"
-    names = SELECTION[options.only] if options.only else [name for group in SELECTION.values() for name in group]
+    names = options.names or SELECTION.get(options.only) or [name for group in SELECTION.values() for name in group]
     if not options.table:
         peers = pathlib.Path(options.peers)
         if not (peers / "bench.py").exists():
