@@ -69,11 +69,20 @@ impl From<f64> for Progress {
     }
 }
 
+/// How far the newest report of a task has come on its way to the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Waiting,
+    /// Handed to a write that has not answered yet.
+    Sent,
+    Written,
+}
+
 #[derive(Debug)]
 struct Kept {
     lease: Lease,
     newest: Json,
-    is_dirty: bool,
+    way: Way,
     is_full: bool,
     written_at: Option<Instant>,
 }
@@ -93,7 +102,7 @@ impl ProgressKeeper {
     pub(crate) fn note(&self, lease: Lease, progress: Json, is_full: bool) {
         let mut kept = self.kept();
         let written_at = kept.get(&lease.task_id).filter(|before| before.lease == lease).and_then(|b| b.written_at);
-        kept.insert(lease.task_id, Kept { lease, newest: progress, is_dirty: true, is_full, written_at });
+        kept.insert(lease.task_id, Kept { lease, newest: progress, way: Way::Waiting, is_full, written_at });
         drop(kept);
         if is_full || written_at.is_none() {
             self.wake.notify_one();
@@ -105,8 +114,9 @@ impl ProgressKeeper {
         let mut due = Vec::new();
         for one in self.kept().values_mut() {
             let rested = one.written_at.is_none_or(|at| now.duration_since(at) >= WRITE_EVERY);
-            if one.is_dirty && (one.is_full || rested) && due.len() < longhaul_domain::bounds::CLAIM_BATCH {
-                one.is_dirty = false;
+            let is_due = one.way == Way::Waiting && (one.is_full || rested);
+            if is_due && due.len() < longhaul_domain::bounds::CLAIM_BATCH {
+                one.way = Way::Sent;
                 one.written_at = Some(now);
                 due.push((one.lease, one.newest.clone()));
             }
@@ -120,25 +130,31 @@ impl ProgressKeeper {
         if due.is_empty() {
             return;
         }
-        if let Err(error) = store.save_progress(&due).await {
-            tracing::debug!(%error, "progress could not be written and waits for the next time");
-            let mut kept = self.kept();
-            for (lease, _) in due {
-                if let Some(one) = kept.get_mut(&lease.task_id).filter(|one| one.lease == lease) {
-                    one.is_dirty = true;
-                }
+        let way = match store.save_progress(&due).await {
+            Ok(_) => Way::Written,
+            Err(error) => {
+                tracing::debug!(%error, "progress could not be written and waits for the next time");
+                Way::Waiting
+            }
+        };
+        let mut kept = self.kept();
+        for (lease, _) in due {
+            // What was reported meanwhile waits for its own write.
+            if let Some(one) = kept.get_mut(&lease.task_id).filter(|one| one.lease == lease && one.way == Way::Sent) {
+                one.way = way;
             }
         }
     }
 
-    /// The task's attempt is about to be reported: a 100 % that is not written yet goes first.
+    /// The task's attempt is about to be reported: a 100 % that is not known to be written goes first. One that is under
+    /// way may come after the report and would then count for nothing, so it is written a second time.
     pub(crate) async fn close(&self, store: &dyn Store, lease: &Lease) {
         let last = {
             let mut kept = self.kept();
             let is_same = kept.get(&lease.task_id).is_some_and(|one| one.lease == *lease);
             if is_same { kept.remove(&lease.task_id) } else { None }
         };
-        if let Some(one) = last.filter(|one| one.is_dirty && one.is_full)
+        if let Some(one) = last.filter(|one| one.is_full && one.way != Way::Written)
             && let Err(error) = store.save_progress(&[(one.lease, one.newest)]).await
         {
             tracing::debug!(%error, "the last progress could not be written");
@@ -191,6 +207,17 @@ mod tests {
         let (store, lease) = running().await;
         let keeper = ProgressKeeper::default();
         keeper.note(lease, json("100"), true);
+        keeper.close(&store, &lease).await;
+        let task = store.get_task(&Access::All, lease.task_id).await.unwrap();
+        assert_eq!(task.progress, Some(json("100")));
+    }
+
+    #[tokio::test]
+    async fn a_full_that_is_under_way_is_not_trusted_to_arrive_before_the_report() {
+        let (store, lease) = running().await;
+        let keeper = ProgressKeeper::default();
+        keeper.note(lease, json("100"), true);
+        assert_eq!(keeper.due(Instant::now()).len(), 1, "a write has taken it and has not answered");
         keeper.close(&store, &lease).await;
         let task = store.get_task(&Access::All, lease.task_id).await.unwrap();
         assert_eq!(task.progress, Some(json("100")));
