@@ -3,6 +3,7 @@
 //! Every change of a task yields a few tallies: small signed numbers under a name. Stores append them in
 //! the change's own transaction and fold them now and then; the sum is exact at any moment.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -63,9 +64,13 @@ pub struct Tally {
     pub n: i64,
 }
 
-/// The tallies of one transaction, added up.
+/// The tallies of one transaction, added up: by queue, by type, then by the rest of the key. Every task that moves is
+/// counted here several times, so a name is only copied when it is new.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TallySheet(BTreeMap<TallyKey, i64>);
+pub struct TallySheet(BTreeMap<String, BTreeMap<String, Lines>>);
+
+/// By span, measure, label and bucket.
+type Lines = BTreeMap<(i64, Measure, Cow<'static, str>, i32), i64>;
 
 /// One hour, in microseconds: the span of the statistics.
 pub const SPAN_MICROS: i64 = 3_600 * 1_000_000;
@@ -85,6 +90,13 @@ impl TallySheet {
         }
     }
 
+    /// Counts the end of a task that was running.
+    pub fn end_running(&mut self, ending: &Ending, queue: &str, task_type: &str) {
+        self.count(queue, task_type, Status::Running, -1);
+        self.count(queue, task_type, ending.status, 1);
+        self.record_end(ending, queue, task_type);
+    }
+
     /// Counts the end of a task.
     pub fn record_end(&mut self, ending: &Ending, queue: &str, task_type: &str) {
         let at = ending.finished_at;
@@ -102,27 +114,42 @@ impl TallySheet {
 
     #[expect(clippy::too_many_arguments, reason = "the parts of one key, spelled out once")]
     fn add(&mut self, span: i64, queue: &str, kind: &str, measure: Measure, status: Status, bucket: i32, n: i64) {
-        let key = TallyKey {
-            span_start: span,
-            queue: queue.to_owned(),
-            task_type: kind.to_owned(),
-            measure,
-            label: status.as_str().to_owned(),
-            bucket,
-        };
-        *self.0.entry(key).or_default() += n;
+        let line = (span, measure, Cow::Borrowed(status.as_str()), bucket);
+        *self.lines(queue, kind).entry(line).or_default() += n;
+    }
+
+    fn lines(&mut self, queue: &str, kind: &str) -> &mut Lines {
+        named(named(&mut self.0, queue), kind)
     }
 
     /// The lines that are not zero.
     pub fn into_tallies(self) -> Vec<Tally> {
-        self.0.into_iter().filter(|(_, n)| *n != 0).map(|(key, n)| Tally { key, n }).collect()
+        let mut tallies = Vec::new();
+        for (queue, types) in self.0 {
+            for (task_type, lines) in types {
+                for ((span_start, measure, label, bucket), n) in lines.into_iter().filter(|(_, n)| *n != 0) {
+                    let (queue, task_type, label) = (queue.clone(), task_type.clone(), label.into_owned());
+                    tallies.push(Tally { key: TallyKey { span_start, queue, task_type, measure, label, bucket }, n });
+                }
+            }
+        }
+        tallies
     }
 
     pub fn add_all(&mut self, tallies: &[Tally]) {
-        for tally in tallies {
-            *self.0.entry(tally.key.clone()).or_default() += tally.n;
+        for Tally { key, n } in tallies {
+            let line = (key.span_start, key.measure, Cow::Owned(key.label.clone()), key.bucket);
+            *self.lines(&key.queue, &key.task_type).entry(line).or_default() += n;
         }
     }
+}
+
+#[expect(clippy::expect_used, reason = "the name was put there in the line before")]
+fn named<'m, V: Default>(map: &'m mut BTreeMap<String, V>, name: &str) -> &'m mut V {
+    if !map.contains_key(name) {
+        map.insert(name.to_owned(), V::default());
+    }
+    map.get_mut(name).expect("a name that is there")
 }
 
 /// What the statistics keep of a task's end.

@@ -1,12 +1,13 @@
 //! Group commit for single submits: callers that arrive while a commit is under way share the next one.
 //!
-//! Nobody waits for company. A lone caller's task is written at once; the batch is whoever came meanwhile.
+//! Nobody waits for company. A lone caller's task is written at once; the batch is whoever came meanwhile. Every commit
+//! is a task of the runtime's, so that a caller whose future rests or goes away holds up nobody.
 //! When a batch is refused as a whole, its members are submitted one by one, so that each hears its own answer.
 
 use std::sync::Arc;
 
 use longhaul_domain::{NewTask, StoreError, bounds, contract::store::Submitted};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::{database::Database, submitter};
 
@@ -27,21 +28,30 @@ struct Waiting {
 /// The way in for single submits.
 #[derive(Debug, Clone)]
 pub(crate) struct Batcher {
+    database: Database,
+    /// One for each commit that may be under way.
+    places: Arc<Semaphore>,
     sender: mpsc::Sender<Waiting>,
 }
 
 impl Batcher {
-    /// Starts the one task that commits. It ends when the last batcher is dropped.
+    /// Starts the task that forms groups. It ends when the last batcher is dropped.
     pub(crate) fn start(database: Database) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
-        tokio::spawn(commit_in_groups(database, receiver));
-        Self { sender }
+        let places = Arc::new(Semaphore::new(database.commits_at_once()));
+        tokio::spawn(commit_in_groups(database.clone(), Arc::clone(&places), receiver));
+        Self { database, places, sender }
     }
 
     pub(crate) async fn submit(&self, task: NewTask) -> Answer {
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
-        self.sender.send(Waiting { task, answer }).await.map_err(|_| gone())?;
+        let waiting = Waiting { task, answer };
+        match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => spawn_commit(self.database.clone(), vec![waiting], place),
+            // While all places are taken, the next group grows.
+            Err(_) => self.sender.send(waiting).await.map_err(|_| gone())?,
+        }
         answered.await.map_err(|_| gone())?
     }
 }
@@ -53,10 +63,8 @@ fn is_about_one_task(error: &StoreError) -> bool {
     )
 }
 
-async fn commit_in_groups(database: Database, mut receiver: mpsc::Receiver<Waiting>) {
-    let places = Arc::new(Semaphore::new(database.commits_at_once()));
+async fn commit_in_groups(database: Database, places: Arc<Semaphore>, mut receiver: mpsc::Receiver<Waiting>) {
     while let Some(first) = receiver.recv().await {
-        // While all places are taken, the next group grows.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
@@ -65,18 +73,23 @@ async fn commit_in_groups(database: Database, mut receiver: mpsc::Receiver<Waiti
             bytes += next.task.parameters.as_str().len();
             group.push(next);
         }
-        let database = database.clone();
-        tokio::spawn(async move {
-            commit(&database, group).await;
-            drop(place);
-        });
+        spawn_commit(database.clone(), group, place);
     }
+}
+
+fn spawn_commit(database: Database, group: Vec<Waiting>, place: OwnedSemaphorePermit) {
+    tokio::spawn(async move {
+        commit(&database, group).await;
+        drop(place);
+    });
 }
 
 async fn commit(database: &Database, group: Vec<Waiting>) {
     let (tasks, answers): (Vec<NewTask>, Vec<_>) = group.into_iter().map(|one| (one.task, one.answer)).unzip();
-    match submitter::submit(database, &tasks).await {
-        Ok(submitted) => {
+    // Kept in case they must be submitted one by one.
+    let alone = (tasks.len() > 1).then(|| tasks.clone());
+    match (submitter::submit(database, tasks).await, alone) {
+        (Ok(submitted), _) => {
             for (answer, told) in answers.into_iter().zip(submitted) {
                 // A caller that went away does not need its answer; its task stands.
                 let _ = answer.send(Ok(told));
@@ -84,15 +97,15 @@ async fn commit(database: &Database, group: Vec<Waiting>) {
         }
         // Only what a task itself is refused for may differ between the members of a group. After anything else the
         // outcome may be unknown, and to submit again could make a second task.
-        Err(error) if !is_about_one_task(&error) || tasks.len() == 1 => {
-            for answer in answers {
-                let _ = answer.send(Err(error.clone()));
+        (Err(error), Some(tasks)) if is_about_one_task(&error) => {
+            for (task, answer) in tasks.into_iter().zip(answers) {
+                let told = submitter::submit(database, vec![task]).await;
+                let _ = answer.send(told.map(|submitted| submitted[0]));
             }
         }
-        Err(_) => {
-            for (task, answer) in tasks.into_iter().zip(answers) {
-                let told = submitter::submit(database, std::slice::from_ref(&task)).await;
-                let _ = answer.send(told.map(|submitted| submitted[0]));
+        (Err(error), _) => {
+            for answer in answers {
+                let _ = answer.send(Err(error.clone()));
             }
         }
     }

@@ -95,8 +95,6 @@ pub(crate) struct Sql {
     pub(crate) text: String,
     /// For databases without numbered parameters: which one each `?` stands for, from 0.
     pub(crate) order: Option<Vec<usize>>,
-    /// Whether all its rows come as one JSON text.
-    pub(crate) packed: bool,
 }
 
 /// What the marks stand for in one database.
@@ -104,23 +102,19 @@ pub(crate) struct Dialect {
     pub(crate) now: &'static str,
     pub(crate) list_filter: &'static str,
     pub(crate) numbered: bool,
-    /// Whether rows of tasks come as one JSON array.
-    pub(crate) packed: bool,
 }
 
 pub(crate) const SQLITE_DIALECT: Dialect =
-    Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true, packed: true };
+    Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
     now: "(SELECT longhaul_now() + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
-    packed: false,
 };
 pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
     now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
     list_filter: include_str!("mysql/sql/list_filter.fragment"),
     numbered: false,
-    packed: false,
 };
 
 impl Dialect {
@@ -128,12 +122,8 @@ impl Dialect {
     pub(crate) fn sql(&self, name: &'static str, file: &str) -> Sql {
         let names: Vec<&str> = include_str!("task_columns.sql").split(',').map(str::trim).collect();
         let of_tasks = names.iter().map(|column| format!("tasks.{column}")).collect::<Vec<_>>().join(", ");
-        let columns = match (self.packed, self.numbered) {
-            (true, _) => packed(&names),
-            (false, true) => names.join(", "),
-            // Where a list of ids is joined in, a bare name could mean either.
-            (false, false) => of_tasks.clone(),
-        };
+        // Where a list of ids is joined in, a bare name could mean either.
+        let columns = if self.numbered { names.join(", ") } else { of_tasks.clone() };
         // Comments are for readers of the files; a `?` in one would count as a parameter.
         let statement: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
         let filled = statement
@@ -142,30 +132,16 @@ impl Dialect {
             .replace("{list_filter}", self.list_filter)
             .replace("{task_columns_of_tasks}", &of_tasks)
             .replace("{task_columns}", &columns);
-        let packed = filled.contains("json_array(");
-        let filled = if packed { in_one_row(&filled) } else { filled };
         if self.numbered {
-            return Sql { name, text: filled, order: None, packed };
+            return Sql { name, text: filled, order: None };
         }
         let (text, order) = without_numbers(&filled);
-        Sql { name, text, order: Some(order), packed }
+        Sql { name, text, order: Some(order) }
     }
 
     fn catalog(&self, files: &'static [&'static str]) -> Vec<Sql> {
         NAMES.iter().zip(files).map(|(name, file)| self.sql(name, file)).collect()
     }
-}
-
-/// The columns as one JSON array, with ids in hexadecimal.
-fn packed(names: &[&str]) -> String {
-    let is_id = |name: &str| matches!(name, "id" | "parent_id" | "node_id" | "lease_token");
-    let item = |name: &&str| if is_id(name) { format!("hex({name})") } else { (*name).to_owned() };
-    format!("json_array({}) AS packed", names.iter().map(item).collect::<Vec<_>>().join(", "))
-}
-
-/// The rows of a query whose one column is `packed`, as one JSON array in one row.
-fn in_one_row(query: &str) -> String {
-    ["SELECT '[' || group_concat(packed, ',') || ']' FROM (", query, ")"].concat()
 }
 
 /// Turns `?3` into `?` and notes which parameter it was.

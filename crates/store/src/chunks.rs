@@ -38,6 +38,11 @@ impl ChunkedInsert {
         chunks
     }
 
+    /// The statement for one row.
+    pub(crate) fn of_one_row(&'static self) -> &'static Sql {
+        &self.by_size[SIZES.len() - 1].1
+    }
+
     /// All texts, for the test that prepares every statement.
     pub(crate) fn statements(&'static self) -> impl Iterator<Item = &'static Sql> {
         self.by_size.iter().map(|(_, sql)| sql)

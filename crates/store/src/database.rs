@@ -1,5 +1,6 @@
 //! Whichever database a store is on: how an operation is run there, and run again when a race was lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::StoreError;
@@ -56,10 +57,11 @@ impl Database {
     }
 
     /// Runs the operation until it wins its races, and tells the caller how it ended.
-    pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: &O) -> Result<O::Output, StoreError> {
+    pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: O) -> Result<O::Output, StoreError> {
+        let operation = Arc::new(operation);
         let mut tries = 1;
         loop {
-            match self.try_once(mode, operation).await {
+            match self.try_once(mode, &operation).await {
                 Ok(output) => return Ok(output),
                 Err(Failure::Store(error)) => return Err(error),
                 Err(Failure::Again(cause)) if tries >= TRIES => return Err(StoreError::Unavailable(cause)),
@@ -73,14 +75,14 @@ impl Database {
         }
     }
 
-    async fn try_once<O: Operation>(&self, mode: Mode, operation: &O) -> Result<O::Output, Failure> {
+    async fn try_once<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
         match (self, mode) {
-            (Self::Postgres(database), Mode::Transaction) => database.transact(operation).await,
-            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(operation).await,
+            (Self::Postgres(database), Mode::Transaction) => database.transact(&**operation).await,
+            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(&**operation).await,
             (Self::Sqlite(database), Mode::ReadOnly) => database.read(operation).await,
             (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
-            (Self::MySql(database), Mode::ReadOnly) => database.read(operation).await,
-            (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
+            (Self::MySql(database), Mode::ReadOnly) => database.read(&**operation).await,
+            (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => database.transact(&**operation).await,
         }
     }
 
@@ -102,7 +104,7 @@ impl Database {
 
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, StoreError> {
         let refused = match self {
-            Self::Sqlite(database) => database.refused_statements().await,
+            Self::Sqlite(database) => database.refused_statements(),
             Self::Postgres(database) => database.refused_statements().await,
             Self::MySql(database) => database.refused_statements().await,
         };
@@ -111,7 +113,7 @@ impl Database {
 
     pub(crate) async fn durability(&self) -> Result<String, StoreError> {
         let told_by_database = match self {
-            Self::Sqlite(database) => database.durability().await,
+            Self::Sqlite(database) => database.durability(),
             Self::Postgres(database) => database.durability().await,
             Self::MySql(database) => database.durability().await,
         };

@@ -42,8 +42,8 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Lost races of PostgreSQL (serialization, deadlock), and SQLite's busy and locked with their extended codes.
-const AGAIN: [&str; 9] = ["40001", "40P01", "5", "6", "261", "262", "517", "518", "773"];
+/// Lost races of PostgreSQL: serialization, deadlock.
+const AGAIN: [&str; 2] = ["40001", "40P01"];
 /// Classes of PostgreSQL's codes that mean the server is away or short of something: connection, resources, operator
 /// intervention, system error; and a lock that was waited for in vain.
 const AWAY: [&str; 5] = ["08", "53", "57", "58", "55P03"];
@@ -52,8 +52,9 @@ const AWAY_TOO: [&str; 2] = ["25P03", "25006"];
 /// MySQL's numbers for the same: deadlock and changed row; lock waits, shutdown, read-only, disk full, killed.
 const MYSQL_AGAIN: [u16; 2] = [1213, 1020];
 const MYSQL_AWAY: [u16; 11] = [1205, 1040, 1053, 1290, 1836, 1021, 1114, 3024, 1317, 1927, 1180];
-/// SQLite's I/O error and full disk; the low byte of an extended code is its kind.
-const SQLITE_AWAY: [i64; 2] = [10, 13];
+/// SQLite's busy and locked, and its I/O error, full disk and file that cannot be opened.
+const SQLITE_AGAIN: [i64; 2] = [5, 6];
+const SQLITE_AWAY: [i64; 3] = [10, 13, 14];
 
 /// What a database's own error means to us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +76,22 @@ fn meaning(cause: &dyn sqlx::error::DatabaseError) -> Meaning {
     let sqlite_kind = code.parse::<i64>().ok().filter(|_| code.len() < 5).map(|number| number & 0xff);
     let away = AWAY.iter().any(|class| code.starts_with(class)) || AWAY_TOO.contains(&code.as_ref());
     match sqlite_kind {
-        _ if AGAIN.contains(&code.as_ref()) => Meaning::Again,
+        None if AGAIN.contains(&code.as_ref()) => Meaning::Again,
+        Some(kind) if SQLITE_AGAIN.contains(&kind) => Meaning::Again,
         Some(kind) if SQLITE_AWAY.contains(&kind) => Meaning::Away,
         None if away => Meaning::Away,
         Some(_) | None => Meaning::Broken,
+    }
+}
+
+/// The store's own connections to SQLite. The low byte of an extended code is its kind.
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error().map(|cause| i64::from(cause.extended_code) & 0xff) {
+            Some(kind) if SQLITE_AGAIN.contains(&kind) => Self::Again(error.to_string()),
+            Some(kind) if SQLITE_AWAY.contains(&kind) => Self::Store(StoreError::Unavailable(error.to_string())),
+            Some(_) | None => Self::internal(error),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     portions::portions,
     record::{self, AttemptRow, OutboxRow, TaskChange},
+    row::Columns as _,
     session::{LaneKey, Session},
 };
 

@@ -18,8 +18,7 @@ pub enum DatabaseKind {
 ///
 /// The name is that of its file in `sql/`, the text is ready to be prepared. An insert whose rows are spelled out is
 /// there once for each number of rows, largest first, under one name. Parameters are numbered as in the file, but on
-/// MySQL, which gets a plain `?` for each and has them bound in the order of the text. A query of SQLite whose rows
-/// come packed answers with one row: a JSON array of arrays.
+/// MySQL, which gets a plain `?` for each and has them bound in the order of the text.
 pub fn statements(kind: DatabaseKind) -> Vec<(&'static str, &'static str)> {
     let named = |sql: &'static Sql| (sql.name, sql.text.as_str());
     match kind {
@@ -50,15 +49,7 @@ mod tests {
 
     #[test]
     fn the_statements_of_a_claim_and_its_finish_are_listed() {
-        let by_lanes = [
-            "insert_tasks",
-            "claim_lanes",
-            "claim_pick",
-            "claim_take",
-            "read_tasks",
-            "complete_find",
-            "complete_tasks",
-        ];
+        let by_lanes = ["insert_tasks", "claim_lanes", "claim_pick", "claim_take", "complete_tasks"];
         for (kind, wanted) in [
             (DatabaseKind::Sqlite, &by_lanes[..]),
             (DatabaseKind::Postgres, &["insert_tasks", "claim_tasks", "complete_tasks"]),

@@ -9,7 +9,10 @@ use longhaul_domain::{
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::{failure::Failure, row::SqlRow};
+use crate::{
+    failure::Failure,
+    row::{Columns, SqlRow},
+};
 
 /// An id as statements take it in JSON: 32 hexadecimal digits.
 pub(crate) fn hex(id: Uuid) -> String {
@@ -31,34 +34,34 @@ pub(crate) fn hex_list(ids: impl IntoIterator<Item = TaskId>) -> String {
     text
 }
 
-fn number<T: TryFrom<i64>>(row: &SqlRow, column: usize) -> Result<T, Failure> {
+fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failure> {
     let value = row.must_int(column)?;
     T::try_from(value).map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
 }
 
-fn time(row: &SqlRow, column: usize) -> Result<Option<Timestamp>, Failure> {
+fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, Failure> {
     Ok(row.int(column)?.map(Timestamp::from_micros))
 }
 
-fn must_time(row: &SqlRow, column: usize) -> Result<Timestamp, Failure> {
+fn must_time(row: &impl Columns, column: usize) -> Result<Timestamp, Failure> {
     Ok(Timestamp::from_micros(row.must_int(column)?))
 }
 
-fn json(row: &SqlRow, column: usize) -> Result<Option<Json>, Failure> {
+fn json(row: &impl Columns, column: usize) -> Result<Option<Json>, Failure> {
     Ok(row.text(column)?.map(Json::trusted))
 }
 
-pub(crate) fn status(row: &SqlRow, column: usize) -> Result<Status, Failure> {
+pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failure> {
     let text = row.must_text(column)?;
     Status::parse(&text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
 }
 
-fn error(row: &SqlRow, column: usize) -> Result<Option<TaskError>, Failure> {
+fn error(row: &impl Columns, column: usize) -> Result<Option<TaskError>, Failure> {
     row.text(column)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)
 }
 
 /// Reads a task from the columns of `task_columns.sql`, in their order.
-pub(crate) fn task(row: &SqlRow) -> Result<Task, Failure> {
+pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
     let policy: Option<RetryPolicy> =
         row.text(33)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)?;
     Ok(Task {

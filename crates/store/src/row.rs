@@ -1,5 +1,6 @@
 //! What goes into a statement and what comes out of it, the same for all three databases.
 
+use rusqlite::types::Value;
 use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use uuid::Uuid;
 
@@ -45,26 +46,63 @@ impl From<Uuid> for Param<'_> {
 
 /// A row of any of the three.
 pub(crate) enum SqlRow {
-    Sqlite(sqlx::sqlite::SqliteRow),
-    /// A row that came in a JSON text. SQLite's driver allocates for every column and wakes the reader for every
-    /// row; one text for all rows is several times faster. Ids are hexadecimal in it.
-    Packed(Vec<serde_json::Value>),
+    /// Of a connection of the store's own.
+    Sqlite(Vec<Value>),
+    /// Of a caller's own transaction on SQLite.
+    Guest(sqlx::sqlite::SqliteRow),
     Postgres(sqlx::postgres::PgRow),
     MySql(sqlx::mysql::MySqlRow),
 }
 
-impl SqlRow {
-    /// Unpacks the rows that came as one JSON text, or as nothing when there is none.
-    pub(crate) fn unpack(row: Option<&sqlx::sqlite::SqliteRow>) -> Result<Vec<Self>, Failure> {
-        let text: Option<&str> = row.map(|row| row.try_get_unchecked(0)).transpose()?.flatten();
-        let rows: Vec<Vec<serde_json::Value>> = text.map(serde_json::from_str).transpose()?.unwrap_or_default();
-        Ok(rows.into_iter().map(Self::Packed).collect())
+/// The columns of a row, by their places.
+pub(crate) trait Columns {
+    fn int(&self, column: usize) -> Result<Option<i64>, Failure>;
+    fn text(&self, column: usize) -> Result<Option<String>, Failure>;
+    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure>;
+
+    fn flag(&self, column: usize) -> Result<bool, Failure> {
+        Ok(self.int(column)?.unwrap_or(0) != 0)
     }
 
-    pub(crate) fn int(&self, column: usize) -> Result<Option<i64>, Failure> {
+    /// Like [`Self::int`] for a column that is never null.
+    fn must_int(&self, column: usize) -> Result<i64, Failure> {
+        self.int(column)?.ok_or_else(|| null(column))
+    }
+
+    fn must_text(&self, column: usize) -> Result<String, Failure> {
+        self.text(column)?.ok_or_else(|| null(column))
+    }
+
+    fn must_id(&self, column: usize) -> Result<Uuid, Failure> {
+        self.id(column)?.ok_or_else(|| null(column))
+    }
+}
+
+/// A row of SQLite that is read while its statement stands on it.
+impl Columns for rusqlite::Row<'_> {
+    fn int(&self, column: usize) -> Result<Option<i64>, Failure> {
+        Ok(self.get(column)?)
+    }
+
+    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+        Ok(self.get(column)?)
+    }
+
+    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
+        let bytes = self.get_ref(column)?.as_blob_or_null().map_err(Failure::internal)?;
+        bytes.map(Uuid::from_slice).transpose().map_err(Failure::internal)
+    }
+}
+
+impl Columns for SqlRow {
+    fn int(&self, column: usize) -> Result<Option<i64>, Failure> {
         let value = match self {
-            Self::Sqlite(row) => row.try_get(column)?,
-            Self::Packed(values) => values[column].as_i64(),
+            Self::Sqlite(values) => match &values[column] {
+                Value::Integer(value) => Some(*value),
+                Value::Null => None,
+                Value::Real(_) | Value::Text(_) | Value::Blob(_) => return Err(not_a(column, "number")),
+            },
+            Self::Guest(row) => row.try_get(column)?,
             Self::MySql(row) => row.try_get_unchecked(column)?,
             Self::Postgres(row) => {
                 let raw = row.try_get_raw(column)?;
@@ -78,17 +116,14 @@ impl SqlRow {
         Ok(value)
     }
 
-    pub(crate) fn flag(&self, column: usize) -> Result<bool, Failure> {
-        match self {
-            Self::Postgres(row) => Ok(row.try_get(column)?),
-            Self::Sqlite(_) | Self::Packed(_) | Self::MySql(_) => Ok(self.int(column)?.unwrap_or(0) != 0),
-        }
-    }
-
-    pub(crate) fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
         let value = match self {
-            Self::Sqlite(row) => row.try_get(column)?,
-            Self::Packed(values) => values[column].as_str().map(str::to_owned),
+            Self::Sqlite(values) => match &values[column] {
+                Value::Text(text) => Some(text.clone()),
+                Value::Null => None,
+                Value::Integer(_) | Value::Real(_) | Value::Blob(_) => return Err(not_a(column, "text")),
+            },
+            Self::Guest(row) => row.try_get(column)?,
             Self::Postgres(row) => row.try_get(column)?,
             Self::MySql(row) => {
                 let bytes: Option<Vec<u8>> = row.try_get_unchecked(column)?;
@@ -98,41 +133,32 @@ impl SqlRow {
         Ok(value)
     }
 
-    pub(crate) fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
+    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
         let bytes: Option<Vec<u8>> = match self {
             Self::Postgres(row) => return Ok(row.try_get(column)?),
-            Self::Packed(values) => {
-                let text = values[column].as_str().filter(|text| !text.is_empty());
-                return text.map(Uuid::try_parse).transpose().map_err(Failure::internal);
-            }
-            Self::Sqlite(row) => row.try_get_unchecked(column)?,
+            Self::Sqlite(values) => match &values[column] {
+                Value::Blob(bytes) => return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal),
+                Value::Null => None,
+                Value::Integer(_) | Value::Real(_) | Value::Text(_) => return Err(not_a(column, "id")),
+            },
+            Self::Guest(row) => row.try_get_unchecked(column)?,
             Self::MySql(row) => row.try_get_unchecked(column)?,
         };
         bytes.map(|bytes| Uuid::from_slice(&bytes)).transpose().map_err(Failure::internal)
     }
 
-    /// A column as it is, to be handed to a later statement of the same database in a list.
-    pub(crate) fn key(&self, column: usize) -> Result<serde_json::Value, Failure> {
+    fn flag(&self, column: usize) -> Result<bool, Failure> {
         match self {
-            Self::Packed(values) => Ok(values[column].clone()),
-            Self::Sqlite(_) | Self::Postgres(_) | Self::MySql(_) => Ok(self.must_text(column)?.into()),
+            Self::Postgres(row) => Ok(row.try_get(column)?),
+            Self::Sqlite(_) | Self::Guest(_) | Self::MySql(_) => Ok(self.int(column)?.unwrap_or(0) != 0),
         }
-    }
-
-    /// Like [`Self::int`] for a column that is never null.
-    pub(crate) fn must_int(&self, column: usize) -> Result<i64, Failure> {
-        self.int(column)?.ok_or_else(|| null(column))
-    }
-
-    pub(crate) fn must_text(&self, column: usize) -> Result<String, Failure> {
-        self.text(column)?.ok_or_else(|| null(column))
-    }
-
-    pub(crate) fn must_id(&self, column: usize) -> Result<Uuid, Failure> {
-        self.id(column)?.ok_or_else(|| null(column))
     }
 }
 
 fn null(column: usize) -> Failure {
     Failure::internal(format!("column {column} is null"))
+}
+
+fn not_a(column: usize, kind: &str) -> Failure {
+    Failure::internal(format!("column {column} is not a {kind}"))
 }

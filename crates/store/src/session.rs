@@ -16,12 +16,13 @@ use crate::{
     bounds::ClaimBounds,
     catalog::{Sql, Statement},
     failure::Failure,
-    row::{Param, SqlRow},
+    row::{Columns as _, Param, SqlRow},
 };
 
-/// One use of the store, written once for all databases. It may be run again from the start.
+/// One use of the store, written once for all databases. It may be run again from the start, and owns what it needs: on
+/// SQLite another thread runs it.
 #[async_trait]
-pub(crate) trait Operation: Send + Sync {
+pub(crate) trait Operation: Send + Sync + 'static {
     type Output: Send;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure>;

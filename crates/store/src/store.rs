@@ -92,7 +92,7 @@ impl SqlStore {
         let shared = Shared::new(options.outbox, options.clock_offset, options.clock);
         let scheme = url.split(':').next().unwrap_or_default();
         let opened = match scheme {
-            "sqlite" => SqliteDatabase::open(url, shared).await.map(Database::Sqlite),
+            "sqlite" => SqliteDatabase::open(url, shared).map(Database::Sqlite),
             "postgres" | "postgresql" => {
                 PostgresDatabase::open(url, options.max_connections, shared).await.map(Database::Postgres)
             }
@@ -163,7 +163,7 @@ impl SqlStore {
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
         let Database::Postgres(database) = &self.database else { return Err(other_database("PostgreSQL")) };
-        let operation = submitter::prepare(&self.database, tasks).await?;
+        let operation = submitter::prepare(&self.database, tasks.to_vec()).await?;
         database.within(transaction, &operation).await.map_err(told)
     }
 
@@ -175,7 +175,7 @@ impl SqlStore {
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
         let Database::MySql(database) = &self.database else { return Err(other_database("MySQL")) };
-        let operation = submitter::prepare(&self.database, tasks).await?;
+        let operation = submitter::prepare(&self.database, tasks.to_vec()).await?;
         database.within(transaction, &operation).await.map_err(told)
     }
 
@@ -188,7 +188,7 @@ impl SqlStore {
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
         let Database::Sqlite(database) = &self.database else { return Err(other_database("SQLite")) };
-        let operation = submitter::prepare_within(database, tasks);
+        let operation = submitter::prepare_within(database, tasks.to_vec());
         database.within(transaction, &operation).await.map_err(told)
     }
 }
@@ -224,7 +224,7 @@ fn check_access(access: &Access) -> Result<(), Invalid> {
 #[async_trait]
 impl Store for SqlStore {
     async fn now(&self) -> Result<Timestamp, StoreError> {
-        let now = self.database.run(Mode::ReadOnly, &Now).await?;
+        let now = self.database.run(Mode::ReadOnly, Now).await?;
         self.database.shared().note_store_time(now);
         Ok(now)
     }
@@ -232,24 +232,24 @@ impl Store for SqlStore {
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
         task.check()?;
         if task.parent.is_some() {
-            let submitted = submitter::submit(&self.database, std::slice::from_ref(&task)).await?;
+            let submitted = submitter::submit(&self.database, vec![task]).await?;
             return Ok(submitted[0]);
         }
         self.batcher.submit(task).await
     }
 
     async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
-        submitter::submit(&self.database, &tasks).await
+        submitter::submit(&self.database, tasks).await
     }
 
     async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
         Node::check(name, host)?;
-        self.database.run(Mode::OneStatement, &RegisterNode { id, name, host }).await
+        self.database.run(Mode::OneStatement, RegisterNode { id, name: name.to_owned(), host: host.to_owned() }).await
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
         bounds::check_batch("leases", leases.len(), bounds::CLAIM_BATCH)?;
-        self.database.run(Mode::Transaction, &HeartbeatNode { id, leases }).await
+        self.database.run(Mode::Transaction, HeartbeatNode { id, leases: leases.to_vec() }).await
     }
 
     async fn hand_back_strays(
@@ -260,34 +260,33 @@ impl Store for SqlStore {
     ) -> Result<Vec<TaskId>, StoreError> {
         bounds::check_batch("held", held.len(), bounds::CLAIM_BATCH)?;
         bounds::check_duration_ms("olderThan", older_than_ms)?;
-        self.database.run(Mode::Transaction, &HandBackStrays { node, held, older_than_ms }).await
+        self.database.run(Mode::Transaction, HandBackStrays { node, held: held.to_vec(), older_than_ms }).await
     }
 
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
-        self.database.run(Mode::OneStatement, &RetireNode { id }).await
+        self.database.run(Mode::OneStatement, RetireNode { id }).await
     }
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
         check_names(&request.queues, &request.task_types)?;
         let mode = if self.database.shared().outbox.events { Mode::Transaction } else { Mode::OneStatement };
-        self.database.run(mode, &ClaimTasks { request }).await
+        self.database.run(mode, ClaimTasks { request: request.clone() }).await
     }
 
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("progress", reports.len(), bounds::CLAIM_BATCH)?;
-        self.database.run(Mode::Transaction, &SaveState { saved: Saved::Progress, reports }).await
+        self.database.run(Mode::Transaction, SaveState { saved: Saved::Progress, reports: reports.to_vec() }).await
     }
 
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
-        let reports = [(*lease, checkpoint.clone())];
-        let operation = SaveState { saved: Saved::Checkpoint, reports: &reports };
-        Ok(self.database.run(Mode::Transaction, &operation).await?[0])
+        let operation = SaveState { saved: Saved::Checkpoint, reports: vec![(*lease, checkpoint.clone())] };
+        Ok(self.database.run(Mode::Transaction, operation).await?[0])
     }
 
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("lines", lines.len(), bounds::LOG_BATCH)?;
-        self.database.run(Mode::Transaction, &AppendLogs { lines }).await
+        self.database.run(Mode::Transaction, AppendLogs { lines: lines.to_vec() }).await
     }
 
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
@@ -297,29 +296,31 @@ impl Store for SqlStore {
         }
         // With a listener on the outbox every end takes the longer way, which writes its message.
         let ended = match self.database.shared().outbox.is_off() {
-            true => self.database.run(Mode::OneStatement, &CompleteTasks { reports }).await?,
+            true => self.database.run(Mode::OneStatement, CompleteTasks { reports: reports.to_vec() }).await?,
             false => HashSet::new(),
         };
         let (mut verdicts, rest) = finish::settle(reports, ended);
         if !rest.is_empty() {
             let left: Vec<Report> = rest.iter().map(|index| reports[*index].clone()).collect();
-            let told = self.database.run(Mode::Transaction, &FinishTasks { reports: &left }).await?;
+            let told = self.database.run(Mode::Transaction, FinishTasks { reports: left }).await?;
             rest.iter().zip(told).for_each(|(index, verdict)| verdicts[*index] = verdict);
         }
         Ok(verdicts)
     }
 
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
-        self.database.run(Mode::Transaction, &CancelTask { access, id }).await
+        self.database.run(Mode::Transaction, CancelTask { access: access.clone(), id }).await
     }
 
     async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
-        self.database.run(Mode::Transaction, &RetryTask { access, id, scope }).await
+        self.database.run(Mode::Transaction, RetryTask { access: access.clone(), id, scope }).await
     }
 
     async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
         change.check()?;
-        self.database.run(Mode::Transaction, &RescheduleTask { access, id, change }).await
+        self.database
+            .run(Mode::Transaction, RescheduleTask { access: access.clone(), id, change: change.clone() })
+            .await
     }
 
     async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
@@ -329,43 +330,43 @@ impl Store for SqlStore {
         if let BulkChange::Reschedule(change) = &request.change {
             change.check()?;
         }
-        self.database.run(Mode::Transaction, &ChangeTasks { request }).await
+        self.database.run(Mode::Transaction, ChangeTasks { request: request.clone() }).await
     }
 
     async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
         bounds::check_label("queue", name)?;
-        self.database.run(Mode::Transaction, &PauseQueue { name, paused: true }).await
+        self.database.run(Mode::Transaction, PauseQueue { name: name.to_owned(), paused: true }).await
     }
 
     async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
         bounds::check_label("queue", name)?;
-        self.database.run(Mode::Transaction, &PauseQueue { name, paused: false }).await
+        self.database.run(Mode::Transaction, PauseQueue { name: name.to_owned(), paused: false }).await
     }
 
     async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
         bounds::check_label("duty", duty)?;
         bounds::check_duration_ms("ttl", ttl_ms)?;
-        self.database.run(Mode::Transaction, &TakeDuty { duty, node, ttl_ms }).await
+        self.database.run(Mode::Transaction, TakeDuty { duty: duty.to_owned(), node, ttl_ms }).await
     }
 
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
-        self.database.run(Mode::Transaction, &DeclareOthersDead { survivor }).await
+        self.database.run(Mode::Transaction, DeclareOthersDead { survivor }).await
     }
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
         bounds::check_duration_ms("lease", request.lease_ms)?;
         check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::Transaction, &RescueTasks { request }).await
+        self.database.run(Mode::Transaction, RescueTasks { request: *request }).await
     }
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::Transaction, &ExpireTasks { overdue, limit }).await
+        self.database.run(Mode::Transaction, ExpireTasks { overdue: *overdue, limit }).await
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
         check_names(queues, task_types)?;
-        self.database.run(Mode::ReadOnly, &NextDueAt { queues, task_types }).await
+        self.database.run(Mode::ReadOnly, NextDueAt { queues: queues.to_vec(), task_types: task_types.to_vec() }).await
     }
 
     async fn list_prunable(
@@ -375,37 +376,37 @@ impl Store for SqlStore {
         limit: usize,
     ) -> Result<Page<Task>, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::ReadOnly, &ListPrunable { keep, after, limit }).await
+        self.database.run(Mode::ReadOnly, ListPrunable { keep: *keep, after, limit }).await
     }
 
     async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError> {
         bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::Transaction, &PruneTasks { keep, ids }).await
+        self.database.run(Mode::Transaction, PruneTasks { keep: *keep, ids: ids.to_vec() }).await
     }
 
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::OneStatement, &PruneIdempotencyKeys { limit }).await
+        self.database.run(Mode::OneStatement, PruneIdempotencyKeys { limit }).await
     }
 
     async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         bounds::check_duration_ms("ttl", ttl_ms)?;
-        self.database.run(Mode::Transaction, &LeaseOutbox { limit, ttl_ms }).await
+        self.database.run(Mode::Transaction, LeaseOutbox { limit, ttl_ms }).await
     }
 
     async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError> {
         bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::OneStatement, &ConfirmOutbox { ids }).await
+        self.database.run(Mode::OneStatement, ConfirmOutbox { ids: ids.to_vec() }).await
     }
 
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
-        self.database.run(Mode::Transaction, &FoldTallies { limit }).await
+        self.database.run(Mode::Transaction, FoldTallies { limit }).await
     }
 
     async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {
-        self.database.run(Mode::ReadOnly, &GetTask { access, id }).await
+        self.database.run(Mode::ReadOnly, GetTask { access: access.clone(), id }).await
     }
 
     async fn list_tasks(
@@ -417,11 +418,13 @@ impl Store for SqlStore {
         filter.check()?;
         page.check()?;
         check_access(access)?;
-        self.database.run(Mode::ReadOnly, &ListTasks { access, filter, page }).await
+        self.database
+            .run(Mode::ReadOnly, ListTasks { access: access.clone(), filter: filter.clone(), page: *page })
+            .await
     }
 
     async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
-        self.database.run(Mode::ReadOnly, &ListAttempts { access, id }).await
+        self.database.run(Mode::ReadOnly, ListAttempts { access: access.clone(), id }).await
     }
 
     async fn list_logs(
@@ -432,18 +435,18 @@ impl Store for SqlStore {
         limit: usize,
     ) -> Result<LogPage, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
-        self.database.run(Mode::ReadOnly, &ListLogs { access, id, after, limit }).await
+        self.database.run(Mode::ReadOnly, ListLogs { access: access.clone(), id, after, limit }).await
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {
-        self.database.run(Mode::ReadOnly, &ListQueues).await
+        self.database.run(Mode::ReadOnly, ListQueues).await
     }
 
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError> {
-        self.database.run(Mode::ReadOnly, &ListNodes).await
+        self.database.run(Mode::ReadOnly, ListNodes).await
     }
 
     async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError> {
-        self.database.run(Mode::ReadOnly, &ReadTallies { filter }).await
+        self.database.run(Mode::ReadOnly, ReadTallies { filter: filter.clone() }).await
     }
 }

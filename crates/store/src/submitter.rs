@@ -10,8 +10,8 @@ use crate::{
 };
 
 /// Submits all or none, in a transaction of the store's own.
-pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec<Submitted>, StoreError> {
-    submit::check(tasks)?;
+pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+    submit::check(&tasks)?;
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
@@ -20,15 +20,17 @@ pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec
     if plain {
         let operation = prepare(database, tasks).await?;
         let mode = if operation.is_one_statement() { Mode::OneStatement } else { Mode::Transaction };
-        return database.run(mode, &operation).await;
+        return database.run(mode, operation).await;
     }
-    let lanes = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
-    let operation = SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes };
-    let submitted = database.run(Mode::Transaction, &operation).await?;
+    let lanes: Vec<_> = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
+    let unknown = tasks.iter().zip(&lanes).map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
+    let unknown: Vec<Option<LaneKey>> = unknown.collect();
+    let operation = SubmitTasks { ids: new_ids(database, tasks.len()), tasks, lanes };
+    let submitted = database.run(Mode::Transaction, operation).await?;
     // The lanes of what was made are committed now and may be remembered.
-    for (index, task) in tasks.iter().enumerate() {
-        if operation.lanes[index].is_none() && !submitted[index].repeated {
-            lane_of(database, &submit::lane_key(task)).await?;
+    for (key, made) in unknown.into_iter().zip(&submitted) {
+        if let Some(key) = key.filter(|_| !made.repeated) {
+            lane_of(database, key).await?;
         }
     }
     Ok(submitted)
@@ -36,37 +38,36 @@ pub(crate) async fn submit(database: &Database, tasks: &[NewTask]) -> Result<Vec
 
 /// The operation that submits `tasks`, with an id for each and every lane made and committed before: no submit
 /// waits for another's transaction over a new lane.
-pub(crate) async fn prepare<'a>(database: &Database, tasks: &'a [NewTask]) -> Result<SubmitTasks<'a>, StoreError> {
+pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<SubmitTasks, StoreError> {
     let mut lanes = Vec::with_capacity(tasks.len());
-    let mut last: Option<(LaneKey, i64)> = None;
-    for task in tasks {
-        let key = submit::lane_key(task);
-        let lane = match &last {
-            Some((known, lane)) if *known == key => *lane,
-            _ => lane_of(database, &key).await?,
+    let mut last: Option<(&NewTask, i64)> = None;
+    for task in &tasks {
+        let lane = match last {
+            Some((known, lane)) if submit::is_same_lane(known, task) => lane,
+            _ => lane_of(database, submit::lane_key(task)).await?,
         };
         lanes.push(Some(lane));
-        last = Some((key, lane));
+        last = Some((task, lane));
     }
-    Ok(SubmitTasks { tasks, ids: new_ids(database, tasks.len()), lanes })
+    Ok(SubmitTasks { ids: new_ids(database, tasks.len()), tasks, lanes })
 }
 
 fn new_ids(database: &Database, count: usize) -> Vec<TaskId> {
     (0..count).map(|_| database.shared().next_id()).collect()
 }
 
-async fn lane_of(database: &Database, key: &LaneKey) -> Result<i64, StoreError> {
-    if let Some(lane) = database.shared().known_lane(key) {
+async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
+    if let Some(lane) = database.shared().known_lane(&key) {
         return Ok(lane);
     }
-    let lane = database.run(Mode::Transaction, &EnsureLane { key }).await?;
-    database.shared().note_lane(key.clone(), lane);
+    let lane = database.run(Mode::Transaction, EnsureLane { key: key.clone() }).await?;
+    database.shared().note_lane(key, lane);
     Ok(lane)
 }
 
 /// The same inside a caller's own SQLite transaction, which may hold the one write lock: a new lane is made in
 /// that transaction and remembered by nobody.
-pub(crate) fn prepare_within<'a>(database: &SqliteDatabase, tasks: &'a [NewTask]) -> SubmitTasks<'a> {
+pub(crate) fn prepare_within(database: &SqliteDatabase, tasks: Vec<NewTask>) -> SubmitTasks {
     let lanes = tasks.iter().map(|task| database.shared.known_lane(&submit::lane_key(task))).collect();
     let ids = tasks.iter().map(|_| database.shared.next_id()).collect();
     SubmitTasks { tasks, ids, lanes }

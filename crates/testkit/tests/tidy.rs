@@ -44,6 +44,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/complete_find.sql", "PostgreSQL's update says which rows it met"),
     ("crates/store/src/postgres/sql/claim_tasks.sql", "the others claim lane by lane"),
     ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
+    ("crates/store/src/sqlite/claim.rs", "rows read in the one writer's transaction are nobody else's"),
+    ("crates/store/src/sqlite/connection.rs", "the others are connected by sqlx's pools"),
+    ("crates/store/src/sqlite/guest.rs", "only SQLite's own driver is not the caller's"),
+    ("crates/store/src/sqlite/readers.rs", "the others have many writers"),
     ("crates/store/src/sqlite/writer.rs", "the others have many writers and their own group commit"),
     ("crates/store/src/mysql/sql/append_tallies.sql", "JSON_TABLE is slow for a few rows"),
 ];

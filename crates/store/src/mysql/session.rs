@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     ledger,
     operations::{
-        claim::{LaneStatements, claim_by_lanes},
+        claim::{LaneLook, LaneStatements, claim_by_lanes},
         finish::{completion_document, count_ended},
     },
     row::{Param, SqlRow},
@@ -112,7 +112,8 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-        let own = LaneStatements { lanes: &LANES, peek: &PEEK, pick: &PICK, take: &TAKE };
+        let look = LaneLook { lanes: &LANES, peek: &PEEK };
+        let own = LaneStatements { look, pick: &PICK, take: &TAKE };
         claim_by_lanes(self, &own, request).await
     }
 

@@ -20,16 +20,16 @@ use crate::{
 
 /// Changes up to `limit` matching tasks in one transaction.
 #[derive(Debug)]
-pub(crate) struct ChangeTasks<'a> {
-    pub(crate) request: &'a BulkRequest,
+pub(crate) struct ChangeTasks {
+    pub(crate) request: BulkRequest,
 }
 
 #[async_trait]
-impl Operation for ChangeTasks<'_> {
+impl Operation for ChangeTasks {
     type Output = BulkOutcome;
 
     async fn run(&self, session: &mut dyn Session) -> Result<BulkOutcome, Failure> {
-        let request = self.request;
+        let request = &self.request;
         let page = PageRequest { order: SortOrder::OldestFirst, after: request.after, size: request.limit };
         let matched = list_page(session, &request.access, &request.filter, &page).await?;
         let ids: Vec<TaskId> = matched.items.iter().map(|task| task.id).collect();

@@ -9,24 +9,25 @@ use crate::{
     failure::Failure,
     ledger::Ledger,
     record::{self, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Cancels a task that the caller may see, and all below it.
 #[derive(Debug)]
-pub(crate) struct CancelTask<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct CancelTask {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
 }
 
 #[async_trait]
-impl Operation for CancelTask<'_> {
+impl Operation for CancelTask {
     type Output = Status;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Status, Failure> {
         let mut ledger = Ledger::default();
         lock_trees(session, &mut ledger, &[self.id]).await?;
-        let task = visible(ledger.get(self.id), self.access)?;
+        let task = visible(ledger.get(self.id), &self.access)?;
         if task.status.is_ended() {
             return Ok(task.status);
         }

@@ -16,23 +16,24 @@ use crate::{
     failure::Failure,
     ledger,
     record::{self, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Takes up to `limit` tasks.
 #[derive(Debug)]
-pub(crate) struct ClaimTasks<'a> {
-    pub(crate) request: &'a ClaimRequest,
+pub(crate) struct ClaimTasks {
+    pub(crate) request: ClaimRequest,
 }
 
 #[async_trait]
-impl Operation for ClaimTasks<'_> {
+impl Operation for ClaimTasks {
     type Output = Vec<Task>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
-        let claimed = session.claim_tasks(self.request).await?;
+        let claimed = session.claim_tasks(&self.request).await?;
         if claimed.is_empty() {
-            check_node(session, self.request).await?;
+            check_node(session, &self.request).await?;
         }
         let policy = session.shared().outbox;
         if policy.events {
@@ -51,16 +52,22 @@ pub(crate) async fn check_node(session: &mut dyn Session, request: &ClaimRequest
     }
 }
 
-/// The four statements of a claim in a database that cannot do it in one.
+/// The two statements that look where due tasks are, in a database that cannot claim in one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaneStatements {
+pub(crate) struct LaneLook {
     pub(crate) lanes: &'static Sql,
     pub(crate) peek: &'static Sql,
+}
+
+/// The statements of a claim that takes rows which other writers may want, too.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneStatements {
+    pub(crate) look: LaneLook,
     pub(crate) pick: &'static Sql,
     pub(crate) take: &'static Sql,
 }
 
-struct Lane {
+pub(crate) struct Lane {
     id: i64,
     priority: i64,
 }
@@ -70,7 +77,7 @@ struct Picked {
     id: TaskId,
     status: Status,
     /// What the database takes it by.
-    key: serde_json::Value,
+    key: String,
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
@@ -80,12 +87,12 @@ pub(crate) async fn claim_by_lanes(
     request: &ClaimRequest,
 ) -> Result<Vec<Task>, Failure> {
     let mut picked = Vec::new();
-    for group in open_lanes(session, own, request).await? {
+    for group in open_lanes(session, &own.look, request).await? {
         let wanted = request.limit - picked.len();
         if wanted == 0 {
             break;
         }
-        for (lane, share) in shares(session, own, &group, wanted).await? {
+        for (lane, share) in shares(session, &own.look, &group, wanted).await? {
             picked.extend(pick(session, own, lane, share).await?);
         }
     }
@@ -93,15 +100,15 @@ pub(crate) async fn claim_by_lanes(
 }
 
 /// The lanes that hold due tasks, grouped by priority.
-async fn open_lanes(
+pub(crate) async fn open_lanes(
     session: &mut dyn Session,
-    own: &LaneStatements,
+    look: &LaneLook,
     request: &ClaimRequest,
 ) -> Result<Vec<Vec<Lane>>, Failure> {
     let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
     let params = [session.clock().into(), (&queues).into(), (&types).into(), request.node_id.0.into()];
     let mut lanes = Vec::new();
-    for row in session.fetch_sql(own.lanes, &params).await? {
+    for row in session.fetch_sql(look.lanes, &params).await? {
         if row.int(2)?.is_some() {
             lanes.push(Lane { id: row.must_int(0)?, priority: row.must_int(1)? });
         }
@@ -118,9 +125,9 @@ async fn open_lanes(
 }
 
 /// How many of the first `wanted` tasks of a group each lane holds.
-async fn shares(
+pub(crate) async fn shares(
     session: &mut dyn Session,
-    own: &LaneStatements,
+    look: &LaneLook,
     group: &[Lane],
     wanted: usize,
 ) -> Result<Vec<(i64, usize)>, Failure> {
@@ -130,7 +137,7 @@ async fn shares(
     let mut heads = Vec::new();
     for lane in group {
         let params = [session.clock().into(), lane.id.into(), wanted.into()];
-        for row in session.fetch_sql(own.peek, &params).await? {
+        for row in session.fetch_sql(look.peek, &params).await? {
             heads.push((row.must_int(1)?, row.must_id(0)?, lane.id));
         }
     }
@@ -151,7 +158,7 @@ async fn pick(
     let params = [session.clock().into(), lane.into(), share.into()];
     let rows = session.fetch_sql(own.pick, &params).await?;
     rows.iter()
-        .map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)?, key: row.key(3)? }))
+        .map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)?, key: row.must_text(3)? }))
         .collect()
 }
 

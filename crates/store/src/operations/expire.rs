@@ -14,19 +14,19 @@ use crate::{
     failure::Failure,
     ledger::Ledger,
     random,
-    row::SqlRow,
+    row::{Columns as _, SqlRow},
     session::{Operation, Session},
 };
 
 /// Ends or fails up to `limit` tasks of each kind.
 #[derive(Debug)]
-pub(crate) struct ExpireTasks<'a> {
-    pub(crate) overdue: &'a Overdue,
+pub(crate) struct ExpireTasks {
+    pub(crate) overdue: Overdue,
     pub(crate) limit: usize,
 }
 
 #[async_trait]
-impl Operation for ExpireTasks<'_> {
+impl Operation for ExpireTasks {
     type Output = usize;
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
@@ -38,7 +38,7 @@ impl Operation for ExpireTasks<'_> {
         let (silent, grace) = (micros(self.overdue.silent_ms), micros(self.overdue.timeout_grace_ms));
         let params = [clock.into(), silent.into(), grace.into(), self.limit.into()];
         let hung = session.fetch(Statement::FindOverdue, &params).await?;
-        let overdue = |task: &Task, now| expire::decide_overdue(task, self.overdue, random::unit(), now);
+        let overdue = |task: &Task, now| expire::decide_overdue(task, &self.overdue, random::unit(), now);
         Ok(ended + end(session, &hung, overdue).await?)
     }
 }

@@ -19,14 +19,14 @@ use crate::{
     operations::cancel::cancel_below,
     portions::portions,
     record::hex,
-    row::SqlRow,
+    row::{Columns as _, SqlRow},
     session::{Completion, Operation, Session},
 };
 
 /// Decides how attempts ended on locked rows; the answer has one verdict for each report.
 #[derive(Debug)]
-pub(crate) struct FinishTasks<'a> {
-    pub(crate) reports: &'a [Report],
+pub(crate) struct FinishTasks {
+    pub(crate) reports: Vec<Report>,
 }
 
 /// Refuses reports that no store could keep.
@@ -42,12 +42,12 @@ pub(crate) fn check(reports: &[Report]) -> Result<(), Invalid> {
 
 /// Ends the plain successes among the reports with one statement; the answer names the tasks that were ended.
 #[derive(Debug)]
-pub(crate) struct CompleteTasks<'a> {
-    pub(crate) reports: &'a [Report],
+pub(crate) struct CompleteTasks {
+    pub(crate) reports: Vec<Report>,
 }
 
 #[async_trait]
-impl Operation for CompleteTasks<'_> {
+impl Operation for CompleteTasks {
     type Output = HashSet<TaskId>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
@@ -77,7 +77,7 @@ pub(crate) fn settle(reports: &[Report], mut ended: HashSet<TaskId>) -> (Vec<Ver
 }
 
 #[async_trait]
-impl Operation for FinishTasks<'_> {
+impl Operation for FinishTasks {
     type Output = Vec<Verdict>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
@@ -85,7 +85,7 @@ impl Operation for FinishTasks<'_> {
         ledger.lock(session, self.reports.iter().map(|report| report.lease.task_id)).await?;
         let now = session.now().await?;
         let mut verdicts = Vec::with_capacity(self.reports.len());
-        for report in self.reports {
+        for report in &self.reports {
             verdicts.push(decide_one(session, &mut ledger, report, now).await?);
         }
         ledger.save(session, now).await?;
@@ -166,9 +166,7 @@ fn count_completed(sheet: &mut TallySheet, row: &SqlRow) -> Result<(), Failure> 
         last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
         finished_at: Timestamp::from_micros(row.must_int(6)?),
     };
-    sheet.count(&queue, &task_type, Status::Running, -1);
-    sheet.count(&queue, &task_type, Status::Completed, 1);
-    sheet.record_end(&ending, &queue, &task_type);
+    sheet.end_running(&ending, &queue, &task_type);
     Ok(())
 }
 

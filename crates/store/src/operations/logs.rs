@@ -13,13 +13,14 @@ use crate::{
     failure::Failure,
     portions::portions,
     record::{self, hex, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Keeps the lines of running attempts; the answer has one verdict for each.
 #[derive(Debug)]
-pub(crate) struct AppendLogs<'a> {
-    pub(crate) lines: &'a [LogLine],
+pub(crate) struct AppendLogs {
+    pub(crate) lines: Vec<LogLine>,
 }
 
 /// A line as `append_logs` takes it.
@@ -39,7 +40,7 @@ impl LogRow {
 }
 
 #[async_trait]
-impl Operation for AppendLogs<'_> {
+impl Operation for AppendLogs {
     type Output = Vec<Verdict>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
@@ -81,22 +82,22 @@ async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), Failu
 
 /// A page of the lines of a task that the caller may see.
 #[derive(Debug)]
-pub(crate) struct ListLogs<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct ListLogs {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
     pub(crate) after: Option<u64>,
     pub(crate) limit: usize,
 }
 
 #[async_trait]
-impl Operation for ListLogs<'_> {
+impl Operation for ListLogs {
     type Output = LogPage;
 
     async fn run(&self, session: &mut dyn Session) -> Result<LogPage, Failure> {
         // Readers come often, and the whole row of a task may be large: its owner is enough to know.
         let rows = session.fetch(Statement::FindOwner, &[self.id.0.into()]).await?;
         let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
-        let visible = owner.is_some_and(|owner| match self.access {
+        let visible = owner.is_some_and(|owner| match &self.access {
             Access::All => true,
             Access::Owner(own) => owner == *own,
         });

@@ -12,18 +12,18 @@ use crate::{
 
 /// Makes a node known.
 #[derive(Debug)]
-pub(crate) struct RegisterNode<'a> {
+pub(crate) struct RegisterNode {
     pub(crate) id: NodeId,
-    pub(crate) name: &'a str,
-    pub(crate) host: &'a str,
+    pub(crate) name: String,
+    pub(crate) host: String,
 }
 
 #[async_trait]
-impl Operation for RegisterNode<'_> {
+impl Operation for RegisterNode {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let params = [session.clock().into(), self.id.0.into(), self.name.into(), self.host.into()];
+        let params = [session.clock().into(), self.id.0.into(), (&self.name).into(), (&self.host).into()];
         session.execute(Statement::InsertNode, &params).await?;
         Ok(())
     }
@@ -31,13 +31,13 @@ impl Operation for RegisterNode<'_> {
 
 /// Renews all leases of a node and tells which of those it believes in are gone.
 #[derive(Debug)]
-pub(crate) struct HeartbeatNode<'a> {
+pub(crate) struct HeartbeatNode {
     pub(crate) id: NodeId,
-    pub(crate) leases: &'a [Lease],
+    pub(crate) leases: Vec<Lease>,
 }
 
 #[async_trait]
-impl Operation for HeartbeatNode<'_> {
+impl Operation for HeartbeatNode {
     type Output = Vec<(Lease, Verdict)>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
@@ -45,7 +45,7 @@ impl Operation for HeartbeatNode<'_> {
         if session.execute(Statement::BeatNode, &[clock.into(), self.id.0.into()]).await? == 0 {
             return Err(StoreError::NodeLost.into());
         }
-        let held = read_holders(session, Statement::ReadLeases, self.leases).await?;
+        let held = read_holders(session, Statement::ReadLeases, &self.leases).await?;
         let told = self.leases.iter().map(|lease| (*lease, verdict(&held, lease)));
         Ok(told.filter(|(_, verdict)| *verdict != Verdict::Applied(Status::Running)).collect())
     }

@@ -38,16 +38,16 @@ impl Operation for LeaseOutbox {
 
 /// Removes messages that are published.
 #[derive(Debug)]
-pub(crate) struct ConfirmOutbox<'a> {
-    pub(crate) ids: &'a [i64],
+pub(crate) struct ConfirmOutbox {
+    pub(crate) ids: Vec<i64>,
 }
 
 #[async_trait]
-impl Operation for ConfirmOutbox<'_> {
+impl Operation for ConfirmOutbox {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let list = serde_json::to_string(self.ids)?;
+        let list = serde_json::to_string(&self.ids)?;
         session.execute(Statement::DeleteOutbox, &[(&list).into()]).await?;
         Ok(())
     }

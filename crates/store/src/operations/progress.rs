@@ -11,6 +11,7 @@ use crate::{
     failure::Failure,
     portions::portions,
     record::{self, hex, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
@@ -23,9 +24,9 @@ pub(crate) enum Saved {
 
 /// Saves progress or checkpoints of many attempts; the answer has one verdict for each.
 #[derive(Debug)]
-pub(crate) struct SaveState<'a> {
+pub(crate) struct SaveState {
     pub(crate) saved: Saved,
-    pub(crate) reports: &'a [(Lease, Json)],
+    pub(crate) reports: Vec<(Lease, Json)>,
 }
 
 #[derive(Serialize)]
@@ -37,7 +38,7 @@ struct StateRow<'a> {
 }
 
 #[async_trait]
-impl Operation for SaveState<'_> {
+impl Operation for SaveState {
     type Output = Vec<Verdict>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {

@@ -16,19 +16,20 @@ use crate::{
     failure::Failure,
     ledger::Ledger,
     record::{self, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Lists what could be removed.
 #[derive(Debug)]
-pub(crate) struct ListPrunable<'a> {
-    pub(crate) keep: &'a Retention,
+pub(crate) struct ListPrunable {
+    pub(crate) keep: Retention,
     pub(crate) after: Option<TaskId>,
     pub(crate) limit: usize,
 }
 
 #[async_trait]
-impl Operation for ListPrunable<'_> {
+impl Operation for ListPrunable {
     type Output = Page<Task>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Page<Task>, Failure> {
@@ -55,20 +56,20 @@ impl Operation for ListPrunable<'_> {
 
 /// Removes tasks that are old enough, with all below them.
 #[derive(Debug)]
-pub(crate) struct PruneTasks<'a> {
-    pub(crate) keep: &'a Retention,
-    pub(crate) ids: &'a [TaskId],
+pub(crate) struct PruneTasks {
+    pub(crate) keep: Retention,
+    pub(crate) ids: Vec<TaskId>,
 }
 
 #[async_trait]
-impl Operation for PruneTasks<'_> {
+impl Operation for PruneTasks {
     type Output = usize;
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
         let mut ledger = Ledger::default();
         ledger.lock(session, self.ids.iter().copied()).await?;
         let now = session.now().await?;
-        let old = |id: &&TaskId| ledger.get(**id).is_some_and(|task| prune::decide(task, self.keep, now).is_ok());
+        let old = |id: &&TaskId| ledger.get(**id).is_some_and(|task| prune::decide(task, &self.keep, now).is_ok());
         let roots: Vec<TaskId> = self.ids.iter().filter(old).copied().collect();
         let mut doomed: Vec<TaskId> = Vec::new();
         for root in roots {

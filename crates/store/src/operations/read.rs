@@ -19,7 +19,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     record,
-    row::Param,
+    row::{Columns as _, Param},
     session::{Operation, Session},
 };
 
@@ -28,35 +28,35 @@ const ID_SKEW_MS: u64 = 600_000;
 
 /// One task that the caller may see.
 #[derive(Debug)]
-pub(crate) struct GetTask<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct GetTask {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
 }
 
 #[async_trait]
-impl Operation for GetTask<'_> {
+impl Operation for GetTask {
     type Output = Task;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
         let rows = session.fetch(Statement::GetTask, &[self.id.0.into()]).await?;
         let task = rows.first().map(record::task).transpose()?;
-        visible(task.as_ref(), self.access).cloned()
+        visible(task.as_ref(), &self.access).cloned()
     }
 }
 
 /// All attempts of a task that the caller may see.
 #[derive(Debug)]
-pub(crate) struct ListAttempts<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct ListAttempts {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
 }
 
 #[async_trait]
-impl Operation for ListAttempts<'_> {
+impl Operation for ListAttempts {
     type Output = Vec<Attempt>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, Failure> {
-        let task = GetTask { access: self.access, id: self.id }.run(session).await?;
+        let task = GetTask { access: self.access.clone(), id: self.id }.run(session).await?;
         let rows = session.fetch(Statement::ListAttempts, &[self.id.0.into()]).await?;
         let mut attempts = rows.iter().map(record::attempt).collect::<Result<Vec<_>, _>>()?;
         let told = Attempt::told_by(&task).filter(|last| attempts.iter().all(|past| past.attempt != last.attempt));
@@ -67,18 +67,18 @@ impl Operation for ListAttempts<'_> {
 
 /// A page of the tasks that match.
 #[derive(Debug)]
-pub(crate) struct ListTasks<'a> {
-    pub(crate) access: &'a Access,
-    pub(crate) filter: &'a TaskFilter,
-    pub(crate) page: &'a PageRequest,
+pub(crate) struct ListTasks {
+    pub(crate) access: Access,
+    pub(crate) filter: TaskFilter,
+    pub(crate) page: PageRequest,
 }
 
 #[async_trait]
-impl Operation for ListTasks<'_> {
+impl Operation for ListTasks {
     type Output = Page<Task>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Page<Task>, Failure> {
-        list_page(session, self.access, self.filter, self.page).await
+        list_page(session, &self.access, &self.filter, &self.page).await
     }
 }
 
@@ -273,17 +273,17 @@ impl Operation for ListNodes {
 
 /// When the next task of these queues and types is due.
 #[derive(Debug)]
-pub(crate) struct NextDueAt<'a> {
-    pub(crate) queues: &'a [String],
-    pub(crate) task_types: &'a [String],
+pub(crate) struct NextDueAt {
+    pub(crate) queues: Vec<String>,
+    pub(crate) task_types: Vec<String>,
 }
 
 #[async_trait]
-impl Operation for NextDueAt<'_> {
+impl Operation for NextDueAt {
     type Output = Option<Timestamp>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, Failure> {
-        let (queues, types) = (serde_json::to_string(self.queues)?, serde_json::to_string(self.task_types)?);
+        let (queues, types) = (serde_json::to_string(&self.queues)?, serde_json::to_string(&self.task_types)?);
         let rows = session.fetch(Statement::FindNextDue, &[(&queues).into(), (&types).into()]).await?;
         let due = rows.first().map(|row| row.int(0)).transpose()?.flatten();
         Ok(due.map(Timestamp::from_micros))

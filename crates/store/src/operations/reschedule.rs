@@ -16,22 +16,22 @@ use crate::{
 
 /// Changes one task and answers with it.
 #[derive(Debug)]
-pub(crate) struct RescheduleTask<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct RescheduleTask {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
-    pub(crate) change: &'a Reschedule,
+    pub(crate) change: Reschedule,
 }
 
 #[async_trait]
-impl Operation for RescheduleTask<'_> {
+impl Operation for RescheduleTask {
     type Output = Task;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
         let mut ledger = Ledger::default();
         ledger.lock(session, [self.id]).await?;
-        let task = visible(ledger.get(self.id), self.access)?;
+        let task = visible(ledger.get(self.id), &self.access)?;
         let now = session.now().await?;
-        let transition = reschedule::decide(task, self.change, now)?;
+        let transition = reschedule::decide(task, &self.change, now)?;
         let after = transition.after.clone();
         ledger.record(session, transition);
         ledger.save(session, now).await?;

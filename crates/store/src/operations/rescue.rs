@@ -11,17 +11,18 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::Ledger,
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Declares silent nodes dead and takes up to `limit` tasks from the dead.
 #[derive(Debug)]
-pub(crate) struct RescueTasks<'a> {
-    pub(crate) request: &'a RescueRequest,
+pub(crate) struct RescueTasks {
+    pub(crate) request: RescueRequest,
 }
 
 #[async_trait]
-impl Operation for RescueTasks<'_> {
+impl Operation for RescueTasks {
     type Output = Rescued;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Rescued, Failure> {

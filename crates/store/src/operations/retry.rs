@@ -13,19 +13,20 @@ use crate::{
     failure::Failure,
     ledger::Ledger,
     record::{self, hex_list},
+    row::Columns as _,
     session::{Operation, Session},
 };
 
 /// Replays what a person names.
 #[derive(Debug)]
-pub(crate) struct RetryTask<'a> {
-    pub(crate) access: &'a Access,
+pub(crate) struct RetryTask {
+    pub(crate) access: Access,
     pub(crate) id: TaskId,
     pub(crate) scope: RetryScope,
 }
 
 #[async_trait]
-impl Operation for RetryTask<'_> {
+impl Operation for RetryTask {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
@@ -35,7 +36,7 @@ impl Operation for RetryTask<'_> {
             ledger.lock(session, failed).await?;
         }
         ledger.lock(session, [self.id]).await?;
-        let task = visible(ledger.get(self.id), self.access)?;
+        let task = visible(ledger.get(self.id), &self.access)?;
         let now = session.now().await?;
         match self.scope {
             RetryScope::Task => {

@@ -10,20 +10,20 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::Ledger,
-    row::SqlRow,
+    row::{Columns as _, SqlRow},
     session::{Operation, Session},
 };
 
 /// Hands back what runs on `node`, was claimed long enough ago, and is not among the leases that it holds.
 #[derive(Debug)]
-pub(crate) struct HandBackStrays<'a> {
+pub(crate) struct HandBackStrays {
     pub(crate) node: NodeId,
-    pub(crate) held: &'a [Lease],
+    pub(crate) held: Vec<Lease>,
     pub(crate) older_than_ms: u64,
 }
 
 #[async_trait]
-impl Operation for HandBackStrays<'_> {
+impl Operation for HandBackStrays {
     type Output = Vec<TaskId>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskId>, Failure> {
@@ -44,7 +44,7 @@ impl Operation for HandBackStrays<'_> {
     }
 }
 
-impl HandBackStrays<'_> {
+impl HandBackStrays {
     /// The leases that the node does not know of, oldest task first.
     async fn find(&self, session: &mut dyn Session) -> Result<Vec<Lease>, Failure> {
         let older_us = i64::try_from(self.older_than_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);

@@ -18,13 +18,14 @@ use crate::{
     ledger::{self, Ledger},
     portions::portions,
     record::{self, hex, hex_list},
+    row::{Columns as _, SqlRow},
     session::{LaneKey, Operation, Session, Submission},
 };
 
 /// Makes all of the tasks or none. Ids are settled before, so that a repeat makes no second task.
 #[derive(Debug)]
-pub(crate) struct SubmitTasks<'a> {
-    pub(crate) tasks: &'a [NewTask],
+pub(crate) struct SubmitTasks {
+    pub(crate) tasks: Vec<NewTask>,
     pub(crate) ids: Vec<TaskId>,
     /// Those that are known to be committed. The others are made with the tasks, so that a submit that is refused
     /// leaves nothing behind.
@@ -43,16 +44,21 @@ pub(crate) fn check(tasks: &[NewTask]) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Whether two new tasks belong to the same lane.
+pub(crate) fn is_same_lane(one: &NewTask, other: &NewTask) -> bool {
+    (&one.queue, &one.task_type, one.priority) == (&other.queue, &other.task_type, other.priority)
+}
+
 /// The lane that a new task belongs to.
 pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
     (task.queue.clone(), task.task_type.clone(), task.priority)
 }
 
-impl SubmitTasks<'_> {
+impl SubmitTasks {
     /// Whether plain tasks go in with one statement.
     pub(crate) fn is_one_statement(&self) -> bool {
         let bytes = |task: &NewTask| Submission { id: self.ids[0], lane: 0, task }.bytes();
-        portions(self.tasks, bytes).len() == 1
+        portions(&self.tasks, bytes).len() == 1
     }
 
     async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
@@ -113,7 +119,7 @@ impl SubmitTasks<'_> {
 }
 
 #[async_trait]
-impl Operation for SubmitTasks<'_> {
+impl Operation for SubmitTasks {
     type Output = Vec<Submitted>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
@@ -124,7 +130,7 @@ impl Operation for SubmitTasks<'_> {
             let task = ledger.get(lease.task_id).ok_or(Failure::Store(StoreError::NotFound))?;
             heartbeat::decide(task, lease)?;
         }
-        let answers = settle_keys(session, self.tasks, &self.ids).await?;
+        let answers = settle_keys(session, &self.tasks, &self.ids).await?;
         let fresh: Vec<usize> = (0..self.tasks.len()).filter(|index| !answers[*index].repeated).collect();
         if let Some(lease) = &parent {
             let children = fresh.iter().filter(|index| self.tasks[**index].parent.is_some()).count();
@@ -186,7 +192,7 @@ async fn take_and_read(session: &mut dyn Session, rows: &mut [KeyRow<'_>]) -> Re
     let clock = session.clock();
     session.execute(Statement::TakeIdempotencyKeys, &[clock.into(), (&document).into()]).await?;
     let found = session.fetch(Statement::ReadIdempotencyKeys, &[(&document).into()]).await?;
-    let read = |row: &crate::row::SqlRow| {
+    let read = |row: &SqlRow| {
         let key = (row.must_text(0)?, row.must_text(1)?);
         Ok((key, (row.must_text(2)?, TaskId(row.must_id(3)?))))
     };
@@ -214,15 +220,15 @@ fn digest_text(promise: &Idempotency) -> String {
 
 /// Makes sure that a lane exists, in a transaction of its own.
 #[derive(Debug)]
-pub(crate) struct EnsureLane<'a> {
-    pub(crate) key: &'a LaneKey,
+pub(crate) struct EnsureLane {
+    pub(crate) key: LaneKey,
 }
 
 #[async_trait]
-impl Operation for EnsureLane<'_> {
+impl Operation for EnsureLane {
     type Output = i64;
 
     async fn run(&self, session: &mut dyn Session) -> Result<i64, Failure> {
-        ledger::find_or_make_lane(session, self.key).await
+        ledger::find_or_make_lane(session, &self.key).await
     }
 }

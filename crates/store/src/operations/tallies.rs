@@ -7,6 +7,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     record,
+    row::Columns as _,
     session::{Operation, Session},
 };
 
@@ -42,12 +43,12 @@ impl Operation for FoldTallies {
 
 /// Reads the sums of the present or of past hours.
 #[derive(Debug)]
-pub(crate) struct ReadTallies<'a> {
-    pub(crate) filter: &'a TallyFilter,
+pub(crate) struct ReadTallies {
+    pub(crate) filter: TallyFilter,
 }
 
 #[async_trait]
-impl Operation for ReadTallies<'_> {
+impl Operation for ReadTallies {
     type Output = Vec<Tally>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Tally>, Failure> {

@@ -13,7 +13,7 @@ use crate::{
     catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
     failure::Failure,
     record::{self, TASK_COLUMNS},
-    row::{Param, SqlRow},
+    row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
 

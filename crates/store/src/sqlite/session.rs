@@ -1,74 +1,95 @@
-//! One connection to the SQLite file, as the operations use it.
+//! One connection of the store's own to the SQLite file, as the operations use it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use longhaul_domain::{Json, Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
-use serde::Serialize;
-use sqlx::SqliteConnection;
-use uuid::Uuid;
+use futures::FutureExt as _;
+use longhaul_domain::{
+    Lease, Status, Task, TaskId, Timestamp,
+    contract::store::ClaimRequest,
+    statistics::{Ending, Tally, TallySheet},
+};
+use rusqlite::{
+    CachedStatement, Connection,
+    types::{ToSqlOutput, Value, ValueRef},
+};
 
+use super::claim;
 use crate::{
     catalog::{SQLITE_CATALOG, SQLITE_DIALECT, Sql, Statement},
     chunks::ChunkedInsert,
     failure::Failure,
     ledger,
-    operations::{
-        claim::{LaneStatements, claim_by_lanes},
-        finish::{completion_document, count_ended},
-    },
-    row::{Param, SqlRow},
+    row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
 
-macro_rules! own {
-    ($name:literal) => {
-        SQLITE_DIALECT.sql($name, include_str!(concat!("sql/", $name, ".sql")))
-    };
-}
-
-static INSERT: LazyLock<ChunkedInsert> =
+pub(super) static INSERT: LazyLock<ChunkedInsert> =
     LazyLock::new(|| ChunkedInsert::new(&SQLITE_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
-static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
-static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
-static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
-static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
-static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
-static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
-
-/// Results in one update. Each row looks its result up among all that came with it, one after the other.
-const RESULTS_AT_ONCE: usize = 100;
+static FIND: LazyLock<Sql> =
+    LazyLock::new(|| SQLITE_DIALECT.sql("complete_find", include_str!("sql/complete_find.sql")));
+static COMPLETE: LazyLock<Sql> =
+    LazyLock::new(|| SQLITE_DIALECT.sql("complete_tasks", include_str!("sql/complete_tasks.sql")));
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
-    SQLITE_CATALOG.iter().chain(own).chain(INSERT.statements())
+    SQLITE_CATALOG.iter().chain(claim::statements()).chain([&*FIND, &*COMPLETE]).chain(INSERT.statements())
+}
+
+/// The output of an operation that only asks such sessions: they answer at once, so nothing in it ever waits.
+pub(super) fn at_once<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    work.now_or_never().unwrap_or_else(|| Err(Failure::internal("an operation on SQLite waited for something else")))
 }
 
 /// A connection, inside or outside a transaction.
 pub(super) struct SqliteSession<'c> {
-    connection: &'c mut SqliteConnection,
+    connection: &'c mut Connection,
     shared: &'c Shared,
     /// One moment for the whole operation.
     now: i64,
 }
 
-type SqliteQuery<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
-
 impl<'c> SqliteSession<'c> {
-    pub(super) fn new(connection: &'c mut SqliteConnection, shared: &'c Shared) -> Self {
+    pub(super) fn new(connection: &'c mut Connection, shared: &'c Shared) -> Self {
         let now = shared.local_now().as_micros();
         Self { connection, shared, now }
     }
+
+    /// A statement that the connection keeps prepared.
+    pub(super) fn prepared(&self, sql: &'static Sql) -> Result<CachedStatement<'_>, Failure> {
+        Ok(self.connection.prepare_cached(&sql.text)?)
+    }
 }
 
-fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> SqliteQuery<'q> {
-    params.iter().fold(sqlx::query(super::text(sql)), |query, param| match *param {
-        Param::Int(value) => query.bind(value),
-        Param::Text(value) => query.bind(value.map(str::to_owned)),
-        Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
-    })
+/// Runs a statement whose parameters are these.
+pub(super) fn execute(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<u64, Failure> {
+    bind(statement, params)?;
+    Ok(statement.raw_execute()? as u64)
+}
+
+pub(super) fn bind(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<(), Failure> {
+    for (index, param) in params.iter().enumerate() {
+        let value = match param {
+            Param::Int(value) => value.map_or(ValueRef::Null, ValueRef::Integer),
+            Param::Text(value) => value.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())),
+            Param::Id(value) => value.as_ref().map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
+        };
+        statement.raw_bind_parameter(index + 1, ToSqlOutput::Borrowed(value))?;
+    }
+    Ok(())
+}
+
+/// The rows of a statement whose parameters are these.
+fn fetch(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+    bind(statement, params)?;
+    let columns = statement.column_count();
+    let mut rows = statement.raw_query();
+    let mut fetched = Vec::new();
+    while let Some(row) = rows.next()? {
+        let values = (0..columns).map(|column| row.get(column)).collect::<Result<Vec<Value>, _>>()?;
+        fetched.push(SqlRow::Sqlite(values));
+    }
+    Ok(fetched)
 }
 
 #[async_trait]
@@ -86,45 +107,41 @@ impl Session for SqliteSession<'_> {
     }
 
     async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
-        Ok(bind(sql, params).execute(&mut *self.connection).await?.rows_affected())
+        execute(&mut self.prepared(sql)?, params)
     }
 
     async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
-        let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
-        match sql.packed {
-            true => SqlRow::unpack(rows.first()),
-            false => Ok(rows.into_iter().map(SqlRow::Sqlite).collect()),
-        }
+        fetch(&mut self.prepared(sql)?, params)
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
-        for (sql, chunk) in INSERT.chunks(tasks) {
-            let mut query = sqlx::query(super::text(sql));
-            for submission in chunk {
-                query = bind_submission(query, submission, self.now)?;
+        {
+            let mut insert = self.prepared(INSERT.of_one_row())?;
+            for submission in tasks {
+                let policy = submission.policy_text()?;
+                execute(&mut insert, &inserted(submission, policy.as_deref(), self.now))?;
             }
-            query.execute(&mut *self.connection).await?;
         }
         ledger::insert_tallies(self, tallies).await
     }
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-        let own = LaneStatements { lanes: &LANES, peek: &PEEK, pick: &PICK, take: &TAKE };
-        claim_by_lanes(self, &own, request).await
+        claim::claim_tasks(self, request).await
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
-        let document = completion_document(completions)?;
-        let rows = self.fetch_sql(&FIND, &[self.now.into(), (&document).into()]).await?;
-        if rows.is_empty() {
-            return Ok(Vec::new());
+        let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(completions.len()));
+        {
+            let (mut find, mut complete) = (self.prepared(&FIND)?, self.prepared(&COMPLETE)?);
+            for done in completions {
+                let Some(number) = count_found(&mut find, &done.lease, self.now, &mut sheet)? else { continue };
+                let (result, url) = (Param::Text(done.result), Param::Text(done.result_url));
+                execute(&mut complete, &[self.now.into(), number.into(), result, url])?;
+                ended.push(done.lease.task_id);
+            }
         }
-        let mut updated = 0;
-        for chunk in rows.chunks(RESULTS_AT_ONCE) {
-            let (keys, results) = results_by_row(chunk, completions)?;
-            updated += self.execute_sql(&COMPLETE, &[self.now.into(), (&keys).into(), (&results).into()]).await?;
-        }
-        count_ended(self, &rows, updated).await
+        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
+        Ok(ended)
     }
 
     async fn now(&mut self) -> Result<Timestamp, Failure> {
@@ -132,54 +149,55 @@ impl Session for SqliteSession<'_> {
     }
 }
 
-/// The row numbers that `complete_find` found, and the results by row number.
-fn results_by_row(rows: &[SqlRow], completions: &[Completion<'_>]) -> Result<(String, String), Failure> {
-    #[derive(Serialize)]
-    struct Given<'a> {
-        r: Option<&'a str>,
-        u: Option<&'a str>,
-    }
-    let given: HashMap<Uuid, &Completion<'_>> = completions.iter().map(|done| (done.lease.task_id.0, done)).collect();
-    let mut numbers = Vec::with_capacity(rows.len());
-    let mut results = BTreeMap::new();
-    for row in rows {
-        let number = row.must_int(7)?;
-        let done = given.get(&row.must_id(0)?).ok_or_else(|| Failure::internal("a task that nobody reported"))?;
-        numbers.push(number);
-        results.insert(number.to_string(), Given { r: done.result, u: done.result_url });
-    }
-    Ok((serde_json::to_string(&numbers)?, serde_json::to_string(&results)?))
+/// The number of the row that this lease can end the short way; its end is counted.
+fn count_found(
+    find: &mut CachedStatement<'_>,
+    lease: &Lease,
+    now: i64,
+    sheet: &mut TallySheet,
+) -> Result<Option<i64>, Failure> {
+    bind(find, &[lease.task_id.0.into(), i64::from(lease.attempt).into(), lease.token.0.into()])?;
+    let mut rows = find.raw_query();
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let ending = Ending {
+        status: Status::Completed,
+        attempt: lease.attempt,
+        due_at: Timestamp::from_micros(row.must_int(3)?),
+        last_attempt_at: row.int(4)?.map(Timestamp::from_micros),
+        finished_at: Timestamp::from_micros(now),
+    };
+    let name = |column| row.get_ref(column)?.as_str().map_err(Failure::internal);
+    sheet.end_running(&ending, name(1)?, name(2)?);
+    Ok(Some(row.must_int(0)?))
 }
 
-fn bind_submission<'q>(
-    query: SqliteQuery<'q>,
-    submission: &Submission<'_>,
-    now: i64,
-) -> Result<SqliteQuery<'q>, Failure> {
+/// The parameters of one row of `insert_tasks`.
+pub(super) fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 22] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
-    let deadline = task.deadline_at.map(Timestamp::as_micros);
-    Ok(query
-        .bind(submission.id.0.as_bytes().to_vec())
-        .bind(task.parent.map(|lease| lease.task_id.0.as_bytes().to_vec()))
-        .bind(task.owner.clone())
-        .bind(task.tier.clone())
-        .bind(task.task_type.clone())
-        .bind(task.task_key.clone())
-        .bind(task.queue.clone())
-        .bind(i64::from(task.priority))
-        .bind(submission.lane)
-        .bind(now)
-        .bind(now)
-        .bind(run_at.unwrap_or(now + delay_us))
-        .bind(i64::from(task.max_attempts))
-        .bind(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()))
-        .bind(deadline)
-        .bind(deadline)
-        .bind(task.finish_step)
-        .bind(submission.policy_text()?)
-        .bind(task.parameters.as_str().to_owned())
-        .bind(task.memo.as_ref().map(|memo| Json::as_str(memo).to_owned()))
-        .bind(task.correlation_id.clone())
-        .bind(task.trace_context.clone()))
+    let deadline = Param::Int(task.deadline_at.map(Timestamp::as_micros));
+    [
+        submission.id.0.into(),
+        Param::Id(task.parent.map(|lease| lease.task_id.0)),
+        (&task.owner).into(),
+        Param::Text(task.tier.as_deref()),
+        (&task.task_type).into(),
+        Param::Text(task.task_key.as_deref()),
+        (&task.queue).into(),
+        i64::from(task.priority).into(),
+        submission.lane.into(),
+        now.into(),
+        now.into(),
+        run_at.unwrap_or(now + delay_us).into(),
+        i64::from(task.max_attempts).into(),
+        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
+        deadline,
+        deadline,
+        i64::from(task.finish_step).into(),
+        Param::Text(policy),
+        task.parameters.as_str().into(),
+        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
+        Param::Text(task.correlation_id.as_deref()),
+        Param::Text(task.trace_context.as_deref()),
+    ]
 }

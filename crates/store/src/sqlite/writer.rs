@@ -1,23 +1,26 @@
-//! The one connection that writes the file, and the commits that its users share.
+//! The one thread that writes the file, and the commits that its users share.
 //!
-//! Operations take turns. One that finds others waiting behind it leaves the transaction open for the next, and
-//! the last of them commits for all; nobody hears of success before that commit. A lone operation commits at once.
-//!
-//! Whoever holds the seat commits, leaves the transaction to somebody who surely comes, or drops the connection,
-//! which rolls back: then everybody in the group runs again. A commit that has begun is never given up.
+//! An operation comes to the thread whole and runs there in one go; a caller that goes away changes nothing about it.
+//! Whatever came while the last commit was under way shares the next one, each in a savepoint of its own, and nobody
+//! hears of success before that commit. A lone operation is committed at once.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    mpsc::{self, Receiver, Sender},
 };
 use std::time::{Duration, Instant};
 
 use longhaul_domain::StoreError;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{Connection as _, Executor as _, SqliteConnection};
-use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
 
-use super::session::SqliteSession;
+use super::{
+    connection,
+    session::{SqliteSession, at_once},
+};
 use crate::{
     failure::Failure,
     session::{Operation, Shared},
@@ -28,170 +31,189 @@ const GROUP: usize = 64;
 /// How long a group may grow: the first of it waits this much longer for its answer at most.
 const GROUP_AGE: Duration = Duration::from_millis(10);
 
-/// The way to the connection that writes.
+/// The way to the thread. It ends when it is told to, or when the last of these is gone.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
-    options: Arc<SqliteConnectOptions>,
-    seat: Arc<Mutex<Seat>>,
-    /// Operations that wait for the seat; each of them surely comes, or settles what was left for it.
-    waiting: Arc<AtomicUsize>,
-    closed: Arc<AtomicBool>,
+    messages: Sender<Message>,
 }
 
-/// What the operation whose turn it is has in hand.
-#[derive(Debug)]
-struct Seat {
-    /// Absent after a failure that left it in doubt; the next user opens it anew.
-    connection: Option<SqliteConnection>,
-    /// Who waits for the commit of the open transaction; nobody means that none is open.
-    group: Vec<Member>,
-    began: Instant,
+enum Message {
+    Job(Box<dyn Job>),
+    Close(oneshot::Sender<()>),
 }
 
-type Member = oneshot::Sender<Result<(), Failure>>;
+/// An operation with somebody who waits for it.
+trait Job: Send {
+    /// Does the work in the open transaction; whether it succeeded.
+    fn run(&mut self, connection: &mut Connection) -> bool;
+    /// What it did is committed, or why it is not.
+    fn answer(self: Box<Self>, committed: Result<(), Failure>);
+}
 
-impl Writer {
-    pub(super) async fn open(options: SqliteConnectOptions) -> Result<Self, sqlx::Error> {
-        let connection = Some(SqliteConnection::connect_with(&options).await?);
-        let seat = Seat { connection, group: Vec::new(), began: Instant::now() };
-        Ok(Self {
-            options: Arc::new(options),
-            seat: Arc::new(Mutex::new(seat)),
-            waiting: Arc::default(),
-            closed: Arc::default(),
-        })
+struct Asked<O: Operation> {
+    operation: Arc<O>,
+    shared: Arc<Shared>,
+    ran: Option<Result<O::Output, Failure>>,
+    answer: oneshot::Sender<Result<O::Output, Failure>>,
+}
+
+impl<O: Operation> Job for Asked<O> {
+    fn run(&mut self, connection: &mut Connection) -> bool {
+        let ran = at_once(self.operation.run(&mut SqliteSession::new(connection, &self.shared)));
+        self.ran.insert(ran).is_ok()
     }
 
-    /// A connection of the caller's own.
-    pub(super) async fn connect(&self) -> Result<SqliteConnection, sqlx::Error> {
-        SqliteConnection::connect_with(&self.options).await
+    fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+        let ran = self.ran.unwrap_or_else(|| Err(Failure::internal("an operation that did not run was committed")));
+        // A caller that went away does not need its answer.
+        let _ = self.answer.send(committed.and(ran));
+    }
+}
+
+impl Writer {
+    pub(super) fn start(path: &Path) -> Result<Self, Failure> {
+        let (messages, inbox) = mpsc::channel();
+        let thread = Thread { path: path.to_owned(), connection: Some(connection::writer(path)?), inbox };
+        let named = std::thread::Builder::new().name("longhaul-sqlite".to_owned());
+        named.spawn(|| thread.work()).map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
+        Ok(Self { messages })
     }
 
     /// Runs the operation, alone or with others in one transaction, and answers when that is committed.
-    pub(super) async fn transact<O: Operation>(&self, shared: &Shared, operation: &O) -> Result<O::Output, Failure> {
-        let mut seat = self.take_seat().await;
-        if self.closed.load(Ordering::Acquire) {
-            return Err(StoreError::Unavailable("the store is closed".to_owned()).into());
-        }
-        // Taken out of the seat: a caller that is dropped on the way rolls back by closing the connection.
-        let mut group = std::mem::take(&mut seat.group);
-        let mut connection = match seat.connection.take() {
-            Some(connection) => connection,
-            None => self.connect().await?,
-        };
-        let is_first = group.is_empty();
-        if is_first {
-            seat.began = Instant::now();
-        }
-        connection.execute(if is_first { "BEGIN IMMEDIATE" } else { "SAVEPOINT operation" }).await?;
-        let ran = operation.run(&mut SqliteSession::new(&mut connection, shared)).await;
-        let ended = match (is_first, ran.is_ok()) {
-            (true, true) => Ok(()),
-            (true, false) => connection.execute("ROLLBACK").await.map(drop),
-            (false, true) => connection.execute("RELEASE operation").await.map(drop),
-            (false, false) => connection.execute("ROLLBACK TO operation; RELEASE operation").await.map(drop),
-        };
-        if let Err(error) = ended {
-            tracing::warn!(%error, "the writer is in doubt and is opened anew");
-            // SQLite rolls back by itself when the disk is full; the first failure says why.
-            return Err(ran.err().unwrap_or_else(|| error.into()));
-        }
-        if is_first && ran.is_err() {
-            seat.connection = Some(connection);
-            return ran;
-        }
-        // Even a refusal waits: it may rest on what the group has not committed yet.
-        let (member, told) = oneshot::channel();
-        group.push(member);
-        seat.connection = Some(connection);
-        seat.group = group;
-        if self.waiting.load(Ordering::Acquire) == 0 || seat.is_full() {
-            commit(seat);
-        } else {
-            drop(seat);
-        }
-        told.await.unwrap_or_else(|_| Err(Failure::Again("the shared transaction was given up".to_owned())))?;
-        ran
+    pub(super) async fn transact<O: Operation>(
+        &self,
+        shared: &Arc<Shared>,
+        operation: &Arc<O>,
+    ) -> Result<O::Output, Failure> {
+        let (answer, answered) = oneshot::channel();
+        let job = Asked { operation: Arc::clone(operation), shared: Arc::clone(shared), ran: None, answer };
+        let closed = || Failure::from(StoreError::Unavailable("the store is closed".to_owned()));
+        self.messages.send(Message::Job(Box::new(job))).map_err(|_| closed())?;
+        answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
     /// Lets whoever is at work finish, and closes the connection for good.
     pub(super) async fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        // What waits now is told that the store is closed, and commits nothing but what was left to it.
-        let connection = loop {
-            let mut seat = Arc::clone(&self.seat).lock_owned().await;
-            match seat.group.is_empty() {
-                true => break seat.connection.take(),
-                false => commit(seat),
+        let (done, closed) = oneshot::channel();
+        if self.messages.send(Message::Close(done)).is_ok() {
+            // Gone without a word is closed as well.
+            let _ = closed.await;
+        }
+    }
+}
+
+struct Thread {
+    path: PathBuf,
+    /// Absent after a failure that left it in doubt; the next group opens it anew.
+    connection: Option<Connection>,
+    inbox: Receiver<Message>,
+}
+
+impl Thread {
+    fn work(mut self) {
+        while let Ok(message) = self.inbox.recv() {
+            let closing = match message {
+                Message::Job(first) => self.commit_group(first),
+                Message::Close(done) => Some(done),
+            };
+            if let Some(done) = closing {
+                drop(self.connection.take());
+                // Whoever asked may have gone; the file is closed all the same.
+                let _ = done.send(());
+                return;
+            }
+        }
+    }
+
+    /// Runs the job and what has come meanwhile in one transaction. Answers with who wants the thread to end.
+    fn commit_group(&mut self, first: Box<dyn Job>) -> Option<oneshot::Sender<()>> {
+        let (mut group, began, mut closing) = (Group::default(), Instant::now(), None);
+        let connection = self.connection.take().map_or_else(|| connection::writer(&self.path), Ok);
+        let mut connection = match connection {
+            Ok(connection) => connection,
+            Err(failure) => {
+                first.answer(Err(failure));
+                return None;
             }
         };
-        if let Some(connection) = connection
-            && let Err(error) = connection.close().await
-        {
-            tracing::debug!(%error, "the writer could not be closed in peace");
-        }
-    }
-
-    async fn take_seat(&self) -> OwnedMutexGuard<Seat> {
-        let mut place = Place::new(self);
-        let seat = Arc::clone(&self.seat).lock_owned().await;
-        place.has_come = true;
-        seat
-    }
-}
-
-impl Seat {
-    fn is_full(&self) -> bool {
-        self.group.len() >= GROUP || self.began.elapsed() >= GROUP_AGE
-    }
-}
-
-/// Commits for the whole group. It runs by itself, so that no caller that goes away can leave it in doubt.
-fn commit(mut seat: OwnedMutexGuard<Seat>) {
-    tokio::spawn(async move {
-        let group = std::mem::take(&mut seat.group);
-        let Some(mut connection) = seat.connection.take() else { return };
-        let committed = connection.execute("COMMIT").await;
-        if committed.is_ok() {
-            seat.connection = Some(connection);
-        }
-        drop(seat);
-        let told = committed.map(drop).map_err(Failure::from);
-        for member in group {
-            // A caller that went away does not need its answer.
-            let _ = member.send(told.clone());
-        }
-    });
-}
-
-/// A place among those who wait for the seat.
-struct Place<'a> {
-    writer: &'a Writer,
-    has_come: bool,
-}
-
-impl<'a> Place<'a> {
-    fn new(writer: &'a Writer) -> Self {
-        writer.waiting.fetch_add(1, Ordering::AcqRel);
-        Self { writer, has_come: false }
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.writer.waiting.fetch_sub(1, Ordering::AcqRel);
-        if self.has_come {
-            return;
-        }
-        // Somebody may have left a transaction to this caller, who will not come.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let Writer { seat, waiting, .. } = self.writer.clone();
-            runtime.spawn(async move {
-                let seat = seat.lock_owned().await;
-                if !seat.group.is_empty() && waiting.load(Ordering::Acquire) == 0 {
-                    commit(seat);
+        let mut ran = group.run(&mut connection, first);
+        while ran.is_ok() && group.members.len() < GROUP && began.elapsed() < GROUP_AGE {
+            match self.inbox.try_recv() {
+                Ok(Message::Job(next)) => ran = group.run(&mut connection, next),
+                Ok(Message::Close(done)) => {
+                    closing = Some(done);
+                    break;
                 }
-            });
+                Err(_) => break,
+            }
+        }
+        let committed = ran.and_then(|()| group.commit(&connection));
+        match &committed {
+            Ok(()) => self.connection = Some(connection),
+            // Closed, it rolls back what may be left.
+            Err(failure) => tracing::warn!(?failure, "the writer is in doubt and is opened anew"),
+        }
+        for member in group.members {
+            member.answer(committed.clone());
+        }
+        closing
+    }
+}
+
+/// The jobs of one transaction, which is open while there are any.
+#[derive(Default)]
+struct Group {
+    members: Vec<Box<dyn Job>>,
+}
+
+impl Group {
+    /// Runs the job. A failure of its own is the job's to tell; the answer here is whether the transaction still holds.
+    fn run(&mut self, connection: &mut Connection, mut job: Box<dyn Job>) -> Result<(), Failure> {
+        let is_first = self.members.is_empty();
+        let begun = connection.execute_batch(if is_first { "BEGIN IMMEDIATE" } else { "SAVEPOINT operation" });
+        if let Err(error) = begun {
+            let failure = Failure::from(error);
+            job.answer(Err(failure.clone()));
+            // Another program that holds the lock is no reason to doubt the connection.
+            return if is_first { Ok(()) } else { Err(failure) };
+        }
+        let ran = catch_unwind(AssertUnwindSafe(|| job.run(connection)));
+        let is_good = match ran {
+            Ok(is_good) => is_good,
+            Err(panic) => {
+                let failure = panicked(&*panic);
+                job.answer(Err(failure.clone()));
+                return Err(failure);
+            }
+        };
+        // Even a refusal waits for the commit when it is not alone: it may rest on what the others have not committed.
+        let ended = match (is_first, is_good) {
+            (true, true) => Ok(()),
+            (true, false) => connection.execute_batch("ROLLBACK"),
+            (false, true) => connection.execute_batch("RELEASE operation"),
+            (false, false) => connection.execute_batch("ROLLBACK TO operation; RELEASE operation"),
+        };
+        match ended {
+            Ok(()) if is_first && !is_good => job.answer(Ok(())),
+            Ok(()) => self.members.push(job),
+            Err(error) => {
+                // SQLite rolls back by itself when the disk is full; the job's own failure says why.
+                job.answer(if is_good { Err(Failure::Again(error.to_string())) } else { Ok(()) });
+                return Err(Failure::Again(format!("the shared transaction was given up: {error}")));
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&self, connection: &Connection) -> Result<(), Failure> {
+        match self.members.is_empty() {
+            true => Ok(()),
+            false => Ok(connection.execute_batch("COMMIT")?),
         }
     }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let message = panic.downcast_ref::<&str>().copied().unwrap_or("of unknown cause");
+    Failure::internal(format!("a panic in the store: {message}"))
 }

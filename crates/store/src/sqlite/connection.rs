@@ -1,0 +1,66 @@
+//! Connections to the file, by the driver that runs statements on the thread that asks.
+//!
+//! SQLite has no server to wait for: handing each statement to another thread and its answer back would take longer than
+//! most statements.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longhaul_domain::{Invalid, StoreError};
+use rusqlite::{Connection, OpenFlags};
+use sqlx::SqliteConnection;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+
+use crate::failure::Failure;
+
+/// How long SQLite itself waits for another program that writes the file before we try again.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Statements that a connection keeps prepared; the store has fewer.
+const STATEMENTS: usize = 256;
+const PRAGMAS: [(&str, &str); 3] = [("cache_size", "-16384"), ("wal_autocheckpoint", "8000"), ("temp_store", "memory")];
+
+/// Opens the connection that writes.
+pub(super) fn writer(path: &Path) -> Result<Connection, Failure> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    Ok(connection)
+}
+
+/// Opens a connection that only reads.
+pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
+    open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+    let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    for (name, value) in PRAGMAS {
+        connection.pragma_update(None, name, value)?;
+    }
+    Ok(connection)
+}
+
+/// A connection of sqlx with the settings of the writer: for migrations, and for programs that do without the store.
+pub(crate) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
+    use sqlx::ConnectOptions as _;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    PRAGMAS.iter().fold(options, |options, (name, value)| options.pragma(*name, *value)).connect().await
+}
+
+/// The file that a `sqlite:` URL names.
+pub(crate) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+    let path = path.split('?').next().unwrap_or_default();
+    if path.is_empty() || path == ":memory:" {
+        let allowed = "sqlite://path/to/file.db (a store in memory would not be durable)";
+        return Err(Invalid::new("LONGHAUL_STORE", format!("is {url:?}"), allowed).into());
+    }
+    Ok(PathBuf::from(path))
+}
