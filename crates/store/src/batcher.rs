@@ -1,13 +1,16 @@
 //! Group commit for single submits: callers that arrive while a commit is under way share the next one.
 //!
-//! Nobody waits for company. A lone caller's task is written at once; the batch is whoever came meanwhile. Every commit
-//! is a task of the runtime's, so that a caller whose future rests or goes away holds up nobody.
+//! Nobody waits for company. A lone caller's task is written at once, by the caller itself; a group is whoever came
+//! meanwhile, and its commit is a task of the runtime's. A caller whose future rests or goes away holds up nobody.
 //! When a batch is refused as a whole, its members are submitted one by one, so that each hears its own answer.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use longhaul_domain::{NewTask, StoreError, bounds, contract::store::Submitted};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{database::Database, submitter};
 
@@ -29,7 +32,9 @@ struct Waiting {
 #[derive(Debug, Clone)]
 pub(crate) struct Batcher {
     database: Database,
-    /// One for each commit that may be under way.
+    /// Whether somebody writes alone.
+    alone: Arc<AtomicBool>,
+    /// One for each shared commit that may be under way.
     places: Arc<Semaphore>,
     sender: mpsc::Sender<Waiting>,
 }
@@ -40,19 +45,34 @@ impl Batcher {
         let (sender, receiver) = mpsc::channel(WAITING);
         let places = Arc::new(Semaphore::new(database.commits_at_once()));
         tokio::spawn(commit_in_groups(database.clone(), Arc::clone(&places), receiver));
-        Self { database, places, sender }
+        Self { database, alone: Arc::default(), places, sender }
     }
 
     pub(crate) async fn submit(&self, task: NewTask) -> Answer {
+        if self.places.available_permits() > 0
+            && let Some(_alone) = Alone::take(&self.alone)
+        {
+            return Ok(submitter::submit(&self.database, vec![task]).await?[0]);
+        }
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
-        let waiting = Waiting { task, answer };
-        match Arc::clone(&self.places).try_acquire_owned() {
-            Ok(place) => spawn_commit(self.database.clone(), vec![waiting], place),
-            // While all places are taken, the next group grows.
-            Err(_) => self.sender.send(waiting).await.map_err(|_| gone())?,
-        }
+        self.sender.send(Waiting { task, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
+    }
+}
+
+/// The right to write alone. Groups do not wait for it.
+struct Alone<'a>(&'a AtomicBool);
+
+impl<'a> Alone<'a> {
+    fn take(taken: &'a AtomicBool) -> Option<Self> {
+        (!taken.swap(true, Ordering::AcqRel)).then_some(Self(taken))
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -65,6 +85,7 @@ fn is_about_one_task(error: &StoreError) -> bool {
 
 async fn commit_in_groups(database: Database, places: Arc<Semaphore>, mut receiver: mpsc::Receiver<Waiting>) {
     while let Some(first) = receiver.recv().await {
+        // While all places are taken, the next group grows.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
@@ -73,15 +94,12 @@ async fn commit_in_groups(database: Database, places: Arc<Semaphore>, mut receiv
             bytes += next.task.parameters.as_str().len();
             group.push(next);
         }
-        spawn_commit(database.clone(), group, place);
+        let database = database.clone();
+        tokio::spawn(async move {
+            commit(&database, group).await;
+            drop(place);
+        });
     }
-}
-
-fn spawn_commit(database: Database, group: Vec<Waiting>, place: OwnedSemaphorePermit) {
-    tokio::spawn(async move {
-        commit(&database, group).await;
-        drop(place);
-    });
 }
 
 async fn commit(database: &Database, group: Vec<Waiting>) {

@@ -2,8 +2,8 @@
 //!
 //! PostgreSQL keeps the index entries of claimed tasks while any old snapshot is open, and a claim that starts
 //! at the front of its lane walks over all of them. Each store handle therefore remembers how far it has come
-//! and starts there. A task can appear before that place (handed back, moved by a person, committed late by
-//! another process), so the bound is lowered by this process's own writes, dropped when a claim comes up short,
+//! and starts a little before. A task can appear before that place (handed back, moved by a person, committed late by
+//! another process), so the bound is lowered by this process's own writes, dropped when a claim finds nothing,
 //! and dropped every few seconds; a full scan that was slow is followed by a longer rest.
 
 use std::collections::HashMap;
@@ -14,7 +14,9 @@ use serde::Serialize;
 
 /// The longest that a task of another process can lie unseen before a bound, if scans are fast.
 const FULL_SCAN_EVERY: Duration = Duration::from_secs(2);
-/// A claim that comes up short looks again without bounds, but spends at most a tenth of its time so.
+/// How much later than its due time a task may be committed and still be found at once.
+const LATE_COMMIT_US: i64 = 50_000;
+/// A claim that finds nothing looks again without bounds, but spends at most a tenth of its time so.
 const REST_PER_SCAN: u32 = 10;
 
 /// The bounds of one store handle.
@@ -50,7 +52,7 @@ impl ClaimBounds {
         state.due_from.iter().map(|(lane, due_at)| LaneBound { lane: *lane, due_at: *due_at }).collect()
     }
 
-    /// Whether a claim that came up short may look again without bounds.
+    /// Whether a claim that found nothing may look again without bounds.
     pub(crate) fn may_look_again(&self) -> bool {
         let state = self.state();
         state.scanned_at.is_none_or(|at| at.elapsed() >= state.scan_took * REST_PER_SCAN)
@@ -67,8 +69,9 @@ impl ClaimBounds {
     /// Notes that everything in `lane` up to `due_at` was claimed.
     pub(crate) fn raise(&self, lane: i64, due_at: i64) {
         let mut state = self.state();
-        let bound = state.due_from.entry(lane).or_insert(due_at);
-        *bound = due_at.max(*bound);
+        let from = due_at - LATE_COMMIT_US;
+        let bound = state.due_from.entry(lane).or_insert(from);
+        *bound = from.max(*bound);
     }
 
     /// Notes that a task of `lane` is claimable from `due_at` on.
@@ -87,8 +90,8 @@ mod tests {
     fn a_bound_rises_with_claims_and_falls_with_returned_tasks() {
         let bounds = ClaimBounds::default();
         bounds.note_full_scan(Duration::ZERO);
-        bounds.raise(1, 50);
-        bounds.raise(1, 40);
+        bounds.raise(1, 50 + LATE_COMMIT_US);
+        bounds.raise(1, 40 + LATE_COMMIT_US);
         assert_eq!(bounds.current()[0].due_at, 50);
         bounds.lower(1, 20);
         bounds.lower(2, 20);

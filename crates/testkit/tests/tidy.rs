@@ -43,6 +43,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/claim_take.sql", "PostgreSQL claims in one statement, claim_tasks"),
     ("crates/store/src/postgres/sql/complete_find.sql", "PostgreSQL's update says which rows it met"),
     ("crates/store/src/postgres/sql/claim_tasks.sql", "the others claim lane by lane"),
+    ("crates/store/src/postgres/sql/insert_task.sql", "the others insert a lone task by the same statement"),
     ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
     ("crates/store/src/sqlite/claim.rs", "rows read in the one writer's transaction are nobody else's"),
     ("crates/store/src/sqlite/connection.rs", "the others are connected by sqlx's pools"),

@@ -24,9 +24,12 @@ static COMPLETE: LazyLock<Sql> =
 static INSERT: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_tasks", include_str!("sql/insert_tasks.sql")));
 
+static INSERT_ONE: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_task", include_str!("sql/insert_task.sql")));
+
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*COMPLETE, &*INSERT])
+    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*COMPLETE, &*INSERT, &*INSERT_ONE])
 }
 
 /// A connection, inside or outside a transaction.
@@ -108,6 +111,11 @@ impl Session for PgSession<'_> {
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+        if let ([only], [_queued]) = (tasks, tallies) {
+            let policy = only.policy_text()?;
+            self.execute_sql(&INSERT_ONE, &inserted(only, policy.as_deref(), self.clock())).await?;
+            return Ok(());
+        }
         let tallies = serde_json::to_string(tallies)?;
         let columns = Columns::of(tasks)?;
         columns.bind(self.clock(), &tallies).execute(&mut *self.connection).await?;
@@ -120,14 +128,8 @@ impl Session for PgSession<'_> {
             true => self.claim_from_the_front(request).await?,
             false => self.claim_from(request, &bounds).await?,
         };
-        if claimed.len() < request.limit && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
-            let rest = ClaimRequest { limit: request.limit - claimed.len(), ..request.clone() };
-            // What is claimed is claimed: a second look that fails must not lose the first.
-            match self.claim_from_the_front(&rest).await {
-                Ok(more) => claimed.extend(more),
-                Err(failure) if claimed.is_empty() => return Err(failure),
-                Err(failure) => tracing::debug!(?failure, "a second look for tasks failed"),
-            }
+        if claimed.is_empty() && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
+            claimed = self.claim_from_the_front(request).await?;
         }
         for (task, lane) in &claimed {
             self.shared.claim_bounds.raise(*lane, task.due_at.as_micros());
@@ -147,6 +149,35 @@ impl Session for PgSession<'_> {
         let rows = query.bind(results).bind(urls).fetch_all(&mut *self.connection).await?;
         rows.into_iter().map(|row| Ok(TaskId(SqlRow::Postgres(row).must_id(0)?))).collect()
     }
+}
+
+/// The parameters of `insert_task`.
+fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 21] {
+    let task = submission.task;
+    let (run_at, delay_us) = submission.run_time();
+    [
+        clock.into(),
+        submission.id.0.into(),
+        Param::Id(task.parent.map(|lease| lease.task_id.0)),
+        (&task.owner).into(),
+        Param::Text(task.tier.as_deref()),
+        (&task.task_type).into(),
+        Param::Text(task.task_key.as_deref()),
+        (&task.queue).into(),
+        i64::from(task.priority).into(),
+        submission.lane.into(),
+        Param::Int(run_at),
+        delay_us.into(),
+        i64::from(task.max_attempts).into(),
+        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
+        Param::Int(task.deadline_at.map(Timestamp::as_micros)),
+        i64::from(task.finish_step).into(),
+        Param::Text(policy),
+        task.parameters.as_str().into(),
+        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
+        Param::Text(task.correlation_id.as_deref()),
+        Param::Text(task.trace_context.as_deref()),
+    ]
 }
 
 /// A batch of tasks, column by column.
