@@ -44,13 +44,15 @@ struct Held {
 #[derive(Debug)]
 pub struct Desk {
     slots: Slots,
+    /// Whether the store has been asked for as much as there is room for and has not answered.
+    is_asking: bool,
     held: HashMap<TaskId, Held>,
     reports: VecDeque<Ended>,
 }
 
 impl Desk {
     pub fn new(plan: SlotPlan) -> Self {
-        Self { slots: Slots::new(plan), held: HashMap::new(), reports: VecDeque::new() }
+        Self { slots: Slots::new(plan), is_asking: false, held: HashMap::new(), reports: VecDeque::new() }
     }
 
     /// What to ask the store for now: scopes with room, and how much. Asking for one may use up the room of the next,
@@ -61,6 +63,22 @@ impl Desk {
 
     pub fn room(&self, scope: &Scope) -> usize {
         self.slots.room(scope)
+    }
+
+    /// Notes that the store is asked for all there is room for, or has answered.
+    pub fn asking(&mut self, is_asking: bool) {
+        self.is_asking = is_asking;
+    }
+
+    /// Holds a slot for a task that is submitted and claimed at once. Not while the store may answer with as many tasks
+    /// as there are slots.
+    pub fn hold_slot(&mut self, queue: &str, task_type: &str) -> bool {
+        !self.is_asking && self.slots.hold(queue, task_type)
+    }
+
+    /// Gives a held slot back: its task is about to be taken in hand, or was not claimed.
+    pub fn release_slot(&mut self, queue: &str, task_type: &str) {
+        self.slots.free(queue, task_type);
     }
 
     /// Takes a claimed task in hand.
@@ -200,6 +218,17 @@ mod tests {
             parent_id: None,
             version: task.version,
         }
+    }
+
+    #[test]
+    fn no_slot_is_held_while_the_store_may_answer_with_as_many_tasks() {
+        let mut desk = desk();
+        desk.asking(true);
+        assert!(!desk.hold_slot("q", "t"));
+        desk.asking(false);
+        assert!(desk.hold_slot("q", "t") && desk.hold_slot("q", "t") && !desk.hold_slot("q", "t"));
+        desk.release_slot("q", "t");
+        assert_eq!(desk.room(&desk.scopes()[0]), 1);
     }
 
     #[test]

@@ -74,8 +74,24 @@ impl Slots {
     }
 
     pub fn take(&mut self, task: &Task) {
-        *self.by_queue.entry(task.queue.clone()).or_default() += 1;
-        *self.by_type.entry(task.task_type.clone()).or_default() += 1;
+        self.take_one(&task.queue, &task.task_type);
+    }
+
+    fn take_one(&mut self, queue: &str, task_type: &str) {
+        *self.by_queue.entry(queue.to_owned()).or_default() += 1;
+        *self.by_type.entry(task_type.to_owned()).or_default() += 1;
+    }
+
+    /// Takes a slot for a task of this queue and type that is yet to be claimed, if there is one.
+    pub fn hold(&mut self, queue: &str, task_type: &str) -> bool {
+        let serves = |scope: &&Scope| {
+            scope.queues.iter().any(|name| name == queue) && scope.task_types.iter().any(|name| name == task_type)
+        };
+        let has_room = self.scopes.iter().filter(serves).any(|scope| self.room(scope) > 0);
+        if has_room {
+            self.take_one(queue, task_type);
+        }
+        has_room
     }
 
     pub fn free(&mut self, queue: &str, task_type: &str) {
@@ -181,6 +197,17 @@ mod tests {
     fn run(slots: &mut Slots, queue: &str, task_type: &str, count: usize) {
         *slots.by_queue.entry(queue.to_owned()).or_default() += count;
         *slots.by_type.entry(task_type.to_owned()).or_default() += count;
+    }
+
+    #[test]
+    fn a_held_slot_is_nobody_elses_until_it_is_freed() {
+        let mut slots = Slots::new(plan(&[("a", 0, None)], &[("t", Some(1), &[])]));
+        assert!(!slots.hold("a", "unknown") && !slots.hold("unknown", "t"));
+        assert!(slots.hold("a", "t"));
+        assert!(!slots.hold("a", "t"), "the type's limit counts what is held");
+        assert_eq!(slots.room(&slots.scopes()[0].clone()), 0);
+        slots.free("a", "t");
+        assert!(slots.hold("a", "t"));
     }
 
     #[test]

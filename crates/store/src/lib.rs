@@ -31,6 +31,6 @@ mod mysql;
 mod postgres;
 mod sqlite;
 
-pub use plain::{DatabaseKind, connect_mysql, connect_postgres, connect_sqlite, statements};
+pub use plain::{DatabaseKind, connect_mysql, connect_postgres, open_sqlite, statements};
 pub use store::{SqlStore, StoreOptions};
 pub use system_clock::SystemClock;

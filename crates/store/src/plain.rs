@@ -1,6 +1,8 @@
 //! What the store sends and how it connects, for programs that do without the store: a benchmark that sends the same
 //! statements by itself, or a person who has a planner explain one. Nothing here runs a statement.
 
+use std::path::Path;
+
 use longhaul_domain::StoreError;
 
 use crate::{catalog::Sql, database::told, mysql, postgres, sqlite};
@@ -29,8 +31,8 @@ pub fn statements(kind: DatabaseKind) -> Vec<(&'static str, &'static str)> {
 }
 
 /// A connection with the settings of the store's own writer. It takes no lock on the store: close that first.
-pub async fn connect_sqlite(url: &str) -> Result<sqlx::SqliteConnection, StoreError> {
-    sqlite::connect(url).await.map_err(told)
+pub fn open_sqlite(path: &Path) -> Result<rusqlite::Connection, StoreError> {
+    sqlite::open_writer(path).map_err(told)
 }
 
 /// A connection with the settings of the store's own, on which the plans of its statements rest.

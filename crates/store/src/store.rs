@@ -45,7 +45,7 @@ use crate::{
         rescue::RescueTasks,
         retry::RetryTask,
         strays::HandBackStrays,
-        submit,
+        submit::{self, SubmitAndClaim},
         tallies::{FoldTallies, ReadTallies},
     },
     postgres::PostgresDatabase,
@@ -201,6 +201,11 @@ fn other_database(wanted: &str) -> StoreError {
     ))
 }
 
+fn check_claim(request: &ClaimRequest) -> Result<(), Invalid> {
+    check_limit(request.limit, bounds::CLAIM_BATCH)?;
+    check_names(&request.queues, &request.task_types)
+}
+
 fn check_limit(limit: usize, most: usize) -> Result<(), Invalid> {
     if (1..=most).contains(&limit) {
         return Ok(());
@@ -242,6 +247,19 @@ impl Store for SqlStore {
         submitter::submit(&self.database, tasks).await
     }
 
+    async fn submit_and_claim(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<(Submitted, Vec<Task>), StoreError> {
+        task.check()?;
+        check_claim(request)?;
+        let submit = submitter::prepare(&self.database, vec![task]).await?;
+        let claim = ClaimTasks { request: request.clone() };
+        let (submitted, claimed) = self.database.run(Mode::Transaction, SubmitAndClaim { submit, claim }).await?;
+        Ok((submitted[0], claimed))
+    }
+
     async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
         Node::check(name, host)?;
         self.database.run(Mode::OneStatement, RegisterNode { id, name: name.to_owned(), host: host.to_owned() }).await
@@ -268,8 +286,7 @@ impl Store for SqlStore {
     }
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        check_limit(request.limit, bounds::CLAIM_BATCH)?;
-        check_names(&request.queues, &request.task_types)?;
+        check_claim(request)?;
         let mode = if self.database.shared().outbox.events { Mode::Transaction } else { Mode::OneStatement };
         self.database.run(mode, ClaimTasks { request: request.clone() }).await
     }

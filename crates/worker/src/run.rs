@@ -1,7 +1,7 @@
 //! One attempt as the executor and the handler share it.
 
 use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError,
+    Arc, Mutex, OnceLock, PoisonError, Weak,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, stop::Stop, task::TaskInfo,
+    worker::Inner,
 };
 
 /// What all handlers of a process share.
@@ -33,6 +34,8 @@ pub struct Services {
     pub routing: Routing,
     /// The types that this process knows.
     pub registry: Registry,
+    /// The worker of this process, if it runs one.
+    pub(crate) here: OnceLock<Weak<Inner>>,
     pub(crate) progress: ProgressKeeper,
     pub(crate) scribe: Scribe,
     /// The hooks that run now. It is closed from the start, so that whoever waits for it waits until none runs.
@@ -51,7 +54,8 @@ impl Services {
     ) -> Arc<Self> {
         let (progress, scribe, hooks) = (ProgressKeeper::default(), Scribe::default(), TaskTracker::new());
         hooks.close();
-        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, progress, scribe, hooks })
+        let here = OnceLock::new();
+        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, here, progress, scribe, hooks })
     }
 }
 

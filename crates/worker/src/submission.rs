@@ -14,6 +14,7 @@ use crate::{
     run::{Run, Services},
     stop::Stop,
     task::Task,
+    worker,
 };
 
 /// How long an idempotency key holds when nobody says otherwise.
@@ -176,7 +177,7 @@ impl<T: Task> Submission<T> {
         let services = Arc::clone(&self.services);
         let task = self.into_new_task()?;
         let hook = services.registry.queued_hook(&task);
-        let submitted = services.engine.submit(task).await?;
+        let submitted = worker::submit(&services, task).await?;
         if let Some(hook) = hook.filter(|_| !submitted.repeated) {
             services.hooks.spawn(hook(submitted.task_id));
         }

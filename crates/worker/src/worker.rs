@@ -5,6 +5,7 @@
 //! and goes on, and what was not delivered is delivered again.
 
 mod claimer;
+mod eager;
 mod executor;
 mod heart;
 mod manual;
@@ -28,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+pub(crate) use eager::submit;
 pub use manual::ManualWorker;
 
 use crate::{
@@ -51,7 +53,7 @@ pub struct Worker {
 
 /// What the loops of a worker share.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     services: Arc<Services>,
     settings: WorkerSettings,
     /// Changed when the node was declared dead and came back.
@@ -70,6 +72,8 @@ struct Inner {
     closing: CancellationToken,
     /// Whether handlers that do not stop are dropped.
     dropping: AtomicBool,
+    /// Whether a submit that claims is under way.
+    eager: AtomicBool,
     /// The handlers that run now, with what must be done after them. Closed from the start, as the hooks are.
     handlers: TaskTracker,
 }
@@ -89,6 +93,7 @@ impl Inner {
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
             dropping: AtomicBool::new(false),
+            eager: AtomicBool::new(false),
             handlers: TaskTracker::new(),
         });
         inner.handlers.close();
@@ -157,6 +162,8 @@ impl Worker {
     ) -> Result<Self, StoreError> {
         let inner = Inner::start(services, settings, is_alone).await?;
         let mut loops = JoinSet::new();
+        // Set by the first worker of the process; a second one is found by the bell.
+        let _ = inner.services.here.set(Arc::downgrade(&inner));
         loops.spawn(claimer::run(Arc::clone(&inner)));
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.

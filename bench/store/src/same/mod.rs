@@ -1,4 +1,4 @@
-//! The very statements that the store sends, on the schema that the store made, by plain sqlx.
+//! The very statements that the store sends, on the schema that the store made, by the plain drivers.
 //!
 //! Nothing of the store stands around them: no typed tasks, no shared commits, no decisions, no second tries. A loop
 //! reads the columns that its next statement needs and no others. What a statement is given is as long as what the
@@ -88,7 +88,7 @@ impl Same {
         let callers = match backend {
             // One writer, as SQLite wants it: all callers share its lock.
             Backend::Sqlite => {
-                let only = sqlite::Loop::open(&url, node).await?;
+                let only = sqlite::Loop::open(&url, node)?;
                 let only = Arc::new(Mutex::new(Connection::Sqlite(only)));
                 vec![only; CALLERS]
             }
@@ -161,7 +161,7 @@ impl Connection {
     /// Writes the rows and their tallies, all or none.
     async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
         match self {
-            Self::Sqlite(own) => own.insert(rows).await,
+            Self::Sqlite(own) => own.insert(rows),
             Self::Postgres(own) => own.insert(rows).await,
             Self::MySql(own) => own.insert(rows).await,
         }
@@ -170,7 +170,7 @@ impl Connection {
     /// Claims a batch.
     async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
         match self {
-            Self::Sqlite(own) => own.claim().await,
+            Self::Sqlite(own) => own.claim(),
             Self::Postgres(own) => own.claim().await,
             Self::MySql(own) => own.claim().await,
         }
@@ -179,7 +179,7 @@ impl Connection {
     /// Finishes a batch; how many tasks were ended.
     async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
         match self {
-            Self::Sqlite(own) => own.finish(claimed).await,
+            Self::Sqlite(own) => own.finish(claimed),
             Self::Postgres(own) => own.finish(claimed).await,
             Self::MySql(own) => own.finish(claimed).await,
         }

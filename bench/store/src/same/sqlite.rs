@@ -1,163 +1,143 @@
-//! The statements of SQLite: one connection, a transaction for each step, rows that come packed in one JSON text.
+//! The statements of SQLite: one connection, a transaction for each step, rows taken and ended by their numbers.
+
+use std::path::Path;
 
 use anyhow::Context as _;
-use longhaul_store::{DatabaseKind, connect_sqlite};
-use serde_json::value::RawValue;
-use sqlx::{Executor as _, Row as _, SqliteConnection};
+use longhaul_store::DatabaseKind;
+use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT_TEXT, Row,
-    Sizes, TASK_TYPE, TASK_TYPES, completion_document, cut, micros_now, sizes, statement, tallies,
+    ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, TASK_TYPE,
+    TASK_TYPES, micros_now, node_id, statement, statements, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
-/// Parameters of one row of `insert_tasks`.
-const ROW_PARAMETERS: usize = 22;
+/// Columns of a task; its row's number stands behind them.
+const NUMBER: usize = 45;
 
 /// The writer, and the texts that it sends.
 #[derive(Debug)]
 pub(super) struct Loop {
-    connection: SqliteConnection,
+    connection: Connection,
     lane: i64,
     node: Uuid,
-    insert: Sizes,
+    insert: &'static str,
     tally: &'static str,
     lanes: &'static str,
     pick: &'static str,
     take: &'static str,
-    read: &'static str,
     find: &'static str,
     complete: &'static str,
 }
 
 impl Loop {
-    pub(super) async fn open(url: &str, node: Uuid) -> anyhow::Result<Self> {
-        let mut connection = connect_sqlite(url).await?;
-        let lane = sqlx::query(statement(KIND, "insert_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
-        lane.execute(&mut connection).await?;
-        let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
-        let lane = lane.fetch_one(&mut connection).await?.try_get(0)?;
-        let alive = sqlx::query(statement(KIND, "insert_node")?).bind(micros_now()).bind(node.as_bytes().to_vec());
-        alive.bind("bench").bind(HOST).execute(&mut connection).await?;
+    pub(super) fn open(url: &str, node: Uuid) -> anyhow::Result<Self> {
+        let connection = longhaul_store::open_sqlite(Path::new(url.trim_start_matches("sqlite://")))?;
+        let lane = params![QUEUE, TASK_TYPE, PRIORITY];
+        connection.execute(statement(KIND, "insert_lane")?, lane)?;
+        let lane = connection.query_row(statement(KIND, "find_lane")?, lane, |row| row.get(0))?;
+        let alive = params![micros_now(), node.as_bytes(), "bench", HOST];
+        connection.execute(statement(KIND, "insert_node")?, alive)?;
         Ok(Self {
             connection,
             lane,
             node,
-            insert: sizes(KIND, "insert_tasks", ROW_PARAMETERS),
+            // Of one row.
+            insert: statements(KIND, "insert_tasks").pop().context("no insert_tasks")?,
             tally: statement(KIND, "insert_tally_deltas")?,
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
             take: statement(KIND, "claim_take")?,
-            read: statement(KIND, "read_tasks")?,
             find: statement(KIND, "complete_find")?,
             complete: statement(KIND, "complete_tasks")?,
         })
     }
 
-    pub(super) async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
-        let now = micros_now();
-        self.connection.execute("BEGIN IMMEDIATE").await?;
-        for (text, chunk) in cut(&self.insert, rows) {
-            let query = chunk.iter().fold(sqlx::query(text), |query, row| bind(query, row, self.lane, now));
-            query.execute(&mut self.connection).await?;
+    pub(super) fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+        let (now, none) = (micros_now(), None::<i64>);
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        {
+            let mut insert = self.connection.prepare_cached(self.insert)?;
+            for row in rows {
+                insert.execute(params![
+                    row.id.as_bytes(),
+                    none,
+                    OWNER,
+                    none,
+                    TASK_TYPE,
+                    none,
+                    QUEUE,
+                    PRIORITY,
+                    self.lane,
+                    now,
+                    now,
+                    now,
+                    MAX_ATTEMPTS,
+                    none,
+                    none,
+                    none,
+                    0,
+                    none,
+                    row.parameters,
+                    none,
+                    none,
+                    none
+                ])?;
+            }
         }
-        self.tally(&tallies::submitted(rows.len())).await?;
-        self.connection.execute("COMMIT").await?;
-        Ok(())
+        self.tally(&tallies::submitted(rows.len()))?;
+        Ok(self.connection.execute_batch("COMMIT")?)
     }
 
-    pub(super) async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
-        let now = micros_now();
-        self.connection.execute("BEGIN IMMEDIATE").await?;
-        let claimed = self.claim_within(now).await?;
-        self.connection.execute("COMMIT").await?;
+    pub(super) fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        let claimed = self.claim_within(micros_now())?;
+        self.connection.execute_batch("COMMIT")?;
         Ok(claimed)
     }
 
-    async fn claim_within(&mut self, now: i64) -> anyhow::Result<Vec<Claimed>> {
-        let node = self.node.as_bytes().to_vec();
-        let lanes = sqlx::query(self.lanes).bind(now).bind(QUEUES).bind(TASK_TYPES).bind(node.clone());
-        let lanes = lanes.fetch_all(&mut self.connection).await?;
-        let Some(lane) = lanes.iter().find(|row| row.get::<Option<i64>, _>(2).is_some()) else { return Ok(Vec::new()) };
-        let pick = sqlx::query(self.pick).bind(now).bind(lane.get::<i64, _>(0)).bind(BATCH as i64);
-        let picked = pick.fetch_all(&mut self.connection).await?;
-        let picked = packed(&picked)?;
-        if picked.is_empty() {
-            return Ok(Vec::new());
+    fn claim_within(&self, now: i64) -> anyhow::Result<Vec<Claimed>> {
+        let mut lanes = self.connection.prepare_cached(self.lanes)?;
+        let head = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(2)?));
+        let lanes = lanes.query_map(params![now, QUEUES, TASK_TYPES, self.node.as_bytes()], head)?;
+        let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
+        let Some((lane, _)) = lanes.into_iter().find(|(_, head)| head.is_some()) else { return Ok(Vec::new()) };
+        let mut pick = self.connection.prepare_cached(self.pick)?;
+        let picked = pick.query_map(params![now, lane, BATCH as i64], |row| {
+            Ok((row.get::<_, [u8; 16]>(ID)?, row.get::<_, i64>(ATTEMPT)?, row.get::<_, i64>(NUMBER)?))
+        })?;
+        let picked = picked.collect::<Result<Vec<_>, _>>()?;
+        let mut take = self.connection.prepare_cached(self.take)?;
+        let mut claimed = Vec::with_capacity(picked.len());
+        for (id, attempt, number) in picked {
+            let token = node_id();
+            take.execute(params![now, number, token.as_bytes(), self.node.as_bytes(), HOST])?;
+            claimed.push(Claimed { id: Uuid::from_bytes(id), attempt: attempt + 1, token });
         }
-        let ids = list(picked.iter().map(|row| row[0].get()));
-        let row_numbers = list(picked.iter().map(|row| row[3].get()));
-        let take = sqlx::query(self.take).bind(now).bind(row_numbers).bind(node).bind(HOST);
-        take.execute(&mut self.connection).await?;
-        let tasks = sqlx::query(self.read).bind(ids).fetch_all(&mut self.connection).await?;
-        let claimed = packed(&tasks)?.iter().map(|row| claimed(row)).collect::<anyhow::Result<Vec<_>>>()?;
-        self.tally(&tallies::claimed(claimed.len())).await?;
+        self.tally(&tallies::claimed(claimed.len()))?;
         Ok(claimed)
     }
 
-    pub(super) async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
-        let now = micros_now();
-        self.connection.execute("BEGIN IMMEDIATE").await?;
-        let find = sqlx::query(self.find).bind(now).bind(completion_document(claimed));
-        let found = find.fetch_all(&mut self.connection).await?;
-        let found = packed(&found)?;
-        let row_numbers = list(found.iter().map(|row| row[7].get()));
-        let results = found.iter().map(|row| format!(r#""{}":{{"r":{RESULT_TEXT},"u":null}}"#, row[7].get()));
-        let results = ["{", &results.collect::<Vec<_>>().join(","), "}"].concat();
-        let complete = sqlx::query(self.complete).bind(now).bind(row_numbers).bind(results);
-        let ended = complete.execute(&mut self.connection).await?.rows_affected();
-        self.tally(&tallies::completed(claimed.len())).await?;
-        self.connection.execute("COMMIT").await?;
-        Ok(usize::try_from(ended)?)
+    pub(super) fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
+        let (now, none, mut ended) = (micros_now(), None::<i64>, 0);
+        self.connection.execute_batch("BEGIN IMMEDIATE")?;
+        {
+            let mut find = self.connection.prepare_cached(self.find)?;
+            let mut complete = self.connection.prepare_cached(self.complete)?;
+            for Claimed { id, attempt, token } in claimed {
+                let lease = params![id.as_bytes(), attempt, token.as_bytes()];
+                let number: Option<i64> = find.query_row(lease, |row| row.get(0)).optional()?;
+                ended += complete.execute(params![now, number, RESULT, none])?;
+            }
+        }
+        self.tally(&tallies::completed(claimed.len()))?;
+        self.connection.execute_batch("COMMIT")?;
+        Ok(ended)
     }
 
-    async fn tally(&mut self, lines: &[tallies::Line]) -> anyhow::Result<()> {
-        sqlx::query(self.tally).bind(tallies::document(lines)).execute(&mut self.connection).await?;
+    fn tally(&self, lines: &[tallies::Line]) -> anyhow::Result<()> {
+        self.connection.prepare_cached(self.tally)?.execute([tallies::document(lines)])?;
         Ok(())
     }
-}
-
-/// The rows that came as one text, each column as it stands there.
-fn packed(rows: &[sqlx::sqlite::SqliteRow]) -> anyhow::Result<Vec<Vec<&RawValue>>> {
-    let text: Option<&str> = rows.first().map(|row| row.try_get_unchecked(0)).transpose()?.flatten();
-    Ok(text.map(serde_json::from_str).transpose()?.unwrap_or_default())
-}
-
-fn claimed(row: &[&RawValue]) -> anyhow::Result<Claimed> {
-    let id = |place: usize| Uuid::try_parse(row[place].get().trim_matches('"')).context("an id");
-    Ok(Claimed { id: id(ID)?, attempt: row[ATTEMPT].get().parse()?, token: id(LEASE_TOKEN)? })
-}
-
-/// A JSON array of what is JSON already.
-fn list<'a>(values: impl Iterator<Item = &'a str>) -> String {
-    ["[", &values.collect::<Vec<_>>().join(","), "]"].concat()
-}
-
-type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>;
-
-fn bind<'q>(query: Query<'q>, row: &Row, lane: i64, now: i64) -> Query<'q> {
-    query
-        .bind(row.id.as_bytes().to_vec())
-        .bind(None::<Vec<u8>>)
-        .bind(OWNER)
-        .bind(None::<String>)
-        .bind(TASK_TYPE)
-        .bind(None::<String>)
-        .bind(QUEUE)
-        .bind(PRIORITY)
-        .bind(lane)
-        .bind(now)
-        .bind(now)
-        .bind(now)
-        .bind(MAX_ATTEMPTS)
-        .bind(None::<i64>)
-        .bind(None::<i64>)
-        .bind(None::<i64>)
-        .bind(false)
-        .bind(None::<String>)
-        .bind(row.parameters.clone())
-        .bind(None::<String>)
-        .bind(None::<String>)
-        .bind(None::<String>)
 }

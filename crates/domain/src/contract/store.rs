@@ -179,6 +179,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError>;
     /// Makes all of them, in order, or none. Children of one batch have the same parent.
     async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError>;
+    /// Makes one task and claims as [`Self::claim_tasks`] does, both or neither, in one commit where a store can. What is
+    /// claimed is what comes first in the order, which may be another task or none.
+    async fn submit_and_claim(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<(Submitted, Vec<Task>), StoreError>;
 
     // What nodes and their workers write.
 

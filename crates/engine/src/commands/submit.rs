@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use longhaul_domain::{
-    NewTask, RunAt, Status, StoreError,
-    contract::store::Submitted,
+    NewTask, RunAt, Status, StoreError, Task,
+    contract::store::{ClaimRequest, Submitted},
     event::{EventKind, TaskEvent},
 };
 
@@ -29,6 +29,21 @@ impl Engine {
         }
         self.ring_for(&notes);
         Ok(submitted)
+    }
+
+    /// Makes one task and claims, in one commit. The bell rings unless the task itself was claimed.
+    pub async fn submit_and_claim(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<(Submitted, Vec<Task>), StoreError> {
+        let note = Note::of(&task);
+        let (submitted, claimed) = self.store.submit_and_claim(task, request).await?;
+        self.submitted(&note, submitted);
+        if !claimed.iter().any(|task| task.id == submitted.task_id) {
+            self.ring_for([&note]);
+        }
+        Ok((submitted, claimed))
     }
 
     fn submitted(&self, note: &Note, submitted: Submitted) {

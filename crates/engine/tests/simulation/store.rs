@@ -155,6 +155,14 @@ impl Store for SimStore {
         self.call("submit children", Call::Submit, || self.submit_with_bug(&tasks))
     }
 
+    async fn submit_and_claim(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<(Submitted, Vec<Task>), StoreError> {
+        self.call("submit and claim", Call::Submit, || ready(self.memory.submit_and_claim(task.clone(), request)))
+    }
+
     async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
         self.call("register", Call::Node, || ready(self.memory.register_node(id, name, host)))
     }

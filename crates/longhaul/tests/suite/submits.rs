@@ -23,6 +23,11 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(backend, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
         trial(backend, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
         trial(backend, "submit::progress_is_written_seldom_and_at_the_end", progress_is_written_seldom_and_at_the_end),
+        trial(
+            backend,
+            "submit::a_submit_into_a_free_slot_is_claimed_with_the_same_commit",
+            a_submit_into_a_free_slot_is_claimed_with_the_same_commit,
+        ),
         trial(backend, "submit::listeners_hear_of_every_step", listeners_hear_of_every_step),
         trial(backend, "submit::a_delayed_task_runs_when_it_is_due", a_delayed_task_runs_when_it_is_due),
     ]
@@ -221,4 +226,22 @@ async fn progress_is_written_seldom_and_at_the_end(database: FreshDatabase) {
     }
     assert_eq!(heard, 1_000, "listeners hear of every report at once");
     longhaul.stop().await;
+}
+
+async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: FreshDatabase) {
+    let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
+    // Not while the worker happens to look for tasks by itself, hence more than one.
+    for _ in 0..50 {
+        let handle = longhaul.submit::<CountWords>(text("a b")).await.unwrap();
+        assert_eq!(handle.result().await.unwrap(), 2);
+        let task = handle.task().await.unwrap();
+        assert_eq!(task.attempt, 1);
+        // SQLite has one moment for a whole operation; the others' statements have each their own.
+        let is_same_moment = task.started_at == Some(task.created_at);
+        if is_same_moment || !matches!(database.backend, Backend::Sqlite) {
+            longhaul.stop().await;
+            return;
+        }
+    }
+    panic!("every task was claimed by itself");
 }

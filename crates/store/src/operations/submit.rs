@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Idempotency, Invalid, NewTask, Status, StoreError, TaskId, bounds,
+    Idempotency, Invalid, NewTask, Status, StoreError, Task, TaskId, bounds,
     contract::store::Submitted,
     event::EventKind,
     lifecycle::{child_ended::ChildMove, heartbeat},
@@ -16,6 +16,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::{self, Ledger},
+    operations::claim::ClaimTasks,
     portions::portions,
     record::{self, hex, hex_list},
     row::{Columns as _, SqlRow},
@@ -216,6 +217,23 @@ fn digest_text(promise: &Idempotency) -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Makes tasks and claims behind them, in one transaction.
+#[derive(Debug)]
+pub(crate) struct SubmitAndClaim {
+    pub(crate) submit: SubmitTasks,
+    pub(crate) claim: ClaimTasks,
+}
+
+#[async_trait]
+impl Operation for SubmitAndClaim {
+    type Output = (Vec<Submitted>, Vec<Task>);
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+        let submitted = self.submit.run(session).await?;
+        Ok((submitted, self.claim.run(session).await?))
+    }
 }
 
 /// Makes sure that a lane exists, in a transaction of its own.

@@ -20,7 +20,7 @@ const STATEMENTS: usize = 256;
 const PRAGMAS: [(&str, &str); 3] = [("cache_size", "-16384"), ("wal_autocheckpoint", "8000"), ("temp_store", "memory")];
 
 /// Opens the connection that writes.
-pub(super) fn writer(path: &Path) -> Result<Connection, Failure> {
+pub(crate) fn writer(path: &Path) -> Result<Connection, Failure> {
     let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -42,8 +42,8 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// A connection of sqlx with the settings of the writer: for migrations, and for programs that do without the store.
-pub(crate) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
+/// A connection of sqlx with the settings of the writer, for migrations.
+pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
     use sqlx::ConnectOptions as _;
     let options = SqliteConnectOptions::new()
         .filename(path)
@@ -55,7 +55,7 @@ pub(crate) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error
 }
 
 /// The file that a `sqlite:` URL names.
-pub(crate) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
+pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
     let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
     let path = path.split('?').next().unwrap_or_default();
     if path.is_empty() || path == ":memory:" {

@@ -22,6 +22,7 @@ use crate::{
     migrate,
     session::{Operation, Shared},
 };
+pub(crate) use connection::writer as open_writer;
 use guest::GuestSession;
 use readers::Readers;
 pub(crate) use session::statements;
@@ -100,11 +101,6 @@ impl SqliteDatabase {
             tracing::warn!(%error, "the lock of the store's file could not be released");
         }
     }
-}
-
-/// A connection with the writer's settings.
-pub(crate) async fn connect(url: &str) -> Result<SqliteConnection, Failure> {
-    Ok(connection::connect(&connection::path_of(url)?).await?)
 }
 
 /// Takes the file's lock for this process, or says who must let go.

@@ -120,6 +120,18 @@ impl Store for MemoryStore {
         state.submit(&tasks, now)
     }
 
+    async fn submit_and_claim(
+        &self,
+        task: NewTask,
+        request: &ClaimRequest,
+    ) -> Result<(Submitted, Vec<Task>), StoreError> {
+        let (mut state, now) = self.begin();
+        // Refused before anything is made.
+        state.claim(&ClaimRequest { queues: Vec::new(), ..request.clone() }, now)?;
+        let submitted = state.submit(&[task], now)?[0];
+        Ok((submitted, state.claim(request, now)?))
+    }
+
     async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
         let (mut state, now) = self.begin();
         state.register_node(id, name, host, now)

@@ -34,6 +34,10 @@ pub(super) fn cases() -> Vec<Case> {
         a_retired_node_may_not_claim,
         a_limit_of_nothing_or_too_much_is_refused,
         the_next_due_time_is_that_of_the_first_task_that_can_be_claimed,
+        a_submit_that_claims_gets_its_own_task_when_none_is_before_it,
+        a_submit_that_claims_gets_what_comes_first,
+        a_submit_that_claims_from_a_paused_queue_gets_nothing,
+        a_submit_that_claims_for_a_lost_node_makes_nothing,
     ]
 }
 
@@ -218,4 +222,42 @@ async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture
     assert_eq!(next().await, Some(fixture.task(far).await.due_at));
     fixture.store.pause_queue(QUEUE).await.unwrap();
     assert_eq!(next().await, None, "a paused queue has nothing due");
+}
+
+async fn a_submit_that_claims_gets_its_own_task_when_none_is_before_it(fixture: Arc<Fixture>) {
+    let node = fixture.node().await;
+    let (submitted, claimed) =
+        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    assert_eq!(ids_of(&claimed), [submitted.task_id]);
+    let task = fixture.task(submitted.task_id).await;
+    assert_eq!((task.status, task.attempt, task.version), (Status::Running, 1, 2));
+    assert_eq!(task, claimed[0], "the answer is the row");
+    fixture.finish(lease_of(&task), completed()).await;
+}
+
+async fn a_submit_that_claims_gets_what_comes_first(fixture: Arc<Fixture>) {
+    let node = fixture.node().await;
+    let before = fixture.submit(NewTask { priority: 9, ..new_task() }).await;
+    let (submitted, claimed) =
+        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    assert_eq!(ids_of(&claimed), [before]);
+    assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
+    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [submitted.task_id]);
+}
+
+async fn a_submit_that_claims_from_a_paused_queue_gets_nothing(fixture: Arc<Fixture>) {
+    let node = fixture.node().await;
+    fixture.store.pause_queue(QUEUE).await.unwrap();
+    let (submitted, claimed) =
+        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    assert!(claimed.is_empty());
+    assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
+}
+
+async fn a_submit_that_claims_for_a_lost_node_makes_nothing(fixture: Arc<Fixture>) {
+    let unknown = claim_request(random_node_id(), &[QUEUE], &[KIND], 1);
+    let refused = fixture.store.submit_and_claim(new_task(), &unknown).await;
+    assert_eq!(refused.unwrap_err(), StoreError::NodeLost);
+    let node = fixture.node().await;
+    assert!(fixture.claim(node, MANY).await.is_empty());
 }

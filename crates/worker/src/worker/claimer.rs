@@ -66,7 +66,10 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
             task_types: scope.task_types.clone(),
             limit,
         };
-        let tasks = inner.engine().store.claim_tasks(&request).await?;
+        let tasks = {
+            let _asking = Asking::new(inner);
+            inner.engine().store.claim_tasks(&request).await?
+        };
         claimed += tasks.len();
         is_full |= tasks.len() == limit;
         start(inner, tasks);
@@ -74,7 +77,23 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
     Ok(Look { claimed, is_full })
 }
 
-fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
+/// While this lives, the store has been asked.
+struct Asking<'a>(&'a Inner);
+
+impl<'a> Asking<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        inner.desk().asking(true);
+        Self(inner)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.desk().asking(false);
+    }
+}
+
+pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     if !tasks.is_empty() && inner.desk().is_clear() {
         inner.busy.notify_one();
     }
