@@ -1,7 +1,7 @@
 //! What goes into a statement and what comes out of it, the same for all three databases.
 
 use rusqlite::types::Value;
-use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{Row as _, ValueRef as _};
 use uuid::Uuid;
 
 use crate::failure::Failure;
@@ -104,14 +104,7 @@ impl Columns for SqlRow {
             },
             Self::Guest(row) => row.try_get(column)?,
             Self::MySql(row) => row.try_get_unchecked(column)?,
-            Self::Postgres(row) => {
-                let raw = row.try_get_raw(column)?;
-                match raw.type_info().name() {
-                    "INT2" => row.try_get::<Option<i16>, _>(column)?.map(i64::from),
-                    "INT4" => row.try_get::<Option<i32>, _>(column)?.map(i64::from),
-                    _ => row.try_get(column)?,
-                }
-            }
+            Self::Postgres(row) => postgres_int(row, column)?,
         };
         Ok(value)
     }
@@ -124,7 +117,7 @@ impl Columns for SqlRow {
                 Value::Integer(_) | Value::Real(_) | Value::Blob(_) => return Err(not_a(column, "text")),
             },
             Self::Guest(row) => row.try_get(column)?,
-            Self::Postgres(row) => row.try_get(column)?,
+            Self::Postgres(row) => row.try_get_unchecked(column)?,
             Self::MySql(row) => {
                 let bytes: Option<Vec<u8>> = row.try_get_unchecked(column)?;
                 bytes.map(String::from_utf8).transpose().map_err(Failure::internal)?
@@ -135,7 +128,7 @@ impl Columns for SqlRow {
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
         let bytes: Option<Vec<u8>> = match self {
-            Self::Postgres(row) => return Ok(row.try_get(column)?),
+            Self::Postgres(row) => return Ok(row.try_get_unchecked(column)?),
             Self::Sqlite(values) => match &values[column] {
                 Value::Blob(bytes) => return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal),
                 Value::Null => None,
@@ -153,6 +146,23 @@ impl Columns for SqlRow {
             Self::Sqlite(_) | Self::Guest(_) | Self::MySql(_) => Ok(self.int(column)?.unwrap_or(0) != 0),
         }
     }
+}
+
+/// An integer of whatever width. It is asked for so often that the type is told by the length: what a prepared statement
+/// answers is binary.
+fn postgres_int(row: &sqlx::postgres::PgRow, column: usize) -> Result<Option<i64>, Failure> {
+    let raw = row.try_get_raw(column)?;
+    if raw.is_null() {
+        return Ok(None);
+    }
+    let bytes = raw.as_bytes().map_err(Failure::internal)?;
+    let value = match *bytes {
+        [a, b] => i64::from(i16::from_be_bytes([a, b])),
+        [a, b, c, d] => i64::from(i32::from_be_bytes([a, b, c, d])),
+        [a, b, c, d, e, f, g, h] => i64::from_be_bytes([a, b, c, d, e, f, g, h]),
+        _ => return Err(not_a(column, "number")),
+    };
+    Ok(Some(value))
 }
 
 fn null(column: usize) -> Failure {

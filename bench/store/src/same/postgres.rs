@@ -28,6 +28,7 @@ pub(super) struct Loop {
     /// without it would do other work than the store's.
     bound: Arc<AtomicI64>,
     insert: &'static str,
+    insert_one: &'static str,
     claim: &'static str,
     complete: &'static str,
 }
@@ -50,6 +51,7 @@ impl Loop {
                 node,
                 bound: Arc::clone(&bound),
                 insert: statement(KIND, "insert_tasks")?,
+                insert_one: statement(KIND, "insert_task")?,
                 claim: statement(KIND, "claim_tasks")?,
                 complete: statement(KIND, "complete_tasks")?,
             });
@@ -58,6 +60,9 @@ impl Loop {
     }
 
     pub(super) async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
+        if let [row] = rows {
+            return self.insert_one(row).await;
+        }
         let n = rows.len();
         let query = sqlx::query(self.insert)
             .bind(SHIFT)
@@ -82,6 +87,33 @@ impl Loop {
             .bind(vec![None::<&str>; n])
             .bind(vec![None::<&str>; n])
             .bind(vec![None::<&str>; n]);
+        query.execute(&mut self.connection).await?;
+        Ok(())
+    }
+
+    async fn insert_one(&mut self, row: &Row) -> anyhow::Result<()> {
+        let query = sqlx::query(self.insert_one)
+            .bind(SHIFT)
+            .bind(row.id)
+            .bind(None::<Uuid>)
+            .bind(OWNER)
+            .bind(None::<&str>)
+            .bind(TASK_TYPE)
+            .bind(None::<&str>)
+            .bind(QUEUE)
+            .bind(PRIORITY)
+            .bind(self.lane)
+            .bind(None::<i64>)
+            .bind(0_i64)
+            .bind(MAX_ATTEMPTS)
+            .bind(None::<i64>)
+            .bind(None::<i64>)
+            .bind(0_i64)
+            .bind(None::<&str>)
+            .bind(&row.parameters)
+            .bind(None::<&str>)
+            .bind(None::<&str>)
+            .bind(None::<&str>);
         query.execute(&mut self.connection).await?;
         Ok(())
     }
