@@ -1,4 +1,5 @@
--- One statement: where the head of the order lies, the rows locked there, the claim, and its tallies.
+-- One statement: where the head of the order lies, the rows locked there, the claim, and its tallies. IS TRUE keeps the
+-- planner from looking the rows up in the index of claims instead of by their ids.
 WITH open_lanes AS MATERIALIZED (
     SELECT lanes.id, lanes.priority, COALESCE(bounds.due_at, 0) AS from_due
     FROM lanes
@@ -52,5 +53,5 @@ UPDATE tasks SET status = 'RUNNING', lane = NULL, attempt = tasks.attempt + 1, l
     node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, {now}), last_attempt_at = {now},
     updated_at = {now}, version = tasks.version + 1
 FROM picked
-WHERE tasks.id = picked.id AND tasks.lane IS NOT NULL
+WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
 RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane
