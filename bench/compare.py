@@ -31,18 +31,26 @@ SELECTION = {
     "sqlite": ["raw-sqlite-full", "longhaul-sqlite", "effectum"],
     "mysql": ["raw-mariadb", "longhaul-mariadb"],
 }
+PEERS_ON_POSTGRES = ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"]
 # What each figure is divided by, and what the quotient must reach.
-WANTED = [
-    ("longhaul-postgres", "steady", ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"], 1.1, "drain, beside the fastest peer"),
+RATIOS = [
+    ("longhaul-postgres", "steady", PEERS_ON_POSTGRES, 1.1, "drain, beside the fastest peer"),
     ("longhaul-postgres", "steady", ["raw-postgres"], None, "drain, beside the bare loop"),
     ("longhaul-postgres", "conc", ["raw-postgres"], 0.9, "16 callers, beside the bare loop"),
-    ("longhaul-postgres", "conc", ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"], 1.5, "16 callers, beside the best peer"),
+    ("longhaul-postgres", "conc", PEERS_ON_POSTGRES, 1.5, "16 callers, beside the best peer"),
     ("longhaul-postgres", "seq", ["raw-postgres"], 0.9, "one caller, beside the bare loop"),
     ("longhaul-postgres", "bulk", ["graphile-worker-rs", "apalis-postgres"], 1.2, "bulk, beside the best peer"),
     ("longhaul-sqlite", "steady", ["effectum"], 4.0, "drain, beside effectum"),
     ("longhaul-sqlite", "bulk", ["effectum"], 1.0, "bulk, beside effectum"),
     ("longhaul-mariadb", "steady", ["longhaul-postgres"], 0.6, "drain, beside Longhaul on PostgreSQL"),
-    ("longhaul-postgres", "head_big", ["longhaul-postgres:head_small"], 0.8, "1,000 at the head of the backlog, beside 1,000 alone"),
+    *((name, "head_big_steady", [f"{name}:head_small_steady"], 0.8, "head of the backlog, beside the same alone") for name in OURS),
+]
+# What a figure may be at most: a number, or so many times another's.
+LIMITS = [
+    ("longhaul-postgres", "p50", 1.2, "raw-postgres", "median from submit to start, beside the bare loop, ms"),
+    ("longhaul-sqlite", "p50", 1.5, None, "median from submit to start, ms"),
+    *((name, "rss_idle", 30, None, "memory at idle, MiB") for name in OURS),
+    *((name, "rss_backlog", 60, None, "memory with the backlog waiting, MiB") for name in OURS),
 ]
 
 
@@ -54,7 +62,8 @@ def main():
     ap.add_argument("--table", action="store_true", help="no run: the table and charts of the last results")
     ap.add_argument("--reps", default="3")
     ap.add_argument("-n", default="20000")
-    ap.add_argument("--backlog", default="200000")
+    ap.add_argument("--backlog", default="1000000", help="how many wait while the first ones are drained")
+    ap.add_argument("--head", default="10000", help="how many are drained at the head of the backlog")
     ap.add_argument("--phases", default="enqueue,drain,drain2,latency,backlog")
     options = ap.parse_args()
     work = ROOT / "target" / "peers"
@@ -91,8 +100,26 @@ def run(peers, work, results, names, options):
         driver.PEERS[name] = dict(cmd=[adapter], modes=driver.ALL, pending="cmd", **settings)
     results.unlink(missing_ok=True)
     sys.argv = ["bench.py", *names, "--reps", options.reps, "-n", options.n, "--phases", options.phases,
-                "--backlog", options.backlog, "--out", str(results)]
+                "--backlog", options.backlog, "--head", options.head, "--out", str(results)]
+    memory = note_memory(driver)
     driver.main()
+    if "backlog" in options.phases:
+        rows = [json.loads(line) for line in results.read_text().splitlines()]
+        lines = [json.dumps({**row, "rss_backlog": memory.get(row["peer"])}) for row in rows]
+        results.write_text("".join(line + "\n" for line in lines))
+
+
+def note_memory(driver):
+    """The memory of each peer's worker when it was last stopped; the backlog is the last thing that is measured."""
+    memory, stop = {}, driver.Peer.stop
+
+    def stop_and_note(peer):
+        if peer.workers and peer.cfg.get("backlog"):
+            memory[peer.name] = sum(driver.rss_mb(worker.pid) for worker in peer.workers)
+        stop(peer)
+
+    driver.Peer.stop = stop_and_note
+    return memory
 
 
 def show(results, names):
@@ -101,7 +128,8 @@ def show(results, names):
     rows = {row["peer"]: row for row in map(json.loads, results.read_text().splitlines())}
     columns = [("seq", "1 caller/s"), ("conc", "16 callers/s"), ("bulk", "bulk/s"), ("steady", "drain/s"),
                ("steady2", "drain by two/s"), ("p50", "p50 ms"), ("p99", "p99 ms"), ("rss_idle", "idle MiB"),
-               ("rss_drain", "drained MiB"), ("head_big", "head of backlog/s")]
+               ("rss_drain", "drained MiB"), ("head_small_steady", "head alone/s"), ("head_big_steady", "head of backlog/s"),
+               ("rss_backlog", "backlog MiB")]
     print("\n| | " + " | ".join(title for _, title in columns) + " |")
     print("| --- |" + " ---: |" * len(columns))
     for name in names:
@@ -109,7 +137,7 @@ def show(results, names):
         print(f"| {name} | " + " | ".join(number(row.get(key), key) for key, _ in columns) + " |"
               + (f" {row['error']}" if row.get("error") else ""))
     print("\n| what | ours | beside | ratio | wanted |\n| --- | ---: | ---: | ---: | ---: |")
-    for ours, key, others, wanted, title in WANTED:
+    for ours, key, others, wanted, title in RATIOS:
         mine = rows.get(ours, {}).get(key)
         beside = [rows.get(other.split(":")[0], {}).get(other.split(":")[1] if ":" in other else key) for other in others]
         beside = max((value for value in beside if value), default=None)
@@ -118,6 +146,13 @@ def show(results, names):
         ratio = mine / beside
         mark = "" if wanted is None or ratio >= wanted else " ✗"
         print(f"| {ours}: {title} | {mine:.0f} | {beside:.0f} | {ratio:.2f}{mark} | {f'≥ {wanted}' if wanted else ''} |")
+    for ours, key, most, other, title in LIMITS:
+        mine, beside = rows.get(ours, {}).get(key), rows.get(other, {}).get(key)
+        if mine is None or (other and beside is None):
+            continue
+        value = mine / beside if other else mine
+        mark = "" if value <= most else " ✗"
+        print(f"| {ours}: {title} | {mine:.2f} | {f'{beside:.2f}' if other else ''} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
     CHARTS.mkdir(parents=True, exist_ok=True)
     for key, title in [("steady", "Drain of no-op tasks, tasks per second"), ("conc", "Submits of 16 callers, tasks per second"),
                        ("bulk", "Submit in bulk, tasks per second"), ("p50", "From submit to start, median, milliseconds")]:
