@@ -148,13 +148,17 @@ impl Job {
 
     // Children.
 
-    /// A child to be submitted: `job.submit::<Page>(page).await?`. The same child of a later attempt of this task is
-    /// the same task, if the attempts submit in the same order.
+    /// A child to be submitted: `job.submit::<Page>(page).await?`. A later attempt that submits the same again gets
+    /// the same task. A child is known by its type and parameters, and among equal ones by its number in the attempt; the
+    /// order of different ones does not matter, and the finish step's children are apart from those before it.
+    ///
+    /// A handler that submits equal children and may skip some of them because of its checkpoint gives each a key:
+    /// `job.submit::<Page>(page).idempotency_key("round 2").await?`. Then the key alone names the child.
     pub fn submit<C: Task>(&self, params: C::Params) -> Submission<C> {
         Submission::child(&self.0, &params)
     }
 
-    /// Many children of one type, in order.
+    /// Many children of one type, in order. A later attempt finds them again as those of [`Self::submit`].
     pub async fn submit_all<C: Task>(&self, params: impl IntoIterator<Item = C::Params>) -> Result<Vec<TaskId>, Stop> {
         self.check()?;
         submit_children::<C>(&self.0, params).await

@@ -1,9 +1,7 @@
 //! One attempt as the executor and the handler share it.
 
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool};
 
 use longhaul_domain::{
     Json, Lease, Status, StoreError, Task, TaskId,
@@ -81,8 +79,8 @@ pub(crate) struct Run {
     limits: Mutex<Vec<String>>,
     /// The newest state of a long handler that is not saved yet.
     state: Mutex<Option<Json>>,
-    /// Children submitted so far, for their names.
-    children: AtomicU64,
+    /// How many equal children were submitted so far, by their digest.
+    children: Mutex<HashMap<[u8; 32], u64>>,
     /// Whether this attempt has taken over the output stream.
     pub(crate) writes_output: AtomicBool,
     /// Whether it has written log lines.
@@ -106,7 +104,7 @@ impl Run {
             reason: Mutex::default(),
             limits: Mutex::default(),
             state: Mutex::default(),
-            children: AtomicU64::new(0),
+            children: Mutex::default(),
             writes_output: AtomicBool::new(false),
             writes_logs: AtomicBool::new(false),
             abort: OnceLock::new(),
@@ -160,8 +158,12 @@ impl Run {
         locked(&self.state).get_or_insert(state);
     }
 
-    pub(crate) fn next_child(&self) -> u64 {
-        self.children.fetch_add(1, Ordering::Relaxed)
+    /// How many children of this digest were submitted before; one more is counted.
+    pub(crate) fn count_equal_children(&self, digest: [u8; 32]) -> u64 {
+        let mut children = locked(&self.children);
+        let count = children.entry(digest).or_default();
+        *count += 1;
+        *count - 1
     }
 
     pub(crate) fn info(&self) -> TaskInfo {
