@@ -8,7 +8,6 @@ use longhaul_domain::{
     contract::{
         artifact_store::{Artifact, NewArtifact},
         rate_limiter::Reservation,
-        store::Verdict,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     progress::Progress,
     run::Run,
-    state::State,
+    state::{State, save_newest},
     stop::Stop,
     submission::{Submission, submit_children},
     task::Task,
@@ -133,8 +132,8 @@ impl Job {
     /// Saves a checkpoint now. When this returns, the next attempt starts from it.
     pub async fn save_checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
         let json = Json::from_value("checkpoint", state).map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
-        self.0.take_state();
-        save(&self.0, &json).await
+        self.0.unsaved.set(json);
+        save_newest(&self.0).await
     }
 
     /// The state of a long handler: what an earlier attempt saved, or the default. It is saved by itself at the type's
@@ -230,18 +229,5 @@ impl Permit {
     /// The key that it was asked for with.
     pub fn key(&self) -> &str {
         &self.key
-    }
-}
-
-/// Saves a checkpoint under the attempt's lease.
-pub(crate) async fn save(run: &Arc<Run>, state: &Json) -> Result<(), Stop> {
-    let verdict = run.services.engine.store.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)?;
-    match verdict {
-        Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
-        Verdict::Stale(_) | Verdict::Missing => {
-            // Whoever goes on with this task does not see what we do any more.
-            run.services.engine.look_at_leases.notify_one();
-            Err(Stop::cancelled())
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool};
 
 use longhaul_domain::{
-    Json, Lease, Status, StoreError, Task, TaskId,
+    Lease, Status, StoreError, Task, TaskId,
     contract::{ArtifactStore, RateLimiter, StreamLog, store::Access},
     lifecycle::{Command, Refusal},
 };
@@ -13,7 +13,8 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, stop::Stop, task::TaskInfo,
+    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, state::Unsaved, stop::Stop,
+    task::TaskInfo,
 };
 
 /// What all handlers of a process share.
@@ -77,8 +78,8 @@ pub(crate) struct Run {
     reason: Mutex<Option<StopReason>>,
     /// The limits that this attempt took permits of; told of a provider's refusal.
     limits: Mutex<Vec<String>>,
-    /// The newest state of a long handler that is not saved yet.
-    state: Mutex<Option<Json>>,
+    /// The newest state of a long handler, if it is not saved yet.
+    pub(crate) unsaved: Unsaved,
     /// How many equal children were submitted so far, by their digest.
     children: Mutex<HashMap<[u8; 32], u64>>,
     /// Whether this attempt has taken over the output stream.
@@ -103,7 +104,7 @@ impl Run {
             stop: CancellationToken::new(),
             reason: Mutex::default(),
             limits: Mutex::default(),
-            state: Mutex::default(),
+            unsaved: Unsaved::default(),
             children: Mutex::default(),
             writes_output: AtomicBool::new(false),
             writes_logs: AtomicBool::new(false),
@@ -143,19 +144,6 @@ impl Run {
 
     pub(crate) fn take_limits(&self) -> Vec<String> {
         std::mem::take(&mut *locked(&self.limits))
-    }
-
-    pub(crate) fn set_state(&self, state: Json) {
-        *locked(&self.state) = Some(state);
-    }
-
-    pub(crate) fn take_state(&self) -> Option<Json> {
-        locked(&self.state).take()
-    }
-
-    /// Puts back a state that could not be saved, unless a newer one is there.
-    pub(crate) fn return_state(&self, state: Json) {
-        locked(&self.state).get_or_insert(state);
     }
 
     /// How many children of this digest were submitted before; one more is counted.

@@ -16,7 +16,6 @@ use tracing::Instrument as _;
 
 use super::Inner;
 use crate::{
-    job::Job,
     registry::{Handler, Hook, retry},
     run::Run,
     state,
@@ -56,7 +55,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     }
     settle_limits(&run, &ending).await;
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
-        state::flush(&Job(Arc::clone(&run))).await;
+        state::flush(&run).await;
     }
     if run.writes_output.load(Ordering::Relaxed) && matches!(ending, Ending::Completed { .. }) {
         let ended = run.services.streams.end(run.task.id, run.task.attempt).await;

@@ -1,7 +1,6 @@
 //! Each promise of the testing module, with a case that would fail without it.
 
 mod asserting;
-mod children;
 mod crashing;
 mod providers;
 mod running;
