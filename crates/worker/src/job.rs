@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_domain::{
     Json, LogLevel, LogLine, TaskId,
     contract::{
-        artifact_store::{Artifact, NewArtifact},
+        artifact_store::{Artifact, ArtifactError, NewArtifact},
         rate_limiter::Reservation,
     },
 };
@@ -63,9 +63,10 @@ impl Job {
 
     // Stopping.
 
-    /// Whether the handler should stop: the task was cancelled, another attempt took over, or the node shuts down.
+    /// Whether the handler should stop: the task was cancelled, another attempt took over, the node shuts down, or the
+    /// attempt is over (past its timeout, or the handler has returned and something that it started goes on).
     pub fn is_cancelled(&self) -> bool {
-        self.0.stop_reason().is_some()
+        self.check().is_err()
     }
 
     /// Waits until the handler should stop.
@@ -94,11 +95,12 @@ impl Job {
         let progress = progress.into();
         let json = Json::from_value("progress", &progress).map_err(|error| Stop::invalid("invalid_progress", error))?;
         let run = &self.0;
-        run.services.progress.note(run.lease, json, progress.percent >= 100.0);
-        if let Ok(value) = serde_json::to_value(&progress) {
-            run.services.engine.note_progress(&run.task, value);
-        }
-        Ok(())
+        run.before_its_end(|| {
+            run.services.progress.note(run.lease, json, progress.percent >= 100.0);
+            if let Ok(value) = serde_json::to_value(&progress) {
+                run.services.engine.note_progress(&run.task, value);
+            }
+        })
     }
 
     /// Keeps a line with the task, for people who look at it later.
@@ -132,7 +134,7 @@ impl Job {
     /// Saves a checkpoint now. When this returns, the next attempt starts from it.
     pub async fn save_checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
         let json = Json::from_value("checkpoint", state).map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
-        self.0.unsaved.set(json);
+        self.0.before_its_end(|| self.0.unsaved.set(json))?;
         save_newest(&self.0).await
     }
 
@@ -215,7 +217,10 @@ impl Job {
         self.check()?;
         let (task_id, attempt) = (self.id(), self.attempt());
         let artifact = NewArtifact { task_id, attempt, file_name, content_type, bytes };
-        Ok(self.0.services.artifacts.put(artifact).await?)
+        match self.0.services.artifacts.put(artifact).await {
+            Err(away @ ArtifactError::Unavailable(_)) => Err(Stop::retryable(away)),
+            put => Ok(put?),
+        }
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Run {
     pub(crate) settings: TypeSettings,
     stop: CancellationToken,
     reason: Mutex<Option<StopReason>>,
+    /// Whether the work has ended, however it did. What is left of a handler writes nothing more.
+    is_over: Mutex<bool>,
     /// The limits that this attempt took permits of; told of a provider's refusal.
     limits: Mutex<Vec<String>>,
     /// The newest state of a long handler, if it is not saved yet.
@@ -103,6 +105,7 @@ impl Run {
             settings,
             stop: CancellationToken::new(),
             reason: Mutex::default(),
+            is_over: Mutex::default(),
             limits: Mutex::default(),
             unsaved: Unsaved::default(),
             children: Mutex::default(),
@@ -122,6 +125,22 @@ impl Run {
         *locked(&self.reason)
     }
 
+    /// The work has ended: nobody may write for this attempt from now on, and whoever still listens should stop.
+    pub(crate) fn close(&self) {
+        *locked(&self.is_over) = true;
+        self.stop.cancel();
+    }
+
+    /// Does something that must not come after the end of the work.
+    pub(crate) fn before_its_end(&self, act: impl FnOnce()) -> Result<(), Stop> {
+        let is_over = locked(&self.is_over);
+        if *is_over {
+            return Err(Stop::cancelled());
+        }
+        act();
+        Ok(())
+    }
+
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
     }
@@ -129,7 +148,7 @@ impl Run {
     /// How a handler that was asked to stop leaves with `?`.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         match self.stop_reason() {
-            None => Ok(()),
+            None => self.before_its_end(|| {}),
             Some(StopReason::Drain) => Err(Stop::hand_back()),
             Some(StopReason::Cancelled | StopReason::Lost) => Err(Stop::cancelled()),
         }

@@ -27,7 +27,8 @@ impl<S: Serialize + DeserializeOwned + Send + 'static> State<S> {
     pub fn change<R>(&mut self, change: impl FnOnce(&mut S) -> R) -> Result<R, Stop> {
         let changed = change(&mut self.value);
         let json = Json::from_value("checkpoint", &self.value);
-        self.job.0.unsaved.set(json.map_err(|error| Stop::invalid("invalid_checkpoint", error))?);
+        let json = json.map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
+        self.job.0.before_its_end(|| self.job.0.unsaved.set(json))?;
         self.job.check()?;
         Ok(changed)
     }

@@ -142,6 +142,8 @@ impl Inner {
             if let Some(handler) = run.abort.get() {
                 handler.abort();
             }
+            // A thread that is in the middle of something hears of it there.
+            run.ask_to_stop(StopReason::Lost);
         }
     }
 }

@@ -56,12 +56,16 @@ impl Task for Rounds {
 #[tokio::test]
 async fn equal_children_on_both_sides_of_a_checkpoint_are_told_apart_by_their_keys() {
     let longhaul = TestLonghaul::new().register(Rounds).register(Echo).start();
-    let handle = longhaul.submit::<Rounds>(3).await.unwrap();
+    let first = longhaul.submit::<Rounds>(3).await.unwrap();
     longhaul.crash_after_checkpoints(1);
     longhaul.run_until_done().await;
     assert_eq!(longhaul.crashes(), 1);
-    longhaul.assert_ended(&handle, Status::Completed);
-    assert_eq!(longhaul.record(&handle).children.total, 3);
+    let second = longhaul.submit::<Rounds>(3).await.unwrap();
+    longhaul.run_until_done().await;
+    for handle in [first, second] {
+        longhaul.assert_ended(&handle, Status::Completed);
+        assert_eq!(longhaul.record(&handle).children.total, 3, "a key counts within its parent");
+    }
 }
 
 /// Submits the same twice in every attempt and in its finish step.

@@ -1,6 +1,7 @@
 //! Promises of the worker that are tried on the store in memory, where a test can stand between a handler and the store.
 
 mod children;
+mod ends;
 mod saving;
 
 use std::sync::Arc;

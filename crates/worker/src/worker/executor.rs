@@ -48,7 +48,10 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
 
 async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     call_hook(&*handler, Hook::Running, &run);
-    let mut ending = work(&inner, &handler, &run).await;
+    // A handler may also panic where it is dropped.
+    let worked = AssertUnwindSafe(work(&inner, &handler, &run)).catch_unwind().await;
+    let mut ending = worked.unwrap_or_else(|panic| panicked(&run, &*panic));
+    run.close();
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::Cancelled {
         // A handler that takes every stop for a cancel must not end its task because of a deploy.
         ending = Ending::HandedBack;
@@ -100,7 +103,7 @@ fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
 
 /// Runs the handler until it ends, times out, or does not stop when asked to.
 async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Ending {
-    let future = AssertUnwindSafe(handler.run(Arc::clone(run))).catch_unwind();
+    let future = handler.run(Arc::clone(run));
     let timeout = run.task.timeout_ms.map(Duration::from_millis);
     let body = async {
         match run.settings.blocking {
@@ -115,13 +118,13 @@ async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Endi
                 match tokio::task::spawn_blocking(on_thread).await {
                     Ok(Some(ended)) => ended,
                     Ok(None) => std::future::pending().await,
-                    Err(panic) => Err(panic.into_panic()),
+                    Err(panic) => std::panic::resume_unwind(panic.into_panic()),
                 }
             }
         }
     };
     tokio::select! {
-        ended = body => ended.unwrap_or_else(|panic| panicked(run, &*panic)),
+        ended = body => ended,
         () = past(timeout) => {
             let message = format!("the attempt took longer than its timeout of {} ms", run.task.timeout_ms.unwrap_or(0));
             failed(run, "timeout", message)
