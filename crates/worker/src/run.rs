@@ -1,11 +1,16 @@
 //! One attempt as the executor and the handler share it.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicBool};
 
+use futures::{FutureExt as _, StreamExt as _, stream};
 use longhaul_domain::{
-    Lease, Status, StoreError, Task, TaskId,
-    contract::{ArtifactStore, RateLimiter, StreamLog, store::Access},
+    Lease, NewTask, Status, StoreError, Task, TaskId,
+    contract::{
+        ArtifactStore, RateLimiter, StreamLog,
+        store::{Access, Submitted},
+    },
     lifecycle::{Command, Refusal},
 };
 use longhaul_engine::{Engine, desk::StopReason, routing::Routing};
@@ -16,6 +21,9 @@ use crate::{
     progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, state::Unsaved, stop::Stop,
     task::TaskInfo,
 };
+
+/// Hooks of one submit that run at once.
+const HOOKS_AT_ONCE: usize = 100;
 
 /// What all handlers of a process share.
 #[derive(Debug)]
@@ -55,6 +63,19 @@ impl Services {
 }
 
 impl Services {
+    /// Makes all of the tasks, in order, or none, and calls the hooks of those that are new.
+    pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        let hooks: Vec<_> = tasks.iter().map(|task| self.registry.queued_hook(task)).collect();
+        let submitted = self.engine.submit_many(tasks).await?;
+        let new = hooks.into_iter().zip(&submitted).filter(|(_, made)| !made.repeated);
+        let calls: Vec<_> = new.filter_map(|(hook, made)| Some(hook?(made.task_id))).collect();
+        self.hooks.spawn(stream::iter(calls).for_each_concurrent(HOOKS_AT_ONCE, |call| {
+            // One that panics takes no other along.
+            AssertUnwindSafe(call).catch_unwind().map(drop)
+        }));
+        Ok(submitted)
+    }
+
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {

@@ -213,7 +213,7 @@ pub(crate) async fn submit_children<C: Task>(
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
-        let submitted = run.services.engine.submit_many(chunk.to_vec()).await?;
+        let submitted = run.services.submit_many(chunk.to_vec()).await?;
         ids.extend(submitted.iter().map(|made| made.task_id));
     }
     Ok(ids)

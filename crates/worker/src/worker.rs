@@ -7,6 +7,7 @@
 mod claimer;
 mod executor;
 mod heart;
+mod hooks;
 mod manual;
 mod reporter;
 
@@ -40,6 +41,9 @@ use crate::{
 const STOP_WAIT: Duration = Duration::from_secs(2);
 /// How long a shutdown tries to deliver the last reports.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
+
+/// How long a shutdown waits for hooks that still run.
+const LAST_HOOKS: Duration = Duration::from_secs(5);
 
 /// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed. A
 /// [`ManualWorker`] does the same without loops, a step at a time.
@@ -185,7 +189,7 @@ impl Worker {
     }
 
     /// Drains: no new work, what runs may finish within the drain time, then handlers are told to stop, and what has
-    /// not ended is handed back without a charge (R24).
+    /// not ended is handed back without a charge (R24). Hooks that still run get a few seconds.
     pub async fn stop(mut self) {
         let inner = &self.inner;
         inner.draining.cancel();
@@ -200,6 +204,9 @@ impl Worker {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
         while self.loops.join_next().await.is_some() {}
+        if tokio::time::timeout(LAST_HOOKS, self.inner.services.hooks.wait()).await.is_err() {
+            tracing::warn!("a shutdown goes on while hooks still run");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod children;
 mod ends;
+mod hooks;
+mod reports;
 mod saving;
 
 use std::sync::Arc;

@@ -14,7 +14,7 @@ use longhaul_engine::{commands::finish::Ended, desk::StopReason};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::Inner;
+use super::{Inner, hooks};
 use crate::{
     registry::{Handler, Hook, retry},
     run::Run,
@@ -47,7 +47,7 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
 }
 
 async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
-    call_hook(&*handler, Hook::Running, &run);
+    hooks::call(&inner, Hook::Running, run.info());
     // A handler may also panic where it is dropped.
     let worked = AssertUnwindSafe(work(&inner, &handler, &run)).catch_unwind().await;
     let mut ending = worked.unwrap_or_else(|panic| panicked(&run, &*panic));
@@ -74,16 +74,21 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
             runs.remove(&run.task.id);
         }
     }
-    call_end_hook(&*handler, &run, &ending);
     match run.stop_reason() {
-        // The store has gone on without this attempt; there is nobody to tell.
-        Some(StopReason::Cancelled | StopReason::Lost) => {
-            inner.engine().forget_progress(run.task.id);
-            inner.desk().drop_lease(&run.lease);
-            inner.room.notify_one();
+        Some(StopReason::Cancelled) => {
+            leave(&inner, &run);
+            hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
         }
+        Some(StopReason::Lost) => leave(&inner, &run),
         Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending),
     }
+}
+
+/// The store has gone on without this attempt; there is nobody to tell. The slot is free.
+fn leave(inner: &Inner, run: &Run) {
+    inner.engine().forget_progress(run.task.id);
+    inner.desk().drop_lease(&run.lease);
+    inner.room.notify_one();
 }
 
 /// Hands the report to the reporter; the slot is free.
@@ -94,6 +99,7 @@ fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
         task_type: task.task_type.clone(),
         queue: task.queue.clone(),
         parent_id: task.parent_id,
+        correlation_id: task.correlation_id.clone(),
         version: task.version,
     };
     inner.desk().end(ended);
@@ -190,19 +196,4 @@ async fn settle_limits(run: &Run, ending: &Ending) {
         };
         told.unwrap_or_else(|error| tracing::warn!(%error, key, "the limiter could not be told"));
     }
-}
-
-fn call_end_hook(handler: &dyn Handler, run: &Run, ending: &Ending) {
-    let hook = match (run.stop_reason(), ending) {
-        (Some(StopReason::Cancelled), _) | (_, Ending::Cancelled) => Hook::Cancelled,
-        (_, Ending::Completed { .. }) => Hook::Completed,
-        (_, Ending::Failed { failure, .. }) => Hook::Failed(failure.message.clone()),
-        (_, Ending::Snoozed { .. } | Ending::HandedBack) => return,
-    };
-    call_hook(handler, hook, run);
-}
-
-/// Hooks run beside the task: neither their time nor their panics are the task's.
-fn call_hook(handler: &dyn Handler, hook: Hook, run: &Run) {
-    run.services.hooks.spawn(handler.hook(hook, run.info()));
 }
