@@ -99,7 +99,7 @@ pub(crate) struct Run {
     reason: Mutex<Option<StopReason>>,
     /// Whether the work has ended, however it did. What is left of a handler writes nothing more.
     is_over: Mutex<bool>,
-    /// The limits that this attempt took permits of; told of a provider's refusal.
+    /// The limits that this attempt took permits of, the one that was used last at the end.
     limits: Mutex<Vec<String>>,
     /// The newest state of a long handler, if it is not saved yet.
     pub(crate) unsaved: Unsaved,
@@ -177,9 +177,8 @@ impl Run {
 
     pub(crate) fn note_limit(&self, key: &str) {
         let mut limits = locked(&self.limits);
-        if !limits.iter().any(|known| known == key) {
-            limits.push(key.to_owned());
-        }
+        limits.retain(|known| known != key);
+        limits.push(key.to_owned());
     }
 
     pub(crate) fn take_limits(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 mod children;
 mod ends;
 mod hooks;
+mod limits;
 mod reports;
 mod saving;
 

@@ -179,21 +179,20 @@ fn failed(run: &Run, class: &str, message: String) -> Ending {
     }
 }
 
-/// A provider's refusal parks the limits that this attempt used; anything else shows that they are open.
+/// A provider's refusal parks the limit that was used last, and a result shows that all are open. Any other end says
+/// nothing: the call that a permit was for may not have been made.
 async fn settle_limits(run: &Run, ending: &Ending) {
-    let refused_for = match ending {
-        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => Some(*delay_ms),
-        Ending::Completed { .. }
-        | Ending::Failed { .. }
-        | Ending::Snoozed { .. }
-        | Ending::HandedBack
-        | Ending::Cancelled => None,
+    let mut limits = run.take_limits();
+    let limiter = &run.services.limiter;
+    let told = match ending {
+        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => match limits.pop() {
+            Some(key) => limiter.park(&key, *delay_ms).await,
+            None => Ok(()),
+        },
+        Ending::Completed { .. } => {
+            futures::future::try_join_all(limits.iter().map(|key| limiter.release(key))).await.map(drop)
+        }
+        Ending::Failed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled => Ok(()),
     };
-    for key in run.take_limits() {
-        let told = match refused_for {
-            Some(ms) => run.services.limiter.park(&key, ms).await,
-            None => run.services.limiter.release(&key).await,
-        };
-        told.unwrap_or_else(|error| tracing::warn!(%error, key, "the limiter could not be told"));
-    }
+    told.unwrap_or_else(|error| tracing::warn!(%error, "the limiter could not be told"));
 }
