@@ -216,6 +216,7 @@ mod tests {
             task_type: task.task_type.clone(),
             queue: task.queue.clone(),
             parent_id: None,
+            correlation_id: None,
             version: task.version,
         }
     }

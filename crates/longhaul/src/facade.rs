@@ -45,12 +45,13 @@ impl Longhaul {
         submissions: impl IntoIterator<Item = Submission<T>>,
     ) -> Result<Vec<Handle<T>>, StoreError> {
         let tasks = submissions.into_iter().map(Submission::into_new_task).collect::<Result<Vec<_>, _>>()?;
-        let submitted = self.engine().submit_many(tasks).await?;
+        let submitted = self.services.submit_many(tasks).await?;
         Ok(submitted.into_iter().map(|made| self.handle(made.task_id)).collect())
     }
 
     /// Submits within a transaction that the caller has open on the same database: task and business data commit or
-    /// vanish together. Workers notice it at their next look, or at once after [`Self::wake`].
+    /// vanish together. Workers notice it at their next look, or at once after [`Self::wake`]. Nobody here learns of the
+    /// commit, so `on_queued` is not called.
     pub async fn submit_in<T: Task>(
         &self,
         transaction: &mut impl CallersTransaction,

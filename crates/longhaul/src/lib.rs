@@ -37,6 +37,8 @@ mod transaction;
 
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(all(test, feature = "testing"))]
+mod worker_tests;
 
 pub use builder::Builder;
 pub use facade::Longhaul;

@@ -6,9 +6,8 @@ use std::time::Duration;
 use longhaul_domain::{
     Json, LogLevel, LogLine, TaskId,
     contract::{
-        artifact_store::{Artifact, NewArtifact},
+        artifact_store::{Artifact, ArtifactError, NewArtifact},
         rate_limiter::Reservation,
-        store::Verdict,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,7 +15,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     progress::Progress,
     run::Run,
-    state::State,
+    state::{State, save_newest},
     stop::Stop,
     submission::{Submission, submit_children},
     task::Task,
@@ -64,9 +63,10 @@ impl Job {
 
     // Stopping.
 
-    /// Whether the handler should stop: the task was cancelled, another attempt took over, or the node shuts down.
+    /// Whether the handler should stop: the task was cancelled, another attempt took over, the node shuts down, or the
+    /// attempt is over (past its timeout, or the handler has returned and something that it started goes on).
     pub fn is_cancelled(&self) -> bool {
-        self.0.stop_reason().is_some()
+        self.check().is_err()
     }
 
     /// Waits until the handler should stop.
@@ -95,11 +95,12 @@ impl Job {
         let progress = progress.into();
         let json = Json::from_value("progress", &progress).map_err(|error| Stop::invalid("invalid_progress", error))?;
         let run = &self.0;
-        run.services.progress.note(run.lease, json, progress.percent >= 100.0);
-        if let Ok(value) = serde_json::to_value(&progress) {
-            run.services.engine.note_progress(&run.task, value);
-        }
-        Ok(())
+        run.before_its_end(|| {
+            run.services.progress.note(run.lease, json, progress.percent >= 100.0);
+            if let Ok(value) = serde_json::to_value(&progress) {
+                run.services.engine.note_progress(&run.task, value);
+            }
+        })
     }
 
     /// Keeps a line with the task, for people who look at it later.
@@ -133,8 +134,8 @@ impl Job {
     /// Saves a checkpoint now. When this returns, the next attempt starts from it.
     pub async fn save_checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
         let json = Json::from_value("checkpoint", state).map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
-        self.0.take_state();
-        save(&self.0, &json).await
+        self.0.before_its_end(|| self.0.unsaved.set(json))?;
+        save_newest(&self.0).await
     }
 
     /// The state of a long handler: what an earlier attempt saved, or the default. It is saved by itself at the type's
@@ -148,13 +149,17 @@ impl Job {
 
     // Children.
 
-    /// A child to be submitted: `job.submit::<Page>(page).await?`. The same child of a later attempt of this task is
-    /// the same task, if the attempts submit in the same order.
+    /// A child to be submitted: `job.submit::<Page>(page).await?`. A later attempt that submits the same again gets
+    /// the same task. A child is known by its type and parameters, and among equal ones by its number in the attempt; the
+    /// order of different ones does not matter, and the finish step's children are apart from those before it.
+    ///
+    /// A handler that submits equal children and may skip some of them because of its checkpoint gives each a key:
+    /// `job.submit::<Page>(page).idempotency_key("round 2").await?`. Then the key alone names the child.
     pub fn submit<C: Task>(&self, params: C::Params) -> Submission<C> {
         Submission::child(&self.0, &params)
     }
 
-    /// Many children of one type, in order.
+    /// Many children of one type, in order. A later attempt finds them again as those of [`Self::submit`].
     pub async fn submit_all<C: Task>(&self, params: impl IntoIterator<Item = C::Params>) -> Result<Vec<TaskId>, Stop> {
         self.check()?;
         submit_children::<C>(&self.0, params).await
@@ -212,7 +217,10 @@ impl Job {
         self.check()?;
         let (task_id, attempt) = (self.id(), self.attempt());
         let artifact = NewArtifact { task_id, attempt, file_name, content_type, bytes };
-        Ok(self.0.services.artifacts.put(artifact).await?)
+        match self.0.services.artifacts.put(artifact).await {
+            Err(away @ ArtifactError::Unavailable(_)) => Err(Stop::retryable(away)),
+            put => Ok(put?),
+        }
     }
 }
 
@@ -226,18 +234,5 @@ impl Permit {
     /// The key that it was asked for with.
     pub fn key(&self) -> &str {
         &self.key
-    }
-}
-
-/// Saves a checkpoint under the attempt's lease.
-pub(crate) async fn save(run: &Arc<Run>, state: &Json) -> Result<(), Stop> {
-    let verdict = run.services.engine.store.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)?;
-    match verdict {
-        Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
-        Verdict::Stale(_) | Verdict::Missing => {
-            // Whoever goes on with this task does not see what we do any more.
-            run.services.engine.look_at_leases.notify_one();
-            Err(Stop::cancelled())
-        }
     }
 }

@@ -242,7 +242,12 @@ fn settle<R: Serialize>(
     };
     match stop.0 {
         Kind::Retry { error, after } => retry(run, &error, after),
-        Kind::RateLimited { error, retry_after } => limited(&error, retry_after),
+        Kind::RateLimited { error, retry_after, key } => {
+            if let Some(key) = key {
+                run.note_limit(&key);
+            }
+            limited(&error, retry_after)
+        }
         Kind::Snooze { after, reason } => {
             let reason = reason.map(|message| Failure { class: "snoozed".to_owned(), message, detail: None });
             Ending::Snoozed { reason, delay_ms: millis(after) }

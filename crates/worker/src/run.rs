@@ -1,13 +1,16 @@
 //! One attempt as the executor and the handler share it.
 
-use std::sync::{
-    Arc, Mutex, OnceLock, PoisonError, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool};
 
+use futures::{FutureExt as _, StreamExt as _, stream};
 use longhaul_domain::{
-    Json, Lease, Status, StoreError, Task, TaskId,
-    contract::{ArtifactStore, RateLimiter, StreamLog, store::Access},
+    Lease, NewTask, Status, StoreError, Task, TaskId,
+    contract::{
+        ArtifactStore, RateLimiter, StreamLog,
+        store::{Access, Submitted},
+    },
     lifecycle::{Command, Refusal},
 };
 use longhaul_engine::{Engine, desk::StopReason, routing::Routing};
@@ -15,9 +18,13 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, stop::Stop, task::TaskInfo,
+    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, state::Unsaved, stop::Stop,
+    task::TaskInfo,
     worker::Inner,
 };
+
+/// Hooks of one submit that run at once.
+const HOOKS_AT_ONCE: usize = 100;
 
 /// What all handlers of a process share.
 #[derive(Debug)]
@@ -60,6 +67,19 @@ impl Services {
 }
 
 impl Services {
+    /// Makes all of the tasks, in order, or none, and calls the hooks of those that are new.
+    pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        let hooks: Vec<_> = tasks.iter().map(|task| self.registry.queued_hook(task)).collect();
+        let submitted = self.engine.submit_many(tasks).await?;
+        let new = hooks.into_iter().zip(&submitted).filter(|(_, made)| !made.repeated);
+        let calls: Vec<_> = new.filter_map(|(hook, made)| Some(hook?(made.task_id))).collect();
+        self.hooks.spawn(stream::iter(calls).for_each_concurrent(HOOKS_AT_ONCE, |call| {
+            // One that panics takes no other along.
+            AssertUnwindSafe(call).catch_unwind().map(drop)
+        }));
+        Ok(submitted)
+    }
+
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
@@ -81,12 +101,14 @@ pub(crate) struct Run {
     pub(crate) settings: TypeSettings,
     stop: CancellationToken,
     reason: Mutex<Option<StopReason>>,
-    /// The limits that this attempt took permits of; told of a provider's refusal.
+    /// Whether the work has ended, however it did. What is left of a handler writes nothing more.
+    is_over: Mutex<bool>,
+    /// The limits that this attempt took permits of, the one that was used last at the end.
     limits: Mutex<Vec<String>>,
-    /// The newest state of a long handler that is not saved yet.
-    state: Mutex<Option<Json>>,
-    /// Children submitted so far, for their names.
-    children: AtomicU64,
+    /// The newest state of a long handler, if it is not saved yet.
+    pub(crate) unsaved: Unsaved,
+    /// How many equal children were submitted so far, by their digest.
+    children: Mutex<HashMap<[u8; 32], u64>>,
     /// Whether this attempt has taken over the output stream.
     pub(crate) writes_output: AtomicBool,
     /// Whether it has written log lines.
@@ -108,9 +130,10 @@ impl Run {
             settings,
             stop: CancellationToken::new(),
             reason: Mutex::default(),
+            is_over: Mutex::default(),
             limits: Mutex::default(),
-            state: Mutex::default(),
-            children: AtomicU64::new(0),
+            unsaved: Unsaved::default(),
+            children: Mutex::default(),
             writes_output: AtomicBool::new(false),
             writes_logs: AtomicBool::new(false),
             abort: OnceLock::new(),
@@ -127,6 +150,22 @@ impl Run {
         *locked(&self.reason)
     }
 
+    /// The work has ended: nobody may write for this attempt from now on, and whoever still listens should stop.
+    pub(crate) fn close(&self) {
+        *locked(&self.is_over) = true;
+        self.stop.cancel();
+    }
+
+    /// Does something that must not come after the end of the work.
+    pub(crate) fn before_its_end(&self, act: impl FnOnce()) -> Result<(), Stop> {
+        let is_over = locked(&self.is_over);
+        if *is_over {
+            return Err(Stop::cancelled());
+        }
+        act();
+        Ok(())
+    }
+
     pub(crate) async fn stopped(&self) {
         self.stop.cancelled().await;
     }
@@ -134,7 +173,7 @@ impl Run {
     /// How a handler that was asked to stop leaves with `?`.
     pub(crate) fn check(&self) -> Result<(), Stop> {
         match self.stop_reason() {
-            None => Ok(()),
+            None => self.before_its_end(|| {}),
             Some(StopReason::Drain) => Err(Stop::hand_back()),
             Some(StopReason::Cancelled | StopReason::Lost) => Err(Stop::cancelled()),
         }
@@ -142,30 +181,20 @@ impl Run {
 
     pub(crate) fn note_limit(&self, key: &str) {
         let mut limits = locked(&self.limits);
-        if !limits.iter().any(|known| known == key) {
-            limits.push(key.to_owned());
-        }
+        limits.retain(|known| known != key);
+        limits.push(key.to_owned());
     }
 
     pub(crate) fn take_limits(&self) -> Vec<String> {
         std::mem::take(&mut *locked(&self.limits))
     }
 
-    pub(crate) fn set_state(&self, state: Json) {
-        *locked(&self.state) = Some(state);
-    }
-
-    pub(crate) fn take_state(&self) -> Option<Json> {
-        locked(&self.state).take()
-    }
-
-    /// Puts back a state that could not be saved, unless a newer one is there.
-    pub(crate) fn return_state(&self, state: Json) {
-        locked(&self.state).get_or_insert(state);
-    }
-
-    pub(crate) fn next_child(&self) -> u64 {
-        self.children.fetch_add(1, Ordering::Relaxed)
+    /// How many children of this digest were submitted before; one more is counted.
+    pub(crate) fn count_equal_children(&self, digest: [u8; 32]) -> u64 {
+        let mut children = locked(&self.children);
+        let count = children.entry(digest).or_default();
+        *count += 1;
+        *count - 1
     }
 
     pub(crate) fn info(&self) -> TaskInfo {

@@ -39,6 +39,7 @@ pub(crate) enum Kind {
     RateLimited {
         error: AnyError,
         retry_after: Duration,
+        key: Option<String>,
     },
     Snooze {
         after: Duration,
@@ -67,9 +68,19 @@ impl Stop {
     }
 
     /// The provider refused because of its limits. The task waits without using up a retry, and everybody who asks for
-    /// a permit of the same key waits too.
+    /// a permit of the same key waits too. That is the key of the attempt's last permit, or that of [`Self::of_key`].
     pub fn rate_limited(error: impl Into<AnyError>, retry_after: Duration) -> Self {
-        Self(Kind::RateLimited { error: error.into(), retry_after })
+        Self(Kind::RateLimited { error: error.into(), retry_after, key: None })
+    }
+
+    /// Names the key that the provider refused, for a handler that calls several at once:
+    /// `Stop::rate_limited(error, wait).of_key("openai/gpt-4")`. Says nothing about any other end.
+    #[must_use]
+    pub fn of_key(mut self, refused: &str) -> Self {
+        if let Kind::RateLimited { key, .. } = &mut self.0 {
+            *key = Some(refused.to_owned());
+        }
+        self
     }
 
     /// Put back for later without using up a retry.

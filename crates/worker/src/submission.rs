@@ -21,6 +21,8 @@ use crate::{
 const KEY_HOLDS: Duration = Duration::from_secs(24 * 3_600);
 /// Children keep their names as long as anybody may run their parent again.
 const CHILD_KEY_HOLDS_MS: u64 = 366 * 24 * 3_600 * 1_000;
+/// A child's key in bytes: with the parent's id and step before it, it fits where keys are kept.
+const CHILD_KEY_BYTES: usize = 140;
 /// Children in one transaction.
 const CHILDREN_AT_ONCE: usize = 1_000;
 
@@ -33,6 +35,8 @@ pub struct Submission<T: Task> {
     queue: Option<String>,
     expected: Option<Duration>,
     idempotency: Option<String>,
+    /// The attempt that submits it as its child.
+    parent: Option<Arc<Run>>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -60,6 +64,7 @@ impl<T: Task> Submission<T> {
             queue: settings.queue,
             expected: settings.expected_duration,
             idempotency: None,
+            parent: None,
             of: PhantomData,
         }
     }
@@ -73,9 +78,8 @@ impl<T: Task> Submission<T> {
             task.correlation_id.clone_from(&run.task.correlation_id);
             task.trace_context.clone_from(&run.task.trace_context);
             task.parent = Some(run.lease);
-            let key = format!("child/{}/{}", run.task.id.0, run.next_child());
-            task.idempotency = Some(Idempotency { key, digest: digest(task), ttl_ms: CHILD_KEY_HOLDS_MS });
         }
+        child.parent = Some(Arc::clone(run));
         child
     }
 
@@ -153,7 +157,8 @@ impl<T: Task> Submission<T> {
         self.with(|task| task.correlation_id = Some(id.to_owned()))
     }
 
-    /// The same key from the same owner within a day gives the same task.
+    /// The same key from the same owner within a day gives the same task. A child's key, of at most 140 bytes, counts
+    /// within one step of its parent and as long as the parent can run: see [`Job::submit`](crate::Job::submit).
     pub fn idempotency_key(mut self, key: &str) -> Self {
         self.idempotency = Some(key.to_owned());
         self
@@ -166,9 +171,15 @@ impl<T: Task> Submission<T> {
             Some(queue) => queue,
             None => self.services.routing.queue(task.tier.as_deref(), self.expected).to_owned(),
         };
-        if let Some(key) = self.idempotency {
-            task.idempotency = Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(KEY_HOLDS) });
-        }
+        let digest = digest(&task);
+        task.idempotency = match (self.parent, self.idempotency) {
+            (Some(run), given) => {
+                let key = child_key(&run, given.as_deref(), digest)?;
+                Some(Idempotency { key, digest, ttl_ms: CHILD_KEY_HOLDS_MS })
+            }
+            (None, Some(key)) => Some(Idempotency { key, digest, ttl_ms: millis(KEY_HOLDS) }),
+            (None, None) => None,
+        };
         task.check()?;
         Ok(task)
     }
@@ -203,10 +214,22 @@ pub(crate) async fn submit_children<C: Task>(
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
-        let submitted = run.services.engine.submit_many(chunk.to_vec()).await?;
+        let submitted = run.services.submit_many(chunk.to_vec()).await?;
         ids.extend(submitted.iter().map(|made| made.task_id));
     }
     Ok(ids)
+}
+
+/// The name by which a later attempt finds the child again: what it is, or what the handler calls it. It must not
+/// depend on what else the attempt submits: one that goes on from a checkpoint submits only the rest.
+fn child_key(run: &Run, given: Option<&str>, digest: [u8; 32]) -> Result<String, Invalid> {
+    let (parent, step) = (run.task.id.0, run.task.phase.as_str());
+    let Some(given) = given else {
+        let what = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        return Ok(format!("child/{parent}/{step}/{what}/{}", run.count_equal_children(digest)));
+    };
+    bounds::check_text("childKey", given, CHILD_KEY_BYTES)?;
+    Ok(format!("child/{parent}/{step}/key/{given}"))
 }
 
 /// What must be the same for a repeated key.

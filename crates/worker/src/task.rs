@@ -71,7 +71,7 @@ pub trait Task: Send + Sync + Sized + 'static {
     // Hooks. They are called after the change is committed, by the process that made it, and may be missed when that
     // process dies: what must happen belongs into the task itself.
 
-    /// The task was submitted by this process.
+    /// The task was submitted by this process, alone, with others or as a child; not in a transaction of the caller's.
     fn on_queued(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -79,7 +79,8 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_running(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
-    /// An attempt has ended with a result.
+    /// An attempt has ended its task with a result. Not called for a parent that its last child ends, which may be
+    /// anywhere: a finish step hears of that.
     fn on_completed(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
@@ -87,7 +88,7 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
-    /// The task was cancelled while it ran.
+    /// The task was cancelled while it ran. Not called for an attempt that another one has taken over from.
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }

@@ -8,6 +8,7 @@ mod claimer;
 mod eager;
 mod executor;
 mod heart;
+mod hooks;
 mod manual;
 mod reporter;
 
@@ -42,6 +43,9 @@ use crate::{
 const STOP_WAIT: Duration = Duration::from_secs(2);
 /// How long a shutdown tries to deliver the last reports.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
+
+/// How long a shutdown waits for hooks that still run.
+const LAST_HOOKS: Duration = Duration::from_secs(5);
 
 /// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed. A
 /// [`ManualWorker`] does the same without loops, a step at a time.
@@ -147,6 +151,8 @@ impl Inner {
             if let Some(handler) = run.abort.get() {
                 handler.abort();
             }
+            // A thread that is in the middle of something hears of it there.
+            run.ask_to_stop(StopReason::Lost);
         }
     }
 }
@@ -190,7 +196,7 @@ impl Worker {
     }
 
     /// Drains: no new work, what runs may finish within the drain time, then handlers are told to stop, and what has
-    /// not ended is handed back without a charge (R24).
+    /// not ended is handed back without a charge (R24). Hooks that still run get a few seconds.
     pub async fn stop(mut self) {
         let inner = &self.inner;
         inner.draining.cancel();
@@ -205,6 +211,9 @@ impl Worker {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
         while self.loops.join_next().await.is_some() {}
+        if tokio::time::timeout(LAST_HOOKS, self.inner.services.hooks.wait()).await.is_err() {
+            tracing::warn!("a shutdown goes on while hooks still run");
+        }
     }
 }
 

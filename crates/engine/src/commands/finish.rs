@@ -18,6 +18,7 @@ pub struct Ended {
     pub task_type: String,
     pub queue: String,
     pub parent_id: Option<TaskId>,
+    pub correlation_id: Option<String>,
     pub version: u64,
 }
 

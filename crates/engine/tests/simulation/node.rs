@@ -399,6 +399,7 @@ fn ended_of(run: &Run, outcome: Outcome) -> Ended {
         task_type: run.task.task_type.clone(),
         queue: run.task.queue.clone(),
         parent_id: run.task.parent_id,
+        correlation_id: run.task.correlation_id.clone(),
         version: run.task.version,
     }
 }

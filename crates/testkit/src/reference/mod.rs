@@ -13,7 +13,7 @@ mod duties;
 mod people;
 mod reading;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -44,6 +44,7 @@ pub struct MemoryStore {
     clock: TestClock,
     state: Mutex<State>,
     checkpoint_watch: Option<Arc<dyn CheckpointWatch>>,
+    refused_finishes: Mutex<VecDeque<StoreError>>,
 }
 
 /// Who stands beside the saving of checkpoints, for tests that crash there.
@@ -58,20 +59,25 @@ pub trait CheckpointWatch: Send + Sync + std::fmt::Debug {
 impl MemoryStore {
     pub fn new(clock: TestClock, outbox: OutboxPolicy) -> Self {
         let state = State::new(outbox, StdRng::from_rng(&mut rand::rng()));
-        Self { clock, state: Mutex::new(state), checkpoint_watch: None }
+        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes: Mutex::default() }
     }
 
     /// A store whose ids, tokens and jitter follow from `seed` alone. With [`TestClock::fixed`], the same calls in the
     /// same order give the same answers to the last bit.
     pub fn seeded(clock: TestClock, outbox: OutboxPolicy, seed: u64) -> Self {
         let state = State::new(outbox, StdRng::seed_from_u64(seed));
-        Self { clock, state: Mutex::new(state), checkpoint_watch: None }
+        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes: Mutex::default() }
     }
 
     #[must_use]
     pub fn watched(mut self, watch: Arc<dyn CheckpointWatch>) -> Self {
         self.checkpoint_watch = Some(watch);
         self
+    }
+
+    /// Answers the next finishes with these errors, one each, and changes nothing.
+    pub fn refuse_finishes(&self, errors: impl IntoIterator<Item = StoreError>) {
+        self.refused_finishes.lock().expect("no other operation holds it").extend(errors);
     }
 
     /// Shows all rows as they are, without a copy and without a reading of the clock.
@@ -187,6 +193,10 @@ impl Store for MemoryStore {
     }
 
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
+        let refused = self.refused_finishes.lock().expect("no other operation holds it").pop_front();
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let (mut state, now) = self.begin();
         state.finish(reports, now)
     }

@@ -14,9 +14,8 @@ use longhaul_engine::{commands::finish::Ended, desk::StopReason};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
-use super::Inner;
+use super::{Inner, hooks};
 use crate::{
-    job::Job,
     registry::{Handler, Hook, retry},
     run::Run,
     state,
@@ -48,15 +47,18 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
 }
 
 async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
-    call_hook(&*handler, Hook::Running, &run);
-    let mut ending = work(&inner, &handler, &run).await;
+    hooks::call(&inner, Hook::Running, run.info());
+    // A handler may also panic where it is dropped.
+    let worked = AssertUnwindSafe(work(&inner, &handler, &run)).catch_unwind().await;
+    let mut ending = worked.unwrap_or_else(|panic| panicked(&run, &*panic));
+    run.close();
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::Cancelled {
         // A handler that takes every stop for a cancel must not end its task because of a deploy.
         ending = Ending::HandedBack;
     }
     settle_limits(&run, &ending).await;
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
-        state::flush(&Job(Arc::clone(&run))).await;
+        state::flush(&run).await;
     }
     if run.writes_output.load(Ordering::Relaxed) && matches!(ending, Ending::Completed { .. }) {
         let ended = run.services.streams.end(run.task.id, run.task.attempt).await;
@@ -72,16 +74,21 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
             runs.remove(&run.task.id);
         }
     }
-    call_end_hook(&*handler, &run, &ending);
     match run.stop_reason() {
-        // The store has gone on without this attempt; there is nobody to tell.
-        Some(StopReason::Cancelled | StopReason::Lost) => {
-            inner.engine().forget_progress(run.task.id);
-            inner.desk().drop_lease(&run.lease);
-            inner.room.notify_one();
+        Some(StopReason::Cancelled) => {
+            leave(&inner, &run);
+            hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
         }
+        Some(StopReason::Lost) => leave(&inner, &run),
         Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending),
     }
+}
+
+/// The store has gone on without this attempt; there is nobody to tell. The slot is free.
+fn leave(inner: &Inner, run: &Run) {
+    inner.engine().forget_progress(run.task.id);
+    inner.desk().drop_lease(&run.lease);
+    inner.room.notify_one();
 }
 
 /// Hands the report to the reporter; the slot is free.
@@ -92,6 +99,7 @@ fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
         task_type: task.task_type.clone(),
         queue: task.queue.clone(),
         parent_id: task.parent_id,
+        correlation_id: task.correlation_id.clone(),
         version: task.version,
     };
     inner.desk().end(ended);
@@ -101,7 +109,7 @@ fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
 
 /// Runs the handler until it ends, times out, or does not stop when asked to.
 async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Ending {
-    let future = AssertUnwindSafe(handler.run(Arc::clone(run))).catch_unwind();
+    let future = handler.run(Arc::clone(run));
     let timeout = run.task.timeout_ms.map(Duration::from_millis);
     let body = async {
         match run.settings.blocking {
@@ -116,13 +124,13 @@ async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Endi
                 match tokio::task::spawn_blocking(on_thread).await {
                     Ok(Some(ended)) => ended,
                     Ok(None) => std::future::pending().await,
-                    Err(panic) => Err(panic.into_panic()),
+                    Err(panic) => std::panic::resume_unwind(panic.into_panic()),
                 }
             }
         }
     };
     tokio::select! {
-        ended = body => ended.unwrap_or_else(|panic| panicked(run, &*panic)),
+        ended = body => ended,
         () = past(timeout) => {
             let message = format!("the attempt took longer than its timeout of {} ms", run.task.timeout_ms.unwrap_or(0));
             failed(run, "timeout", message)
@@ -171,36 +179,20 @@ fn failed(run: &Run, class: &str, message: String) -> Ending {
     }
 }
 
-/// A provider's refusal parks the limits that this attempt used; anything else shows that they are open.
+/// A provider's refusal parks the limit that was used last, and a result shows that all are open. Any other end says
+/// nothing: the call that a permit was for may not have been made.
 async fn settle_limits(run: &Run, ending: &Ending) {
-    let refused_for = match ending {
-        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => Some(*delay_ms),
-        Ending::Completed { .. }
-        | Ending::Failed { .. }
-        | Ending::Snoozed { .. }
-        | Ending::HandedBack
-        | Ending::Cancelled => None,
+    let mut limits = run.take_limits();
+    let limiter = &run.services.limiter;
+    let told = match ending {
+        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => match limits.pop() {
+            Some(key) => limiter.park(&key, *delay_ms).await,
+            None => Ok(()),
+        },
+        Ending::Completed { .. } => {
+            futures::future::try_join_all(limits.iter().map(|key| limiter.release(key))).await.map(drop)
+        }
+        Ending::Failed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled => Ok(()),
     };
-    for key in run.take_limits() {
-        let told = match refused_for {
-            Some(ms) => run.services.limiter.park(&key, ms).await,
-            None => run.services.limiter.release(&key).await,
-        };
-        told.unwrap_or_else(|error| tracing::warn!(%error, key, "the limiter could not be told"));
-    }
-}
-
-fn call_end_hook(handler: &dyn Handler, run: &Run, ending: &Ending) {
-    let hook = match (run.stop_reason(), ending) {
-        (Some(StopReason::Cancelled), _) | (_, Ending::Cancelled) => Hook::Cancelled,
-        (_, Ending::Completed { .. }) => Hook::Completed,
-        (_, Ending::Failed { failure, .. }) => Hook::Failed(failure.message.clone()),
-        (_, Ending::Snoozed { .. } | Ending::HandedBack) => return,
-    };
-    call_hook(handler, hook, run);
-}
-
-/// Hooks run beside the task: neither their time nor their panics are the task's.
-fn call_hook(handler: &dyn Handler, hook: Hook, run: &Run) {
-    run.services.hooks.spawn(handler.hook(hook, run.info()));
+    told.unwrap_or_else(|error| tracing::warn!(%error, "the limiter could not be told"));
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use longhaul_domain::{
     StoreError,
-    contract::store::{Failure, Outcome as Ending},
+    contract::store::{Failure, Outcome as Ending, Verdict},
 };
 use longhaul_engine::commands::finish::Ended;
 
-use super::Inner;
+use super::{Inner, hooks};
 use crate::random;
 
 /// Reports in one delivery.
@@ -51,35 +51,58 @@ pub(super) async fn deliver_all(inner: &Inner) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Delivers these reports, or keeps them when the store is away.
+/// Delivers these reports. What the store has not answered is kept.
 async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
     match inner.engine().finish(&reports).await {
-        Ok(_) => inner.desk().delivered(&reports),
+        Ok(verdicts) => {
+            answered(inner, &reports, &verdicts).await;
+            Ok(())
+        }
         Err(error) if error.is_transient() => {
             inner.desk().undelivered(reports);
-            return Err(error);
+            Err(error)
         }
+        // It may be one of them that the store does not take, and must not hold up the others.
         Err(_) => deliver_one_by_one(inner, reports).await,
     }
-    Ok(())
 }
 
-/// One report that the store refuses must not hold up the others; its task fails with the reason.
-async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) {
-    for mut one in reports {
-        if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
-            tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
-            if error.is_transient() {
-                inner.desk().undelivered(vec![one]);
-                continue;
-            }
-            let message = format!("the end of the attempt could not be stored: {error}");
-            let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
-            one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
-            if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
-                tracing::error!(%error, "a refused report could not be turned into a failure");
+/// The tasks are out of our hands, and their hooks may hear of it.
+async fn answered(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
+    inner.desk().delivered(reports);
+    for (ended, verdict) in reports.iter().zip(verdicts) {
+        hooks::call_for_end(inner, ended, *verdict).await;
+    }
+}
+
+async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
+    let (mut reports, mut kept) = (reports.into_iter(), Vec::new());
+    let mut trouble = Ok(());
+    for mut one in reports.by_ref() {
+        if let Err(error) = deliver_one(inner, &mut one).await {
+            kept.push(one);
+            trouble = Err(error);
+            if trouble.as_ref().is_err_and(StoreError::is_transient) {
+                break;
             }
         }
-        inner.desk().delivered(std::slice::from_ref(&one));
     }
+    kept.extend(reports);
+    inner.desk().undelivered(kept);
+    trouble
+}
+
+/// A report that can never be stored becomes a failure with the reason. Any other error is not the report's: what the
+/// handler made is kept until the store takes it.
+async fn deliver_one(inner: &Inner, one: &mut Ended) -> Result<(), StoreError> {
+    let mut answer = inner.engine().finish(std::slice::from_ref(one)).await;
+    if let Err(StoreError::Invalid(error)) = &answer {
+        tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
+        let message = format!("the end of the attempt could not be stored: {error}");
+        let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
+        one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
+        answer = inner.engine().finish(std::slice::from_ref(one)).await;
+    }
+    answered(inner, std::slice::from_ref(one), &answer?).await;
+    Ok(())
 }

@@ -1,0 +1,153 @@
+//! Ends that a handler did not choose: a timeout that it does not hear of, a panic where it is dropped, a full disk.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use longhaul_domain::contract::{
+    ArtifactStore,
+    artifact_store::{Artifact, ArtifactError, NewArtifact},
+};
+use tokio::sync::oneshot;
+
+use super::Echo;
+use crate::{Context, Outcome, Status, Task, TaskId, TypeSettings, testing::TestLonghaul};
+
+/// Blocks its thread past its timeout, and tells what it may still do then.
+struct Late {
+    go_on: Mutex<mpsc::Receiver<()>>,
+    told: Mutex<Option<oneshot::Sender<[bool; 5]>>>,
+}
+
+impl Task for Late {
+    const TYPE: &'static str = "late";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let mut state = ctx.state::<u32>()?;
+        self.go_on.lock().unwrap().recv()?;
+        let refused = [
+            ctx.check().is_err(),
+            ctx.is_cancelled(),
+            ctx.progress(50).await.is_err(),
+            state.change(|state| *state = 1).is_err(),
+            ctx.save_checkpoint(&2).await.is_err(),
+        ];
+        let told = self.told.lock().unwrap().take();
+        told.unwrap().send(refused).unwrap();
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().blocking().timeout(Duration::from_millis(20)).max_attempts(1)
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
+    let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
+    let late = Late { go_on: Mutex::new(gate), told: Mutex::new(Some(tell)) };
+    let longhaul = TestLonghaul::new().register(late).start();
+    let handle = longhaul.submit::<Late>(()).await.unwrap();
+    longhaul.run_until_idle().await;
+    longhaul.assert_ended(&handle, Status::DeadLetter);
+    go_on.send(()).unwrap();
+    assert_eq!(told.await.unwrap(), [true; 5]);
+    assert_eq!(longhaul.engine().hot_progress(handle.id()), None, "nobody would ever remove it");
+}
+
+/// Panics where it is dropped.
+struct Fragile;
+
+impl Task for Fragile {
+    const TYPE: &'static str = "fragile";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        struct Glass;
+        impl Drop for Glass {
+            fn drop(&mut self) {
+                panic!("dropped");
+            }
+        }
+        let _glass = Glass;
+        std::future::pending().await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().timeout(Duration::from_millis(20)).max_attempts(1)
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_handler_that_is_dropped_ends_its_attempt_and_frees_its_slot() {
+    let builder = TestLonghaul::new().register(Fragile).register(Echo);
+    let longhaul = builder.configure(|builder| builder.slots(1)).start();
+    let fragile = longhaul.submit::<Fragile>(()).await.unwrap();
+    longhaul.run_until_idle().await;
+    longhaul.assert_ended(&fragile, Status::DeadLetter);
+    let error = longhaul.record(&fragile).error.unwrap();
+    assert_eq!((error.class.as_str(), error.message.as_str()), ("panic", "dropped"));
+    let next = longhaul.submit::<Echo>(1).await.unwrap();
+    longhaul.run_until_idle().await;
+    longhaul.assert_ended(&next, Status::Completed);
+}
+
+/// A disk that is full at first.
+#[derive(Debug, Default)]
+struct FullDisk(AtomicBool);
+
+#[async_trait]
+impl ArtifactStore for FullDisk {
+    async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
+        if !self.0.swap(true, Ordering::SeqCst) {
+            return Err(ArtifactError::Unavailable("no space left on device".to_owned()));
+        }
+        let (file_name, content_type) = (artifact.file_name.to_owned(), artifact.content_type.to_owned());
+        Ok(Artifact { key: "k".to_owned(), file_name, content_type, bytes: 1 })
+    }
+
+    async fn get(&self, _key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError> {
+        Err(ArtifactError::NotFound)
+    }
+
+    async fn remove(&self, _key: &str) -> Result<(), ArtifactError> {
+        Ok(())
+    }
+
+    async fn remove_all(&self, _task: TaskId) -> Result<(), ArtifactError> {
+        Ok(())
+    }
+}
+
+/// Keeps one file.
+struct Draw;
+
+impl Task for Draw {
+    const TYPE: &'static str = "draw";
+    type Params = ();
+    type Output = String;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
+        Ok(ctx.store_artifact("a.txt", "text/plain", b"a").await?.key)
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_kept_now_is_worth_a_retry() {
+    let full = |mut builder: crate::Builder| {
+        builder.artifacts = Arc::new(FullDisk::default());
+        builder
+    };
+    let longhaul = TestLonghaul::new().register(Draw).configure(full).start();
+    let handle = longhaul.submit::<Draw>(()).await.unwrap();
+    longhaul.run_until_done().await;
+    longhaul.assert_ended(&handle, Status::Completed);
+    assert_eq!(longhaul.record(&handle).retry_count, 1);
+}

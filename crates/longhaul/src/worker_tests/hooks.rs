@@ -1,0 +1,226 @@
+//! Hooks: after the change, for what became of the task, and waited for.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use longhaul_domain::{NodeId, contract::Store as _};
+use longhaul_testkit::reference::MemoryStore;
+use tokio::sync::{Notify, Semaphore};
+
+use super::{Echo, on, store};
+use crate::{
+    Children, Context, DutySettings, Outcome, Status, Stop, Task, TaskInfo, WorkerSettings, testing::TestLonghaul,
+};
+
+/// Every hook that was called, with the attempt and what the store said of the task meanwhile.
+#[derive(Clone)]
+struct Calls {
+    store: Arc<MemoryStore>,
+    made: Arc<Mutex<Vec<(&'static str, u32, Status)>>>,
+    one_more: Arc<Semaphore>,
+}
+
+impl Calls {
+    fn new() -> Self {
+        Self { store: Arc::new(store()), made: Arc::default(), one_more: Arc::new(Semaphore::new(0)) }
+    }
+
+    fn note(&self, hook: &'static str, task: &TaskInfo) {
+        let status = self.store.look(|tasks, _| tasks[&task.id].status);
+        self.made().push((hook, task.attempt, status));
+        self.one_more.add_permits(1);
+    }
+
+    fn made(&self) -> MutexGuard<'_, Vec<(&'static str, u32, Status)>> {
+        self.made.lock().unwrap()
+    }
+
+    /// Waits until so many more were called.
+    async fn called(&self, more: u32) {
+        self.one_more.acquire_many(more).await.unwrap().forget();
+    }
+}
+
+/// Ends as it is told in its first attempt, then with a result; all its hooks are noted.
+struct Hooked {
+    calls: Calls,
+    first: fn() -> Outcome<()>,
+}
+
+impl Task for Hooked {
+    const TYPE: &'static str = "hooked";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        if ctx.attempt() == 1 { (self.first)() } else { Ok(()) }
+    }
+
+    async fn on_completed(&self, task: &TaskInfo) {
+        self.calls.note("completed", task);
+    }
+
+    async fn on_failed(&self, task: &TaskInfo, _error: &str) {
+        self.calls.note("failed", task);
+    }
+
+    async fn on_cancelled(&self, task: &TaskInfo) {
+        self.calls.note("cancelled", task);
+    }
+}
+
+#[tokio::test]
+async fn an_end_hook_comes_after_the_store_has_the_end() {
+    let ends: [(fn() -> Outcome<()>, &'static str, Status); 3] = [
+        (|| Ok(()), "completed", Status::Completed),
+        (|| Err(Stop::fatal("no")), "failed", Status::Failed),
+        (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled),
+    ];
+    for (first, hook, status) in ends {
+        let calls = Calls::new();
+        let hooked = Hooked { calls: calls.clone(), first };
+        let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
+        longhaul.submit::<Hooked>(()).await.unwrap();
+        calls.called(1).await;
+        longhaul.stop().await;
+        assert_eq!(*calls.made(), [(hook, 1, status)]);
+    }
+}
+
+/// Waits in its first attempt until it should stop.
+struct Held(Calls, Arc<Notify>);
+
+impl Task for Held {
+    const TYPE: &'static str = "held";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        if ctx.attempt() == 1 {
+            self.1.notify_one();
+            ctx.cancelled().await;
+            return Err(Stop::cancelled());
+        }
+        Ok(())
+    }
+
+    async fn on_completed(&self, task: &TaskInfo) {
+        self.0.note("completed", task);
+    }
+
+    async fn on_cancelled(&self, task: &TaskInfo) {
+        self.0.note("cancelled", task);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_attempt_has_no_end_hook() {
+    let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
+    let worker = WorkerSettings { heartbeat: Duration::from_millis(10), ..WorkerSettings::default() };
+    let duties = DutySettings { rescue_every: Duration::from_millis(10), ..DutySettings::default() };
+    let held = Held(calls.clone(), Arc::clone(&started));
+    let longhaul = on(&calls.store).register(held).worker(worker).duties(duties).start().await.unwrap();
+    longhaul.submit::<Held>(()).await.unwrap();
+    started.notified().await;
+    calls.store.declare_others_dead(NodeId(uuid::Uuid::nil())).await.unwrap();
+    calls.called(1).await;
+    longhaul.stop().await;
+    assert_eq!(*calls.made(), [("completed", 2, Status::Completed)]);
+}
+
+/// A parent that waits for its children, and a finish step.
+struct Parent(Calls);
+
+impl Task for Parent {
+    const TYPE: &'static str = "parent";
+    const FINISH_STEP: bool = true;
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        ctx.submit_all::<Echo>([1, 2]).await?;
+        Ok(())
+    }
+
+    async fn finish(&self, _ctx: Context<Self>, _children: Children) -> Outcome<()> {
+        Ok(())
+    }
+
+    async fn on_completed(&self, task: &TaskInfo) {
+        self.0.note("completed", task);
+    }
+}
+
+#[tokio::test]
+async fn a_parent_that_waits_has_not_completed() {
+    let calls = Calls::new();
+    let longhaul = on(&calls.store).register(Parent(calls.clone())).register(Echo).start().await.unwrap();
+    let handle = longhaul.submit::<Parent>(()).await.unwrap();
+    let attempt = handle.ended().await.unwrap().attempt;
+    longhaul.stop().await;
+    assert_eq!(*calls.made(), [("completed", attempt, Status::Completed)]);
+}
+
+/// Counts what was submitted of its type.
+#[derive(Clone, Default)]
+struct Counted(Arc<Mutex<Vec<Option<longhaul_domain::TaskId>>>>);
+
+impl Task for Counted {
+    const TYPE: &'static str = "counted";
+    type Params = u32;
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        if ctx.params == 2 {
+            ctx.submit_all::<Self>([7, 7, 8]).await?;
+        }
+        Ok(())
+    }
+
+    async fn on_queued(&self, task: &TaskInfo) {
+        self.0.lock().unwrap().push(task.parent_id);
+        assert!(task.parent_id.is_some(), "a hook that panics takes no other along");
+    }
+}
+
+#[tokio::test]
+async fn each_task_of_a_bulk_submit_and_each_child_is_told_as_queued_once() {
+    let counted = Counted::default();
+    let longhaul = TestLonghaul::new().register(counted.clone()).start();
+    let tasks = [0, 1, 2, 2].map(|number| longhaul.submit::<Counted>(number).idempotency_key(&format!("{number}")));
+    let handles = longhaul.submit_all(tasks).await.unwrap();
+    longhaul.run_until_done().await;
+    let parent = Some(handles[3].id());
+    assert_eq!(*counted.0.lock().unwrap(), [None, None, None, parent, parent, parent]);
+}
+
+/// Its hook takes its time.
+#[derive(Clone, Default)]
+struct Slow(Arc<Notify>, Arc<Mutex<bool>>);
+
+impl Task for Slow {
+    const TYPE: &'static str = "slow";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+
+    async fn on_completed(&self, _task: &TaskInfo) {
+        self.0.notify_one();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *self.1.lock().unwrap() = true;
+    }
+}
+
+/// By tokio's clock, which skips what nobody works in.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_hooks() {
+    let (slow, store) = (Slow::default(), Arc::new(store()));
+    let longhaul = on(&store).register(slow.clone()).start().await.unwrap();
+    longhaul.submit::<Slow>(()).await.unwrap();
+    slow.0.notified().await;
+    longhaul.stop().await;
+    assert!(*slow.1.lock().unwrap());
+}

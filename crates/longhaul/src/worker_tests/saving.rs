@@ -1,0 +1,133 @@
+//! Checkpoints never go back: a slow write is waited for, and what was not written is kept.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use longhaul_testkit::reference::CheckpointWatch;
+use tokio::sync::{Notify, Semaphore};
+
+use super::{on, store};
+use crate::{Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings};
+
+/// Holds up the first checkpoint on its way to the store; the others pass.
+#[derive(Debug)]
+struct Gate {
+    came: AtomicUsize,
+    is_held: Notify,
+    exit: Semaphore,
+    landed: Semaphore,
+}
+
+impl Gate {
+    fn new() -> Arc<Self> {
+        let (exit, landed) = (Semaphore::new(0), Semaphore::new(0));
+        Arc::new(Self { came: AtomicUsize::new(0), is_held: Notify::new(), exit, landed })
+    }
+
+    fn open(&self) {
+        self.exit.add_permits(1);
+    }
+
+    async fn landed(&self, writes: u32) {
+        self.landed.acquire_many(writes).await.unwrap().forget();
+    }
+}
+
+#[async_trait]
+impl CheckpointWatch for Gate {
+    async fn before(&self) {
+        if self.came.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.is_held.notify_one();
+            self.exit.acquire().await.unwrap().forget();
+        }
+    }
+
+    async fn after(&self) {
+        self.landed.add_permits(1);
+    }
+}
+
+fn checkpoint(task: &Record) -> Option<&str> {
+    task.checkpoint.as_ref().map(|checkpoint| checkpoint.as_str())
+}
+
+/// Its state is saved by itself as 1, and that write is held up; then it saves 2.
+struct Overtaking(Arc<Gate>);
+
+impl Task for Overtaking {
+    const TYPE: &'static str = "overtaking";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let mut state = ctx.state::<u32>()?;
+        state.change(|state| *state = 1)?;
+        self.0.is_held.notified().await;
+        state.change(|state| *state = 2)?;
+        let (saved, ()) = tokio::join!(state.save(), async { self.0.open() });
+        saved?;
+        self.0.landed(2).await;
+        Err(Stop::fatal("done"))
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().checkpoint_every(Duration::from_millis(1))
+    }
+}
+
+#[tokio::test]
+async fn a_checkpoint_is_not_overtaken_by_an_older_one_that_was_slow() {
+    let gate = Gate::new();
+    let store = Arc::new(store().watched(Arc::clone(&gate) as _));
+    let longhaul = on(&store).register(Overtaking(gate)).start().await.unwrap();
+    let task = longhaul.submit::<Overtaking>(()).await.unwrap().ended().await.unwrap();
+    assert_eq!(checkpoint(&task), Some("2"));
+    longhaul.stop().await;
+}
+
+/// Changes its state once and runs until it is told to stop.
+struct Long(Arc<Notify>);
+
+impl Task for Long {
+    const TYPE: &'static str = "long";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        struct Told(Arc<Notify>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.notify_one();
+            }
+        }
+        // Dropped after the state.
+        let _told = Told(Arc::clone(&self.0));
+        let mut state = ctx.state::<u32>()?;
+        state.change(|state| *state = 7)?;
+        ctx.cancelled().await;
+        ctx.check()
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().checkpoint_every(Duration::from_millis(1))
+    }
+}
+
+#[tokio::test]
+async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
+    let (gate, over) = (Gate::new(), Arc::new(Notify::new()));
+    let store = Arc::new(store().watched(Arc::clone(&gate) as _));
+    let soon = WorkerSettings { drain: Duration::ZERO, ..WorkerSettings::default() };
+    let longhaul = on(&store).register(Long(Arc::clone(&over))).worker(soon).start().await.unwrap();
+    let id = longhaul.submit::<Long>(()).await.unwrap().id();
+    gate.is_held.notified().await;
+    tokio::join!(longhaul.stop(), async {
+        over.notified().await;
+        gate.open();
+    });
+    store.look(|tasks, _| assert_eq!(checkpoint(&tasks[&id]), Some("7")));
+}

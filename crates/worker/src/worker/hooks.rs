@@ -1,0 +1,63 @@
+//! The hooks of a type, called when the store has what they tell of. They run beside the task: neither their time nor
+//! their panics are the task's.
+
+use longhaul_domain::{
+    Lease, Status,
+    contract::store::{Access, Outcome as Ending, Verdict},
+};
+use longhaul_engine::commands::finish::Ended;
+
+use super::Inner;
+use crate::{registry::Hook, task::TaskInfo};
+
+pub(super) fn call(inner: &Inner, hook: Hook, info: TaskInfo) {
+    if let Some(handler) = inner.services.registry.handler(&info.task_type) {
+        inner.services.hooks.spawn(handler.hook(hook, info));
+    }
+}
+
+/// The store has answered a report.
+pub(super) async fn call_for_end(inner: &Inner, ended: &Ended, verdict: Verdict) {
+    let lease = ended.report.lease;
+    let info = TaskInfo {
+        id: lease.task_id,
+        owner: ended.owner.clone(),
+        task_type: ended.task_type.clone(),
+        queue: ended.queue.clone(),
+        attempt: lease.attempt,
+        parent_id: ended.parent_id,
+        correlation_id: ended.correlation_id.clone(),
+    };
+    match verdict {
+        // A repetition is a report of ours whose first answer was lost.
+        Verdict::Applied(status) | Verdict::Repeated(status) => {
+            if let Some(hook) = hook_of(&ended.report.outcome, status) {
+                call(inner, hook, info);
+            }
+        }
+        Verdict::Stale(Status::Cancelled) => call_if_cancelled(inner, &lease, &info).await,
+        Verdict::Stale(_) | Verdict::Missing => {}
+    }
+}
+
+/// The task is cancelled. Whether it was in this attempt, or in a later one that took over unnoticed, the store knows.
+pub(super) async fn call_if_cancelled(inner: &Inner, lease: &Lease, info: &TaskInfo) {
+    match inner.engine().store.get_task(&Access::All, lease.task_id).await {
+        Ok(task) if task.status == Status::Cancelled && task.attempt == lease.attempt => {
+            call(inner, Hook::Cancelled, info.clone());
+        }
+        Ok(_) => {}
+        Err(error) => tracing::debug!(%error, "a hook was not called: the store does not say whether it should be"),
+    }
+}
+
+/// What an end means for the hooks, once it has brought the task to this status.
+fn hook_of(ending: &Ending, status: Status) -> Option<Hook> {
+    match (ending, status) {
+        (_, Status::Completed | Status::CompletedWithErrors) => Some(Hook::Completed),
+        (_, Status::Cancelled) => Some(Hook::Cancelled),
+        (Ending::Failed { failure, .. }, _) => Some(Hook::Failed(failure.message.clone())),
+        (Ending::Completed { .. }, Status::Failed) => Some(Hook::Failed("none of the children completed".to_owned())),
+        (Ending::Completed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled, _) => None,
+    }
+}
