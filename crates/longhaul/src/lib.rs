@@ -37,7 +37,8 @@ mod transaction;
 
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod worker_tests;
 
 pub use builder::Builder;

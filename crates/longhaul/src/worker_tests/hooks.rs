@@ -12,11 +12,15 @@ use crate::{
     Children, Context, DutySettings, Outcome, Status, Stop, Task, TaskInfo, WorkerSettings, testing::TestLonghaul,
 };
 
-/// Every hook that was called, with the attempt and what the store said of the task meanwhile.
+/// A hook with the attempt, and what the store said of the task meanwhile.
+type Call = (&'static str, u32, Status);
+type End = fn() -> Outcome<()>;
+
+/// Every hook that was called.
 #[derive(Clone)]
 struct Calls {
     store: Arc<MemoryStore>,
-    made: Arc<Mutex<Vec<(&'static str, u32, Status)>>>,
+    made: Arc<Mutex<Vec<Call>>>,
     one_more: Arc<Semaphore>,
 }
 
@@ -31,7 +35,7 @@ impl Calls {
         self.one_more.add_permits(1);
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<(&'static str, u32, Status)>> {
+    fn made(&self) -> MutexGuard<'_, Vec<Call>> {
         self.made.lock().unwrap()
     }
 
@@ -44,7 +48,7 @@ impl Calls {
 /// Ends as it is told in its first attempt, then with a result; all its hooks are noted.
 struct Hooked {
     calls: Calls,
-    first: fn() -> Outcome<()>,
+    first: End,
 }
 
 impl Task for Hooked {
@@ -71,7 +75,7 @@ impl Task for Hooked {
 
 #[tokio::test]
 async fn an_end_hook_comes_after_the_store_has_the_end() {
-    let ends: [(fn() -> Outcome<()>, &'static str, Status); 3] = [
+    let ends: [(End, &'static str, Status); 3] = [
         (|| Ok(()), "completed", Status::Completed),
         (|| Err(Stop::fatal("no")), "failed", Status::Failed),
         (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled),
