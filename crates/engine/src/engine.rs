@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_domain::{
     Status, Task, TaskId,
     contract::{Doorbell, EventBus, Store},
     event::{EventKind, TaskEvent},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 /// Progress of tasks that run on this node; ended ones are removed, so it holds at most what runs.
 type HotProgress = Mutex<HashMap<TaskId, serde_json::Value>>;
@@ -18,12 +18,22 @@ type HotProgress = Mutex<HashMap<TaskId, serde_json::Value>>;
 struct Touch {
     since: Instant,
     last: Instant,
+    /// The longest silence that is not a break.
+    most: Duration,
 }
 
 impl Touch {
     fn after(before: Option<Self>, now: Instant, most: Duration) -> Self {
-        let unbroken = before.filter(|before| now.duration_since(before.last) <= most);
-        Self { since: unbroken.map_or(now, |before| before.since), last: now }
+        let unbroken = before.filter(|before| now.duration_since(before.last) <= before.most);
+        Self { since: unbroken.map_or(now, |before| before.since), last: now, most }
+    }
+
+    /// Nothing while the silence is too long: whoever asks then is there before the next answer has come.
+    fn lasts_for(self, now: Instant) -> Duration {
+        match now.duration_since(self.last) <= self.most {
+            true => now.duration_since(self.since),
+            false => Duration::ZERO,
+        }
     }
 }
 
@@ -77,7 +87,8 @@ impl Engine {
         });
     }
 
-    /// Notes that the store has answered. After a silence of more than `most`, it counts as away until now.
+    /// Notes that the store has answered a heartbeat. If the next one takes longer than `most`, it counts as away until
+    /// then.
     pub fn note_touch(&self, most: Duration) {
         let mut touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
         *touch = Some(Touch::after(*touch, Instant::now(), most));
@@ -86,7 +97,7 @@ impl Engine {
     /// How long the store has answered without a break, if anybody takes note.
     pub fn in_touch_for(&self) -> Option<Duration> {
         let touch = *self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
-        touch.map(|touch| touch.since.elapsed())
+        touch.map(|touch| touch.lasts_for(Instant::now()))
     }
 
     /// The newest progress of a task that runs here.
@@ -116,5 +127,13 @@ mod tests {
         let second = Touch::after(Some(first), at(15), most);
         assert_eq!(second.since, start);
         assert_eq!(Touch::after(Some(second), at(31), most).since, at(31));
+    }
+
+    #[test]
+    fn a_silence_that_is_too_long_counts_before_anybody_has_ended_it() {
+        let (start, most) = (Instant::now(), Duration::from_secs(15));
+        let touch = Touch { since: start, last: start + most, most };
+        assert_eq!(touch.lasts_for(start + most * 2), most * 2);
+        assert_eq!(touch.lasts_for(start + most * 2 + Duration::from_millis(1)), Duration::ZERO);
     }
 }

@@ -38,6 +38,9 @@ mod transaction;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(test)]
+mod tests;
+
 pub use builder::Builder;
 pub use facade::Longhaul;
 pub use transaction::CallersTransaction;

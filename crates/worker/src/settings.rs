@@ -164,6 +164,16 @@ pub struct WorkerSettings {
     pub duties: bool,
 }
 
+impl WorkerSettings {
+    /// The same with several heartbeats in a lease, which is how long a silent node counts as alive.
+    #[must_use]
+    pub fn within_lease(mut self, lease: Duration) -> Self {
+        self.heartbeat = self.heartbeat.min(lease / 3);
+        self.idle_heartbeat = self.idle_heartbeat.min(lease / 3);
+        self
+    }
+}
+
 impl Default for WorkerSettings {
     fn default() -> Self {
         Self {

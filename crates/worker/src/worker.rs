@@ -160,7 +160,7 @@ impl Worker {
         loops.spawn(claimer::run(Arc::clone(&inner)));
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
-        inner.engine().note_touch(Duration::MAX);
+        inner.engine().note_touch(heart::longest_silence(&inner.settings));
         loops.spawn(heart::run(Arc::clone(&inner)));
         loops.spawn(write_now_and_then(Arc::clone(&inner)));
         if inner.settings.duties {

@@ -7,7 +7,7 @@ use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
 
 use super::Inner;
-use crate::registry::millis;
+use crate::{registry::millis, settings::WorkerSettings};
 
 /// How often, while a claim grows old enough to be a stray, the node looks for tasks that it runs by the store's word
 /// but not by its own.
@@ -30,8 +30,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
         beaten_at = tokio::time::Instant::now();
         let beaten = beat(&inner).await;
         if beaten.is_ok() {
-            // Some beats may be late; a longer silence means that the store was away.
-            inner.engine().note_touch((idle.max(busy) * 3).max(Duration::from_secs(1)));
+            inner.engine().note_touch(longest_silence(&inner.settings));
         }
         match beaten {
             Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
@@ -43,6 +42,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Err(error) => tracing::warn!(%error, "a heartbeat failed; the next one follows soon"),
         }
     }
+}
+
+/// One beat may be late; a longer silence means that the store was away, or this process. With the interval of others
+/// before it, it is at most a lease: whoever is silent for longer cannot be told from the dead.
+pub(super) fn longest_silence(settings: &WorkerSettings) -> Duration {
+    settings.idle_heartbeat.max(settings.heartbeat) * 2
 }
 
 pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
