@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod patience;
 mod random;
 
 pub mod stop;

@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::patience;
+
 /// How often the progress of one task is written to the store.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
@@ -130,7 +132,7 @@ impl ProgressKeeper {
         if due.is_empty() {
             return;
         }
-        let way = match store.save_progress(&due).await {
+        let way = match patience::within(patience::WRITE, store.save_progress(&due)).await {
             Ok(_) => Way::Written,
             Err(error) => {
                 tracing::debug!(%error, "progress could not be written and waits for the next time");
@@ -155,7 +157,7 @@ impl ProgressKeeper {
             if is_same { kept.remove(&lease.task_id) } else { None }
         };
         if let Some(one) = last.filter(|one| one.is_full && one.way != Way::Written)
-            && let Err(error) = store.save_progress(&[(one.lease, one.newest)]).await
+            && let Err(error) = patience::within(patience::WRITE, store.save_progress(&[(one.lease, one.newest)])).await
         {
             tracing::debug!(%error, "the last progress could not be written");
         }

@@ -26,11 +26,15 @@ use longhaul_engine::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 pub use manual::ManualWorker;
 
 use crate::{
+    patience::within,
     random,
     run::{Run, Services},
     settings::WorkerSettings,
@@ -40,12 +44,15 @@ use crate::{
 const STOP_WAIT: Duration = Duration::from_secs(2);
 /// How long a shutdown tries to deliver the last reports.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
+/// How long it waits for what the loops have asked the store for.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed. A
 /// [`ManualWorker`] does the same without loops, a step at a time.
 #[derive(Debug)]
 pub struct Worker {
     inner: Arc<Inner>,
+    claimer: AbortOnDropHandle<()>,
     loops: JoinSet<()>,
 }
 
@@ -157,7 +164,7 @@ impl Worker {
     ) -> Result<Self, StoreError> {
         let inner = Inner::start(services, settings, is_alone).await?;
         let mut loops = JoinSet::new();
-        loops.spawn(claimer::run(Arc::clone(&inner)));
+        let claimer = AbortOnDropHandle::new(tokio::spawn(claimer::run(Arc::clone(&inner))));
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
         inner.engine().note_touch(heart::longest_silence(&inner.settings));
@@ -169,7 +176,7 @@ impl Worker {
                 loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone()));
             }
         }
-        Ok(Self { inner, loops })
+        Ok(Self { inner, claimer, loops })
     }
 
     /// The node's boot id.
@@ -187,17 +194,28 @@ impl Worker {
     pub async fn stop(mut self) {
         let inner = &self.inner;
         inner.draining.cancel();
-        wait_for(inner, inner.settings.drain, |desk| desk.running() == 0).await;
+        // What a claim under way brings is in hand before anybody looks whether something is.
+        let claimer = &mut self.claimer;
+        tokio::join!(wait_for(inner, inner.settings.drain, |desk| desk.running() == 0), async {
+            if claimer.await.is_err() {
+                tracing::error!("the claimer has panicked");
+            }
+        });
         inner.stop_all(StopReason::Drain);
         wait_for(inner, STOP_WAIT, |desk| desk.running() == 0).await;
         inner.dropping.store(true, Ordering::Relaxed);
         inner.stop_all(StopReason::Drain);
         wait_for(inner, LAST_REPORTS, Desk::is_clear).await;
         inner.closing.cancel();
-        if let Err(error) = inner.engine().store.retire_node(inner.node()).await {
+        let ended = async { while self.loops.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
+            tracing::warn!("a shutdown goes on without an answer of the store");
+            self.loops.shutdown().await;
+        }
+        // Nobody beats any more: a heart that is told of a lost node would register a new one.
+        if let Err(error) = within(LAST_ANSWERS, inner.engine().store.retire_node(inner.node())).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
-        while self.loops.join_next().await.is_some() {}
     }
 }
 

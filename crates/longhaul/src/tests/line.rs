@@ -34,21 +34,16 @@ impl Line {
     }
 
     pub(super) fn hold(&self, operation: &'static str, way: Way) {
-        self.0.send_modify(|state| drop(state.held.insert((operation, way))));
+        self.0.send_modify(|state| state.held.extend([(operation, way)]));
     }
 
     pub(super) fn free(&self, operation: &'static str, way: Way) {
-        self.0.send_modify(|state| drop(state.held.remove(&(operation, way))));
+        self.0.send_modify(|state| state.held.retain(|held| *held != (operation, way)));
     }
 
     /// How many calls of the operation have come by.
     pub(super) fn count(&self, operation: &'static str, way: Way) -> usize {
         self.0.borrow().seen.iter().filter(|seen| **seen == (operation, way)).count()
-    }
-
-    /// The operations in the order in which their answers were sent.
-    pub(super) fn answers(&self) -> Vec<&'static str> {
-        self.0.borrow().seen.iter().filter(|(_, way)| *way == Way::Back).map(|(operation, _)| *operation).collect()
     }
 
     /// Waits until so many calls of the operation have come by.

@@ -3,15 +3,20 @@
 
 mod line;
 
+mod drain;
+mod patience;
 mod silence;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 use std::time::Duration;
 
 use longhaul_domain::event::OutboxPolicy;
 use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
 
-use crate::Builder;
+use crate::{Builder, Context, Outcome, Task, TypeSettings};
 use line::Line;
 
 /// A store in memory at the other end of a line.
@@ -41,5 +46,24 @@ impl Far {
             self.clock.advance_ms(50);
             tokio::time::sleep(step).await;
         }
+    }
+}
+
+/// Counts how often it runs.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Task for Counted {
+    const TYPE: &'static str = "counted";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().concurrency(1)
     }
 }

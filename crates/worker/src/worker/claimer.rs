@@ -3,11 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
+use longhaul_domain::{
+    StoreError, Task, bounds,
+    contract::store::{ClaimRequest, Outcome},
+};
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
 use super::{Inner, executor};
-use crate::random;
+use crate::{
+    patience::{for_claim, within},
+    random,
+};
 
 /// How long a claimer rests after the store refused it.
 const REST: Duration = Duration::from_millis(500);
@@ -38,7 +44,10 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 if error == StoreError::NodeLost {
                     inner.engine().look_at_leases.notify_one();
                 }
-                tokio::time::sleep(REST.mul_f64(0.5 + random::unit())).await;
+                tokio::select! {
+                    () = inner.draining.cancelled() => {}
+                    () = tokio::time::sleep(REST.mul_f64(0.5 + random::unit())) => {}
+                }
             }
         }
     }
@@ -51,12 +60,13 @@ pub(super) struct Look {
     is_full: bool,
 }
 
-/// Asks for as much as there is room for in each scope, and starts what comes.
+/// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
+/// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
     let (mut claimed, mut is_full) = (0, false);
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
-        if limit == 0 {
+        if limit == 0 || inner.draining.is_cancelled() {
             continue;
         }
         let request = ClaimRequest {
@@ -66,7 +76,7 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
             task_types: scope.task_types.clone(),
             limit,
         };
-        let tasks = inner.engine().store.claim_tasks(&request).await?;
+        let tasks = within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?;
         claimed += tasks.len();
         is_full |= tasks.len() == limit;
         start(inner, tasks);
@@ -83,7 +93,10 @@ fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
         if let Some(older) = taken.replaces {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
-        executor::start(inner, task, taken.lease);
+        match inner.draining.is_cancelled() {
+            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack),
+            false => executor::start(inner, task, taken.lease),
+        }
     }
 }
 
@@ -107,8 +120,8 @@ async fn until_next_due(inner: &Inner) -> Option<Duration> {
     queues.dedup();
     types.sort();
     types.dedup();
-    let store = &inner.engine().store;
-    let due = store.next_due_at(&queues, &types).await.ok()??;
-    let now = store.now().await.ok()?;
+    let (store, most) = (&inner.engine().store, for_claim(&inner.settings));
+    let due = within(most, store.next_due_at(&queues, &types)).await.ok()??;
+    let now = within(most, store.now()).await.ok()?;
     Some(Duration::from_micros(due.micros_since(now)))
 }

@@ -85,7 +85,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
 }
 
 /// Hands the report to the reporter; the slot is free.
-fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
+pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
     let ended = Ended {
         report: Report { lease, outcome: ending },
         owner: task.owner.clone(),

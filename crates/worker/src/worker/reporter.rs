@@ -10,7 +10,7 @@ use longhaul_domain::{
 use longhaul_engine::commands::finish::Ended;
 
 use super::Inner;
-use crate::random;
+use crate::{patience, random};
 
 /// Reports in one delivery.
 const BATCH: usize = 500;
@@ -53,8 +53,8 @@ pub(super) async fn deliver_all(inner: &Inner) -> Result<(), StoreError> {
 
 /// Delivers these reports, or keeps them when the store is away.
 async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
-    match inner.engine().finish(&reports).await {
-        Ok(_) => inner.desk().delivered(&reports),
+    match finish(inner, &reports).await {
+        Ok(()) => inner.desk().delivered(&reports),
         Err(error) if error.is_transient() => {
             inner.desk().undelivered(reports);
             return Err(error);
@@ -64,19 +64,23 @@ async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
     Ok(())
 }
 
+async fn finish(inner: &Inner, reports: &[Ended]) -> Result<(), StoreError> {
+    patience::within(patience::WRITE, inner.engine().finish(reports)).await.map(drop)
+}
+
 /// One report that the store refuses must not hold up the others; its task fails with the reason.
 async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) {
-    for mut one in reports {
-        if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
+    let mut reports = reports.into_iter();
+    while let Some(mut one) = reports.next() {
+        if let Err(error) = finish(inner, std::slice::from_ref(&one)).await {
             tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
             if error.is_transient() {
-                inner.desk().undelivered(vec![one]);
-                continue;
+                return inner.desk().undelivered(std::iter::once(one).chain(reports).collect());
             }
             let message = format!("the end of the attempt could not be stored: {error}");
             let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
             one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
-            if let Err(error) = inner.engine().finish(std::slice::from_ref(&one)).await {
+            if let Err(error) = finish(inner, std::slice::from_ref(&one)).await {
                 tracing::error!(%error, "a refused report could not be turned into a failure");
             }
         }
