@@ -65,7 +65,7 @@ struct Inner {
     node: RwLock<NodeId>,
     desk: Mutex<Desk>,
     runs: Mutex<HashMap<TaskId, Arc<Run>>>,
-    /// A slot has become free.
+    /// A slot has become free, or reports that left no room were delivered.
     room: Notify,
     /// The first task is in hand.
     busy: Notify,

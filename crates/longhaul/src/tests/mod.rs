@@ -5,6 +5,7 @@ mod line;
 
 mod drain;
 mod patience;
+mod room;
 mod silence;
 
 use std::sync::{

@@ -21,7 +21,10 @@ const REST: Duration = Duration::from_millis(500);
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
     while !inner.draining.is_cancelled() {
-        let scopes = inner.desk().scopes();
+        let (scopes, full) = {
+            let desk = inner.desk();
+            (desk.scopes(), desk.full_scopes())
+        };
         if scopes.is_empty() {
             tokio::select! {
                 () = inner.draining.cancelled() => return,
@@ -32,12 +35,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
-                rest(&inner, Duration::from_millis(50)).await;
+                rest(&inner, Duration::from_millis(50), &full).await;
             }
             Ok(Look { claimed: 0, .. }) => {
-                let wait = pace.idle(random::unit());
-                let until_due = until_next_due(&inner).await.unwrap_or(wait);
-                rest(&inner, wait.min(until_due)).await;
+                let wait = pace.idle_until(until_next_due(&inner).await, random::unit());
+                rest(&inner, wait, &full).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "claiming failed and goes on soon");
@@ -85,11 +87,14 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
 }
 
 fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
-    if !tasks.is_empty() && inner.desk().is_clear() {
-        inner.busy.notify_one();
-    }
+    let mut was_clear = false;
     for task in tasks {
-        let Some(taken) = inner.desk().take(&task) else { continue };
+        let taken = {
+            let mut desk = inner.desk();
+            was_clear |= desk.is_clear();
+            desk.take(&task)
+        };
+        let Some(taken) = taken else { continue };
         if let Some(older) = taken.replaces {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
@@ -98,19 +103,34 @@ fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             false => executor::start(inner, task, taken.lease),
         }
     }
+    if was_clear {
+        inner.busy.notify_one();
+    }
 }
 
-/// Waits for a bell, at most so long.
-async fn rest(inner: &Inner, most: Duration) {
+/// Waits for a bell, or for room in a scope that was full at the last look, at most so long.
+async fn rest(inner: &Inner, most: Duration, full: &[Scope]) {
     tokio::select! {
         () = inner.draining.cancelled() => {}
         () = inner.engine().doorbell.heard() => {}
+        () = room_in(inner, full) => {}
         () = tokio::time::sleep(most) => {}
+    }
+}
+
+/// Other slots become free all the time; they are no reason to ask for a few tasks at once.
+async fn room_in(inner: &Inner, full: &[Scope]) {
+    while full.iter().all(|scope| inner.desk().room(scope) == 0) {
+        inner.room.notified().await;
     }
 }
 
 /// How long until the next task of this worker is due by the store's clock.
 async fn until_next_due(inner: &Inner) -> Option<Duration> {
+    inner.draining.run_until_cancelled(ask_for_next_due(inner)).await?
+}
+
+async fn ask_for_next_due(inner: &Inner) -> Option<Duration> {
     let (mut queues, mut types) = (Vec::new(), Vec::new());
     for scope in inner.desk().scopes() {
         queues.extend(scope.queues);

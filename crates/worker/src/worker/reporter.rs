@@ -20,7 +20,10 @@ const REST: Duration = Duration::from_secs(2);
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut rest = Duration::from_millis(20);
     loop {
-        let reports = inner.desk().next_reports(BATCH);
+        let (was_crowded, reports) = {
+            let mut desk = inner.desk();
+            (desk.is_crowded(), desk.next_reports(BATCH))
+        };
         if reports.is_empty() {
             tokio::select! {
                 biased;
@@ -29,7 +32,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
         match deliver(&inner, reports).await {
-            Ok(()) => rest = Duration::from_millis(20),
+            Ok(()) => {
+                rest = Duration::from_millis(20);
+                if was_crowded {
+                    inner.room.notify_one();
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "reports could not be delivered and are kept");
                 tokio::select! {
