@@ -231,7 +231,7 @@ impl Permit {
 
 /// Saves a checkpoint under the attempt's lease.
 pub(crate) async fn save(run: &Arc<Run>, state: &Json) -> Result<(), Stop> {
-    let verdict = run.services.engine.store.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)?;
+    let verdict = run.services.engine.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)?;
     match verdict {
         Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
         Verdict::Stale(_) | Verdict::Missing => {

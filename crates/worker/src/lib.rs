@@ -8,6 +8,8 @@
 #![warn(missing_docs)]
 
 mod patience;
+#[cfg(test)]
+mod quiet;
 mod random;
 
 pub mod stop;

@@ -248,9 +248,8 @@ async fn write_now_and_then(inner: Arc<Inner>) {
             () = inner.services.progress.wake.notified() => {}
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
         }
-        let store = &*inner.engine().store;
-        inner.services.progress.write(store).await;
-        inner.services.scribe.write(store).await;
+        inner.services.progress.write(inner.engine()).await;
+        inner.services.scribe.write(&*inner.engine().store).await;
     }
 }
 

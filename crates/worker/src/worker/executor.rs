@@ -65,7 +65,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     if run.writes_logs.load(Ordering::Relaxed) {
         inner.services.scribe.write(&*inner.engine().store).await;
     }
-    inner.services.progress.close(&*inner.engine().store, &run.lease).await;
+    inner.services.progress.close(inner.engine(), &run.lease).await;
     {
         let mut runs = inner.runs();
         if runs.get(&run.task.id).is_some_and(|current| current.lease == run.lease) {
