@@ -37,6 +37,9 @@ pub struct TaskEvent {
     pub status: Status,
     pub attempt: u32,
     pub version: u64,
+    /// The number of the report in its attempt, for news of progress: the row is not written for each of them. Else 0.
+    #[serde(default)]
+    pub sequence: u64,
     /// What the handler reported, for news of progress.
     pub progress: Option<serde_json::Value>,
     /// The last error's message, for failures and retries.
@@ -59,7 +62,10 @@ impl TaskEvent {
             EventKind::DeadLettered => "dead_lettered",
             EventKind::Cancelled => "cancelled",
         };
-        format!("{}-{}-{kind}", self.task_id.0, self.version)
+        match self.event {
+            EventKind::Progress => format!("{}-{}-{kind}-{}", self.task_id.0, self.version, self.sequence),
+            _ => format!("{}-{}-{kind}", self.task_id.0, self.version),
+        }
     }
 }
 

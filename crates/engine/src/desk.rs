@@ -11,6 +11,9 @@ use longhaul_domain::{Lease, Status, Task, TaskId, contract::store::Verdict};
 use crate::commands::finish::Ended;
 use crate::slots::{Scope, SlotPlan, Slots};
 
+/// Reports that may wait on any node: several deliveries, so that a slow one does not hold up the handlers.
+const FEW_REPORTS: usize = 1_000;
+
 /// Why a running handler should stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
@@ -48,21 +51,35 @@ pub struct Desk {
     is_asking: bool,
     held: HashMap<TaskId, Held>,
     reports: VecDeque<Ended>,
+    /// Reports that wait before nothing more is claimed.
+    most_reports: usize,
 }
 
 impl Desk {
     pub fn new(plan: SlotPlan) -> Self {
-        Self { slots: Slots::new(plan), is_asking: false, held: HashMap::new(), reports: VecDeque::new() }
+        let most_reports = FEW_REPORTS.max(plan.total.saturating_mul(2));
+        let (held, reports) = (HashMap::new(), VecDeque::new());
+        Self { slots: Slots::new(plan), is_asking: false, held, reports, most_reports }
     }
 
     /// What to ask the store for now: scopes with room, and how much. Asking for one may use up the room of the next,
     /// so each is asked for by itself, with [`Self::room`] looked up again.
     pub fn scopes(&self) -> Vec<Scope> {
-        self.slots.scopes().iter().filter(|scope| self.slots.room(scope) > 0).cloned().collect()
+        self.slots.scopes().iter().filter(|scope| self.room(scope) > 0).cloned().collect()
+    }
+
+    /// The scopes that are left out of [`Self::scopes`].
+    pub fn full_scopes(&self) -> Vec<Scope> {
+        self.slots.scopes().iter().filter(|scope| self.room(scope) == 0).cloned().collect()
     }
 
     pub fn room(&self, scope: &Scope) -> usize {
-        self.slots.room(scope)
+        if self.is_crowded() { 0 } else { self.slots.room(scope) }
+    }
+
+    /// Whether so many reports wait that there is room for nothing else, until some are delivered.
+    pub fn is_crowded(&self) -> bool {
+        self.reports.len() > self.most_reports
     }
 
     /// Notes that the store is asked for all there is room for, or has answered.
@@ -73,7 +90,7 @@ impl Desk {
     /// Holds a slot for a task that is submitted and claimed at once. Not while the store may answer with as many tasks
     /// as there are slots.
     pub fn hold_slot(&mut self, queue: &str, task_type: &str) -> bool {
-        !self.is_asking && self.slots.hold(queue, task_type)
+        !self.is_asking && !self.is_crowded() && self.slots.hold(queue, task_type)
     }
 
     /// Gives a held slot back: its task is about to be taken in hand, or was not claimed.
@@ -241,6 +258,21 @@ mod tests {
         assert_eq!((desk.running(), desk.leases()), (1, vec![taken.lease]));
         assert!(!desk.end(ended(&first)), "nobody is told of the older one's end");
         assert_eq!((desk.running(), desk.waiting_reports()), (1, 0));
+    }
+
+    #[test]
+    fn there_is_no_room_while_too_many_reports_wait() {
+        let mut desk = desk();
+        let tasks: Vec<Task> = (0..=FEW_REPORTS).map(|_| claimed(1)).collect();
+        for task in &tasks {
+            assert_eq!((desk.scopes().len(), desk.full_scopes().len()), (1, 0));
+            desk.take(task).unwrap();
+            assert!(desk.end(ended(task)));
+        }
+        assert_eq!((desk.scopes().len(), desk.full_scopes().len()), (0, 1));
+        let delivered = desk.next_reports(1);
+        desk.delivered(&delivered);
+        assert_eq!(desk.room(&desk.scopes()[0]), 2);
     }
 
     #[test]

@@ -1,29 +1,37 @@
 //! The engine: the store, and whoever must hear of a change to it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_domain::{
-    Status, Task, TaskId,
-    contract::{Doorbell, EventBus, Store},
+    Json, Lease, Status, StoreError, Task, TaskId,
+    contract::{Doorbell, EventBus, Store, store::Verdict},
     event::{EventKind, TaskEvent},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
-/// Progress of tasks that run on this node; ended ones are removed, so it holds at most what runs.
-type HotProgress = Mutex<HashMap<TaskId, serde_json::Value>>;
+use crate::hot::HotTasks;
 
 #[derive(Debug, Clone, Copy)]
 struct Touch {
     since: Instant,
     last: Instant,
+    /// The longest silence that is not a break.
+    most: Duration,
 }
 
 impl Touch {
     fn after(before: Option<Self>, now: Instant, most: Duration) -> Self {
-        let unbroken = before.filter(|before| now.duration_since(before.last) <= most);
-        Self { since: unbroken.map_or(now, |before| before.since), last: now }
+        let unbroken = before.filter(|before| now.duration_since(before.last) <= before.most);
+        Self { since: unbroken.map_or(now, |before| before.since), last: now, most }
+    }
+
+    /// Nothing while the silence is too long: whoever asks then is there before the next answer has come.
+    fn lasts_for(self, now: Instant) -> Duration {
+        match now.duration_since(self.last) <= self.most {
+            true => now.duration_since(self.since),
+            false => Duration::ZERO,
+        }
     }
 }
 
@@ -33,7 +41,7 @@ pub struct Engine {
     pub store: Arc<dyn Store>,
     pub bus: Arc<dyn EventBus>,
     pub doorbell: Arc<dyn Doorbell>,
-    progress: HotProgress,
+    pub(crate) hot: HotTasks,
     /// Since when this process has been in touch with its store without a break. Nothing where nobody takes note.
     in_touch: Mutex<Option<Touch>>,
     /// Rung when this process has changed something that a running handler should hear of.
@@ -42,8 +50,8 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
-        let (progress, look_at_leases) = (HotProgress::default(), Notify::new());
-        Arc::new(Self { store, bus, doorbell, progress, in_touch: Mutex::default(), look_at_leases })
+        let (hot, look_at_leases) = (HotTasks::default(), Notify::new());
+        Arc::new(Self { store, bus, doorbell, hot, in_touch: Mutex::default(), look_at_leases })
     }
 
     /// Tells the listeners what happened to `task`, which is as the store has it.
@@ -56,6 +64,7 @@ impl Engine {
             status: task.status,
             attempt: task.attempt,
             version: task.version,
+            sequence: 0,
             progress: None,
             error: task.error.as_ref().map(|error| error.message.clone()),
         });
@@ -63,7 +72,7 @@ impl Engine {
 
     /// Notes the newest progress of a running task and tells the listeners at once; the store hears later.
     pub fn note_progress(&self, task: &Task, progress: serde_json::Value) {
-        self.progress().insert(task.id, progress.clone());
+        let (sequence, writes) = self.hot.report(task.id, task.attempt, progress.clone());
         self.bus.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
@@ -71,13 +80,15 @@ impl Engine {
             event: EventKind::Progress,
             status: Status::Running,
             attempt: task.attempt,
-            version: task.version,
+            version: task.version + writes,
+            sequence,
             progress: Some(progress),
             error: None,
         });
     }
 
-    /// Notes that the store has answered. After a silence of more than `most`, it counts as away until now.
+    /// Notes that the store has answered a heartbeat. If the next one takes longer than `most`, it counts as away until
+    /// then.
     pub fn note_touch(&self, most: Duration) {
         let mut touch = self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
         *touch = Some(Touch::after(*touch, Instant::now(), most));
@@ -86,21 +97,33 @@ impl Engine {
     /// How long the store has answered without a break, if anybody takes note.
     pub fn in_touch_for(&self) -> Option<Duration> {
         let touch = *self.in_touch.lock().unwrap_or_else(PoisonError::into_inner);
-        touch.map(|touch| touch.since.elapsed())
+        touch.map(|touch| touch.lasts_for(Instant::now()))
+    }
+
+    /// Brings the progress of tasks that run here into the store.
+    pub async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
+        reports.iter().for_each(|(lease, _)| self.hot.writes_if_running(lease));
+        let verdicts = self.store.save_progress(reports).await?;
+        reports.iter().zip(&verdicts).for_each(|((lease, _), verdict)| self.hot.answered(lease, *verdict));
+        Ok(verdicts)
+    }
+
+    /// Saves what the next attempt of a task that runs here starts from.
+    pub async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+        self.hot.writes(lease);
+        let verdict = self.store.save_checkpoint(lease, checkpoint).await?;
+        self.hot.answered(lease, verdict);
+        Ok(verdict)
     }
 
     /// The newest progress of a task that runs here.
     pub fn hot_progress(&self, id: TaskId) -> Option<serde_json::Value> {
-        self.progress().get(&id).cloned()
+        self.hot.progress(id)
     }
 
     /// Forgets the progress of a task that no longer runs here.
     pub fn forget_progress(&self, id: TaskId) {
-        self.progress().remove(&id);
-    }
-
-    fn progress(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, serde_json::Value>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hot.forget(id);
     }
 }
 
@@ -116,5 +139,13 @@ mod tests {
         let second = Touch::after(Some(first), at(15), most);
         assert_eq!(second.since, start);
         assert_eq!(Touch::after(Some(second), at(31), most).since, at(31));
+    }
+
+    #[test]
+    fn a_silence_that_is_too_long_counts_before_anybody_has_ended_it() {
+        let (start, most) = (Instant::now(), Duration::from_secs(15));
+        let touch = Touch { since: start, last: start + most, most };
+        assert_eq!(touch.lasts_for(start + most * 2), most * 2);
+        assert_eq!(touch.lasts_for(start + most * 2 + Duration::from_millis(1)), Duration::ZERO);
     }
 }

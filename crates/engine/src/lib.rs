@@ -7,6 +7,7 @@
 pub mod commands;
 pub mod desk;
 pub mod engine;
+mod hot;
 pub mod pace;
 pub mod routing;
 pub mod service;

@@ -16,6 +16,8 @@ use crate::Engine;
 
 /// Passes of one round. A backlog longer than this goes on at the next tick, and others get their turn.
 const PASSES: usize = 100;
+/// A round that is not over by then waits for a store that has vanished. Long enough for the slowest export.
+const LONGEST_ROUND: Duration = Duration::from_secs(600);
 
 /// What a pass found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +42,12 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
 /// Runs the duty until `stop`.
 pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken) {
     loop {
-        if let Err(error) = round(&engine, node, &*duty).await {
-            tracing::warn!(%error, duty = duty.name(), "a duty could not do its work and tries again");
+        match tokio::time::timeout(LONGEST_ROUND, round(&engine, node, &*duty, &stop)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, duty = duty.name(), "a duty could not do its work and tries again")
+            }
+            Err(_) => tracing::warn!(duty = duty.name(), "a duty got no answer for {LONGEST_ROUND:?} and tries again"),
         }
         tokio::select! {
             () = stop.cancelled() => return,
@@ -50,13 +56,13 @@ pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: C
     }
 }
 
-/// One round: passes until nothing is left, if the duty is this node's.
-pub async fn round(engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<(), StoreError> {
+/// One round: passes until nothing is left or `stop`, if the duty is this node's.
+pub async fn round(engine: &Engine, node: NodeId, duty: &dyn Duty, stop: &CancellationToken) -> Result<(), StoreError> {
     // Long enough that a node which is slow for once keeps its duties, short enough that a dead one's are taken over.
     let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(5_000);
     let started = Instant::now();
     for _ in 0..PASSES {
-        if engine.store.take_duty(duty.name(), node, ttl_ms).await?.is_none() {
+        if stop.is_cancelled() || engine.store.take_duty(duty.name(), node, ttl_ms).await?.is_none() {
             return Ok(());
         }
         if duty.pass(engine).await? == Pass::Clear || started.elapsed() > Duration::from_secs(30) {

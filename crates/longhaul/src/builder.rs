@@ -150,9 +150,9 @@ impl Builder {
 
     /// Starts a worker for the registered types, with the background duties.
     pub async fn start(self) -> Result<Longhaul, StoreError> {
-        let (mut worker, duties) = (self.worker.clone(), self.duties.clone());
-        // A node that has nothing to do must not be taken for dead.
-        worker.idle_heartbeat = worker.idle_heartbeat.min(duties.lease / 3);
+        let duties = self.duties.clone();
+        // A node must not be taken for dead between two of its heartbeats.
+        let worker = self.worker.clone().within_lease(duties.lease);
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
         let longhaul = self.without_worker()?;
         let all = services::all(&duties, None);

@@ -41,6 +41,9 @@ pub mod testing;
 #[cfg(feature = "testing")]
 mod worker_tests;
 
+#[cfg(test)]
+mod tests;
+
 pub use builder::Builder;
 pub use facade::Longhaul;
 pub use transaction::CallersTransaction;

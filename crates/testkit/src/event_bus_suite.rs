@@ -46,6 +46,7 @@ fn event(task_id: TaskId, owner: &str, version: u64) -> TaskEvent {
         status: Status::Running,
         attempt: 1,
         version,
+        sequence: version,
         progress: Some(serde_json::json!({"percent": version})),
         error: None,
     }

@@ -7,6 +7,9 @@
 
 #![warn(missing_docs)]
 
+mod patience;
+#[cfg(test)]
+mod quiet;
 mod random;
 
 pub mod stop;

@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_domain::{Json, Lease, TaskId, contract::Store};
+use longhaul_domain::{Json, Lease, TaskId};
+use longhaul_engine::Engine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
+
+use crate::patience;
 
 /// How often the progress of one task is written to the store.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
@@ -125,12 +128,12 @@ impl ProgressKeeper {
     }
 
     /// Writes what is due. Progress is not the truth: what cannot be written now is written with the next.
-    pub(crate) async fn write(&self, store: &dyn Store) {
+    pub(crate) async fn write(&self, engine: &Engine) {
         let due = self.due(Instant::now());
         if due.is_empty() {
             return;
         }
-        let way = match store.save_progress(&due).await {
+        let way = match patience::within(patience::WRITE, engine.save_progress(&due)).await {
             Ok(_) => Way::Written,
             Err(error) => {
                 tracing::debug!(%error, "progress could not be written and waits for the next time");
@@ -148,14 +151,15 @@ impl ProgressKeeper {
 
     /// The task's attempt is about to be reported: a 100 % that is not known to be written goes first. One that is under
     /// way may come after the report and would then count for nothing, so it is written a second time.
-    pub(crate) async fn close(&self, store: &dyn Store, lease: &Lease) {
+    pub(crate) async fn close(&self, engine: &Engine, lease: &Lease) {
         let last = {
             let mut kept = self.kept();
             let is_same = kept.get(&lease.task_id).is_some_and(|one| one.lease == *lease);
             if is_same { kept.remove(&lease.task_id) } else { None }
         };
         if let Some(one) = last.filter(|one| one.is_full && one.way != Way::Written)
-            && let Err(error) = store.save_progress(&[(one.lease, one.newest)]).await
+            && let Err(error) =
+                patience::within(patience::WRITE, engine.save_progress(&[(one.lease, one.newest)])).await
         {
             tracing::debug!(%error, "the last progress could not be written");
         }
@@ -164,21 +168,27 @@ impl ProgressKeeper {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use longhaul_domain::{
         NewTask, NodeId,
-        contract::store::{Access, ClaimRequest},
+        contract::{
+            Store as _,
+            store::{Access, ClaimRequest},
+        },
         event::OutboxPolicy,
     };
     use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
 
     use super::*;
+    use crate::quiet;
 
     fn json(text: &str) -> Json {
         Json::parse("progress", text).unwrap()
     }
 
-    /// A store with one task that runs, and its lease.
-    async fn running() -> (MemoryStore, Lease) {
+    /// An engine with one task that runs, and its lease.
+    async fn running() -> (Arc<Engine>, Lease) {
         let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
         store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
         let node_id = NodeId(uuid::Uuid::nil());
@@ -186,7 +196,7 @@ mod tests {
         let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
         let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
         let lease = store.claim_tasks(&request).await.unwrap()[0].lease().unwrap();
-        (store, lease)
+        (quiet::engine(store), lease)
     }
 
     #[tokio::test]
@@ -204,22 +214,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_that_is_not_written_yet_goes_before_the_report() {
-        let (store, lease) = running().await;
+        let (engine, lease) = running().await;
         let keeper = ProgressKeeper::default();
         keeper.note(lease, json("100"), true);
-        keeper.close(&store, &lease).await;
-        let task = store.get_task(&Access::All, lease.task_id).await.unwrap();
+        keeper.close(&engine, &lease).await;
+        let task = engine.store.get_task(&Access::All, lease.task_id).await.unwrap();
         assert_eq!(task.progress, Some(json("100")));
     }
 
     #[tokio::test]
     async fn a_full_that_is_under_way_is_not_trusted_to_arrive_before_the_report() {
-        let (store, lease) = running().await;
+        let (engine, lease) = running().await;
         let keeper = ProgressKeeper::default();
         keeper.note(lease, json("100"), true);
         assert_eq!(keeper.due(Instant::now()).len(), 1, "a write has taken it and has not answered");
-        keeper.close(&store, &lease).await;
-        let task = store.get_task(&Access::All, lease.task_id).await.unwrap();
+        keeper.close(&engine, &lease).await;
+        let task = engine.store.get_task(&Access::All, lease.task_id).await.unwrap();
         assert_eq!(task.progress, Some(json("100")));
     }
 }

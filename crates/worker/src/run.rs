@@ -19,8 +19,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, state::Unsaved, stop::Stop,
-    task::TaskInfo,
-    worker::Inner,
+    task::TaskInfo, worker::Inner,
 };
 
 /// Hooks of one submit that run at once.

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 
 use longhaul_domain::{LogLine, bounds, contract::Store};
 
+use crate::patience;
+
 /// Lines that wait to be written; more are dropped, and the first line after that says so.
 const WAITING: usize = 10_000;
 
@@ -33,7 +35,7 @@ impl Scribe {
         let _writing = self.writing.lock().await;
         let lines = std::mem::take(&mut *self.lines());
         for chunk in lines.chunks(bounds::LOG_BATCH) {
-            if let Err(error) = store.append_logs(chunk).await {
+            if let Err(error) = patience::within(patience::WRITE, store.append_logs(chunk)).await {
                 tracing::warn!(%error, lines = chunk.len(), "log lines of tasks could not be stored");
             }
         }

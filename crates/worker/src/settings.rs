@@ -155,6 +155,8 @@ pub struct WorkerSettings {
     pub heartbeat: Duration,
     /// The same while nothing runs. The lease of the duties must be several times as long.
     pub idle_heartbeat: Duration,
+    /// How long one heartbeat's answer is waited for.
+    pub heartbeat_timeout: Duration,
     /// How old a claim that this worker does not know of must be to be handed back: longer than any claim's answer can
     /// be under way.
     pub stray_age: Duration,
@@ -162,6 +164,17 @@ pub struct WorkerSettings {
     pub drain: Duration,
     /// Whether this process does the background duties when it holds their leases.
     pub duties: bool,
+}
+
+impl WorkerSettings {
+    /// The same with several heartbeats in a lease, which is how long a silent node counts as alive.
+    #[must_use]
+    pub fn within_lease(mut self, lease: Duration) -> Self {
+        self.heartbeat = self.heartbeat.min(lease / 3);
+        self.idle_heartbeat = self.idle_heartbeat.min(lease / 3);
+        self.heartbeat_timeout = self.heartbeat_timeout.min(lease / 4);
+        self
+    }
 }
 
 impl Default for WorkerSettings {
@@ -175,6 +188,7 @@ impl Default for WorkerSettings {
             poll: PollSettings::default(),
             heartbeat: Duration::from_secs(1),
             idle_heartbeat: Duration::from_secs(5),
+            heartbeat_timeout: Duration::from_secs(7),
             stray_age: Duration::from_secs(30),
             drain: Duration::from_secs(30),
             duties: true,

@@ -103,7 +103,7 @@ pub(crate) async fn save_newest(run: &Arc<Run>) -> Result<(), Stop> {
 /// Writes a checkpoint under the attempt's lease.
 async fn write(run: &Run, state: &Json) -> Result<(), Stop> {
     let engine = &run.services.engine;
-    match engine.store.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)? {
+    match engine.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)? {
         Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
         Verdict::Stale(_) | Verdict::Missing => {
             // Whoever goes on with this task does not see what we do any more.

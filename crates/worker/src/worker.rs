@@ -28,12 +28,16 @@ use longhaul_engine::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 pub(crate) use eager::submit;
 pub use manual::ManualWorker;
 
 use crate::{
+    patience::within,
     random,
     run::{Run, Services},
     settings::WorkerSettings,
@@ -43,6 +47,8 @@ use crate::{
 const STOP_WAIT: Duration = Duration::from_secs(2);
 /// How long a shutdown tries to deliver the last reports.
 const LAST_REPORTS: Duration = Duration::from_secs(10);
+/// How long it waits for what the loops have asked the store for.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
 /// How long a shutdown waits for hooks that still run.
 const LAST_HOOKS: Duration = Duration::from_secs(5);
@@ -52,6 +58,7 @@ const LAST_HOOKS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Worker {
     inner: Arc<Inner>,
+    claimer: AbortOnDropHandle<()>,
     loops: JoinSet<()>,
 }
 
@@ -64,7 +71,7 @@ pub(crate) struct Inner {
     node: RwLock<NodeId>,
     desk: Mutex<Desk>,
     runs: Mutex<HashMap<TaskId, Arc<Run>>>,
-    /// A slot has become free.
+    /// A slot has become free, or reports that left no room were delivered.
     room: Notify,
     /// The first task is in hand.
     busy: Notify,
@@ -170,10 +177,10 @@ impl Worker {
         let mut loops = JoinSet::new();
         // Set by the first worker of the process; a second one is found by the bell.
         let _ = inner.services.here.set(Arc::downgrade(&inner));
-        loops.spawn(claimer::run(Arc::clone(&inner)));
+        let claimer = AbortOnDropHandle::new(tokio::spawn(claimer::run(Arc::clone(&inner))));
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
-        inner.engine().note_touch(Duration::MAX);
+        inner.engine().note_touch(heart::longest_silence(&inner.settings));
         loops.spawn(heart::run(Arc::clone(&inner)));
         loops.spawn(write_now_and_then(Arc::clone(&inner)));
         if inner.settings.duties {
@@ -182,7 +189,7 @@ impl Worker {
                 loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone()));
             }
         }
-        Ok(Self { inner, loops })
+        Ok(Self { inner, claimer, loops })
     }
 
     /// The node's boot id.
@@ -200,17 +207,28 @@ impl Worker {
     pub async fn stop(mut self) {
         let inner = &self.inner;
         inner.draining.cancel();
-        wait_for(inner, inner.settings.drain, |desk| desk.running() == 0).await;
+        // What a claim under way brings is in hand before anybody looks whether something is.
+        let claimer = &mut self.claimer;
+        tokio::join!(wait_for(inner, inner.settings.drain, |desk| desk.running() == 0), async {
+            if claimer.await.is_err() {
+                tracing::error!("the claimer has panicked");
+            }
+        });
         inner.stop_all(StopReason::Drain);
         wait_for(inner, STOP_WAIT, |desk| desk.running() == 0).await;
         inner.dropping.store(true, Ordering::Relaxed);
         inner.stop_all(StopReason::Drain);
         wait_for(inner, LAST_REPORTS, Desk::is_clear).await;
         inner.closing.cancel();
-        if let Err(error) = inner.engine().store.retire_node(inner.node()).await {
+        let ended = async { while self.loops.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
+            tracing::warn!("a shutdown goes on without an answer of the store");
+            self.loops.shutdown().await;
+        }
+        // Nobody beats any more: a heart that is told of a lost node would register a new one.
+        if let Err(error) = within(LAST_ANSWERS, inner.engine().store.retire_node(inner.node())).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
-        while self.loops.join_next().await.is_some() {}
         if tokio::time::timeout(LAST_HOOKS, self.inner.services.hooks.wait()).await.is_err() {
             tracing::warn!("a shutdown goes on while hooks still run");
         }
@@ -246,9 +264,8 @@ async fn write_now_and_then(inner: Arc<Inner>) {
             () = inner.services.progress.wake.notified() => {}
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
         }
-        let store = &*inner.engine().store;
-        inner.services.progress.write(store).await;
-        inner.services.scribe.write(store).await;
+        inner.services.progress.write(inner.engine()).await;
+        inner.services.scribe.write(&*inner.engine().store).await;
     }
 }
 

@@ -19,6 +19,7 @@ pub struct Ended {
     pub queue: String,
     pub parent_id: Option<TaskId>,
     pub correlation_id: Option<String>,
+    /// As the claim left it.
     pub version: u64,
 }
 
@@ -30,9 +31,11 @@ impl Engine {
         let verdicts = self.store.finish_tasks(&reports).await?;
         let mut parents = BTreeSet::new();
         for (one, verdict) in ended.iter().zip(&verdicts) {
+            let raised_by = self.hot.raised_by(&one.report.lease);
             self.forget_progress(one.report.lease.task_id);
             let Verdict::Applied(status) = verdict else { continue };
-            self.bus.publish(news(one, *status));
+            let version = self.version_after(one, raised_by).await;
+            self.bus.publish(news(one, *status, version));
             if status.is_claimable() {
                 self.doorbell.ring(&one.queue);
             }
@@ -44,6 +47,21 @@ impl Engine {
             self.look_at_parent(parent).await;
         }
         Ok(verdicts)
+    }
+
+    /// The version that the end has left. What only the store knows is asked for: no plain task needs it.
+    async fn version_after(&self, one: &Ended, raised_by: Option<u64>) -> u64 {
+        let version = one.version + raised_by.unwrap_or(0) + 1;
+        if raised_by.is_some() {
+            return version;
+        }
+        match self.store.get_task(&Access::All, one.report.lease.task_id).await {
+            Ok(task) => task.version,
+            Err(error) => {
+                tracing::debug!(%error, "the version of an ended task is a guess");
+                version
+            }
+        }
     }
 
     /// A child's end may have ended its parent, or called it back for its finish step.
@@ -64,7 +82,7 @@ impl Engine {
     }
 }
 
-fn news(one: &Ended, status: Status) -> TaskEvent {
+fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
     let event = match status {
         Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
         Status::Failed => EventKind::Failed,
@@ -86,7 +104,8 @@ fn news(one: &Ended, status: Status) -> TaskEvent {
         event,
         status,
         attempt: one.report.lease.attempt,
-        version: one.version + 1,
+        version,
+        sequence: 0,
         progress: None,
         error,
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use longhaul_domain::{
-    NewTask, RunAt, Status, StoreError, Task,
+    Lease, NewTask, RunAt, Status, StoreError, Task,
     contract::store::{ClaimRequest, Submitted},
     event::{EventKind, TaskEvent},
 };
@@ -14,6 +14,7 @@ impl Engine {
     /// Makes one task.
     pub async fn submit(&self, task: NewTask) -> Result<Submitted, StoreError> {
         let note = Note::of(&task);
+        note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_task(task).await?;
         self.submitted(&note, submitted);
         self.ring_for([&note]);
@@ -23,6 +24,7 @@ impl Engine {
     /// Makes all of them, in order, or none.
     pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
         let notes: Vec<Note> = tasks.iter().map(Note::of).collect();
+        notes.iter().filter_map(|note| note.parent.as_ref()).for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_tasks(tasks).await?;
         for (note, made) in notes.iter().zip(&submitted) {
             self.submitted(note, *made);
@@ -58,6 +60,7 @@ impl Engine {
             status: Status::Queued,
             attempt: 0,
             version: 1,
+            sequence: 0,
             progress: None,
             error: None,
         });
@@ -78,6 +81,7 @@ struct Note {
     task_type: String,
     queue: String,
     is_due: bool,
+    parent: Option<Lease>,
 }
 
 impl Note {
@@ -86,6 +90,7 @@ impl Note {
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
             queue: task.queue.clone(),
+            parent: task.parent,
             // A moment that may have passed counts as due: a bell too many costs one look.
             is_due: !matches!(task.run_at, RunAt::AfterMs(ms) if ms > 0),
         }

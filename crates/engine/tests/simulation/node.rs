@@ -23,6 +23,8 @@ use longhaul_engine::{
     slots::{QueueSlots, SlotPlan, TypeSlots},
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::bugs::PlantedBug;
 use crate::census::Sight;
 use crate::dice::Dice;
@@ -378,7 +380,7 @@ impl SimNode {
         let (duty, at) = &mut self.duties[index];
         *at = self.store.time().plus_ms(u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX));
         // A round that fails is done again at its next time.
-        let _ = ready(service::round(&self.engine, self.id, &**duty));
+        let _ = ready(service::round(&self.engine, self.id, &**duty, &CancellationToken::new()));
         if notified(&self.engine) {
             self.timers.beat_at = self.store.time();
         }

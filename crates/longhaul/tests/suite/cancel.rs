@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use longhaul::{Context, Longhaul, Outcome, Status, Task, TaskInfo};
+use longhaul::{Context, Longhaul, Outcome, Status, Task, TaskInfo, WorkerSettings};
 use tokio::sync::Notify;
 
 use crate::{
@@ -142,7 +142,8 @@ async fn what_is_not_cancellable_is_left_alone(database: FreshDatabase) {
 /// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
 async fn another_process_is_heard(database: FreshDatabase) {
     let signs = Signs::default();
-    let worker = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
+    let settings = WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() };
+    let worker = open(&database).await.register(Patient(signs.clone())).worker(settings).start().await.unwrap();
     let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
     let handle = elsewhere.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;

@@ -22,6 +22,7 @@ mod parents;
 mod submits;
 
 use std::future::Future;
+use std::time::Duration;
 
 use fresh::{Backend, FreshDatabase};
 use libtest_mimic::{Arguments, Trial};
@@ -62,6 +63,13 @@ fn trial<F: Future<Output = ()>>(
 
 async fn open(database: &FreshDatabase) -> Builder {
     Longhaul::open(&database.url).await.unwrap()
+}
+
+/// Waits until it is so. Looks are some milliseconds apart: the servers have the other cases to serve, too.
+async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
+    while !is_so().await {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Retries at once, so that no test waits.

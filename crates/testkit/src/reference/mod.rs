@@ -45,6 +45,7 @@ pub struct MemoryStore {
     state: Mutex<State>,
     checkpoint_watch: Option<Arc<dyn CheckpointWatch>>,
     refused_finishes: Mutex<VecDeque<StoreError>>,
+    node_watch: Option<Arc<dyn NodeWatch>>,
 }
 
 /// Who stands beside the saving of checkpoints, for tests that crash there.
@@ -56,17 +57,31 @@ pub trait CheckpointWatch: Send + Sync + std::fmt::Debug {
     async fn after(&self);
 }
 
+/// Who stands beside what nodes ask for by themselves, for tests of nodes whose store is slow, silent or away.
+#[async_trait]
+pub trait NodeWatch: Send + Sync + std::fmt::Debug {
+    /// Before the store looks at the request. An error is the caller's answer, and the store never hears of it.
+    async fn before(&self, operation: &'static str) -> Result<(), StoreError>;
+    /// After it was done, and before its caller hears of that.
+    async fn after(&self, operation: &'static str);
+}
+
 impl MemoryStore {
     pub fn new(clock: TestClock, outbox: OutboxPolicy) -> Self {
         let state = State::new(outbox, StdRng::from_rng(&mut rand::rng()));
-        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes: Mutex::default() }
+        Self::with(clock, state)
     }
 
     /// A store whose ids, tokens and jitter follow from `seed` alone. With [`TestClock::fixed`], the same calls in the
     /// same order give the same answers to the last bit.
     pub fn seeded(clock: TestClock, outbox: OutboxPolicy, seed: u64) -> Self {
         let state = State::new(outbox, StdRng::seed_from_u64(seed));
-        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes: Mutex::default() }
+        Self::with(clock, state)
+    }
+
+    fn with(clock: TestClock, state: State) -> Self {
+        let refused_finishes = Mutex::default();
+        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes, node_watch: None }
     }
 
     #[must_use]
@@ -78,6 +93,31 @@ impl MemoryStore {
     /// Answers the next finishes with these errors, one each, and changes nothing.
     pub fn refuse_finishes(&self, errors: impl IntoIterator<Item = StoreError>) {
         self.refused_finishes.lock().expect("no other operation holds it").extend(errors);
+    }
+
+    #[must_use]
+    pub fn with_node_watch(mut self, watch: Arc<dyn NodeWatch>) -> Self {
+        self.node_watch = Some(watch);
+        self
+    }
+
+    /// One call of a node, with whoever stands beside it.
+    async fn of_node<T: Send>(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&mut State, Timestamp) -> Result<T, StoreError> + Send,
+    ) -> Result<T, StoreError> {
+        if let Some(watch) = &self.node_watch {
+            watch.before(operation).await?;
+        }
+        let done = {
+            let (mut state, now) = self.begin();
+            call(&mut state, now)
+        };
+        if let Some(watch) = &self.node_watch {
+            watch.after(operation).await;
+        }
+        done
     }
 
     /// Shows all rows as they are, without a copy and without a reading of the clock.
@@ -139,13 +179,11 @@ impl Store for MemoryStore {
     }
 
     async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
-        let (mut state, now) = self.begin();
-        state.register_node(id, name, host, now)
+        self.of_node("register_node", |state, now| state.register_node(id, name, host, now)).await
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
-        let (mut state, now) = self.begin();
-        state.heartbeat(id, leases, now)
+        self.of_node("heartbeat_node", |state, now| state.heartbeat(id, leases, now)).await
     }
 
     async fn hand_back_strays(
@@ -154,18 +192,19 @@ impl Store for MemoryStore {
         held: &[Lease],
         older_than_ms: u64,
     ) -> Result<Vec<TaskId>, StoreError> {
-        let (mut state, now) = self.begin();
-        state.hand_back_strays(node, held, older_than_ms, now)
+        self.of_node("hand_back_strays", |state, now| state.hand_back_strays(node, held, older_than_ms, now)).await
     }
 
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
-        self.begin().0.nodes.remove(&id);
-        Ok(())
+        self.of_node("retire_node", |state, _| {
+            state.nodes.remove(&id);
+            Ok(())
+        })
+        .await
     }
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        let (mut state, now) = self.begin();
-        state.claim(request, now)
+        self.of_node("claim_tasks", |state, now| state.claim(request, now)).await
     }
 
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
@@ -197,8 +236,7 @@ impl Store for MemoryStore {
         if let Some(error) = refused {
             return Err(error);
         }
-        let (mut state, now) = self.begin();
-        state.finish(reports, now)
+        self.of_node("finish_tasks", |state, now| state.finish(reports, now)).await
     }
 
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
@@ -231,8 +269,7 @@ impl Store for MemoryStore {
     }
 
     async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
-        let (mut state, now) = self.begin();
-        state.take_duty(duty, node, ttl_ms, now)
+        self.of_node("take_duty", |state, now| state.take_duty(duty, node, ttl_ms, now)).await
     }
 
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
@@ -242,8 +279,7 @@ impl Store for MemoryStore {
     }
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
-        let (mut state, now) = self.begin();
-        state.rescue(request, now)
+        self.of_node("rescue_tasks", |state, now| state.rescue(request, now)).await
     }
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
@@ -252,7 +288,7 @@ impl Store for MemoryStore {
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
-        self.begin().0.next_due_at(queues, task_types)
+        self.of_node("next_due_at", |state, _| state.next_due_at(queues, task_types)).await
     }
 
     async fn list_prunable(

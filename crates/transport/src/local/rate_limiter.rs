@@ -146,8 +146,10 @@ impl State {
     /// Books one permit in all of the limits, or in none.
     fn book(&mut self, limits: &[(&str, Limit)], max_wait_ms: u64) -> Result<Reservation, LimiterError> {
         let now = self.now;
+        // Once and first: to make room for one must not remove another that is empty because it is new.
+        self.make_room_for_calendars(limits)?;
         for (name, limit) in limits {
-            self.calendar(name, *limit)?.settle(now);
+            self.calendars.entry((*name).to_owned()).or_insert_with(|| Calendar::new(*limit)).settle(now);
         }
         let at = self.earliest_in_all(limits);
         let wait_ms = at.abs_diff(now).div_ceil(1_000);
@@ -179,16 +181,13 @@ impl State {
         }
     }
 
-    fn calendar(&mut self, name: &str, limit: Limit) -> Result<&mut Calendar, LimiterError> {
-        if !self.calendars.contains_key(name) {
-            self.make_room_for_calendar()?;
-        }
-        Ok(self.calendars.entry(name.to_owned()).or_insert_with(|| Calendar::new(limit)))
-    }
-
     /// Idle calendars go when their number has doubled, so that looking for them costs little per key.
-    fn make_room_for_calendar(&mut self) -> Result<(), LimiterError> {
-        if self.calendars.len() < self.sweep_at.max(FEW_KEYS) {
+    fn make_room_for_calendars(&mut self, limits: &[(&str, Limit)]) -> Result<(), LimiterError> {
+        let missing = |calendars: &HashMap<String, Calendar>| {
+            limits.iter().filter(|(name, _)| !calendars.contains_key(*name)).count()
+        };
+        let new = missing(&self.calendars);
+        if new == 0 || self.calendars.len() + new <= self.sweep_at.max(FEW_KEYS) {
             return Ok(());
         }
         let now = self.now;
@@ -197,7 +196,7 @@ impl State {
             !calendar.is_idle(now)
         });
         self.sweep_at = (self.calendars.len() * 2).min(KEYS);
-        check_number_of_keys(self.calendars.len())
+        check_number_of_keys(self.calendars.len() + missing(&self.calendars))
     }
 
     fn make_room_for_parked(&mut self) -> Result<(), LimiterError> {
@@ -206,7 +205,7 @@ impl State {
         }
         let now = self.now;
         self.parked.retain(|_, parked| !parked.is_over(now));
-        check_number_of_keys(self.parked.len())
+        check_number_of_keys(self.parked.len() + 1)
     }
 }
 
@@ -238,7 +237,7 @@ fn check_key(key: &str) -> Result<(), LimiterError> {
 }
 
 fn check_number_of_keys(keys: usize) -> Result<(), LimiterError> {
-    if keys < KEYS {
+    if keys <= KEYS {
         return Ok(());
     }
     Err(LimiterError(format!("{KEYS} keys are in use; a key names a provider or a model, not a user or a task")))

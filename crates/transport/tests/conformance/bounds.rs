@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("limiter::keys_that_are_idle_are_forgotten", keys_that_are_idle_are_forgotten),
         trial("limiter::keys_beyond_the_bound_are_an_error_until_others_are_idle", keys_beyond_the_bound_are_an_error),
+        trial("limiter::a_permit_counts_in_all_limits_when_idle_keys_go", a_permit_counts_in_all_limits),
         trial("limiter::parked_keys_are_bounded_and_forgotten", parked_keys_are_bounded_and_forgotten),
         trial("limiter::bookings_are_bounded", bookings_are_bounded),
         trial("limiter::rules_that_permit_nothing_are_refused", rules_that_permit_nothing_are_refused),
@@ -63,6 +64,24 @@ async fn keys_beyond_the_bound_are_an_error() {
     clock.advance_ms(HOUR_MS);
     assert_eq!(limiter.reserve("one-more", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
     assert_eq!(limiter.remembered_keys(), 1);
+}
+
+async fn a_permit_counts_in_all_limits() {
+    // Whatever number of keys makes the limiter look for idle ones, one of these meets it between model and provider.
+    for others in 0..200 {
+        let clock = TestClock::new();
+        let often = Limit { permits: 1_000, per_ms: 1, burst: 1_000 };
+        let limits = [("provider".to_owned(), often), ("provider/model".to_owned(), HOURLY)].into();
+        let rules = LimitRules { limits, default: Some(often) };
+        let limiter = MemoryRateLimiter::new(Arc::new(clock.clone()), rules).unwrap();
+        for number in 0..others {
+            limiter.reserve(&format!("user-{number}"), 0).await.unwrap();
+        }
+        clock.advance_ms(HOUR_MS);
+        assert_eq!(limiter.reserve("provider/model", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        let second = limiter.reserve("provider/model", 0).await;
+        assert!(matches!(second, Ok(Reservation::Refused { .. })), "{second:?} beside {others} keys");
+    }
 }
 
 async fn parked_keys_are_bounded_and_forgotten() {

@@ -3,11 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
+use longhaul_domain::{
+    StoreError, Task, bounds,
+    contract::store::{ClaimRequest, Outcome},
+};
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
 use super::{Inner, executor};
-use crate::random;
+use crate::{
+    patience::{for_claim, within},
+    random,
+};
 
 /// How long a claimer rests after the store refused it.
 const REST: Duration = Duration::from_millis(500);
@@ -15,7 +21,10 @@ const REST: Duration = Duration::from_millis(500);
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
     while !inner.draining.is_cancelled() {
-        let scopes = inner.desk().scopes();
+        let (scopes, full) = {
+            let desk = inner.desk();
+            (desk.scopes(), desk.full_scopes())
+        };
         if scopes.is_empty() {
             tokio::select! {
                 () = inner.draining.cancelled() => return,
@@ -26,19 +35,21 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
-                rest(&inner, Duration::from_millis(50)).await;
+                rest(&inner, Duration::from_millis(50), &full).await;
             }
             Ok(Look { claimed: 0, .. }) => {
-                let wait = pace.idle(random::unit());
-                let until_due = until_next_due(&inner).await.unwrap_or(wait);
-                rest(&inner, wait.min(until_due)).await;
+                let wait = pace.idle_until(until_next_due(&inner).await, random::unit());
+                rest(&inner, wait, &full).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "claiming failed and goes on soon");
                 if error == StoreError::NodeLost {
                     inner.engine().look_at_leases.notify_one();
                 }
-                tokio::time::sleep(REST.mul_f64(0.5 + random::unit())).await;
+                tokio::select! {
+                    () = inner.draining.cancelled() => {}
+                    () = tokio::time::sleep(REST.mul_f64(0.5 + random::unit())) => {}
+                }
             }
         }
     }
@@ -51,12 +62,13 @@ pub(super) struct Look {
     is_full: bool,
 }
 
-/// Asks for as much as there is room for in each scope, and starts what comes.
+/// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
+/// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
     let (mut claimed, mut is_full) = (0, false);
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
-        if limit == 0 {
+        if limit == 0 || inner.draining.is_cancelled() {
             continue;
         }
         let request = ClaimRequest {
@@ -68,7 +80,7 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
         };
         let tasks = {
             let _asking = Asking::new(inner);
-            inner.engine().store.claim_tasks(&request).await?
+            within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?
         };
         claimed += tasks.len();
         is_full |= tasks.len() == limit;
@@ -94,29 +106,50 @@ impl Drop for Asking<'_> {
 }
 
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
-    if !tasks.is_empty() && inner.desk().is_clear() {
-        inner.busy.notify_one();
-    }
+    let mut was_clear = false;
     for task in tasks {
-        let Some(taken) = inner.desk().take(&task) else { continue };
+        let taken = {
+            let mut desk = inner.desk();
+            was_clear |= desk.is_clear();
+            desk.take(&task)
+        };
+        let Some(taken) = taken else { continue };
         if let Some(older) = taken.replaces {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
-        executor::start(inner, task, taken.lease);
+        match inner.draining.is_cancelled() {
+            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack),
+            false => executor::start(inner, task, taken.lease),
+        }
+    }
+    if was_clear {
+        inner.busy.notify_one();
     }
 }
 
-/// Waits for a bell, at most so long.
-async fn rest(inner: &Inner, most: Duration) {
+/// Waits for a bell, or for room in a scope that was full at the last look, at most so long.
+async fn rest(inner: &Inner, most: Duration, full: &[Scope]) {
     tokio::select! {
         () = inner.draining.cancelled() => {}
         () = inner.engine().doorbell.heard() => {}
+        () = room_in(inner, full) => {}
         () = tokio::time::sleep(most) => {}
+    }
+}
+
+/// Other slots become free all the time; they are no reason to ask for a few tasks at once.
+async fn room_in(inner: &Inner, full: &[Scope]) {
+    while full.iter().all(|scope| inner.desk().room(scope) == 0) {
+        inner.room.notified().await;
     }
 }
 
 /// How long until the next task of this worker is due by the store's clock.
 async fn until_next_due(inner: &Inner) -> Option<Duration> {
+    inner.draining.run_until_cancelled(ask_for_next_due(inner)).await?
+}
+
+async fn ask_for_next_due(inner: &Inner) -> Option<Duration> {
     let (mut queues, mut types) = (Vec::new(), Vec::new());
     for scope in inner.desk().scopes() {
         queues.extend(scope.queues);
@@ -126,8 +159,8 @@ async fn until_next_due(inner: &Inner) -> Option<Duration> {
     queues.dedup();
     types.sort();
     types.dedup();
-    let store = &inner.engine().store;
-    let due = store.next_due_at(&queues, &types).await.ok()??;
-    let now = store.now().await.ok()?;
+    let (store, most) = (&inner.engine().store, for_claim(&inner.settings));
+    let due = within(most, store.next_due_at(&queues, &types)).await.ok()??;
+    let now = within(most, store.now()).await.ok()?;
     Some(Duration::from_micros(due.micros_since(now)))
 }

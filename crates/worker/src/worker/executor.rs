@@ -67,7 +67,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     if run.writes_logs.load(Ordering::Relaxed) {
         inner.services.scribe.write(&*inner.engine().store).await;
     }
-    inner.services.progress.close(&*inner.engine().store, &run.lease).await;
+    inner.services.progress.close(inner.engine(), &run.lease).await;
     {
         let mut runs = inner.runs();
         if runs.get(&run.task.id).is_some_and(|current| current.lease == run.lease) {
@@ -92,7 +92,7 @@ fn leave(inner: &Inner, run: &Run) {
 }
 
 /// Hands the report to the reporter; the slot is free.
-fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
+pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
     let ended = Ended {
         report: Report { lease, outcome: ending },
         owner: task.owner.clone(),

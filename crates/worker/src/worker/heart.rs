@@ -7,7 +7,7 @@ use longhaul_domain::{StoreError, bounds};
 use longhaul_engine::desk::StopReason;
 
 use super::Inner;
-use crate::registry::millis;
+use crate::{patience::within, registry::millis, settings::WorkerSettings};
 
 /// How often, while a claim grows old enough to be a stray, the node looks for tasks that it runs by the store's word
 /// but not by its own.
@@ -30,8 +30,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
         beaten_at = tokio::time::Instant::now();
         let beaten = beat(&inner).await;
         if beaten.is_ok() {
-            // Some beats may be late; a longer silence means that the store was away.
-            inner.engine().note_touch((idle.max(busy) * 3).max(Duration::from_secs(1)));
+            inner.engine().note_touch(longest_silence(&inner.settings));
         }
         match beaten {
             Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
@@ -45,14 +44,20 @@ pub(super) async fn run(inner: Arc<Inner>) {
     }
 }
 
+/// One beat may be late; a longer silence means that the store was away, or this process. With the interval of others
+/// before it, it is at most a lease: whoever is silent for longer cannot be told from the dead.
+pub(super) fn longest_silence(settings: &WorkerSettings) -> Duration {
+    settings.idle_heartbeat.max(settings.heartbeat) * 2
+}
+
 pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
     let leases = inner.desk().leases();
-    let (node, store) = (inner.node(), &inner.engine().store);
+    let (node, store, most) = (inner.node(), &inner.engine().store, inner.settings.heartbeat_timeout);
     if leases.is_empty() {
-        store.heartbeat_node(node, &[]).await?;
+        within(most, store.heartbeat_node(node, &[])).await?;
     }
     for chunk in leases.chunks(bounds::CLAIM_BATCH) {
-        let gone = store.heartbeat_node(node, chunk).await?;
+        let gone = within(most, store.heartbeat_node(node, chunk)).await?;
         let stops = inner.desk().beaten(&gone);
         for (lease, reason) in stops {
             inner.ask_to_stop(&lease, reason);
@@ -69,7 +74,8 @@ async fn hand_back_strays(inner: &Inner) {
         return;
     }
     let age_ms = millis(inner.settings.stray_age);
-    match inner.engine().store.hand_back_strays(inner.node(), &held, age_ms).await {
+    let answer = inner.engine().store.hand_back_strays(inner.node(), &held, age_ms);
+    match within(inner.settings.heartbeat_timeout, answer).await {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
             tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
@@ -83,7 +89,7 @@ async fn hand_back_strays(inner: &Inner) {
 pub(super) async fn come_back(inner: &Inner) {
     tracing::error!("this node was declared dead; its tasks go to others, and it comes back under a new id");
     inner.stop_all(StopReason::Lost);
-    if let Err(error) = inner.register().await {
+    if let Err(error) = within(inner.settings.heartbeat_timeout, inner.register()).await {
         tracing::warn!(%error, "the node could not come back yet and tries again");
     }
 }

@@ -10,7 +10,7 @@ use longhaul_domain::{
 use longhaul_engine::commands::finish::Ended;
 
 use super::{Inner, hooks};
-use crate::random;
+use crate::{patience, random};
 
 /// Reports in one delivery.
 const BATCH: usize = 500;
@@ -20,7 +20,10 @@ const REST: Duration = Duration::from_secs(2);
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut rest = Duration::from_millis(20);
     loop {
-        let reports = inner.desk().next_reports(BATCH);
+        let (was_crowded, reports) = {
+            let mut desk = inner.desk();
+            (desk.is_crowded(), desk.next_reports(BATCH))
+        };
         if reports.is_empty() {
             tokio::select! {
                 biased;
@@ -29,7 +32,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
         match deliver(&inner, reports).await {
-            Ok(()) => rest = Duration::from_millis(20),
+            Ok(()) => {
+                rest = Duration::from_millis(20);
+                if was_crowded {
+                    inner.room.notify_one();
+                }
+            }
             Err(error) => {
                 tracing::warn!(%error, "reports could not be delivered and are kept");
                 tokio::select! {
@@ -53,7 +61,7 @@ pub(super) async fn deliver_all(inner: &Inner) -> Result<(), StoreError> {
 
 /// Delivers these reports. What the store has not answered is kept.
 async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
-    match inner.engine().finish(&reports).await {
+    match finish(inner, &reports).await {
         Ok(verdicts) => {
             answered(inner, &reports, &verdicts).await;
             Ok(())
@@ -65,6 +73,10 @@ async fn deliver(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
         // It may be one of them that the store does not take, and must not hold up the others.
         Err(_) => deliver_one_by_one(inner, reports).await,
     }
+}
+
+async fn finish(inner: &Inner, reports: &[Ended]) -> Result<Vec<Verdict>, StoreError> {
+    patience::within(patience::WRITE, inner.engine().finish(reports)).await
 }
 
 /// The tasks are out of our hands, and their hooks may hear of it.
@@ -95,13 +107,13 @@ async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) -> Result<(), St
 /// A report that can never be stored becomes a failure with the reason. Any other error is not the report's: what the
 /// handler made is kept until the store takes it.
 async fn deliver_one(inner: &Inner, one: &mut Ended) -> Result<(), StoreError> {
-    let mut answer = inner.engine().finish(std::slice::from_ref(one)).await;
+    let mut answer = finish(inner, std::slice::from_ref(one)).await;
     if let Err(StoreError::Invalid(error)) = &answer {
         tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
         let message = format!("the end of the attempt could not be stored: {error}");
         let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
         one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
-        answer = inner.engine().finish(std::slice::from_ref(one)).await;
+        answer = finish(inner, std::slice::from_ref(one)).await;
     }
     answered(inner, std::slice::from_ref(one), &answer?).await;
     Ok(())

@@ -1,0 +1,82 @@
+//! The versions and numbers of what listeners hear.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::{Counted, Far};
+use crate::{Context, EventKind, Heard, Outcome, Status, Subscription, Task, TaskEvent};
+
+/// Reports, saves and submits as often as it is told to.
+struct Writer;
+
+impl Task for Writer {
+    const TYPE: &'static str = "writer";
+    type Params = (u8, u8, u8);
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let (reports, checkpoints, children) = ctx.params;
+        for done in 0..reports {
+            ctx.progress(done).await?;
+            ctx.sleep(Duration::from_secs(6)).await?;
+        }
+        for done in 0..checkpoints {
+            ctx.save_checkpoint(&done).await?;
+        }
+        for _ in 0..children {
+            ctx.submit::<Counted>(()).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Far {
+    /// Everything that is heard of a writer until it has ended, or waits for its children.
+    async fn news_of(&self, params: (u8, u8, u8)) -> Vec<TaskEvent> {
+        let longhaul = self.builder().register(Writer).register(Counted::default()).start().await.unwrap();
+        let mut news = longhaul.events(Subscription::default());
+        let id = longhaul.submit::<Writer>(params).await.unwrap().id();
+        self.pass(Duration::from_secs(30)).await;
+        longhaul.stop().await;
+        let mut heard = Vec::new();
+        let is_last = |event: &TaskEvent| event.status.is_ended() || event.status == Status::Waiting;
+        while !heard.last().is_some_and(is_last) {
+            match news.next().await {
+                Some(Heard::Event(event)) if event.task_id == id => heard.push(event),
+                Some(_) => {}
+                None => panic!("no end in {heard:?}"),
+            }
+        }
+        heard
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_has_the_version_of_the_row_whatever_was_written_before() {
+    for params in [(0, 0, 0), (3, 0, 0), (0, 3, 0), (2, 2, 0)] {
+        let far = Far::new();
+        let heard = far.news_of(params).await;
+        let end = &heard[heard.len() - 1];
+        assert_eq!(end.event, EventKind::Completed);
+        assert_eq!(end.version, far.store.look(|tasks, _| tasks[&end.task_id].version), "{params:?}");
+        assert!(heard.is_sorted_by_key(|event| event.version), "{heard:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_parents_own_code_is_no_older_than_its_children() {
+    let far = Far::new();
+    let heard = far.news_of((0, 1, 3)).await;
+    let (started, end) = (&heard[1], &heard[heard.len() - 1]);
+    // A checkpoint, three children and the end; a child that ends in time makes it more.
+    assert!(end.version >= started.version + 5, "{heard:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
+    let heard = Far::new().news_of((4, 0, 0)).await;
+    let reports: Vec<&TaskEvent> = heard.iter().filter(|event| event.event == EventKind::Progress).collect();
+    let numbers: Vec<u64> = reports.iter().map(|event| event.sequence).collect();
+    assert_eq!(numbers, [1, 2, 3, 4]);
+    assert_eq!(reports.iter().map(|event| event.id()).collect::<HashSet<_>>().len(), 4);
+}

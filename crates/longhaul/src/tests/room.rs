@@ -1,0 +1,83 @@
+//! Room for more tasks: what takes it, and who hears when there is some again.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::Duration;
+
+use longhaul_engine::pace::PollSettings;
+use tokio::sync::Semaphore;
+
+use super::{Counted, Far, line::Way};
+use crate::{Context, Outcome, Task, TypeSettings, WorkerSettings};
+
+/// Never looks by itself in the time of a test.
+fn deaf(slots: usize) -> WorkerSettings {
+    let hour = Duration::from_secs(3_600);
+    WorkerSettings { slots, poll: PollSettings { least: hour, most: hour }, ..WorkerSettings::default() }
+}
+
+/// Many at once, as many as there are slots.
+#[derive(Default, Clone)]
+struct Quick(Arc<AtomicUsize>);
+
+impl Task for Quick {
+    const TYPE: &'static str = "quick";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_that_wait_take_room_until_they_are_delivered() {
+    let (far, quick) = (Far::new(), Quick::default());
+    let longhaul = far.builder().register(quick.clone()).worker(deaf(10)).start().await.unwrap();
+    far.line.hold("finish_tasks", Way::There);
+    let handles = longhaul.submit_all((0..3_000).map(|_| longhaul.submit::<Quick>(()))).await.unwrap();
+    far.pass(Duration::from_secs(5)).await;
+    let ran = quick.0.load(Ordering::SeqCst);
+    assert!((1_000..1_600).contains(&ran), "{ran} ran and nobody was told of their ends");
+    far.line.free("finish_tasks", Way::There);
+    far.pass(Duration::from_secs(5)).await;
+    assert_eq!(quick.0.load(Ordering::SeqCst), handles.len());
+    longhaul.stop().await;
+}
+
+/// Ends when it may.
+struct Gated(Arc<Semaphore>, Arc<AtomicUsize>);
+
+impl Task for Gated {
+    const TYPE: &'static str = "gated";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.acquire().await?.forget();
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().concurrency(1)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle() {
+    let far = Far::new();
+    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let gated = Gated(Arc::clone(&gate), Arc::clone(&started));
+    let longhaul = far.builder().register(gated).register(Counted::default()).worker(deaf(10)).start().await.unwrap();
+    longhaul.submit_all((0..3).map(|_| longhaul.submit::<Gated>(()))).await.unwrap();
+    for running in 1..=3 {
+        far.pass(Duration::from_secs(1)).await;
+        assert_eq!(started.load(Ordering::SeqCst), running);
+        gate.add_permits(1);
+    }
+    longhaul.stop().await;
+}

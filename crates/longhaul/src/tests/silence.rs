@@ -1,0 +1,58 @@
+//! Who counts as dead after a silence.
+
+use std::time::Duration;
+
+use longhaul_domain::{Node, NodeId, contract::Store as _};
+
+use super::{Far, line::Way};
+use crate::DutySettings;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+impl Far {
+    async fn nodes(&self) -> Vec<Node> {
+        self.store.list_nodes().await.unwrap()
+    }
+
+    async fn is_lost(&self, id: NodeId) -> bool {
+        self.nodes().await.iter().any(|node| node.id == id && node.lost_at.is_some())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
+    let far = Far::new();
+    let longhaul = far.builder().start().await.unwrap();
+    far.pass(LEASE).await;
+    let (this, other) = (far.nodes().await[0].id, NodeId(uuid::Uuid::from_u128(1)));
+    far.store.register_node(other, "other", "host").await.unwrap();
+    far.line.cut(true);
+    far.pass(LEASE * 2).await;
+
+    // The rescuer is back before the heart.
+    far.line.hold("heartbeat_node", Way::There);
+    far.line.cut(false);
+    let looks = far.line.count("rescue_tasks", Way::Back);
+    far.pass(LEASE).await;
+    assert!(far.line.count("rescue_tasks", Way::Back) > looks, "the rescuer has looked");
+    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, false));
+
+    // Once the heart has beaten, the others have half a lease.
+    far.line.free("heartbeat_node", Way::There);
+    far.pass(LEASE / 3).await;
+    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, false));
+    far.pass(LEASE).await;
+    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, true));
+    longhaul.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_with_a_short_lease_beats_often_enough() {
+    let far = Far::new();
+    let lease = Duration::from_millis(900);
+    let duties = DutySettings { lease, rescue_every: Duration::from_millis(50), ..DutySettings::default() };
+    let longhaul = far.builder().duties(duties).start().await.unwrap();
+    far.pass(lease * 10).await;
+    assert!(far.nodes().await.iter().all(|node| node.lost_at.is_none()), "{:?}", far.nodes().await);
+    longhaul.stop().await;
+}
