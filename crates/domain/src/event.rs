@@ -62,10 +62,8 @@ impl TaskEvent {
             EventKind::DeadLettered => "dead_lettered",
             EventKind::Cancelled => "cancelled",
         };
-        match self.event {
-            EventKind::Progress => format!("{}-{}-{kind}-{}", self.task_id.0, self.version, self.sequence),
-            _ => format!("{}-{}-{kind}", self.task_id.0, self.version),
-        }
+        let id = format!("{}-{}-{kind}", self.task_id.0, self.version);
+        if self.event == EventKind::Progress { format!("{id}-{}", self.sequence) } else { id }
     }
 }
 
