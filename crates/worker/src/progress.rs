@@ -94,6 +94,8 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct ProgressKeeper {
     kept: Mutex<HashMap<TaskId, Kept>>,
+    /// One write at a time: an older report must not land after a newer one.
+    writing: tokio::sync::Mutex<()>,
     pub(crate) wake: Notify,
 }
 
@@ -129,6 +131,7 @@ impl ProgressKeeper {
 
     /// Writes what is due. Progress is not the truth: what cannot be written now is written with the next.
     pub(crate) async fn write(&self, engine: &Engine) {
+        let _turn = self.writing.lock().await;
         let due = self.due(Instant::now());
         if due.is_empty() {
             return;
@@ -149,15 +152,19 @@ impl ProgressKeeper {
         }
     }
 
-    /// The task's attempt is about to be reported: a 100 % that is not known to be written goes first. One that is under
-    /// way may come after the report and would then count for nothing, so it is written a second time.
+    /// The task's attempt is about to be reported: a 100 % that is not known to be written goes first, after whatever is
+    /// under way.
     pub(crate) async fn close(&self, engine: &Engine, lease: &Lease) {
+        let is_owed = |one: &Kept| one.is_full && one.way != Way::Written;
+        let of_lease = |one: &&Kept| one.lease == *lease;
+        let owed = self.kept().get(&lease.task_id).filter(of_lease).is_some_and(is_owed);
+        let _turn = if owed { Some(self.writing.lock().await) } else { None };
         let last = {
             let mut kept = self.kept();
-            let is_same = kept.get(&lease.task_id).is_some_and(|one| one.lease == *lease);
+            let is_same = kept.get(&lease.task_id).is_some_and(|one| of_lease(&one));
             if is_same { kept.remove(&lease.task_id) } else { None }
         };
-        if let Some(one) = last.filter(|one| one.is_full && one.way != Way::Written)
+        if let Some(one) = last.filter(is_owed)
             && let Err(error) =
                 patience::within(patience::WRITE, engine.save_progress(&[(one.lease, one.newest)])).await
         {
@@ -223,12 +230,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_that_is_under_way_is_not_trusted_to_arrive_before_the_report() {
+    async fn a_full_comes_after_whatever_is_under_way() {
         let (engine, lease) = running().await;
         let keeper = ProgressKeeper::default();
         keeper.note(lease, json("100"), true);
-        assert_eq!(keeper.due(Instant::now()).len(), 1, "a write has taken it and has not answered");
-        keeper.close(&engine, &lease).await;
+        let under_way = keeper.writing.lock().await;
+        let mut closing = Box::pin(keeper.close(&engine, &lease));
+        assert!(futures::poll!(closing.as_mut()).is_pending());
+        engine.save_progress(&[(lease, json("1"))]).await.unwrap();
+        drop(under_way);
+        closing.await;
         let task = engine.store.get_task(&Access::All, lease.task_id).await.unwrap();
         assert_eq!(task.progress, Some(json("100")));
     }

@@ -27,7 +27,8 @@ async fn what_a_claim_under_way_brings_is_handed_back_and_nothing_more_is_claime
     let longhaul = builder.start().await.unwrap();
     far.pass(Duration::from_secs(1)).await;
     far.line.hold("claim_tasks", Way::Back);
-    let handle = longhaul.submit::<Counted>(()).await.unwrap();
+    // With a key, so that the submit leaves the claim to the worker.
+    let handle = longhaul.submit::<Counted>(()).idempotency_key("k").await.unwrap();
     let (id, store) = (handle.id(), &far.store);
     while store.look(|tasks, _| tasks[&id].status) != Status::Running {
         far.pass(Duration::from_millis(50)).await;
