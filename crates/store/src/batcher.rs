@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicUsize, Ordering},
 };
 
 use longhaul_domain::{NewTask, StoreError, bounds, contract::store::Submitted};
@@ -32,10 +32,8 @@ struct Waiting {
 #[derive(Debug, Clone)]
 pub(crate) struct Batcher {
     database: Database,
-    /// Whether somebody writes alone.
-    alone: Arc<AtomicBool>,
-    /// One for each shared commit that may be under way.
-    places: Arc<Semaphore>,
+    /// Callers that wait for an answer.
+    callers: Arc<AtomicUsize>,
     sender: mpsc::Sender<Waiting>,
 }
 
@@ -44,14 +42,13 @@ impl Batcher {
     pub(crate) fn start(database: Database) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         let places = Arc::new(Semaphore::new(database.commits_at_once()));
-        tokio::spawn(commit_in_groups(database.clone(), Arc::clone(&places), receiver));
-        Self { database, alone: Arc::default(), places, sender }
+        tokio::spawn(commit_in_groups(database.clone(), places, receiver));
+        Self { database, callers: Arc::default(), sender }
     }
 
     pub(crate) async fn submit(&self, task: NewTask) -> Answer {
-        if self.places.available_permits() > 0
-            && let Some(_alone) = Alone::take(&self.alone)
-        {
+        let caller = Caller::new(&self.callers);
+        if caller.is_alone {
             return Ok(submitter::submit(&self.database, vec![task]).await?[0]);
         }
         let (answer, answered) = oneshot::channel();
@@ -61,18 +58,22 @@ impl Batcher {
     }
 }
 
-/// The right to write alone. Groups do not wait for it.
-struct Alone<'a>(&'a AtomicBool);
+/// Somebody who waits for an answer.
+struct Caller<'a> {
+    callers: &'a AtomicUsize,
+    /// Whether nobody else waited when this one came.
+    is_alone: bool,
+}
 
-impl<'a> Alone<'a> {
-    fn take(taken: &'a AtomicBool) -> Option<Self> {
-        (!taken.swap(true, Ordering::AcqRel)).then_some(Self(taken))
+impl<'a> Caller<'a> {
+    fn new(callers: &'a AtomicUsize) -> Self {
+        Self { callers, is_alone: callers.fetch_add(1, Ordering::AcqRel) == 0 }
     }
 }
 
-impl Drop for Alone<'_> {
+impl Drop for Caller<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.callers.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -17,6 +17,7 @@ mod operations;
 mod bounds;
 mod catalog;
 mod chunks;
+mod connections;
 mod database;
 mod failure;
 mod migrate;

@@ -6,14 +6,14 @@
 mod session;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longhaul_domain::StoreError;
-use sqlx::mysql::{MySqlConnectOptions, MySqlPool, MySqlPoolOptions};
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
 use sqlx::{Connection as _, MySqlConnection};
 
 use crate::{
     catalog::Sql,
+    connections::{CONNECT_WAIT, Connections},
     failure::Failure,
     migrate,
     session::{Operation, Shared},
@@ -21,16 +21,10 @@ use crate::{
 use session::MySqlSession;
 pub(crate) use session::statements;
 
-/// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
-const TRUST_IDLE: Duration = Duration::from_secs(1);
-/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
-/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
-
 /// A pool of connections to one MySQL or MariaDB database.
 #[derive(Debug, Clone)]
 pub(crate) struct MySqlDatabase {
-    pool: MySqlPool,
+    connections: Connections<sqlx::MySql>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -41,32 +35,34 @@ impl MySqlDatabase {
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .after_connect(|connection, _| Box::pin(set_session(connection)))
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUST_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
             .connect_with(connect_options(url)?)
             .await?;
-        Ok(Self { pool, shared: Arc::new(shared) })
+        Ok(Self { connections: Connections::new(pool), shared: Arc::new(shared) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?.detach();
+        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?.detach();
         migrate::run(&mut connection, &migrate::MYSQL).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
         migrate::check(&mut *connection, &migrate::MYSQL).await
     }
 
     /// Runs the operation in one transaction.
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut transaction = self.pool.begin().await?;
+        let mut taken = self.connections.take().await?;
+        let done = self.transact_on(&mut taken.connection, operation).await;
+        taken.answered(done)
+    }
+
+    async fn transact_on<O: Operation>(
+        &self,
+        connection: &mut MySqlConnection,
+        operation: &O,
+    ) -> Result<O::Output, Failure> {
+        let mut transaction = connection.begin().await?;
         match operation.run(&mut MySqlSession::new(&mut transaction, &self.shared)).await {
             Ok(output) => {
                 transaction.commit().await?;
@@ -78,8 +74,9 @@ impl MySqlDatabase {
 
     /// Runs an operation that only reads.
     pub(crate) async fn read<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut connection = self.pool.acquire().await?;
-        operation.run(&mut MySqlSession::new(&mut connection, &self.shared)).await
+        let mut taken = self.connections.take().await?;
+        let read = operation.run(&mut MySqlSession::new(&mut taken.connection, &self.shared)).await;
+        taken.answered(read)
     }
 
     /// Runs the operation in a transaction that the caller has open.
@@ -94,7 +91,7 @@ impl MySqlDatabase {
     /// Prepares every statement and answers with those that the database refuses.
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
         use sqlx::Executor as _;
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.connections.pool.acquire().await?;
         let mut refused = Vec::new();
         for sql in statements() {
             if let Err(error) = (&mut *connection).prepare(text(sql)).await {
@@ -107,11 +104,11 @@ impl MySqlDatabase {
     /// The settings on which a commit's durability rests.
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
         let query = "SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit)";
-        Ok(sqlx::query_scalar(query).fetch_one(&self.pool).await?)
+        Ok(sqlx::query_scalar(query).fetch_one(&self.connections.pool).await?)
     }
 
     pub(crate) async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
 }
 

@@ -7,14 +7,14 @@ mod doorbell;
 mod session;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longhaul_domain::StoreError;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{Connection as _, PgConnection};
 
 use crate::{
     catalog::Sql,
+    connections::{CONNECT_WAIT, Connections},
     failure::Failure,
     migrate,
     session::{Operation, Shared},
@@ -22,12 +22,6 @@ use crate::{
 use doorbell::PgDoorbell;
 use session::PgSession;
 pub(crate) use session::statements;
-
-/// How long a connection may lie unused before it is asked whether it still lives, when it is taken out.
-const TRUST_IDLE: Duration = Duration::from_secs(1);
-/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
-/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
-const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// Every statement of this store goes by keys and indexes, whatever the statistics say of a table that was empty a
 /// minute ago and holds a million rows now. Plans are made once for each connection and stay the same.
@@ -43,7 +37,7 @@ const PLANS: [(&str, &str); 6] = [
 /// A pool of connections to one PostgreSQL database.
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresDatabase {
-    pool: PgPool,
+    connections: Connections<sqlx::Postgres>,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -53,32 +47,34 @@ impl PostgresDatabase {
             .max_connections(max_connections)
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
-            .before_acquire(|connection, meta| {
-                Box::pin(async move {
-                    if meta.idle_for > TRUST_IDLE {
-                        connection.ping().await?;
-                    }
-                    Ok(true)
-                })
-            })
             .connect_with(connect_options(url)?)
             .await?;
-        Ok(Self { pool, shared: Arc::new(shared) })
+        Ok(Self { connections: Connections::new(pool), shared: Arc::new(shared) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?.detach();
+        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?.detach();
         migrate::run(&mut connection, &migrate::POSTGRES).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
         migrate::check(&mut *connection, &migrate::POSTGRES).await
     }
 
     /// Runs the operation in one transaction.
     pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut transaction = self.pool.begin().await?;
+        let mut taken = self.connections.take().await?;
+        let done = self.transact_on(&mut taken.connection, operation).await;
+        taken.answered(done)
+    }
+
+    async fn transact_on<O: Operation>(
+        &self,
+        connection: &mut PgConnection,
+        operation: &O,
+    ) -> Result<O::Output, Failure> {
+        let mut transaction = connection.begin().await?;
         let mut session = PgSession::new(&mut transaction, &self.shared);
         let ran = operation.run(&mut session).await;
         let requeued = session.into_requeued();
@@ -87,21 +83,26 @@ impl PostgresDatabase {
             Err(failure) => return Err(rolled_back(transaction, failure).await),
         };
         transaction.commit().await?;
+        self.note_requeued(requeued);
+        Ok(output)
+    }
+
+    fn note_requeued(&self, requeued: Vec<(i64, i64)>) {
         for (lane, due_at) in requeued {
             self.shared.claim_bounds.lower(lane, due_at);
         }
-        Ok(output)
     }
 
     /// Runs an operation that is one statement, or only reads: it needs no transaction of its own.
     pub(crate) async fn once<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
-        let mut connection = self.pool.acquire().await?;
-        let mut session = PgSession::new(&mut connection, &self.shared);
-        let output = operation.run(&mut session).await?;
-        for (lane, due_at) in session.into_requeued() {
-            self.shared.claim_bounds.lower(lane, due_at);
+        let mut taken = self.connections.take().await?;
+        let mut session = PgSession::new(&mut taken.connection, &self.shared);
+        let ran = operation.run(&mut session).await;
+        let requeued = session.into_requeued();
+        if ran.is_ok() {
+            self.note_requeued(requeued);
         }
-        Ok(output)
+        taken.answered(ran)
     }
 
     /// Runs the operation in a transaction that the caller has open.
@@ -116,7 +117,7 @@ impl PostgresDatabase {
     /// Prepares every statement and answers with those that the database refuses.
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
         use sqlx::Executor as _;
-        let mut connection = self.pool.acquire().await?;
+        let mut connection = self.connections.pool.acquire().await?;
         let mut refused = Vec::new();
         for sql in statements() {
             if let Err(error) = (&mut *connection).prepare(text(sql)).await {
@@ -130,15 +131,15 @@ impl PostgresDatabase {
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
         let query = "SELECT 'fsync=' || current_setting('fsync') || ', synchronous_commit=' \
                      || current_setting('synchronous_commit')";
-        Ok(sqlx::query_scalar(query).fetch_one(&self.pool).await?)
+        Ok(sqlx::query_scalar(query).fetch_one(&self.connections.pool).await?)
     }
 
     pub(crate) fn doorbell(&self) -> PgDoorbell {
-        PgDoorbell::new(self.pool.clone())
+        PgDoorbell::new(self.connections.pool.clone())
     }
 
     pub(crate) async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
 }
 

@@ -1,0 +1,94 @@
+//! Connections to a database server, kept at hand between operations.
+//!
+//! sqlx's pool opens them, bounds them and mends what is broken. But it asks the server after each use whether the
+//! connection still lives, a round trip for every operation. A connection whose operation came to an answer therefore
+//! stays here and never goes back; one that lay unused for a while is asked before its next use.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use longhaul_domain::StoreError;
+use sqlx::{Connection as _, Database, Pool, pool::PoolConnection};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::Failure;
+
+/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
+/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
+pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How long a connection may lie unused before it is asked whether it still lives.
+const TRUST_IDLE: Duration = Duration::from_secs(1);
+
+/// A pool, and those of its connections that are at hand.
+#[derive(Debug)]
+pub(crate) struct Connections<DB: Database> {
+    pub(crate) pool: Pool<DB>,
+    /// One for each connection that may be in use. Whoever has one finds a connection at hand, or the pool has one left.
+    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Vec<Idle<DB>>>>,
+}
+
+#[derive(Debug)]
+struct Idle<DB: Database> {
+    connection: PoolConnection<DB>,
+    since: Instant,
+}
+
+impl<DB: Database> Clone for Connections<DB> {
+    fn clone(&self) -> Self {
+        Self { pool: self.pool.clone(), places: Arc::clone(&self.places), idle: Arc::clone(&self.idle) }
+    }
+}
+
+impl<DB: Database> Connections<DB> {
+    pub(crate) fn new(pool: Pool<DB>) -> Self {
+        let most = pool.options().get_max_connections() as usize;
+        Self { pool, places: Arc::new(Semaphore::new(most)), idle: Arc::default() }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle<DB>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection that lives, as far as anybody knows.
+    pub(crate) async fn take(&self) -> Result<Taken<DB>, Failure> {
+        let away = |why: &str| Failure::from(StoreError::Unavailable(why.to_owned()));
+        let place = tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place.map_err(|_| away("all connections are in use"))?.map_err(|_| away("the store is closed"))?;
+        loop {
+            let Some(Idle { mut connection, since }) = self.idle().pop() else { break };
+            if since.elapsed() <= TRUST_IDLE || connection.ping().await.is_ok() {
+                return Ok(Taken { connection, place, home: self.clone() });
+            }
+        }
+        Ok(Taken { connection: self.pool.acquire().await?, place, home: self.clone() })
+    }
+
+    /// Closes all connections; those in use when their operations have ended.
+    pub(crate) async fn close(&self) {
+        self.places.close();
+        self.idle().clear();
+        self.pool.close().await;
+    }
+}
+
+/// A connection in use. Dropped, it goes to the pool, which looks what has become of it.
+#[derive(Debug)]
+pub(crate) struct Taken<DB: Database> {
+    pub(crate) connection: PoolConnection<DB>,
+    place: OwnedSemaphorePermit,
+    home: Connections<DB>,
+}
+
+impl<DB: Database> Taken<DB> {
+    /// The operation has come to this answer. Unless that casts a doubt on the connection, it stays at hand.
+    pub(crate) fn answered<T>(self, answer: Result<T, Failure>) -> Result<T, Failure> {
+        let Self { connection, place, home } = self;
+        let is_in_doubt = matches!(answer, Err(Failure::Store(StoreError::Unavailable(_) | StoreError::Internal(_))));
+        if !is_in_doubt && !home.places.is_closed() {
+            home.idle().push(Idle { connection, since: Instant::now() });
+        }
+        drop(place);
+        answer
+    }
+}
