@@ -88,6 +88,8 @@ def build(peers, work, names):
         print(f"bench: building {folder}", file=sys.stderr)
         env = {**os.environ, "CARGO_TARGET_DIR": str(work / "target")}
         subprocess.run(["cargo", "build", "--release", "-q", "--manifest-path", str(manifest)], env=env, check=True)
+        # The driver asks cargo where a peer's sources are, without the network.
+        subprocess.run(["cargo", "fetch", "-q", "--manifest-path", str(manifest)], env=env, check=True)
 
 
 def run(peers, work, results, names, options):
