@@ -13,15 +13,18 @@ STORE ?= sqlite
 TASKS ?= 20000
 SEED ?= 1
 
-.PHONY: help test test-store check generate verify bench bench-store torture services services-down clean cargo
+.PHONY: help run test test-store check generate verify bench bench-store torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=\"...\" is passed on by test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
+	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
+
+run: cargo ## Build and start everything in one process; it says what to open and what to try
+	cargo run -p longhaul --features cli --locked -- dev $(ARGS)
 
 test: cargo ## Set up the databases that are missing, then run every test
-	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
+	$(WITH_SERVICES) cargo test --workspace --features longhaul/cli --locked $(ARGS)
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }
@@ -29,7 +32,7 @@ test-store: cargo ## Run the store's conformance suite on one database: make tes
 
 check: cargo ## The fast loop: format, clippy, tidy
 	cargo fmt --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo clippy --workspace --features longhaul/cli --all-targets --locked -- -D warnings
 	cargo test -p longhaul-testkit --test tidy --locked
 
 generate: cargo ## Write the checked-in generated files anew

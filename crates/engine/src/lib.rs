@@ -4,16 +4,21 @@
 //! holds and what it may claim are plain values ([`Desk`], [`Slots`]) that a simulation can drive step by step.
 //! Background duties share one skeleton ([`service`]). Nothing here knows SQL, HTTP or handlers.
 
+pub mod catalog;
 pub mod commands;
 pub mod desk;
 pub mod engine;
 mod hot;
+pub mod intake;
 pub mod pace;
+pub mod queries;
 pub mod routing;
 pub mod service;
 pub mod services;
 pub mod slots;
 
+pub use catalog::Catalog;
 pub use desk::Desk;
 pub use engine::Engine;
+pub use intake::Intake;
 pub use slots::Slots;

@@ -81,7 +81,7 @@ impl Longhaul {
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
-        self.services.cancel(id).await
+        self.services.cancel(&Access::All, id).await
     }
 
     /// Replays a task that failed, or the failed children of one that ended.

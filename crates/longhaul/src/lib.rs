@@ -35,6 +35,11 @@ mod builder;
 mod facade;
 mod transaction;
 
+#[cfg(feature = "cli")]
+pub mod samples;
+#[cfg(feature = "cli")]
+mod serving;
+
 #[cfg(feature = "testing")]
 pub mod testing;
 #[cfg(test)]
@@ -43,6 +48,15 @@ mod worker_tests;
 
 #[cfg(test)]
 mod tests;
+
+/// The HTTP API, for programs that serve it themselves: see [`Longhaul::serve`].
+#[cfg(feature = "cli")]
+pub mod server {
+    pub use longhaul_server::{
+        IdentityMode, ListenerSettings, Policy, RouteInfo, Scope, ServerError, Verb, route_table,
+    };
+    pub use tokio_util::sync::CancellationToken;
+}
 
 pub use builder::Builder;
 pub use facade::Longhaul;

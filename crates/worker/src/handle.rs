@@ -106,7 +106,7 @@ impl<T: Task> Handle<T> {
     /// Cancels the task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     pub async fn cancel(&self) -> Result<Status, StoreError> {
-        self.services.cancel(self.id).await
+        self.services.cancel(&Access::All, self.id).await
     }
 
     /// Waits for the end, and answers with the record.

@@ -25,6 +25,7 @@ pub mod progress;
 mod scribe;
 pub mod state;
 
+pub mod intake;
 pub mod registry;
 pub mod run;
 pub mod submission;
@@ -34,6 +35,7 @@ pub mod worker;
 pub use children::{Child, Children};
 pub use context::Context;
 pub use handle::{Handle, NoResult};
+pub use intake::WorkerIntake;
 pub use job::{Job, Permit};
 pub use progress::Progress;
 pub use registry::{Registry, TypeInfo};

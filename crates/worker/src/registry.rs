@@ -10,6 +10,7 @@ use longhaul_domain::{
     Invalid, Json, NewTask, Phase, StoreError, TaskId, bounds,
     contract::store::{Failure, Outcome as Ending},
 };
+use longhaul_engine::{Catalog, catalog::TaskType, routing::Routing};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -33,6 +34,8 @@ pub struct TypeInfo {
     pub settings: TypeSettings,
     /// Whether people may cancel a task of this type while it runs.
     pub is_cancellable: bool,
+    /// Whether the type has a `finish` step for parents.
+    pub finish_step: bool,
     /// What fits as parameters.
     pub params_schema: Schema,
     /// What results look like.
@@ -87,6 +90,7 @@ impl Registry {
             name: name.to_owned(),
             settings,
             is_cancellable: true,
+            finish_step: false,
             params_schema: schema_for!(P),
             result_schema: schema_for!(R),
         };
@@ -111,6 +115,23 @@ impl Registry {
     /// All types, sorted by name.
     pub fn types(&self) -> impl Iterator<Item = &TypeInfo> {
         self.handlers.values().map(|handler| handler.info())
+    }
+
+    /// The types as a server knows them, which has no code of theirs.
+    pub fn catalog(&self, routing: &Routing) -> Catalog {
+        let known = self.types().map(|info| TaskType {
+            name: info.name.clone(),
+            queue: info.settings.queue.clone(),
+            expected_duration: info.settings.expected_duration,
+            max_attempts: info.settings.max_attempts,
+            retry: info.settings.retry,
+            timeout: info.settings.timeout,
+            finish_step: info.finish_step,
+            is_cancellable: info.is_cancellable,
+            params_schema: info.params_schema.clone().to_value(),
+            result_schema: info.result_schema.clone().to_value(),
+        });
+        Catalog::new(known, routing.clone())
     }
 
     pub(crate) fn handler(&self, name: &str) -> Option<Arc<dyn Handler>> {
@@ -141,6 +162,7 @@ impl<T: Task> Typed<T> {
             name: T::TYPE.to_owned(),
             settings: task.settings(),
             is_cancellable: T::CANCELLABLE,
+            finish_step: T::FINISH_STEP,
             params_schema: schema_for!(T::Params),
             result_schema: schema_for!(T::Output),
         };

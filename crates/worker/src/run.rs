@@ -81,13 +81,13 @@ impl Services {
 
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
-    pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
-        let task = self.engine.store.get_task(&Access::All, id).await?;
+    pub async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+        let task = self.engine.store.get_task(access, id).await?;
         let is_cancellable = self.registry.info(&task.task_type).is_none_or(|info| info.is_cancellable);
         if task.status == Status::Running && !is_cancellable {
             return Err(Refusal::WrongState { command: Command::Cancel, status: task.status }.into());
         }
-        self.engine.cancel(&Access::All, id).await
+        self.engine.cancel(access, id).await
     }
 }
 

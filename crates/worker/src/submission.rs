@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds};
+use longhaul_domain::{
+    Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds,
+    contract::store::Submitted,
+};
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -187,11 +190,7 @@ impl<T: Task> Submission<T> {
     async fn submit(self) -> Result<Handle<T>, StoreError> {
         let services = Arc::clone(&self.services);
         let task = self.into_new_task()?;
-        let hook = services.registry.queued_hook(&task);
-        let submitted = worker::submit(&services, task).await?;
-        if let Some(hook) = hook.filter(|_| !submitted.repeated) {
-            services.hooks.spawn(hook(submitted.task_id));
-        }
+        let submitted = submit_one(&services, task).await?;
         Ok(Handle::new(services, submitted.task_id))
     }
 }
@@ -203,6 +202,16 @@ impl<T: Task> IntoFuture for Submission<T> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.submit())
     }
+}
+
+/// Submits a task, starts it at once if this process can, and calls its type's hook.
+pub(crate) async fn submit_one(services: &Arc<Services>, task: NewTask) -> Result<Submitted, StoreError> {
+    let hook = services.registry.queued_hook(&task);
+    let submitted = worker::submit(services, task).await?;
+    if let Some(hook) = hook.filter(|_| !submitted.repeated) {
+        services.hooks.spawn(hook(submitted.task_id));
+    }
+    Ok(submitted)
 }
 
 /// Submits many children, a thousand in a transaction.

@@ -9,12 +9,22 @@ use longhaul_domain::{
 
 use crate::Engine;
 
+/// Steps of one call: with a thousand tasks in each, some seconds of a store's time.
+const BULK_STEPS: usize = 50;
+
 impl Engine {
     pub async fn reschedule(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
         let task = self.store.reschedule_task(access, id, change).await?;
         self.tell(&task, EventKind::Rescheduled);
         self.doorbell.ring(&task.queue);
         Ok(task)
+    }
+
+    /// Opens a paused queue, and has nodes look at it.
+    pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+        self.store.resume_queue(name).await?;
+        self.doorbell.ring(name);
+        Ok(())
     }
 
     /// One step of a bulk change. News of each task would be a flood; listeners see the tasks when they look.
@@ -25,5 +35,21 @@ impl Engine {
             BulkChange::Retry | BulkChange::Reschedule(_) => self.doorbell.ring(""),
         }
         Ok(outcome)
+    }
+
+    /// A bulk change in as many steps as one call may take. Where it stopped, the next call goes on.
+    pub async fn change_all(&self, mut request: BulkRequest) -> Result<BulkOutcome, StoreError> {
+        let mut all = BulkOutcome { matched: 0, changed: 0, next: None };
+        for _ in 0..BULK_STEPS {
+            let step = self.change_many(&request).await?;
+            all.matched += step.matched;
+            all.changed += step.changed;
+            all.next = step.next;
+            request.after = step.next;
+            if step.next.is_none() {
+                break;
+            }
+        }
+        Ok(all)
     }
 }

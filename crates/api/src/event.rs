@@ -1,0 +1,29 @@
+//! News of tasks, as live streams send them.
+
+use longhaul_domain::{Status, TaskId, event::EventKind};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::task::StatusSchema;
+
+/// A piece of news about a task.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = TaskEvent)]
+pub struct TaskNews {
+    #[schema(value_type = uuid::Uuid)]
+    pub task_id: TaskId,
+    pub user_id: String,
+    pub task_type: String,
+    /// `submitted`, `started`, `progress`, `waiting`, `requeued`, `retrying`, `rescheduled`, `completed`, `failed`,
+    /// `dead_lettered` or `cancelled`.
+    #[schema(value_type = String)]
+    pub event: EventKind,
+    #[schema(value_type = StatusSchema)]
+    pub status: Status,
+    pub attempt: u32,
+    /// The task's version; a client drops what is older than what it shows.
+    pub version: u64,
+    pub progress: Option<serde_json::Value>,
+    pub error: Option<String>,
+}

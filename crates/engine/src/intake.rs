@@ -1,0 +1,36 @@
+//! Where a server's submits and cancels go: to the engine alone, or to a worker of the same process, which starts at once
+//! what it has room for and knows what its types allow.
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    NewTask, Status, StoreError, TaskId,
+    contract::store::{Access, Submitted},
+};
+
+use crate::Engine;
+
+/// Takes what people hand in.
+#[async_trait]
+pub trait Intake: Send + Sync + std::fmt::Debug {
+    /// Makes one task. When this returns, the task is durable.
+    async fn submit(&self, task: NewTask) -> Result<Submitted, StoreError>;
+    /// Makes all of them, in order, or none.
+    async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError>;
+    /// Cancels a task and all below it; an ended one is left alone. Answers with the status that the task has then.
+    async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError>;
+}
+
+#[async_trait]
+impl Intake for Engine {
+    async fn submit(&self, task: NewTask) -> Result<Submitted, StoreError> {
+        Self::submit(self, task).await
+    }
+
+    async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        Self::submit_many(self, tasks).await
+    }
+
+    async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+        Self::cancel(self, access, id).await
+    }
+}

@@ -1,0 +1,5 @@
+//! The read side: questions whose answer is put together from what the store keeps.
+
+pub mod census;
+pub mod statistics;
+pub mod why;

@@ -1,0 +1,145 @@
+//! Why a task is not running yet: one reason, in a sentence, with its facts.
+
+use longhaul_domain::{
+    Status, StoreError, Task, TaskId, Timestamp, contract::store::Access, queue::Queue, statistics::TallyFilter,
+};
+
+use super::census::{Counts, count};
+use crate::{Engine, catalog::Catalog};
+
+/// What a task waits for. The first that holds is the one that is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// It has ended.
+    Ended { status: Status, at: Option<Timestamp> },
+    /// It runs.
+    Running { attempt: u32, host: Option<String>, since: Option<Timestamp> },
+    /// Its own code has returned; children have not ended.
+    WaitsForChildren { open: u32, total: u32 },
+    /// Its queue is paused.
+    Paused { queue: String, since: Timestamp },
+    /// It is not due.
+    NotDue { due_at: Timestamp, status: Status },
+    /// No process that this one knows of runs the type.
+    NoWorker { task_type: String },
+    /// Nobody runs tasks.
+    NoNode,
+    /// It is due, and others are too.
+    InLine { queue: String, waiting: i64, running: i64, nodes: usize },
+}
+
+impl Why {
+    /// For programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Ended { .. } => "ended",
+            Self::Running { .. } => "running",
+            Self::WaitsForChildren { .. } => "waits_for_children",
+            Self::Paused { .. } => "paused",
+            Self::NotDue { .. } => "not_due",
+            Self::NoWorker { .. } => "no_worker",
+            Self::NoNode => "no_node",
+            Self::InLine { .. } => "in_line",
+        }
+    }
+}
+
+/// What is known around a task when the question is asked.
+#[derive(Debug, Clone)]
+struct Surroundings {
+    now: Timestamp,
+    paused_at: Option<Timestamp>,
+    is_type_known: bool,
+    nodes: usize,
+    /// Of the task's queue.
+    counts: Counts,
+}
+
+impl Engine {
+    /// Why the task is not running yet. `catalog` says which types this process can run.
+    pub async fn why(&self, access: &Access, id: TaskId, catalog: &Catalog) -> Result<Why, StoreError> {
+        let task = self.store.get_task(access, id).await?;
+        let is_queue = |queue: &Queue| queue.name == task.queue;
+        let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
+        let around = Surroundings {
+            now: self.store.now().await?,
+            paused_at: self.store.list_queues().await?.into_iter().find(is_queue).and_then(|queue| queue.paused_at),
+            is_type_known: catalog.get(&task.task_type).is_some(),
+            nodes: self.store.list_nodes().await?.iter().filter(|node| node.lost_at.is_none()).count(),
+            counts: count(&tallies, |tally| tally.key.queue == task.queue),
+        };
+        Ok(decide(&task, &around))
+    }
+}
+
+fn decide(task: &Task, around: &Surroundings) -> Why {
+    match task.status {
+        Status::Completed | Status::CompletedWithErrors | Status::Failed | Status::Cancelled | Status::DeadLetter => {
+            Why::Ended { status: task.status, at: task.finished_at }
+        }
+        Status::Running => Why::Running { attempt: task.attempt, host: task.host.clone(), since: task.last_attempt_at },
+        Status::Waiting => Why::WaitsForChildren { open: task.children.open(), total: task.children.total },
+        Status::Queued | Status::Retrying => decide_waiting(task, around),
+    }
+}
+
+fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
+    if let Some(since) = around.paused_at {
+        return Why::Paused { queue: task.queue.clone(), since };
+    }
+    if task.due_at > around.now {
+        return Why::NotDue { due_at: task.due_at, status: task.status };
+    }
+    if !around.is_type_known {
+        return Why::NoWorker { task_type: task.task_type.clone() };
+    }
+    if around.nodes == 0 {
+        return Why::NoNode;
+    }
+    let n = |status: Status| around.counts.get(status.as_str()).copied().unwrap_or(0);
+    let waiting = n(Status::Queued) + n(Status::Retrying) - 1;
+    let (running, nodes) = (n(Status::Running), around.nodes);
+    Why::InLine { queue: task.queue.clone(), waiting: waiting.max(0), running, nodes }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::{Json, NewTask, lifecycle::submit};
+
+    use super::*;
+
+    fn task(status: Status) -> Task {
+        let new = NewTask::new("u-1", "t", "q", Json::trusted("null".to_owned()));
+        let id = longhaul_domain::TaskIdSequence::default().next_id(Timestamp::default(), 1);
+        Task { status, ..submit::decide(&new, id, Timestamp::from_micros(1_000)).unwrap().after }
+    }
+
+    fn around() -> Surroundings {
+        let counts = Counts::from([("QUEUED".to_owned(), 38), ("RUNNING".to_owned(), 4)]);
+        Surroundings { now: Timestamp::from_micros(2_000), paused_at: None, is_type_known: true, nodes: 1, counts }
+    }
+
+    #[test]
+    fn a_due_task_stands_in_line() {
+        let told = decide(&task(Status::Queued), &around());
+        assert_eq!(told, Why::InLine { queue: "q".to_owned(), waiting: 37, running: 4, nodes: 1 });
+    }
+
+    #[test]
+    fn the_reason_that_must_go_first_is_told_first() {
+        let paused = Surroundings { paused_at: Some(Timestamp::default()), nodes: 0, ..around() };
+        let early = Surroundings { now: Timestamp::default(), is_type_known: false, ..around() };
+        let strange = Surroundings { is_type_known: false, nodes: 0, ..around() };
+        let lonely = Surroundings { nodes: 0, ..around() };
+        let told = [paused, early, strange, lonely].map(|one| decide(&task(Status::Queued), &one).code());
+        assert_eq!(told, ["paused", "not_due", "no_worker", "no_node"]);
+    }
+
+    #[test]
+    fn every_status_has_a_reason() {
+        for status in Status::ALL {
+            let code = decide(&task(status), &around()).code();
+            assert_eq!(code == "ended", status.is_ended(), "{status:?} is {code}");
+        }
+    }
+}

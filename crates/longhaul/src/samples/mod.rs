@@ -1,0 +1,28 @@
+//! Sample task types, so that anyone can try every behaviour from the outside. `longhaul dev` has them all.
+
+mod checkpoint;
+mod echo;
+mod fail;
+mod fanout;
+mod progress;
+mod sleep;
+
+pub use checkpoint::Checkpoint;
+pub use echo::Echo;
+pub use fail::Fail;
+pub use fanout::Fanout;
+pub use progress::Progress;
+pub use sleep::Sleep;
+
+use crate::Builder;
+
+/// The longest that one step of a sample takes, in milliseconds: an hour.
+const STEP_MS: u64 = 3_600_000;
+/// The most steps of a sample.
+const STEPS: u32 = 100_000;
+
+/// Adds all sample types.
+#[must_use]
+pub fn register(builder: Builder) -> Builder {
+    builder.register(Echo).register(Sleep).register(Fail).register(Progress).register(Fanout).register(Checkpoint)
+}

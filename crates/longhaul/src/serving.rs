@@ -1,0 +1,31 @@
+//! Longhaul behind its HTTP API.
+
+use std::sync::Arc;
+
+use longhaul_server::{Api, IdentityMode, ListenerSettings, ServerError};
+use longhaul_worker::WorkerIntake;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::Longhaul;
+
+impl Longhaul {
+    /// Serves the HTTP API until `closing`; then requests that are under way may end.
+    pub fn serve(
+        &self,
+        listener: TcpListener,
+        identity: IdentityMode,
+        settings: ListenerSettings,
+        closing: CancellationToken,
+    ) -> impl Future<Output = Result<(), ServerError>> + Send + use<> {
+        let api = self.api(identity);
+        async move { longhaul_server::serve(listener, api?, settings, closing).await }
+    }
+
+    fn api(&self, identity: IdentityMode) -> Result<Arc<Api>, ServerError> {
+        let services = Arc::clone(self.services());
+        let catalog = services.registry.catalog(&services.routing);
+        let engine = Arc::clone(&services.engine);
+        Api::new(engine, Arc::new(WorkerIntake(services)), catalog, identity)
+    }
+}

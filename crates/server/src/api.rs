@@ -1,0 +1,77 @@
+//! What all handlers share.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::{body::Bytes, extract::FromRequestParts, http::request::Parts};
+use longhaul_domain::TaskId;
+use longhaul_engine::{Catalog, Engine, Intake};
+use tokio_util::sync::CancellationToken;
+
+use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas};
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("the schema of the parameters of {task_type:?} is not a JSON Schema: {problem}")]
+    Schema { task_type: String, problem: String },
+    #[error("the OpenAPI document could not be written: {0}")]
+    Document(String),
+    #[error("without tokens only this machine may call: {0} is not a loopback address; listen on 127.0.0.1 or [::1]")]
+    NotLoopback(SocketAddr),
+    #[error("the address of the listener is unknown: {0}")]
+    Address(#[from] std::io::Error),
+}
+
+/// The engine as a server offers it.
+#[derive(Debug)]
+pub struct Api {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) intake: Arc<dyn Intake>,
+    pub(crate) catalog: Catalog,
+    pub(crate) schemas: Schemas,
+    pub(crate) identity: IdentityMode,
+    pub(crate) document: Bytes,
+    /// Live streams end with it, so that a shutdown does not wait for them.
+    pub(crate) closing: CancellationToken,
+}
+
+impl Api {
+    /// Schemas are compiled and the document is written once, here.
+    pub fn new(
+        engine: Arc<Engine>,
+        intake: Arc<dyn Intake>,
+        catalog: Catalog,
+        identity: IdentityMode,
+    ) -> Result<Arc<Self>, ServerError> {
+        let schemas = Schemas::compile(&catalog)?;
+        let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
+        let (document, closing) = (Bytes::from(document), CancellationToken::new());
+        Ok(Arc::new(Self { engine, intake, catalog, schemas, identity, document, closing }))
+    }
+}
+
+/// The task's id in the path. What is no id is no task.
+pub(crate) struct PathId(pub(crate) TaskId);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let PathText(text) = PathText::from_request_parts(parts, state).await?;
+        let id = uuid::Uuid::try_parse(&text).map_err(|_| longhaul_domain::StoreError::NotFound)?;
+        Ok(Self(TaskId(id)))
+    }
+}
+
+/// The only parameter of a path, as text.
+pub(crate) struct PathText(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathText {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let read = axum::extract::Path::<String>::from_request_parts(parts, state).await;
+        read.map(|path| Self(path.0)).map_err(|_| ApiError::NoRoute)
+    }
+}

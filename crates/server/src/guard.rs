@@ -1,0 +1,96 @@
+//! What stands before every handler: pages of other sites are turned away, the caller is made known, and the route's
+//! policy is checked.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, Uri, header, uri::Authority},
+    middleware::Next,
+    response::Response,
+};
+
+use crate::{
+    api::Api,
+    identity::{IdentityMode, identify},
+    problem::ApiError,
+    route::Policy,
+};
+
+/// Where the connection comes from; the accept loop says so.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+pub(crate) async fn check(
+    State((api, policy)): State<(Arc<Api>, Policy)>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    check_site(api.identity, request.headers())?;
+    if let Policy::Needs(scope) = policy {
+        let peer = request.extensions().get::<Peer>().ok_or(ApiError::NotLocal)?.0.ip();
+        let caller = identify(api.identity, peer, request.headers())?;
+        if !caller.may(scope) {
+            return Err(ApiError::Forbidden(scope));
+        }
+        request.extensions_mut().insert(caller);
+    }
+    Ok(next.run(request).await)
+}
+
+/// A browser says which site a request is from; it must be this one. Without tokens, a name that somebody else's page
+/// has pointed at this machine is turned away, too.
+fn check_site(mode: IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let authority = host.and_then(|host| host.parse::<Authority>().ok());
+    if mode == IdentityMode::Dev && !authority.as_ref().is_some_and(is_loopback) {
+        return Err(ApiError::NotLocal);
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let from = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+    match (from.as_ref().and_then(Uri::authority), authority) {
+        (Some(from), Some(host)) if *from == host => Ok(()),
+        _ => Err(ApiError::CrossSite),
+    }
+}
+
+fn is_loopback(authority: &Authority) -> bool {
+    let host = authority.host();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(mode: IdentityMode, host: &str, origin: Option<&str>) -> Result<(), ApiError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        if let Some(origin) = origin {
+            headers.insert(header::ORIGIN, origin.parse().unwrap());
+        }
+        check_site(mode, &headers)
+    }
+
+    #[test]
+    fn without_tokens_only_names_of_this_machine_are_answered() {
+        for host in ["localhost:7080", "127.0.0.1:7080", "127.0.0.9", "[::1]:7080"] {
+            assert!(checked(IdentityMode::Dev, host, None).is_ok(), "{host}");
+        }
+        for host in ["evil.example:7080", "localhost.evil.example", "10.0.0.1", ""] {
+            assert!(checked(IdentityMode::Dev, host, None).is_err(), "{host}");
+        }
+        assert!(checked(IdentityMode::TrustedHeader, "tasks.example", None).is_ok());
+    }
+
+    #[test]
+    fn a_page_of_another_site_is_turned_away() {
+        let from = |origin| checked(IdentityMode::TrustedHeader, "tasks.example:8080", Some(origin));
+        assert!(from("http://tasks.example:8080").is_ok());
+        for origin in ["http://tasks.example", "http://evil.example:8080", "null", ""] {
+            assert!(from(origin).is_err(), "{origin}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What people do to one task: change, cancel, retry.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use longhaul_api::{RetryRequest, RetryScope, SubmitAnswer, TaskChange, TaskView};
+use longhaul_domain::{Status, contract::store, lifecycle::reschedule::Reschedule};
+
+use super::with_progress;
+use crate::{
+    api::{Api, PathId},
+    body::{JsonBody, OptionalBody},
+    identity::Caller,
+    openapi::Doc,
+    problem::ApiError,
+    reply,
+};
+
+pub(crate) fn patch_doc() -> Doc {
+    Doc::new("changeTask", "Changes when, how urgently, where and how often a task is tried")
+        .body::<TaskChange>()
+        .answer::<TaskView>(200, "The task as it is now")
+        .problems(&[400, 409, 413, 415, 422])
+}
+
+pub(crate) async fn patch(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+    JsonBody(change): JsonBody<TaskChange>,
+) -> Result<Response, ApiError> {
+    let task = api.engine.reschedule(&caller.access(), id, &reschedule(change)).await?;
+    let mut view = TaskView::from(task);
+    view.summary = with_progress(&api, view.summary);
+    Ok(reply::ok(&view))
+}
+
+pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
+    let TaskChange { run_at, priority, max_attempts, queue } = change;
+    Reschedule { run_at: run_at.map(|moment| moment.0), priority, max_attempts, queue }
+}
+
+pub(crate) fn cancel_doc() -> Doc {
+    Doc::new("cancelTask", "Cancels a task and all below it; one that has ended is left alone")
+        .empty(204, "The task has ended")
+        .problems(&[409])
+}
+
+pub(crate) async fn cancel(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+) -> Result<Response, ApiError> {
+    api.intake.cancel(&caller.access(), id).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub(crate) fn retry_doc() -> Doc {
+    Doc::new("retryTask", "Replays a task that ended badly, or the failed children of one that ended")
+        .optional_body::<RetryRequest>()
+        .answer::<SubmitAnswer>(202, "The task will be run again")
+        .problems(&[400, 409, 413, 415, 422])
+}
+
+pub(crate) async fn retry(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+    OptionalBody(request): OptionalBody<RetryRequest>,
+) -> Result<Response, ApiError> {
+    let (scope, status) = match request.scope {
+        RetryScope::Task => (store::RetryScope::Task, Status::Queued),
+        RetryScope::FailedChildren => (store::RetryScope::FailedChildren, Status::Waiting),
+    };
+    api.engine.retry(&caller.access(), id, scope).await?;
+    Ok(reply::json(StatusCode::ACCEPTED, &SubmitAnswer { task_id: id, status }))
+}

@@ -1,0 +1,50 @@
+//! Live streams of server-sent events.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderValue,
+    response::{IntoResponse as _, Response, sse::Sse},
+};
+use longhaul_api::{TaskNews, TaskSummary};
+
+use crate::{
+    api::{Api, PathId},
+    identity::Caller,
+    live::{About, Follower},
+    openapi::Doc,
+    problem::ApiError,
+};
+
+pub(crate) fn of_task_doc() -> Doc {
+    Doc::new("followTask", "Follows one task: an event `state` with its summary, then one for each change")
+        .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+        .refers_to::<TaskSummary>()
+}
+
+pub(crate) async fn of_task(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+) -> Result<Response, ApiError> {
+    follow(api, &caller, About::Task(id)).await
+}
+
+pub(crate) fn of_owner_doc() -> Doc {
+    Doc::new("followTasks", "Follows the caller's tasks: an event `state` with the open ones, then one for each change")
+        .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+        .refers_to::<TaskSummary>()
+}
+
+pub(crate) async fn of_owner(State(api): State<Arc<Api>>, caller: Caller) -> Result<Response, ApiError> {
+    follow(api, &caller, About::Owner).await
+}
+
+async fn follow(api: Arc<Api>, caller: &Caller, about: About) -> Result<Response, ApiError> {
+    let follower = Follower::start(api, caller.access(), about).await?;
+    let mut response = Sse::new(follower.into_stream()).into_response();
+    // Proxies that gather an answer before they pass it on would gather this one for ever.
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}

@@ -1,0 +1,43 @@
+//! Whether the process lives, whether it can work, and what it offers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{body::Body, extract::State, http::StatusCode, response::Response};
+use longhaul_api::Health;
+use longhaul_domain::StoreError;
+
+use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
+
+/// A store that takes longer to tell the time is not ready for more.
+const STORE_ANSWERS: Duration = Duration::from_secs(2);
+
+fn ok() -> Response {
+    reply::ok(&Health { status: "ok".to_owned() })
+}
+
+pub(crate) fn live_doc() -> Doc {
+    Doc::new("healthz", "Whether the process lives").answer::<Health>(200, "It does")
+}
+
+pub(crate) async fn live() -> Response {
+    ok()
+}
+
+pub(crate) fn ready_doc() -> Doc {
+    Doc::new("readyz", "Whether the process can reach its store").answer::<Health>(200, "It can").problems(&[503])
+}
+
+pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
+    let silent = || StoreError::Unavailable("it does not answer in time".to_owned());
+    tokio::time::timeout(STORE_ANSWERS, api.engine.store.now()).await.unwrap_or_else(|_| Err(silent()))?;
+    Ok(ok())
+}
+
+pub(crate) fn openapi_doc() -> Doc {
+    Doc::new("openapi", "This document").answer::<serde_json::Value>(200, "OpenAPI 3.1")
+}
+
+pub(crate) async fn openapi(State(api): State<Arc<Api>>) -> Response {
+    reply::with_body(StatusCode::OK, Body::from(api.document.clone()))
+}

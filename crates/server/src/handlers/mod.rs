@@ -1,0 +1,29 @@
+//! The handlers, one noun a file. Each reads its request, asks the engine in the caller's name, and writes the answer.
+
+pub(crate) mod bulk;
+pub(crate) mod change;
+pub(crate) mod events;
+pub(crate) mod health;
+pub(crate) mod lists;
+pub(crate) mod nodes;
+pub(crate) mod queues;
+pub(crate) mod stats;
+pub(crate) mod submit;
+pub(crate) mod tasks;
+pub(crate) mod types;
+pub(crate) mod why;
+
+use longhaul_api::TaskSummary;
+use longhaul_domain::Json;
+
+use crate::api::Api;
+
+/// The summary with the newest progress, if the task runs in this process (R38).
+pub(crate) fn with_progress(api: &Api, mut summary: TaskSummary) -> TaskSummary {
+    if !summary.status.is_ended()
+        && let Some(newest) = api.engine.hot_progress(summary.task_id)
+    {
+        summary.progress = Some(Json::trusted(newest.to_string()));
+    }
+    summary
+}

@@ -1,0 +1,29 @@
+//! The processes that run tasks.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use longhaul_api::{Moment, NodeView, Page};
+use longhaul_domain::Node;
+
+use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
+
+pub(crate) fn list_doc() -> Doc {
+    Doc::new("listNodes", "The processes that run tasks").page::<NodeView>("All nodes")
+}
+
+pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
+    let items: Vec<NodeView> = api.engine.store.list_nodes().await?.into_iter().map(view).collect();
+    Ok(reply::ok(&Page { items, next_cursor: None }))
+}
+
+fn view(node: Node) -> NodeView {
+    NodeView {
+        node_id: node.id,
+        name: node.name,
+        host: node.host,
+        started_at: node.started_at.into(),
+        heartbeat_at: node.heartbeat_at.into(),
+        lost_at: node.lost_at.map(Moment),
+    }
+}

@@ -1,0 +1,57 @@
+//! Queues: what is in them, and whether anything is claimed from them.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+};
+use longhaul_api::{Moment, Page, QueueView};
+use longhaul_domain::bounds;
+use longhaul_engine::queries::census::QueueCensus;
+
+use crate::{
+    api::{Api, PathText},
+    openapi::Doc,
+    problem::ApiError,
+    reply,
+};
+
+pub(crate) fn list_doc() -> Doc {
+    Doc::new("listQueues", "Every queue with its tasks by status").page::<QueueView>("All queues")
+}
+
+pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
+    let view = |QueueCensus { queue, tasks }: QueueCensus| QueueView {
+        paused: queue.paused_at.is_some(),
+        paused_at: queue.paused_at.map(Moment),
+        name: queue.name,
+        tasks,
+    };
+    let census = api.engine.queue_census().await?;
+    let items: Vec<QueueView> = census.into_iter().map(view).collect();
+    Ok(reply::ok(&Page { items, next_cursor: None }))
+}
+
+pub(crate) fn pause_doc() -> Doc {
+    Doc::new("pauseQueue", "Claims nothing more from a queue; what runs goes on")
+        .empty(204, "The queue is paused")
+        .problems(&[422])
+}
+
+pub(crate) async fn pause(State(api): State<Arc<Api>>, PathText(name): PathText) -> Result<Response, ApiError> {
+    bounds::check_label("queue", &name)?;
+    api.engine.store.pause_queue(&name).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+pub(crate) fn resume_doc() -> Doc {
+    Doc::new("resumeQueue", "Claims from a queue again").empty(204, "The queue is open").problems(&[422])
+}
+
+pub(crate) async fn resume(State(api): State<Arc<Api>>, PathText(name): PathText) -> Result<Response, ApiError> {
+    bounds::check_label("queue", &name)?;
+    api.engine.resume_queue(&name).await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}

@@ -1,0 +1,155 @@
+//! Submitting one task or many.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::Response,
+};
+use longhaul_api::{BatchAnswer, BatchRequest, SubmitAnswer, SubmitRequest};
+use longhaul_domain::{Idempotency, Json, NewTask, RunAt, Status, bounds};
+use longhaul_engine::catalog::Order;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    api::Api,
+    body::JsonBody,
+    identity::Caller,
+    openapi::{Doc, header_parameter},
+    problem::ApiError,
+    reply,
+};
+
+/// How long a key holds, in milliseconds: 24 hours.
+const KEY_HOLDS_MS: u64 = 24 * 3_600 * 1_000;
+/// Tasks in one request.
+const BATCH: usize = 1_000;
+const KEY_HEADER: &str = "Idempotency-Key";
+/// Keys that Longhaul gives to the children of a task.
+const CHILD_KEYS: &str = "child/";
+
+pub(crate) fn one_doc() -> Doc {
+    let key = header_parameter(KEY_HEADER, "for 24 hours the same key is the same task; with another body, 422");
+    Doc::new("submitTask", "Submits a task")
+        .parameters(vec![key])
+        .body::<SubmitRequest>()
+        .answer::<SubmitAnswer>(202, "The task is durable and will be run; Location leads to it")
+        .problems(&[400, 413, 415, 422])
+}
+
+pub(crate) async fn one(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<SubmitRequest>,
+) -> Result<Response, ApiError> {
+    let idempotency = match key(&headers)? {
+        Some(key) => Some(Idempotency { key, digest: digest([&request])?, ttl_ms: KEY_HOLDS_MS }),
+        None => None,
+    };
+    let task = task(&api, &caller, request, idempotency)?;
+    let submitted = api.intake.submit(task).await?;
+    let answer = SubmitAnswer { task_id: submitted.task_id, status: Status::Queued };
+    let mut response = reply::json(StatusCode::ACCEPTED, &answer);
+    if let Ok(place) = HeaderValue::from_str(&format!("/api/tasks/{}", submitted.task_id)) {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    Ok(response)
+}
+
+pub(crate) fn batch_doc() -> Doc {
+    let key = header_parameter(KEY_HEADER, "for 24 hours the same key is the same tasks; with another body, 422");
+    Doc::new("submitTasks", "Submits many tasks, all or none")
+        .parameters(vec![key])
+        .body::<BatchRequest>()
+        .answer::<BatchAnswer>(202, "The tasks are durable; their ids in the order of the request")
+        .problems(&[400, 413, 415, 422])
+}
+
+pub(crate) async fn batch(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    headers: HeaderMap,
+    JsonBody(request): JsonBody<BatchRequest>,
+) -> Result<Response, ApiError> {
+    let count = request.tasks.len();
+    if !(1..=BATCH).contains(&count) {
+        return Err(ApiError::unfit("tasks", format!("has {count} items"), format!("1 to {BATCH}")));
+    }
+    let promise = match key(&headers)? {
+        Some(key) => Some((key, digest(&request.tasks)?)),
+        None => None,
+    };
+    let mut tasks = Vec::with_capacity(count);
+    for (n, one) in request.tasks.into_iter().enumerate() {
+        let idempotency = promise.as_ref().map(|(key, digest)| {
+            // Each task has a key of its own; the digest is the whole batch's, so that a changed one is refused.
+            Idempotency { key: format!("{key}#{n}"), digest: *digest, ttl_ms: KEY_HOLDS_MS }
+        });
+        tasks.push(task(&api, &caller, one, idempotency).map_err(|error| error.within(&format!("tasks[{n}]")))?);
+    }
+    let submitted = api.intake.submit_many(tasks).await?;
+    let task_ids = submitted.into_iter().map(|made| made.task_id).collect();
+    Ok(reply::json(StatusCode::ACCEPTED, &BatchAnswer { task_ids }))
+}
+
+/// The task that a request is for, with parameters that fit its type.
+fn task(
+    api: &Api,
+    caller: &Caller,
+    request: SubmitRequest,
+    idempotency: Option<Idempotency>,
+) -> Result<NewTask, ApiError> {
+    let run_at = match (request.run_at, request.delay) {
+        (None, None) => RunAt::Now,
+        (Some(moment), None) => RunAt::At(moment.0),
+        (None, Some(delay)) => RunAt::AfterMs(delay.as_millis()),
+        (Some(_), Some(_)) => return Err(ApiError::unfit("delay", "is given beside runAt", "one of the two")),
+    };
+    let text = request.parameters.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+    let task = api.catalog.new_task(Order {
+        owner: caller.owner.clone(),
+        task_type: request.task_type,
+        parameters: Json::parse("parameters", text)?,
+        priority: request.priority,
+        run_at,
+        queue: request.queue,
+        tier: request.tier,
+        expected_duration: request.expected_duration.map(|duration| duration.0),
+        max_attempts: request.max_attempts,
+        timeout: request.timeout.map(|duration| duration.0),
+        task_key: request.task_key,
+        correlation_id: request.correlation_id,
+        idempotency,
+    })?;
+    api.schemas.check(&task.task_type, &task.parameters)?;
+    Ok(task)
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let mut given = headers.get_all(KEY_HEADER).iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let refuse = |problem| ApiError::unfit(KEY_HEADER, problem, "1 to 190 bytes of text, once");
+    let text = std::str::from_utf8(value.as_bytes()).map_err(|_| refuse("is not text"))?;
+    if given.next().is_some() {
+        return Err(refuse("is given twice"));
+    }
+    if text.starts_with(CHILD_KEYS) {
+        return Err(refuse("starts with child/, which is for children of tasks"));
+    }
+    // The number of a task in its batch is added to the key.
+    bounds::check_text(KEY_HEADER, text, bounds::NAME_BYTES - 10)?;
+    Ok(Some(text.to_owned()))
+}
+
+/// What must be the same for a repeated key: every field, and the parameters to the letter.
+fn digest<'a>(requests: impl IntoIterator<Item = &'a SubmitRequest>) -> Result<[u8; 32], ApiError> {
+    let mut hash = Sha256::new();
+    for request in requests {
+        let text = serde_json::to_vec(request).map_err(|_| ApiError::Unwritable)?;
+        hash.update((text.len() as u64).to_be_bytes());
+        hash.update(&text);
+    }
+    Ok(hash.finalize().into())
+}

@@ -1,0 +1,68 @@
+//! One task: its record, its attempts, its log lines.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use longhaul_api::{AttemptView, LogView, Page, TaskView};
+
+use super::with_progress;
+use crate::{
+    api::{Api, PathId},
+    cursor,
+    identity::Caller,
+    openapi::Doc,
+    problem::ApiError,
+    query::{Query, numbered_parameters},
+    reply,
+};
+
+pub(crate) fn get_doc() -> Doc {
+    Doc::new("getTask", "The whole record of a task").answer::<TaskView>(200, "The task")
+}
+
+pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
+    let mut view = TaskView::from(api.engine.store.get_task(&caller.access(), id).await?);
+    view.summary = with_progress(&api, view.summary);
+    Ok(reply::ok(&view))
+}
+
+pub(crate) fn attempts_doc() -> Doc {
+    Doc::new("listAttempts", "Every attempt of a task with its outcome, the first one first")
+        .parameters(numbered_parameters())
+        .page::<AttemptView>("A page of attempts")
+        .problems(&[400])
+}
+
+pub(crate) async fn attempts(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let (after, size) = query.numbered()?;
+    let all = api.engine.store.list_attempts(&caller.access(), id).await?;
+    let mut rest = all.into_iter().filter(|one| after.is_none_or(|after| u64::from(one.attempt) > after));
+    let items: Vec<AttemptView> = rest.by_ref().take(size).map(AttemptView::from).collect();
+    let last = items.last().map(|one| u64::from(one.attempt));
+    let next_cursor = rest.next().and(last).map(cursor::of_number);
+    Ok(reply::ok(&Page { items, next_cursor }))
+}
+
+pub(crate) fn logs_doc() -> Doc {
+    Doc::new("listLogs", "The log lines that are kept with a task, the oldest first")
+        .parameters(numbered_parameters())
+        .page::<LogView>("A page of lines")
+        .problems(&[400])
+}
+
+pub(crate) async fn logs(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+    query: Query,
+) -> Result<Response, ApiError> {
+    let (after, size) = query.numbered()?;
+    let found = api.engine.store.list_logs(&caller.access(), id, after, size).await?;
+    let items: Vec<LogView> = found.items.into_iter().map(LogView::from).collect();
+    Ok(reply::ok(&Page { items, next_cursor: found.next.map(cursor::of_number) }))
+}

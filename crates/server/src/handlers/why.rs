@@ -1,0 +1,71 @@
+//! Why a task is not running yet, as a sentence and as facts.
+
+use std::sync::Arc;
+
+use axum::{extract::State, response::Response};
+use longhaul_api::{Moment, WhyView};
+use longhaul_domain::Status;
+use longhaul_engine::queries::why::Why;
+use serde_json::{Value, json};
+
+use crate::{
+    api::{Api, PathId},
+    identity::Caller,
+    openapi::Doc,
+    problem::ApiError,
+    reply,
+};
+
+pub(crate) fn get_doc() -> Doc {
+    Doc::new("whyTask", "Why a task is not running yet").answer::<WhyView>(200, "One sentence and its facts")
+}
+
+pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
+    let why = api.engine.why(&caller.access(), id, &api.catalog).await?;
+    let (sentence, facts) = told(&why);
+    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Ok(reply::ok(&WhyView { sentence, reason: why.code().to_owned(), facts }))
+}
+
+fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
+    match why {
+        Why::Ended { status, at } => {
+            let at = at.map(Moment);
+            let when = at.map(|at| format!(" at {at}")).unwrap_or_default();
+            (
+                format!("It has ended as {}{when}.", status.as_str()),
+                vec![("status", json!(status)), ("endedAt", json!(at))],
+            )
+        }
+        Why::Running { attempt, host, since } => {
+            let place = host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+            let facts = vec![("attempt", json!(attempt)), ("host", json!(host)), ("since", json!(since.map(Moment)))];
+            (format!("It is running{place}, attempt {attempt}."), facts)
+        }
+        Why::WaitsForChildren { open, total } => (
+            format!("It waits for {open} of its {total} children."),
+            vec![("openChildren", json!(open)), ("children", json!(total))],
+        ),
+        Why::Paused { queue, since } => (
+            format!("Its queue {queue} is paused since {}.", Moment(*since)),
+            vec![("queue", json!(queue)), ("pausedAt", json!(Moment(*since)))],
+        ),
+        Why::NotDue { due_at, status } => {
+            let what = if *status == Status::Retrying { "Its next attempt is due" } else { "It is due" };
+            (format!("{what} at {}.", Moment(*due_at)), vec![("dueAt", json!(Moment(*due_at)))])
+        }
+        Why::NoWorker { task_type } => {
+            (format!("No worker for the type {task_type} is known here."), vec![("taskType", json!(task_type))])
+        }
+        Why::NoNode => ("No node is alive that could run it.".to_owned(), vec![]),
+        Why::InLine { queue, waiting, running, nodes } => (
+            format!("It is due and in line: {waiting} others wait in {queue}, {running} run, {nodes} nodes are alive."),
+            vec![
+                ("queue", json!(queue)),
+                ("othersWaiting", json!(waiting)),
+                ("running", json!(running)),
+                ("nodes", json!(nodes)),
+            ],
+        ),
+    }
+}

@@ -1,0 +1,27 @@
+//! The HTTP API: routes, identity, live events, and the loop that accepts connections.
+//!
+//! It makes no decisions. A request is read into a type that cannot hold a wrong value, handed to the engine or its store
+//! in the name of the caller, and the answer is written down. Every route stands in one table ([`router`]), from which
+//! come the router, the check of what a caller may do, and the OpenAPI document.
+
+mod api;
+mod body;
+mod cursor;
+mod guard;
+mod handlers;
+mod identity;
+mod listener;
+mod live;
+mod openapi;
+mod problem;
+mod query;
+mod reply;
+mod route;
+mod router;
+mod schemas;
+
+pub use api::{Api, ServerError};
+pub use identity::{IdentityMode, Scope};
+pub use listener::{ListenerSettings, serve};
+pub use route::{Policy, Verb};
+pub use router::{RouteInfo, route_table};

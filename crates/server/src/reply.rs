@@ -1,0 +1,35 @@
+//! Answers in JSON.
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+
+use crate::problem::ApiError;
+
+/// An answer with a body. It is nobody's to keep: what it tells changes, and is for its caller alone.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => with_body(status, text.into()),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written");
+            ApiError::Unwritable.into_response()
+        }
+    }
+}
+
+pub(crate) fn with_body(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+pub(crate) fn ok(value: &impl Serialize) -> Response {
+    json(StatusCode::OK, value)
+}

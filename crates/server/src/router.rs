@@ -1,0 +1,74 @@
+//! The one table of routes. A route that is not here is not served, and one without a policy cannot be written down.
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+
+use crate::{
+    api::Api,
+    guard,
+    handlers::{bulk, change, events, health, lists, nodes, queues, stats, submit, tasks, types, why},
+    identity::Scope::{Operate, Read, Write},
+    problem::ApiError,
+    route::{
+        Policy::{self, Needs, Public},
+        Route, Verb,
+    },
+};
+
+pub(crate) fn routes() -> Vec<Route> {
+    vec![
+        Route::post("/api/tasks", Needs(Write), submit::one, submit::one_doc),
+        Route::post("/api/tasks/batch", Needs(Write), submit::batch, submit::batch_doc),
+        Route::get("/api/tasks", Needs(Read), lists::tasks, lists::tasks_doc),
+        Route::get("/api/tasks/dead-letter", Needs(Read), lists::dead_letters, lists::dead_letters_doc),
+        Route::post("/api/tasks/bulk/cancel", Needs(Write), bulk::cancel, bulk::cancel_doc),
+        Route::post("/api/tasks/bulk/retry", Needs(Write), bulk::retry, bulk::retry_doc),
+        Route::post("/api/tasks/bulk/reschedule", Needs(Write), bulk::reschedule, bulk::reschedule_doc),
+        Route::get("/api/tasks/{id}", Needs(Read), tasks::get, tasks::get_doc),
+        Route::patch("/api/tasks/{id}", Needs(Write), change::patch, change::patch_doc),
+        Route::delete("/api/tasks/{id}", Needs(Write), change::cancel, change::cancel_doc),
+        Route::post("/api/tasks/{id}/retry", Needs(Write), change::retry, change::retry_doc),
+        Route::get("/api/tasks/{id}/children", Needs(Read), lists::children, lists::children_doc),
+        Route::get("/api/tasks/{id}/attempts", Needs(Read), tasks::attempts, tasks::attempts_doc),
+        Route::get("/api/tasks/{id}/logs", Needs(Read), tasks::logs, tasks::logs_doc),
+        Route::get("/api/tasks/{id}/why", Needs(Read), why::get, why::get_doc),
+        Route::get("/api/tasks/{id}/events", Needs(Read), events::of_task, events::of_task_doc),
+        Route::get("/api/events", Needs(Read), events::of_owner, events::of_owner_doc),
+        Route::get("/api/types", Needs(Read), types::list, types::list_doc),
+        Route::get("/api/queues", Needs(Operate), queues::list, queues::list_doc),
+        Route::post("/api/queues/{name}/pause", Needs(Operate), queues::pause, queues::pause_doc),
+        Route::post("/api/queues/{name}/resume", Needs(Operate), queues::resume, queues::resume_doc),
+        Route::get("/api/nodes", Needs(Operate), nodes::list, nodes::list_doc),
+        Route::get("/api/stats", Needs(Operate), stats::get, stats::get_doc),
+        Route::get("/api/openapi.json", Public, health::openapi, health::openapi_doc),
+        Route::get("/healthz", Public, health::live, health::live_doc),
+        Route::get("/readyz", Public, health::ready, health::ready_doc),
+    ]
+}
+
+/// What can be known of a route from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RouteInfo {
+    pub verb: Verb,
+    pub path: &'static str,
+    pub policy: Policy,
+}
+
+/// Every route, for tests and documents.
+pub fn route_table() -> Vec<RouteInfo> {
+    routes().iter().map(|route| RouteInfo { verb: route.verb, path: route.path, policy: route.policy }).collect()
+}
+
+/// The table as something that answers requests.
+pub(crate) fn router(api: &Arc<Api>) -> Router {
+    let mut router = Router::new();
+    for Route { path, policy, handler, .. } in routes() {
+        let guarded = middleware::from_fn_with_state((Arc::clone(api), policy), guard::check);
+        router = router.route(path, handler.route_layer(guarded));
+    }
+    router
+        .fallback(async || ApiError::NoRoute)
+        .method_not_allowed_fallback(async || ApiError::NoMethod)
+        .with_state(Arc::clone(api))
+}
