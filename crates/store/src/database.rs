@@ -47,11 +47,12 @@ impl Database {
         }
     }
 
-    /// How many shared commits of single submits may be under way. SQLite has one writer, and PostgreSQL's one
-    /// statement is soon done; MySQL's four round trips leave the server waiting.
+    /// How many groups of single submits may be under way. PostgreSQL's one statement is soon done; SQLite's thread finds
+    /// the next group when it has committed the one before; MySQL's four round trips leave the server waiting.
     pub(crate) const fn commits_at_once(&self) -> usize {
         match self {
-            Self::Sqlite(_) | Self::Postgres(_) => 1,
+            Self::Postgres(_) => 1,
+            Self::Sqlite(_) => 2,
             Self::MySql(_) => 4,
         }
     }
