@@ -24,6 +24,25 @@ pub enum EventKind {
     Cancelled,
 }
 
+impl EventKind {
+    /// As it is told outside.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Submitted => "submitted",
+            Self::Started => "started",
+            Self::Progress => "progress",
+            Self::Waiting => "waiting",
+            Self::Requeued => "requeued",
+            Self::Retrying => "retrying",
+            Self::Rescheduled => "rescheduled",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::DeadLettered => "dead_lettered",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 /// A piece of news about a task. The id is the same wherever and however often it is told, so a listener can drop what
 /// it has seen; the version lets it drop what is older than what it shows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,19 +68,7 @@ pub struct TaskEvent {
 impl TaskEvent {
     /// Unique for what happened: the same change told twice has the same id.
     pub fn id(&self) -> String {
-        let kind = match self.event {
-            EventKind::Submitted => "submitted",
-            EventKind::Started => "started",
-            EventKind::Progress => "progress",
-            EventKind::Waiting => "waiting",
-            EventKind::Requeued => "requeued",
-            EventKind::Retrying => "retrying",
-            EventKind::Rescheduled => "rescheduled",
-            EventKind::Completed => "completed",
-            EventKind::Failed => "failed",
-            EventKind::DeadLettered => "dead_lettered",
-            EventKind::Cancelled => "cancelled",
-        };
+        let kind = self.event.as_str();
         let id = format!("{}-{}-{kind}", self.task_id.0, self.version);
         if self.event == EventKind::Progress { format!("{id}-{}", self.sequence) } else { id }
     }

@@ -177,7 +177,7 @@ impl Follower {
             error: event.error.clone(),
         };
         let told_as = TaskEvent { version, ..event };
-        self.push(name_of(news.event), Some(told_as.id()), &news);
+        self.push(news.event.as_str(), Some(told_as.id()), &news);
         Ok(())
     }
 
@@ -209,21 +209,5 @@ impl Known {
     fn of(task: &Task) -> Self {
         let (version, attempt, is_ended) = (task.version, task.attempt, task.status.is_ended());
         Self { version, attempt, is_ended, at: Instant::now() }
-    }
-}
-
-const fn name_of(event: EventKind) -> &'static str {
-    match event {
-        EventKind::Submitted => "submitted",
-        EventKind::Started => "started",
-        EventKind::Progress => "progress",
-        EventKind::Waiting => "waiting",
-        EventKind::Requeued => "requeued",
-        EventKind::Retrying => "retrying",
-        EventKind::Rescheduled => "rescheduled",
-        EventKind::Completed => "completed",
-        EventKind::Failed => "failed",
-        EventKind::DeadLettered => "dead_lettered",
-        EventKind::Cancelled => "cancelled",
     }
 }
