@@ -21,10 +21,10 @@ help: ## Explain these commands
 	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
 
 run: cargo ## Build and start everything in one process; it says what to open and what to try
-	cargo run -p longhaul --features cli --locked -- dev $(ARGS)
+	cargo run -p longhaul-cli --locked -- dev $(ARGS)
 
 test: cargo ## Set up the databases that are missing, then run every test
-	$(WITH_SERVICES) cargo test --workspace --features longhaul/cli --locked $(ARGS)
+	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }
@@ -32,7 +32,7 @@ test-store: cargo ## Run the store's conformance suite on one database: make tes
 
 check: cargo ## The fast loop: format, clippy, tidy
 	cargo fmt --check
-	cargo clippy --workspace --features longhaul/cli --all-targets --locked -- -D warnings
+	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo test -p longhaul-testkit --test tidy --locked
 
 generate: cargo ## Write the checked-in generated files anew

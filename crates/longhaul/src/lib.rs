@@ -35,9 +35,7 @@ mod builder;
 mod facade;
 mod transaction;
 
-#[cfg(feature = "cli")]
-pub mod samples;
-#[cfg(feature = "cli")]
+#[cfg(feature = "server")]
 mod serving;
 
 #[cfg(feature = "testing")]
@@ -50,7 +48,7 @@ mod worker_tests;
 mod tests;
 
 /// The HTTP API, for programs that serve it themselves: see [`Longhaul::serve`].
-#[cfg(feature = "cli")]
+#[cfg(feature = "server")]
 pub mod server {
     pub use longhaul_server::{
         IdentityMode, ListenerSettings, Policy, RouteInfo, Scope, ServerError, Verb, route_table,

@@ -1,4 +1,4 @@
-use crate::{Context, Outcome, Task};
+use longhaul::{Context, Outcome, Task};
 
 /// `sample.echo`: returns its parameters.
 #[derive(Debug)]

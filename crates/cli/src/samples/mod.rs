@@ -14,7 +14,7 @@ pub use fanout::Fanout;
 pub use progress::Progress;
 pub use sleep::Sleep;
 
-use crate::Builder;
+use longhaul::Builder;
 
 /// The longest that one step of a sample takes, in milliseconds: an hour.
 const STEP_MS: u64 = 3_600_000;

@@ -1,13 +1,10 @@
 //! The program `longhaul`.
 
-mod commands;
-
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use longhaul_cli::commands::dev;
 use tracing_subscriber::filter::LevelFilter;
-
-use commands::dev;
 
 /// Durable background tasks.
 #[derive(Debug, Parser)]

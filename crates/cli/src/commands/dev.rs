@@ -5,16 +5,18 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use longhaul::{
-    Longhaul, WorkerSettings, samples,
+    Longhaul, WorkerSettings,
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::samples;
+
 /// What `dev` can be told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul dev --listen 127.0.0.1:7080 --data ./longhaul-data")]
-pub(crate) struct Dev {
+pub struct Dev {
     /// Where the HTTP API listens. Only this machine may call.
     #[arg(long, default_value = "127.0.0.1:7080")]
     listen: SocketAddr,
@@ -23,7 +25,7 @@ pub(crate) struct Dev {
     data: PathBuf,
 }
 
-pub(crate) async fn run(dev: Dev) -> anyhow::Result<()> {
+pub async fn run(dev: Dev) -> anyhow::Result<()> {
     anyhow::ensure!(
         dev.listen.ip().is_loopback(),
         "dev asks for no token and listens only on this machine: use --listen 127.0.0.1:{}",

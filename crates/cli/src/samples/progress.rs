@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{STEP_MS, STEPS};
-use crate::{Context, Outcome, Task};
+use longhaul::{Context, Outcome, Task};
 
 /// `sample.progress`: reports progress at each step.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Task for Progress {
         let Steps { steps, step_ms } = ctx.params;
         for step in 1..=steps {
             ctx.sleep(Duration::from_millis(step_ms)).await?;
-            let done = crate::Progress::of(step as usize, steps as usize);
+            let done = longhaul::Progress::of(step as usize, steps as usize);
             ctx.progress(done.message(format!("step {step} of {steps}"))).await?;
         }
         ctx.info(format!("{steps} steps done"));

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::STEP_MS;
-use crate::{Context, Outcome, Task};
+use longhaul::{Context, Outcome, Task};
 
 /// `sample.sleep`: waits, and honours a cancel.
 #[derive(Debug)]

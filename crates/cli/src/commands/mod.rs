@@ -1,3 +1,3 @@
 //! One command a file.
 
-pub(crate) mod dev;
+pub mod dev;

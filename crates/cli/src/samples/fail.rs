@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::STEP_MS;
-use crate::{Context, Outcome, Stop, Task};
+use longhaul::{Context, Outcome, Stop, Task};
 
 /// How long a provider that says nothing wants to be left alone.
 const RETRY_AFTER_MS: u64 = 1_000;

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::progress::Steps;
-use crate::{Context, Outcome, Task};
+use longhaul::{Context, Outcome, Task};
 
 /// `sample.checkpoint`: saves after each step, and goes on from there.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Task for Checkpoint {
         for step in resumed_from + 1..=steps {
             ctx.sleep(Duration::from_millis(step_ms)).await?;
             ctx.save_checkpoint(&step).await?;
-            ctx.progress(crate::Progress::of(step as usize, steps as usize)).await?;
+            ctx.progress(longhaul::Progress::of(step as usize, steps as usize)).await?;
         }
         Ok(Resumed { steps, resumed_from })
     }

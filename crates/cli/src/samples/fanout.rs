@@ -6,7 +6,7 @@ use super::{
     fail::{FailKind, Failing},
     sleep::SleepTime,
 };
-use crate::{Children, Context, Outcome, Stop, Task};
+use longhaul::{Children, Context, Outcome, Stop, Task};
 
 /// The most children of one sample.
 const CHILDREN: u32 = 10_000;

@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul::{
-    Access, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId, samples,
+    Access, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+use longhaul_cli::samples;
 
 use crate::client::{Call, DEADLINE, Reply};
 

@@ -1,0 +1,1 @@
+//! Novels, chapters and scenes, and the tasks that write about them.

@@ -1,0 +1,4 @@
+//! The program `longhaul`: its commands and the sample types. The library of its own is for its tests.
+
+pub mod commands;
+pub mod samples;
