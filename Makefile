@@ -13,12 +13,12 @@ STORE ?= sqlite
 TASKS ?= 20000
 SEED ?= 1
 
-.PHONY: help run test test-store check generate verify bench bench-store torture services services-down clean cargo
+.PHONY: help run test test-store check generate verify bench bench-store bench-http torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store and torture: make test ARGS=\"-- lease\""
+	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store, bench-http and torture: make test ARGS=\"-- lease\""
 
 run: cargo ## Build and start everything in one process; it says what to open and what to try
 	cargo run -p longhaul-cli --locked -- dev $(ARGS)
@@ -46,6 +46,9 @@ bench-store: cargo ## Measure the stores
 
 bench: cargo ## Measure Longhaul beside its peers: make bench PEERS=path/to/peers ARGS='--only sqlite'
 	PEERS="$(PEERS)" python3 bench/compare.py $(ARGS)
+
+bench-http: cargo ## Measure the HTTP API beside the store below it
+	$(WITH_SERVICES) cargo run --release -p longhaul-bench-http --locked -- $(ARGS)
 
 torture: cargo ## Break nodes and servers under load: make torture STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
 	@[[ -n "$(and $(filter 1,$(words $(STORE))),$(filter $(DATABASES),$(STORE)))" ]] || { echo "make torture STORE=... wants one of: $(DATABASES)" >&2; exit 2; }

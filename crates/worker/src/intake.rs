@@ -23,14 +23,7 @@ impl Intake for WorkerIntake {
     }
 
     async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
-        let hooks: Vec<_> = tasks.iter().map(|task| self.0.registry.queued_hook(task)).collect();
-        let submitted = self.0.engine.submit_many(tasks).await?;
-        for (hook, made) in hooks.into_iter().zip(&submitted) {
-            if let Some(hook) = hook.filter(|_| !made.repeated) {
-                self.0.hooks.spawn(hook(made.task_id));
-            }
-        }
-        Ok(submitted)
+        self.0.submit_many(tasks).await
     }
 
     async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {

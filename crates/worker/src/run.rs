@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool};
 
-use futures::{FutureExt as _, StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use longhaul_domain::{
     Lease, NewTask, Status, StoreError, Task, TaskId,
     contract::{
@@ -22,7 +22,7 @@ use crate::{
     task::TaskInfo, worker::Inner,
 };
 
-/// Hooks of one submit that run at once.
+/// Hooks of one submit or delivery that run at once.
 const HOOKS_AT_ONCE: usize = 100;
 
 /// What all handlers of a process share.
@@ -71,12 +71,19 @@ impl Services {
         let hooks: Vec<_> = tasks.iter().map(|task| self.registry.queued_hook(task)).collect();
         let submitted = self.engine.submit_many(tasks).await?;
         let new = hooks.into_iter().zip(&submitted).filter(|(_, made)| !made.repeated);
-        let calls: Vec<_> = new.filter_map(|(hook, made)| Some(hook?(made.task_id))).collect();
+        self.call_hooks(new.filter_map(|(hook, made)| Some(hook?(made.task_id))).collect());
+        Ok(submitted)
+    }
+
+    /// Calls hooks of many tasks, beside everything else.
+    pub(crate) fn call_hooks(&self, calls: Vec<BoxFuture<'static, ()>>) {
+        if calls.is_empty() {
+            return;
+        }
         self.hooks.spawn(stream::iter(calls).for_each_concurrent(HOOKS_AT_ONCE, |call| {
             // One that panics takes no other along.
             AssertUnwindSafe(call).catch_unwind().map(drop)
         }));
-        Ok(submitted)
     }
 
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused

@@ -1,6 +1,9 @@
-//! The hooks of a type, called when the store has what they tell of. They run beside the task: neither their time nor
+//! The hooks of a type, called when the store has what they tell of. They run beside the task: neither their waits nor
 //! their panics are the task's.
 
+use std::panic::AssertUnwindSafe;
+
+use futures::{FutureExt as _, future::BoxFuture};
 use longhaul_domain::{
     Lease, Status,
     contract::store::{Access, Outcome as Ending, Verdict},
@@ -10,14 +13,27 @@ use longhaul_engine::commands::finish::Ended;
 use super::Inner;
 use crate::{registry::Hook, task::TaskInfo};
 
+/// Calls a hook from the task that it is about. Most have nothing to do and are over at once; one that waits goes on by
+/// itself.
 pub(super) fn call(inner: &Inner, hook: Hook, info: TaskInfo) {
-    if let Some(handler) = inner.services.registry.handler(&info.task_type) {
-        inner.services.hooks.spawn(handler.hook(hook, info));
+    let Some(handler) = inner.services.registry.handler(&info.task_type) else { return };
+    let mut running = AssertUnwindSafe(handler.hook(hook, info)).catch_unwind();
+    if (&mut running).now_or_never().is_none() {
+        inner.services.hooks.spawn(running);
     }
 }
 
-/// The store has answered a report.
-pub(super) async fn call_for_end(inner: &Inner, ended: &Ended, verdict: Verdict) {
+/// The store has answered reports.
+pub(super) async fn call_for_ends(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
+    let mut calls = Vec::with_capacity(reports.len());
+    for (ended, verdict) in reports.iter().zip(verdicts) {
+        calls.extend(call_of_end(inner, ended, *verdict).await);
+    }
+    inner.services.call_hooks(calls);
+}
+
+async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<BoxFuture<'static, ()>> {
+    let handler = inner.services.registry.handler(&ended.task_type)?;
     let lease = ended.report.lease;
     let info = TaskInfo {
         id: lease.task_id,
@@ -31,12 +47,13 @@ pub(super) async fn call_for_end(inner: &Inner, ended: &Ended, verdict: Verdict)
     match verdict {
         // A repetition is a report of ours whose first answer was lost.
         Verdict::Applied(status) | Verdict::Repeated(status) => {
-            if let Some(hook) = hook_of(&ended.report.outcome, status) {
-                call(inner, hook, info);
-            }
+            Some(handler.hook(hook_of(&ended.report.outcome, status)?, info))
         }
-        Verdict::Stale(Status::Cancelled) => call_if_cancelled(inner, &lease, &info).await,
-        Verdict::Stale(_) | Verdict::Missing => {}
+        Verdict::Stale(Status::Cancelled) => {
+            call_if_cancelled(inner, &lease, &info).await;
+            None
+        }
+        Verdict::Stale(_) | Verdict::Missing => None,
     }
 }
 

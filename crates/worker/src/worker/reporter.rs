@@ -82,9 +82,7 @@ async fn finish(inner: &Inner, reports: &[Ended]) -> Result<Vec<Verdict>, StoreE
 /// The tasks are out of our hands, and their hooks may hear of it.
 async fn answered(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
     inner.desk().delivered(reports);
-    for (ended, verdict) in reports.iter().zip(verdicts) {
-        hooks::call_for_end(inner, ended, *verdict).await;
-    }
+    hooks::call_for_ends(inner, reports, verdicts).await;
 }
 
 async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {
