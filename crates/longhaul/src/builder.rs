@@ -40,6 +40,8 @@ pub struct Builder {
     routing: Routing,
     limits: LimitRules,
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    #[cfg(feature = "server")]
+    pub(crate) applications: Vec<crate::mounting::Application>,
 }
 
 impl Longhaul {
@@ -70,6 +72,8 @@ impl Builder {
             routing: Routing::default(),
             limits: LimitRules::default(),
             artifacts: Arc::new(LazyArtifacts::new(PathBuf::from("longhaul-artifacts"))),
+            #[cfg(feature = "server")]
+            applications: Vec::new(),
         }
     }
 
@@ -93,7 +97,7 @@ impl Builder {
         self.noting(registered)
     }
 
-    fn noting(mut self, registered: Result<(), Invalid>) -> Self {
+    pub(crate) fn noting(mut self, registered: Result<(), Invalid>) -> Self {
         self.problem = self.problem.or(registered.err());
         self
     }
@@ -177,6 +181,9 @@ impl Builder {
             self.routing,
             self.registry,
         );
-        Ok(Longhaul::new(services, self.sql))
+        let longhaul = Longhaul::new(services, self.sql);
+        #[cfg(feature = "server")]
+        let longhaul = longhaul.with_applications(self.applications)?;
+        Ok(longhaul)
     }
 }

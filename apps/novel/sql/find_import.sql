@@ -1,0 +1,1 @@
+SELECT id, task_id FROM novels WHERE owner = ? AND import_key = ?
