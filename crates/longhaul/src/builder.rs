@@ -116,6 +116,13 @@ impl Builder {
         self
     }
 
+    /// How many tasks of this process may use a named resource at once. [`Self::worker`] sets all anew.
+    #[must_use]
+    pub fn resource(mut self, name: &str, tasks: usize) -> Self {
+        self.worker.resources.insert(name.to_owned(), tasks);
+        self
+    }
+
     /// When nodes count as dead, and how long ended tasks are kept.
     #[must_use]
     pub fn duties(mut self, settings: DutySettings) -> Self {

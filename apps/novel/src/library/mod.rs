@@ -10,7 +10,6 @@ mod scenes;
 mod statement;
 mod transaction;
 
-use std::str::FromStr as _;
 use std::time::Duration;
 
 use sqlx::{
@@ -23,7 +22,7 @@ use sqlx::{
 
 pub use novels::{ChapterView, NovelCard, NovelView, SceneCard};
 pub use scenes::Scene;
-pub(crate) use novels::{Imported, NewNovel};
+pub(crate) use novels::NewNovel;
 pub(crate) use transaction::Transaction;
 
 /// How long a connection waits for another that writes the same SQLite file.
@@ -79,7 +78,8 @@ impl Library {
         let scheme = url.split(':').next().unwrap_or_default();
         let pool = match scheme {
             "sqlite" => {
-                let options = SqliteConnectOptions::from_str(url)?
+                let options = SqliteConnectOptions::new()
+                    .filename(file_of(url))
                     .create_if_missing(true)
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Full)
@@ -120,6 +120,12 @@ impl Library {
             Pool::MySql(pool) => Transaction::MySql(pool.begin().await?),
         })
     }
+}
+
+/// The file that a URL names, to the letter, as Longhaul reads it.
+fn file_of(url: &str) -> &str {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+    path.split('?').next().unwrap_or(path)
 }
 
 fn migrations(novels: &'static str) -> Migrator {
