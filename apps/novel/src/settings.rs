@@ -74,7 +74,9 @@ impl Settings {
             openai,
             pace: pace.map(Duration::from_millis),
             concurrency: concurrency.and_then(|number| usize::try_from(number).ok()).unwrap_or(CONCURRENCY),
-            requests_per_minute: per_minute.and_then(|number| u32::try_from(number).ok()).unwrap_or(REQUESTS_PER_MINUTE),
+            requests_per_minute: per_minute
+                .and_then(|number| u32::try_from(number).ok())
+                .unwrap_or(REQUESTS_PER_MINUTE),
         })
     }
 
@@ -93,7 +95,8 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, SettingsError> {
-        let pairs: Vec<(String, String)> = pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let pairs: Vec<(String, String)> =
+            pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         Settings::from_environment(|name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()))
     }
 

@@ -35,6 +35,7 @@ impl Builder {
 
 /// The routers of the applications, each with a hand on this Longhaul.
 pub(crate) fn mounts(applications: Vec<Application>, longhaul: &Longhaul) -> Result<Vec<Mount>, Invalid> {
-    let made = applications.into_iter().map(|Application { prefix, make }| Mount::new(&prefix, make(longhaul.client())));
+    let made =
+        applications.into_iter().map(|Application { prefix, make }| Mount::new(&prefix, make(longhaul.client())));
     made.collect()
 }

@@ -18,13 +18,7 @@ use http_body_util::Limited;
 use longhaul_domain::Invalid;
 
 use crate::{
-    api::Api,
-    body::BODY_BYTES,
-    guard,
-    identity::Scope,
-    problem::ApiError,
-    route::Policy,
-    router::route_table,
+    api::Api, body::BODY_BYTES, guard, identity::Scope, problem::ApiError, route::Policy, router::route_table,
 };
 
 /// A prefix in bytes, the slash counted.
@@ -108,7 +102,8 @@ mod tests {
 
     #[test]
     fn an_application_cannot_take_a_path_of_longhaul() {
-        for prefix in ["/api", "/healthz", "/readyz", "/metrics", "/docs", "", "/", "novel", "/a/b", "/{id}", "/Novel"] {
+        for prefix in ["/api", "/healthz", "/readyz", "/metrics", "/docs", "", "/", "novel", "/a/b", "/{id}", "/Novel"]
+        {
             assert!(Mount::check_prefix(prefix).is_err(), "{prefix}");
         }
         for route in route_table().iter().filter(|route| route.path != "/") {

@@ -20,9 +20,9 @@ use sqlx::{
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
+pub(crate) use novels::NewNovel;
 pub use novels::{ChapterView, NovelCard, NovelView, SceneCard};
 pub use scenes::Scene;
-pub(crate) use novels::NewNovel;
 pub(crate) use transaction::Transaction;
 
 /// How long a connection waits for another that writes the same SQLite file.

@@ -106,7 +106,8 @@ impl Library {
             Err(error) => {
                 open.roll_back().await?;
                 // Somebody with the same key was faster.
-                let known = if error.is_taken() { self.find_import(novel.owner, novel.import_key).await? } else { None };
+                let known =
+                    if error.is_taken() { self.find_import(novel.owner, novel.import_key).await? } else { None };
                 known.ok_or(error)
             }
         }
@@ -146,8 +147,12 @@ impl Library {
         let mut open = self.look().await?;
         let rows = open.fetch(&statement::GET_NOVEL, &[id.into(), owner.into()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
-        let mut novel =
-            NovelView { novel_id: row.text("id")?, title: row.text("title")?, task_id: row.text("task_id")?, chapters: vec![] };
+        let mut novel = NovelView {
+            novel_id: row.text("id")?,
+            title: row.text("title")?,
+            task_id: row.text("task_id")?,
+            chapters: vec![],
+        };
         for row in open.fetch(&statement::LIST_CHAPTERS, &[id.into()]).await? {
             novel.chapters.push(ChapterView { number: row.int("number")?, title: row.text("title")?, scenes: vec![] });
         }

@@ -97,7 +97,9 @@ impl Provider for OpenAi {
 fn request(model: &str, prompt: &Prompt) -> Value {
     let task = match prompt {
         Prompt::Summarize(_) => "Summarise the scene in at most three sentences. Answer with the summary alone.",
-        Prompt::Tell(_) => "Write the scene that this is the summary of, in about 200 words. Answer with the scene alone.",
+        Prompt::Tell(_) => {
+            "Write the scene that this is the summary of, in about 200 words. Answer with the scene alone."
+        }
     };
     json!({
         "model": model,
@@ -156,7 +158,10 @@ fn parts(data: &str) -> Result<Vec<Piece>, ProviderError> {
     let chunk: Chunk = serde_json::from_str(data).map_err(|error| ProviderError::Unreadable(error.to_string()))?;
     if let Some(error) = chunk.error {
         // A failure after the answer began has no status: it is the provider's side that gave up.
-        return Err(ProviderError::Unavailable { status: 500, message: message(&json!({ "error": error }).to_string()) });
+        return Err(ProviderError::Unavailable {
+            status: 500,
+            message: message(&json!({ "error": error }).to_string()),
+        });
     }
     let texts = chunk.choices.into_iter().filter_map(|choice| choice.delta.content).filter(|text| !text.is_empty());
     let cost = chunk.usage.map(|Cost { prompt_tokens, completion_tokens }| Usage { prompt_tokens, completion_tokens });
@@ -192,7 +197,8 @@ async fn refusal(mut response: Response, silence: Duration, key: Option<&str>) -
 
 /// `Retry-After` in seconds; some say it in milliseconds in a header of their own.
 fn retry_after(response: &Response) -> Duration {
-    let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
+    let header =
+        |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
     let seconds = header("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| header("retry-after"));
     let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     asked.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MOST)

@@ -12,7 +12,10 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use longhaul::{Longhaul, server::{ApiError, accepted}};
+use longhaul::{
+    Longhaul,
+    server::{ApiError, accepted},
+};
 use serde::Serialize;
 
 use crate::library::{Library, LibraryError};

@@ -13,9 +13,7 @@ use super::{Application, NovelPath, ScenePath, Submitted, told};
 use crate::{
     library::{LibraryError, Scene, Transaction},
     splitting::SCENES,
-    tasks::{
-        BatchGenerateScene, BatchGenerateSummary, BatchOrder, GenerateScene, GenerateSummary, SceneOrder, Style,
-    },
+    tasks::{BatchGenerateScene, BatchGenerateSummary, BatchOrder, GenerateScene, GenerateSummary, SceneOrder, Style},
 };
 
 /// New scenes of one request: some hundred calls of a provider.
@@ -150,11 +148,16 @@ fn check(new: &NewScenes, known: usize) -> Result<(), ApiError> {
         return Err(ApiError::unfit("summaries", format!("has {count}"), format!("1 to {NEW_SCENES}")));
     }
     if known + count > SCENES {
-        return Err(ApiError::unfit("summaries", format!("are too many beside {known} scenes"), format!("{SCENES} in all")));
+        return Err(ApiError::unfit(
+            "summaries",
+            format!("are too many beside {known} scenes"),
+            format!("{SCENES} in all"),
+        ));
     }
-    let unfit = new.summaries.iter().position(|text| {
-        text.trim().is_empty() || text.len() > SUMMARY_BYTES || text.contains('\0')
-    });
+    let unfit = new
+        .summaries
+        .iter()
+        .position(|text| text.trim().is_empty() || text.len() > SUMMARY_BYTES || text.contains('\0'));
     match unfit {
         None => Ok(()),
         Some(at) => {
@@ -170,12 +173,7 @@ async fn find(application: &Application, caller: &Caller, path: &ScenePath) -> R
 }
 
 /// A batch whose novel and scenes are there.
-async fn order(
-    application: &Application,
-    caller: &Caller,
-    novel: &str,
-    batch: Batch,
-) -> Result<BatchOrder, ApiError> {
+async fn order(application: &Application, caller: &Caller, novel: &str, batch: Batch) -> Result<BatchOrder, ApiError> {
     let known = application.library.scenes(caller.owner(), novel).await.map_err(told)?;
     let known = known.ok_or(ApiError::Missing("novel"))?;
     if let Some(scenes) = &batch.scenes {
@@ -191,11 +189,7 @@ async fn order(
     Ok(BatchOrder { novel_id: novel.to_owned(), scenes: batch.scenes, style: batch.style })
 }
 
-async fn submit<T: Task>(
-    caller: &Caller,
-    novel: &str,
-    task: Submission<T>,
-) -> Result<Response, ApiError> {
+async fn submit<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Result<Response, ApiError> {
     let key = format!("novel/{novel}");
     let handle = task.owner(caller.owner()).key(&key).await.map_err(ApiError::from)?;
     Ok(Submitted { novel_id: novel, scenes: None, task_id: handle.id().0.to_string() }.answer())

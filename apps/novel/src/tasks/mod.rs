@@ -15,9 +15,7 @@ use longhaul::{Builder, Class, TypeSettings, classify_by_type};
 
 pub use batch::{BatchGenerateScene, BatchGenerateSummary};
 pub use import::ImportNovel;
-pub use parameters::{
-    BatchDone, BatchOrder, BatchProgress, ImportDone, ImportOrder, SceneOrder, Style, Written,
-};
+pub use parameters::{BatchDone, BatchOrder, BatchProgress, ImportDone, ImportOrder, SceneOrder, Style, Written};
 pub use single::{GenerateScene, GenerateSummary};
 pub use study::Study;
 

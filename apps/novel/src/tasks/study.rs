@@ -5,7 +5,10 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 use longhaul::{Class, Job, Stop};
 
-use super::{craft::Craft, parameters::{SceneOrder, Written}};
+use super::{
+    craft::Craft,
+    parameters::{SceneOrder, Written},
+};
 use crate::{
     library::{Library, LibraryError},
     provider::{Piece, Prompt, Provider, ProviderError, Usage},
@@ -112,13 +115,7 @@ impl Study {
     }
 
     /// The provider's answer, told to the task's output word by word.
-    async fn ask(
-        &self,
-        job: &Job,
-        scene: i64,
-        prompt: Prompt,
-        report: &mut Reporter<'_>,
-    ) -> Result<Answer, Trouble> {
+    async fn ask(&self, job: &Job, scene: i64, prompt: Prompt, report: &mut Reporter<'_>) -> Result<Answer, Trouble> {
         let refused = |source| Trouble::Provider(SceneRefused { scene, source });
         let expected = prompt.expected_words();
         let _permit = job.permit(self.provider.key()).await?;
