@@ -1,1 +1,1 @@
-SELECT id, task_id FROM novels WHERE owner = ? AND import_key = ?
+SELECT id, title, source, task_id FROM novels WHERE owner = ? AND import_key = ?

@@ -50,6 +50,17 @@ pub enum LibraryError {
 }
 
 impl LibraryError {
+    /// Whether the same may work a moment later: the server is away, or somebody else was in the way.
+    pub(crate) fn is_passing(&self) -> bool {
+        let Self::Database(error) = self else { return false };
+        if matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) {
+            return true;
+        }
+        // Serialization failures and deadlocks of the servers, and SQLite's "busy" in its two kinds.
+        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        code.is_some_and(|code| ["40001", "40P01", "5", "517"].contains(&code.as_ref()))
+    }
+
     /// Whether somebody else has written the same row first.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Self::Database(sqlx::Error::Database(error)) if error.is_unique_violation())

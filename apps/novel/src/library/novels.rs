@@ -1,6 +1,6 @@
 //! Novels as people see them. Whoever is not their owner finds nothing.
 
-use longhaul::{Longhaul, Submission};
+use longhaul::{Longhaul, StoreError, Submission};
 use serde::Serialize;
 
 use super::{Library, LibraryError, Transaction, statement};
@@ -94,7 +94,7 @@ impl Library {
         longhaul: &Longhaul,
         task: Submission<ImportNovel>,
     ) -> Result<Imported, LibraryError> {
-        if let Some(known) = self.find_import(novel.owner, novel.import_key).await? {
+        if let Some(known) = self.find_import(novel).await? {
             return Ok(known);
         }
         let mut open = self.begin().await?;
@@ -106,17 +106,19 @@ impl Library {
             Err(error) => {
                 open.roll_back().await?;
                 // Somebody with the same key was faster.
-                let known =
-                    if error.is_taken() { self.find_import(novel.owner, novel.import_key).await? } else { None };
+                let known = if error.is_taken() { self.find_import(novel).await? } else { None };
                 known.ok_or(error)
             }
         }
     }
 
-    async fn find_import(&self, owner: &str, key: Option<&str>) -> Result<Option<Imported>, LibraryError> {
-        let Some(key) = key else { return Ok(None) };
-        let rows = self.look().await?.fetch(&statement::FIND_IMPORT, &[owner.into(), key.into()]).await?;
+    async fn find_import(&self, novel: &NewNovel<'_>) -> Result<Option<Imported>, LibraryError> {
+        let Some(key) = novel.import_key else { return Ok(None) };
+        let rows = self.look().await?.fetch(&statement::FIND_IMPORT, &[novel.owner.into(), key.into()]).await?;
         let Some(row) = rows.first() else { return Ok(None) };
+        if row.text("title")? != novel.title || row.text("source")? != novel.source {
+            return Err(StoreError::IdempotencyMismatch.into());
+        }
         Ok(Some(Imported { novel_id: row.text("id")?, task_id: row.text("task_id")? }))
     }
 

@@ -1,13 +1,13 @@
 //! A provider that speaks the chat protocol of OpenAI: OpenAI itself, and the many servers that offer the same.
 //!
 //! It is a small client of its own because a task has to know what a refusal means: the status, and how long
-//! `Retry-After` asks for. See the decision record 0016.
+//! `Retry-After` asks for. See `docs/decisions/0019-applications-beside-the-api.md`.
 
 use std::time::Duration;
 
-use eventsource_stream::Eventsource as _;
+use eventsource_stream::{EventStreamError, Eventsource as _};
 use futures::{StreamExt as _, TryStreamExt as _, stream, stream::BoxStream};
-use reqwest::{Client, Response, StatusCode, header};
+use reqwest::{Client, Response, StatusCode, header, redirect::Policy};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -25,6 +25,8 @@ const REFUSAL_BYTES: usize = 16 * 1024;
 const MESSAGE_CHARACTERS: usize = 300;
 /// The most that one answer may have, in tokens: a scene of some 1,500 words.
 const ANSWER_TOKENS: u32 = 2_048;
+/// The same as it comes over the wire, in bytes: each token is wrapped in some hundreds.
+const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Where to ask, as whom, and for what.
 #[derive(Clone)]
@@ -64,7 +66,11 @@ impl OpenAi {
             authorization.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, authorization);
         }
-        let client = Client::builder().connect_timeout(CONNECT_TIMEOUT).default_headers(headers).build();
+        let client = Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(Policy::none())
+            .default_headers(headers)
+            .build();
         let client = client.map_err(|error| ProviderError::Broken(reason(error)))?;
         let limit_key = format!("openai/{}", settings.model);
         Ok(Self { client, settings, limit_key })
@@ -140,13 +146,21 @@ struct Cost {
 
 /// The pieces of an answer. A stream that ends without `[DONE]` was cut.
 fn pieces(response: Response, silence: Duration) -> BoxStream<'static, Result<Piece, ProviderError>> {
-    let events = Box::pin(response.bytes_stream().eventsource());
+    let mut received = 0;
+    let bytes = response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| ProviderError::Broken(reason(error)))?;
+        received += chunk.len();
+        let too_much = || ProviderError::Unreadable(format!("it has more than {ANSWER_BYTES} bytes"));
+        if received > ANSWER_BYTES { Err(too_much()) } else { Ok(chunk) }
+    });
+    let events = Box::pin(bytes.eventsource());
     let read = stream::try_unfold(Some(events), move |events| async move {
         let Some(mut events) = events else { return Ok(None) };
         let next = tokio::time::timeout(silence, events.next()).await.map_err(|_| ProviderError::TimedOut(silence))?;
         match next {
             None => Err(ProviderError::Broken("it ended in the middle of the answer".to_owned())),
-            Some(Err(error)) => Err(ProviderError::Broken(error.to_string())),
+            Some(Err(EventStreamError::Transport(error))) => Err(error),
+            Some(Err(error)) => Err(ProviderError::Unreadable(error.to_string())),
             Some(Ok(event)) if event.data.trim() == "[DONE]" => Ok(Some((Vec::new(), None))),
             Some(Ok(event)) => Ok(Some((parts(&event.data)?, Some(events)))),
         }

@@ -13,10 +13,10 @@ use axum::{
     routing::{get, post},
 };
 use longhaul::{
-    Longhaul,
+    Longhaul, StoreError,
     server::{ApiError, accepted},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::library::{Library, LibraryError};
 
@@ -89,6 +89,23 @@ impl<S: Send + Sync> FromRequestParts<S> for ScenePath {
     }
 }
 
+/// The query of a request.
+struct Params<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let query = axum::extract::Query::<T>::from_request_parts(parts, state).await;
+        let refused = |error: axum::extract::rejection::QueryRejection| ApiError::BadFilter {
+            field: "query".to_owned(),
+            problem: error.body_text(),
+            allowed: "what docs/novel.md says of this call".to_owned(),
+        };
+        query.map(|query| Self(query.0)).map_err(refused)
+    }
+}
+
 /// The id as the tables have it.
 fn novel_id(text: &str) -> Result<String, ApiError> {
     uuid::Uuid::try_parse(text).map(|id| id.to_string()).map_err(|_| ApiError::Missing("novel"))
@@ -96,6 +113,9 @@ fn novel_id(text: &str) -> Result<String, ApiError> {
 
 /// What a caller is told when the tables could not be asked.
 fn told(error: LibraryError) -> ApiError {
+    if error.is_passing() {
+        return StoreError::Unavailable(error.to_string()).into();
+    }
     match error {
         LibraryError::Longhaul(error) => error.into(),
         LibraryError::Database(_) | LibraryError::Migration(_) | LibraryError::UnknownDatabase => {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{FromRequest as _, Query, Request, State},
+    extract::{FromRequest as _, Request, State},
     http::{HeaderMap, StatusCode, header},
     response::Response,
 };
 use longhaul::server::{ApiError, Caller, JsonBody, NoBody, TextBody, accepted, ok};
 use serde::{Deserialize, Serialize};
 
-use super::{Application, NovelPath, novel_id, told};
+use super::{Application, NovelPath, Params, novel_id, told};
 use crate::{
     SAMPLE, SAMPLE_TITLE,
     library::{NewNovel, NovelCard},
@@ -33,11 +33,13 @@ struct NovelBody {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ImportQuery {
     title: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
     before: Option<String>,
     size: Option<usize>,
@@ -56,16 +58,18 @@ struct NovelPage {
 pub(super) async fn import(
     State(application): State<Arc<Application>>,
     caller: Caller,
-    query: Query<ImportQuery>,
+    Params(query): Params<ImportQuery>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
     let NovelBody { title, text } = if is_text(&headers) {
         NovelBody { title: None, text: TextBody::from_request(request, &()).await?.0 }
     } else {
-        JsonBody::from_request(request, &()).await?.0
+        // Whoever sends a file says nothing of JSON; what they meant is text.
+        let body = JsonBody::from_request(request, &()).await;
+        body.map_err(|error| if matches!(error, ApiError::NotJsonType) { ApiError::NotTextType } else { error })?.0
     };
-    let title = title.or(query.0.title).unwrap_or_else(|| first_line(&text));
+    let title = title.or(query.title).unwrap_or_else(|| first_line(&text));
     submit(&application, &caller, &headers, &title, &text).await
 }
 
@@ -136,13 +140,13 @@ fn first_line(text: &str) -> String {
 pub(super) async fn list(
     State(application): State<Arc<Application>>,
     caller: Caller,
-    query: Query<ListQuery>,
+    Params(query): Params<ListQuery>,
 ) -> Result<Response, ApiError> {
-    let size = query.0.size.unwrap_or(PAGE);
+    let size = query.size.unwrap_or(PAGE);
     if !(1..=PAGE_MOST).contains(&size) {
         return Err(ApiError::unfit("size", format!("is {size}"), format!("1 to {PAGE_MOST}")));
     }
-    let before = query.0.before.as_deref().map(novel_id).transpose()?;
+    let before = query.before.as_deref().map(novel_id).transpose()?;
     // One more than asked for tells whether there is a next page.
     let found = application.library.novels(caller.owner(), before.as_deref(), size + 1).await;
     let mut items = found.map_err(told)?;

@@ -125,7 +125,10 @@ impl Study {
             // A provider that is slow must not keep a cancelled task alive.
             let piece = tokio::select! {
                 piece = pieces.next() => piece,
-                () = job.cancelled() => { job.check()?; None }
+                () = job.cancelled() => {
+                    job.check()?;
+                    continue;
+                }
             };
             match piece.transpose().map_err(refused)? {
                 None => break,

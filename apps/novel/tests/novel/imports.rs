@@ -50,6 +50,8 @@ async fn the_same_key_is_the_same_novel(database: FreshDatabase) {
     assert_eq!(one, two);
     assert_eq!(one, three);
     assert_eq!(one, import().await);
+    let other = world.post("/novel/api/novels").header("idempotency-key", "once").text("Another text.");
+    other.problem(422, "idempotency_key_reused").await;
     world.completed(&one["taskId"]).await;
     let novels = world.get("/novel/api/novels").expect(200).await;
     assert_eq!(novels["items"].as_array().unwrap().len(), 1);
@@ -81,10 +83,13 @@ async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
     assert_eq!(world.post(novels).json(&long).problem(422, "invalid_field").await["field"], "title");
     world.post(novels).json(&json!({ "title": "t", "text": "a\u{0}b" })).problem(422, "invalid_field").await;
     world.post(novels).json(&json!({ "title": "t" })).problem(422, "invalid_field").await;
-    world.post(novels).header("content-type", "text/html").problem(415, "not_json").await;
+    world.post(novels).header("content-type", "text/html").problem(415, "not_text").await;
     world.post(novels).text(&"a".repeat(1024 * 1024 + 1)).problem(413, "body_too_large").await;
     world.post(novels).header("idempotency-key", "").text("One.").problem(422, "invalid_field").await;
     world.get("/novel/api/novels?size=101").problem(422, "invalid_field").await;
+    for query in ["size=many", "colour=red"] {
+        world.get(&format!("/novel/api/novels?{query}")).problem(400, "invalid_filter").await;
+    }
     assert_eq!(world.get(novels).expect(200).await["items"], json!([]));
     world.stop().await;
 }
