@@ -40,6 +40,8 @@ pub struct Builder {
     routing: Routing,
     limits: LimitRules,
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
+    #[cfg(feature = "server")]
+    pub(crate) applications: Vec<crate::mounting::Application>,
 }
 
 impl Longhaul {
@@ -70,6 +72,8 @@ impl Builder {
             routing: Routing::default(),
             limits: LimitRules::default(),
             artifacts: Arc::new(LazyArtifacts::new(PathBuf::from("longhaul-artifacts"))),
+            #[cfg(feature = "server")]
+            applications: Vec::new(),
         }
     }
 
@@ -93,7 +97,7 @@ impl Builder {
         self.noting(registered)
     }
 
-    fn noting(mut self, registered: Result<(), Invalid>) -> Self {
+    pub(crate) fn noting(mut self, registered: Result<(), Invalid>) -> Self {
         self.problem = self.problem.or(registered.err());
         self
     }
@@ -109,6 +113,13 @@ impl Builder {
     #[must_use]
     pub fn worker(mut self, settings: WorkerSettings) -> Self {
         self.worker = settings;
+        self
+    }
+
+    /// How many tasks of this process may use a named resource at once. [`Self::worker`] sets all anew.
+    #[must_use]
+    pub fn resource(mut self, name: &str, tasks: usize) -> Self {
+        self.worker.resources.insert(name.to_owned(), tasks);
         self
     }
 
@@ -177,6 +188,9 @@ impl Builder {
             self.routing,
             self.registry,
         );
-        Ok(Longhaul::new(services, self.sql))
+        let longhaul = Longhaul::new(services, self.sql);
+        #[cfg(feature = "server")]
+        let longhaul = longhaul.with_applications(self.applications)?;
+        Ok(longhaul)
     }
 }

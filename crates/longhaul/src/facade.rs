@@ -22,11 +22,29 @@ pub struct Longhaul {
     pub(crate) services: Arc<Services>,
     sql: Option<SqlStore>,
     worker: Option<Worker>,
+    /// Whether the store is another's to close.
+    is_client: bool,
+    #[cfg(feature = "server")]
+    pub(crate) mounts: Vec<longhaul_server::Mount>,
 }
 
 impl Longhaul {
     pub(crate) const fn new(services: Arc<Services>, sql: Option<SqlStore>) -> Self {
-        Self { services, sql, worker: None }
+        Self {
+            services,
+            sql,
+            worker: None,
+            is_client: false,
+            #[cfg(feature = "server")]
+            mounts: Vec::new(),
+        }
+    }
+
+    /// Another hand on the same Longhaul, to keep where requests are answered: it submits, looks and changes. To stop it
+    /// does nothing to the one that it is from.
+    #[must_use]
+    pub fn client(&self) -> Self {
+        Self { is_client: true, ..Self::new(Arc::clone(&self.services), self.sql.clone()) }
     }
 
     pub(crate) fn with_worker(mut self, worker: Worker) -> Self {
@@ -119,7 +137,7 @@ impl Longhaul {
         if let Some(worker) = self.worker {
             worker.stop().await;
         }
-        if let Some(store) = self.sql {
+        if let Some(store) = self.sql.filter(|_| !self.is_client) {
             store.close().await;
         }
     }

@@ -36,6 +36,8 @@ mod facade;
 mod transaction;
 
 #[cfg(feature = "server")]
+mod mounting;
+#[cfg(feature = "server")]
 mod serving;
 
 #[cfg(feature = "testing")]
@@ -51,7 +53,8 @@ mod tests;
 #[cfg(feature = "server")]
 pub mod server {
     pub use longhaul_server::{
-        IdentityMode, ListenerSettings, Policy, RouteInfo, Scope, ServerError, Verb, route_table,
+        ApiError, Caller, IdentityMode, JsonBody, ListenerSettings, Mount, NoBody, OptionalBody, Policy, RouteInfo,
+        Scope, ServerError, TextBody, Verb, accepted, ok, route_table,
     };
     pub use tokio_util::sync::CancellationToken;
 }

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use longhaul_domain::Invalid;
 use longhaul_server::{Api, IdentityMode, ListenerSettings, ServerError};
 use longhaul_worker::WorkerIntake;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::Longhaul;
+use crate::{
+    Longhaul,
+    mounting::{Application, mounts},
+};
 
 impl Longhaul {
-    /// Serves the HTTP API until `closing`; then requests that are under way may end.
+    /// Serves the HTTP API and the applications that are mounted beside it until `closing`; then requests that are under way may end.
     pub fn serve(
         &self,
         listener: TcpListener,
@@ -18,8 +22,13 @@ impl Longhaul {
         settings: ListenerSettings,
         closing: CancellationToken,
     ) -> impl Future<Output = Result<(), ServerError>> + Send + use<> {
-        let api = self.api(identity);
-        async move { longhaul_server::serve(listener, api?, settings, closing).await }
+        let (api, mounts) = (self.api(identity), self.mounts.clone());
+        async move { longhaul_server::serve(listener, api?, mounts, settings, closing).await }
+    }
+
+    pub(crate) fn with_applications(mut self, applications: Vec<Application>) -> Result<Self, Invalid> {
+        self.mounts = mounts(applications, &self)?;
+        Ok(self)
     }
 
     fn api(&self, identity: IdentityMode) -> Result<Arc<Api>, ServerError> {

@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, Request},
     http::{HeaderMap, header},
 };
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, LengthLimitError};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
@@ -19,7 +19,8 @@ pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// A body that is read as `T`.
-pub(crate) struct JsonBody<T>(pub(crate) T);
+#[derive(Debug)]
+pub struct JsonBody<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
@@ -31,7 +32,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
 }
 
 /// A body that may be absent; then `T` is what it is by default.
-pub(crate) struct OptionalBody<T>(pub(crate) T);
+#[derive(Debug)]
+pub struct OptionalBody<T>(pub T);
 
 impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalBody<T> {
     type Rejection = ApiError;
@@ -47,8 +49,27 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
     }
 }
 
+/// A body that is plain text in UTF-8: `Content-Type: text/plain`.
+#[derive(Debug)]
+pub struct TextBody(pub String);
+
+impl<S: Send + Sync> FromRequest<S> for TextBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let (parts, body) = request.into_parts();
+        if essence(&parts.headers) != "text/plain" {
+            return Err(ApiError::NotTextType);
+        }
+        let bytes = bounded(&parts.headers, body).await?;
+        let text = String::from_utf8(bytes.into());
+        Ok(Self(text.map_err(|_| ApiError::unfit("body", "is not UTF-8", "plain text in UTF-8"))?))
+    }
+}
+
 /// No body at all: whoever sends one expects something of it that would not happen.
-pub(crate) struct NoBody;
+#[derive(Debug)]
+pub struct NoBody;
 
 impl<S: Send + Sync> FromRequest<S> for NoBody {
     type Rejection = ApiError;
@@ -70,10 +91,15 @@ async fn receive(request: Request) -> Result<Bytes, ApiError> {
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = given.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let essence = essence(headers);
     let is_json = essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"));
     if is_json { Ok(()) } else { Err(ApiError::NotJsonType) }
+}
+
+/// What the body is said to be, without parameters.
+fn essence(headers: &HeaderMap) -> String {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
 }
 
 async fn bounded(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
@@ -91,7 +117,7 @@ async fn bounded(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
 async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::BrokenBody)?;
+        let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         if collected.len() + data.len() > BODY_BYTES {
             return Err(ApiError::TooLarge);
@@ -99,6 +125,12 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
         collected.extend_from_slice(&data);
     }
     Ok(collected.into())
+}
+
+/// Why a body does not arrive: what an application reads is also bounded from outside.
+fn broken(error: &axum::Error) -> ApiError {
+    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
+    if causes.any(<dyn std::error::Error>::is::<LengthLimitError>) { ApiError::TooLarge } else { ApiError::BrokenBody }
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {

@@ -56,18 +56,24 @@ impl Scope {
 
 /// A caller who is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Caller {
+pub struct Caller {
     pub(crate) owner: String,
     scopes: Vec<Scope>,
 }
 
 impl Caller {
-    pub(crate) fn may(&self, scope: Scope) -> bool {
+    /// Whose name the call is made in; what it makes is theirs.
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// Whether the caller has the scope.
+    pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
 
     /// Whose tasks this caller sees and changes.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         if self.scopes.contains(&Scope::Admin) { Access::All } else { Access::Owner(self.owner.clone()) }
     }
 }

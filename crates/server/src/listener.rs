@@ -17,6 +17,7 @@ use crate::{
     api::{Api, ServerError},
     guard::Peer,
     identity::IdentityMode,
+    mount::{Mount, with_mounts},
     router::router,
 };
 
@@ -58,10 +59,11 @@ impl Default for ListenerSettings {
     }
 }
 
-/// Serves until `closing`, then lets what is under way end.
+/// Serves the API and the applications beside it until `closing`, then lets what is under way end.
 pub async fn serve(
     listener: TcpListener,
     api: Arc<Api>,
+    mounts: Vec<Mount>,
     settings: ListenerSettings,
     closing: CancellationToken,
 ) -> Result<(), ServerError> {
@@ -69,7 +71,7 @@ pub async fn serve(
     if api.identity == IdentityMode::Dev && !address.ip().is_loopback() {
         return Err(ServerError::NotLoopback(address));
     }
-    let (router, guests) = (router(&api), Arc::new(Guests::new(settings)));
+    let (router, guests) = (with_mounts(router(&api), &api, mounts), Arc::new(Guests::new(settings)));
     let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
     loop {
         let accepted = tokio::select! {

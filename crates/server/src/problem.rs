@@ -11,7 +11,7 @@ use crate::{identity::Scope, reply};
 
 /// Why a request is not answered as it hoped.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApiError {
+pub enum ApiError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the body is not JSON: {problem}")]
@@ -46,11 +46,22 @@ pub(crate) enum ApiError {
     NoMethod,
     #[error("the answer could not be written")]
     Unwritable,
+    #[error("send the body as Content-Type: text/plain")]
+    NotTextType,
+    /// Of an application: what the caller names is not there, or not theirs.
+    #[error("there is no such {0}")]
+    Missing(&'static str),
+    /// Of an application: what is asked for does not fit what is there.
+    #[error("{0}")]
+    Conflict(String),
+    /// Of an application: something is wrong inside. It is logged; callers are not told.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl ApiError {
     /// A field that does not fit.
-    pub(crate) fn unfit(field: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
+    pub fn unfit(field: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
         let one = FieldProblem { field: field.into(), problem: problem.into() };
         Self::Unfit { fields: vec![one], allowed: Some(allowed.into()) }
     }
@@ -73,13 +84,14 @@ impl ApiError {
             }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
-            Self::NotJsonType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotJsonType | Self::NotTextType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unidentified => StatusCode::UNAUTHORIZED,
             Self::Forbidden(_) | Self::CrossSite | Self::NotLocal => StatusCode::FORBIDDEN,
-            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::NoRoute | Self::Missing(_) => StatusCode::NOT_FOUND,
+            Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Unwritable => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unwritable | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -101,7 +113,10 @@ impl ApiError {
             Self::NotLocal => "not_local",
             Self::NoRoute => "no_such_path",
             Self::NoMethod => "method_not_allowed",
-            Self::Unwritable => "internal",
+            Self::NotTextType => "not_text",
+            Self::Missing(_) => "not_found",
+            Self::Conflict(_) => "conflict",
+            Self::Unwritable | Self::Failed(_) => "internal",
         }
     }
 
@@ -141,6 +156,9 @@ impl ApiError {
         if let Self::Store(StoreError::Unavailable(_)) = self {
             return "the store cannot be reached; the outcome may be unknown, and the same request may be repeated"
                 .to_owned();
+        }
+        if let Self::Failed(_) = self {
+            return "the application failed; the log of the server says how".to_owned();
         }
         self.to_string()
     }

@@ -30,6 +30,16 @@ pub(crate) fn with_body(status: StatusCode, body: Body) -> Response {
     response
 }
 
-pub(crate) fn ok(value: &impl Serialize) -> Response {
+/// 202: something will be done, and `location` says where to look.
+pub fn accepted(location: &str, value: &impl Serialize) -> Response {
+    let mut response = json(StatusCode::ACCEPTED, value);
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// 200 with a body.
+pub fn ok(value: &impl Serialize) -> Response {
     json(StatusCode::OK, value)
 }

@@ -39,7 +39,8 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
     let url = format!("sqlite://{}", dev.data.join("longhaul.db").display());
     let builder = Longhaul::open(&url).await.with_context(|| format!("{url} cannot be opened"))?;
     let worker = WorkerSettings { name: "dev".to_owned(), ..WorkerSettings::default() };
-    let longhaul = samples::register(builder.worker(worker)).start().await?;
+    let builder = samples::register(builder.worker(worker));
+    let longhaul = longhaul_novel::install(builder, &url, &novel_settings()?).await?.start().await?;
     let mut stop = StopSignal::new()?;
     let closing = CancellationToken::new();
     let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
@@ -61,6 +62,12 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
         () = stop.heard() => tracing::warn!("stopped at once; what ran is taken up again at the next start"),
     }
     Ok(())
+}
+
+/// What the environment says of the novel application: who writes, and how fast.
+#[expect(clippy::disallowed_methods, reason = "the one place where the program reads these variables")]
+fn novel_settings() -> Result<longhaul_novel::Settings, longhaul_novel::SettingsError> {
+    longhaul_novel::Settings::from_environment(|name| std::env::var(name).ok())
 }
 
 /// Ctrl-C, or what a supervisor sends.
@@ -85,6 +92,7 @@ impl StopSignal {
 #[expect(clippy::print_stdout, reason = "what a person who starts this wants to know")]
 fn greet(address: SocketAddr) {
     let api = format!("http://{address}/api");
+    let novels = format!("http://{address}{}/api/novels", longhaul_novel::PREFIX);
     println!(
         "Longhaul is running.
 
@@ -98,6 +106,9 @@ fn greet(address: SocketAddr) {
          curl -s '{api}/tasks?status=RUNNING'
          curl -s {api}/tasks/ID/why
          curl -X DELETE {api}/tasks/ID            # cancel
+
+  novel  curl -sX POST {novels}/sample        # a novel, and a summary of each of its scenes
+         curl -s {novels}/NOVEL_ID            # the summaries, as they come
 
   Ctrl-C stops it; tasks go on where they were at the next start."
     );

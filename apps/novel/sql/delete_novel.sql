@@ -1,0 +1,1 @@
+DELETE FROM novels WHERE id = ? AND owner = ?

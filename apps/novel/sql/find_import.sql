@@ -1,0 +1,1 @@
+SELECT id, title, source, task_id FROM novels WHERE owner = ? AND import_key = ?

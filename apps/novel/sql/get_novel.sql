@@ -1,0 +1,1 @@
+SELECT id, title, task_id FROM novels WHERE id = ? AND owner = ?

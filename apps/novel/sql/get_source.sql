@@ -1,0 +1,1 @@
+SELECT source FROM novels WHERE id = ? AND owner = ?

@@ -1,0 +1,1 @@
+INSERT INTO chapters (novel_id, number, title) VALUES (?, ?, ?)

@@ -1,0 +1,1 @@
+INSERT INTO scenes (novel_id, number, chapter, text, summary) VALUES (?, ?, ?, ?, ?)

@@ -1,0 +1,1 @@
+SELECT COALESCE(MAX(number), 0) AS last FROM scenes WHERE novel_id = ?

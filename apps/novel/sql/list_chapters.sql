@@ -1,0 +1,1 @@
+SELECT number, title FROM chapters WHERE novel_id = ? ORDER BY number

@@ -1,0 +1,1 @@
+UPDATE scenes SET text = ?, text_task = ? WHERE novel_id = ? AND number = ?

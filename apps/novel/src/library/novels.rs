@@ -1,0 +1,188 @@
+//! Novels as people see them. Whoever is not their owner finds nothing.
+
+use longhaul::{Longhaul, StoreError, Submission};
+use serde::Serialize;
+
+use super::{Library, LibraryError, Transaction, statement};
+use crate::tasks::ImportNovel;
+
+/// Later than every id: where a list begins.
+const END: &str = "g";
+
+/// A novel that is handed in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewNovel<'n> {
+    pub(crate) id: &'n str,
+    pub(crate) owner: &'n str,
+    pub(crate) title: &'n str,
+    pub(crate) source: &'n str,
+    pub(crate) import_key: Option<&'n str>,
+}
+
+/// What an import made, or found.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Imported {
+    pub(crate) novel_id: String,
+    pub(crate) task_id: String,
+}
+
+/// A novel in a list.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NovelCard {
+    /// Its id.
+    pub novel_id: String,
+    /// Its title.
+    pub title: String,
+    /// The task that imports it.
+    pub task_id: String,
+    /// How many chapters it has.
+    pub chapters: i64,
+    /// How many scenes.
+    pub scenes: i64,
+    /// How many of them have a summary.
+    pub summaries: i64,
+}
+
+/// A novel with all of it but the texts.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NovelView {
+    /// Its id.
+    pub novel_id: String,
+    /// Its title.
+    pub title: String,
+    /// The task that imports it.
+    pub task_id: String,
+    /// In the order of their numbers; none until the import has split the text.
+    pub chapters: Vec<ChapterView>,
+}
+
+/// A chapter of a novel.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChapterView {
+    /// From 1.
+    pub number: i64,
+    /// Its title.
+    pub title: String,
+    /// In the order of their numbers.
+    pub scenes: Vec<SceneCard>,
+}
+
+/// A scene without its text.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SceneCard {
+    /// From 1, through the whole novel.
+    pub number: i64,
+    /// Whether there is a text.
+    pub has_text: bool,
+    /// What happens in it, in short, once that is written.
+    pub summary: Option<String>,
+    /// The chapter that it is in.
+    #[serde(skip)]
+    pub chapter: i64,
+}
+
+impl Library {
+    /// Writes down a novel and submits the task that imports it, both or neither. An import key that was used before
+    /// gives what it gave then.
+    pub(crate) async fn import(
+        &self,
+        novel: &NewNovel<'_>,
+        longhaul: &Longhaul,
+        task: Submission<ImportNovel>,
+    ) -> Result<Imported, LibraryError> {
+        if let Some(known) = self.find_import(novel).await? {
+            return Ok(known);
+        }
+        let mut open = self.begin().await?;
+        match insert(&mut open, novel, longhaul, task).await {
+            Ok(imported) => {
+                open.commit().await?;
+                Ok(imported)
+            }
+            Err(error) => {
+                open.roll_back().await?;
+                // Somebody with the same key was faster.
+                let known = if error.is_taken() { self.find_import(novel).await? } else { None };
+                known.ok_or(error)
+            }
+        }
+    }
+
+    async fn find_import(&self, novel: &NewNovel<'_>) -> Result<Option<Imported>, LibraryError> {
+        let Some(key) = novel.import_key else { return Ok(None) };
+        let rows = self.look().await?.fetch(&statement::FIND_IMPORT, &[novel.owner.into(), key.into()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        if row.text("title")? != novel.title || row.text("source")? != novel.source {
+            return Err(StoreError::IdempotencyMismatch.into());
+        }
+        Ok(Some(Imported { novel_id: row.text("id")?, task_id: row.text("task_id")? }))
+    }
+
+    /// The owner's novels, newest first, those before `before`.
+    pub async fn novels(
+        &self,
+        owner: &str,
+        before: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<NovelCard>, LibraryError> {
+        let params = [owner.into(), before.unwrap_or(END).into(), i64::try_from(limit).unwrap_or(1).into()];
+        let rows = self.look().await?.fetch(&statement::LIST_NOVELS, &params).await?;
+        let card = |row: &super::transaction::Row| {
+            Ok(NovelCard {
+                novel_id: row.text("id")?,
+                title: row.text("title")?,
+                task_id: row.text("task_id")?,
+                chapters: row.int("chapters")?,
+                scenes: row.int("scenes")?,
+                summaries: row.int("summaries")?,
+            })
+        };
+        rows.iter().map(card).collect()
+    }
+
+    /// One novel with its chapters, scenes and summaries.
+    pub async fn novel(&self, owner: &str, id: &str) -> Result<Option<NovelView>, LibraryError> {
+        let mut open = self.look().await?;
+        let rows = open.fetch(&statement::GET_NOVEL, &[id.into(), owner.into()]).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let mut novel = NovelView {
+            novel_id: row.text("id")?,
+            title: row.text("title")?,
+            task_id: row.text("task_id")?,
+            chapters: vec![],
+        };
+        for row in open.fetch(&statement::LIST_CHAPTERS, &[id.into()]).await? {
+            novel.chapters.push(ChapterView { number: row.int("number")?, title: row.text("title")?, scenes: vec![] });
+        }
+        for scene in open.scene_cards(id).await? {
+            let chapter = novel.chapters.iter_mut().find(|chapter| chapter.number == scene.chapter);
+            chapter.map(|chapter| chapter.scenes.push(scene));
+        }
+        Ok(Some(novel))
+    }
+
+    /// Forgets a novel with all of it. Tasks that are about it will find nothing, and fail.
+    pub async fn delete(&self, owner: &str, id: &str) -> Result<bool, LibraryError> {
+        let mut open = self.begin().await?;
+        let deleted = open.execute(&statement::DELETE_NOVEL, &[id.into(), owner.into()]).await?;
+        open.commit().await?;
+        Ok(deleted > 0)
+    }
+}
+
+async fn insert(
+    open: &mut Transaction,
+    novel: &NewNovel<'_>,
+    longhaul: &Longhaul,
+    task: Submission<ImportNovel>,
+) -> Result<Imported, LibraryError> {
+    let task_id = open.submit(longhaul, task).await?.id().0.to_string();
+    let NewNovel { id, owner, title, source, import_key } = *novel;
+    let row = [id.into(), owner.into(), title.into(), source.into(), task_id.as_str().into(), import_key.into()];
+    open.execute(&statement::INSERT_NOVEL, &row).await?;
+    Ok(Imported { novel_id: id.to_owned(), task_id })
+}

@@ -1,0 +1,134 @@
+//! A small server that speaks OpenAI's protocol, and does to its callers what providers do.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use longhaul_novel::provider::{OpenAi, OpenAiSettings, Provider};
+
+/// What it answers to one call.
+#[derive(Debug, Clone)]
+pub(crate) enum Answer {
+    /// Says these words, and what they cost.
+    Words(&'static str),
+    /// A status with these headers and this body.
+    Status(u16, &'static str, String),
+    /// Begins, and breaks the connection.
+    Cut(&'static str),
+    /// Begins, and says no more.
+    Hang(&'static str),
+}
+
+/// What was asked: the head of the request, and its body.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) head: String,
+    pub(crate) body: Value,
+}
+
+impl Asked {
+    /// What it was to read.
+    pub(crate) fn prompt(&self) -> &str {
+        self.body["messages"][1]["content"].as_str().unwrap()
+    }
+}
+
+type Script = dyn Fn(&Asked) -> Answer + Send + Sync;
+
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) base_url: String,
+    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Upstream {
+    pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let (asked, script): (Arc<Mutex<Vec<Asked>>>, Arc<Script>) = (Arc::default(), Arc::new(script));
+        let upstream = Self { base_url, asked: Arc::clone(&asked) };
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, Arc::clone(&asked), Arc::clone(&script)));
+            }
+        });
+        upstream
+    }
+
+    pub(crate) fn provider(&self) -> Arc<dyn Provider> {
+        Arc::new(OpenAi::new(self.settings(Duration::from_secs(20))).unwrap())
+    }
+
+    pub(crate) fn settings(&self, silence: Duration) -> OpenAiSettings {
+        let (base_url, key) = (self.base_url.clone(), Some("sk-test".to_owned()));
+        OpenAiSettings { base_url, key, model: "small".to_owned(), silence }
+    }
+
+    pub(crate) fn calls(&self) -> usize {
+        self.asked.lock().unwrap().len()
+    }
+}
+
+async fn answer(mut stream: TcpStream, asked: Arc<Mutex<Vec<Asked>>>, script: Arc<Script>) {
+    let Some(request) = read(&mut stream).await else { return };
+    let answer = script(&request);
+    asked.lock().unwrap().push(request);
+    match answer {
+        Answer::Words(words) => {
+            let usage = json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 3 } });
+            let body = format!("{}data: {usage}\n\ndata: [DONE]\n\n", said(words));
+            write(&mut stream, &format!("{}{body}", head(Some(body.len())))).await;
+        }
+        Answer::Status(status, headers, body) => {
+            let text = format!(
+                "HTTP/1.1 {status} No\r\n{headers}content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            );
+            write(&mut stream, &text).await;
+        }
+        Answer::Cut(words) => write(&mut stream, &format!("{}{}", head(Some(100_000)), said(words))).await,
+        Answer::Hang(words) => {
+            write(&mut stream, &format!("{}{}", head(Some(100_000)), said(words))).await;
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn head(length: Option<usize>) -> String {
+    let length = length.map(|length| format!("content-length: {length}\r\n")).unwrap_or_default();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n{length}\r\n")
+}
+
+/// Words as the protocol has them, one an event.
+fn said(words: &str) -> String {
+    let event =
+        |word: &str| format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": { "content": word } }] }));
+    words.split_inclusive(' ').map(event).collect()
+}
+
+async fn write(stream: &mut TcpStream, text: &str) {
+    // A client that has gone does not read.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let _ = stream.flush().await;
+}
+
+async fn read(stream: &mut TcpStream) -> Option<Asked> {
+    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length =
+                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return Some(Asked { head: head.to_owned(), body: serde_json::from_str(body).unwrap() });
+            }
+        }
+        match stream.read(&mut buffer).await {
+            Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
+            Ok(_) | Err(_) => return None,
+        }
+    }
+}
