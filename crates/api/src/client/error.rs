@@ -45,7 +45,9 @@ impl ClientError {
 
 /// The problem for people: what happened, each field, and what would have been accepted.
 fn told(problem: &Problem) -> String {
-    let mut text = format!("{} ({})", problem.detail, problem.code);
+    // With several fields the detail is all of them in one line.
+    let what = if problem.errors.is_empty() { problem.detail.as_str() } else { "these fields do not fit" };
+    let mut text = format!("{what} ({})", problem.code);
     for one in &problem.errors {
         text += &format!("\n  {}: {}", one.field, one.problem);
     }

@@ -9,6 +9,7 @@ mod words;
 pub(crate) use ending::tell_about;
 pub use ending::{Ending, finish};
 pub use options::ServerOptions;
+pub(crate) use options::task_id;
 pub(crate) use screen::Screen;
 pub(crate) use tables::{attempts, facts, log_lines, tasks};
 pub(crate) use words::{Shown, age, clean, cut, percent, pretty, progress_text, short_duration};

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use longhaul_api::client::{Client, ClientError, Identity};
+use longhaul_api::client::{Client, ClientError, Identity, TaskId};
 
 use super::Screen;
 
@@ -37,4 +37,10 @@ impl ServerOptions {
     pub(crate) fn screen(&self) -> Screen {
         Screen::new(self.no_color.as_ref().is_some_and(|value| !value.is_empty()))
     }
+}
+
+/// An id as it is typed.
+pub(crate) fn task_id(text: &str) -> Result<TaskId, String> {
+    let id = uuid::Uuid::try_parse(text.trim());
+    id.map(TaskId).map_err(|_| "it is not the id of a task; `longhaul list` shows them".to_owned())
 }

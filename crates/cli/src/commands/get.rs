@@ -5,7 +5,9 @@ use longhaul_api::{
     client::{Client, TaskId},
 };
 
-use crate::client::{self, Ending, Screen, ServerOptions, Shown, age, clean, pretty, progress_text, short_duration};
+use crate::client::{
+    self, Ending, Screen, ServerOptions, Shown, age, clean, pretty, progress_text, short_duration, task_id,
+};
 
 /// What `get` can be told.
 #[derive(Debug, clap::Args)]
@@ -13,7 +15,8 @@ use crate::client::{self, Ending, Screen, ServerOptions, Shown, age, clean, pret
     longhaul get ID --json | jq .result")]
 pub struct Get {
     /// The task.
-    id: uuid::Uuid,
+    #[arg(value_parser = task_id)]
+    id: TaskId,
     #[command(flatten)]
     part: Part,
     #[command(flatten)]
@@ -37,7 +40,7 @@ struct Part {
 
 pub async fn run(get: Get) -> anyhow::Result<Ending> {
     let (client, screen) = (get.server.client()?, get.server.screen());
-    let (id, json, now) = (TaskId(get.id), get.server.json, Moment::now());
+    let (id, json, now) = (get.id, get.server.json, Moment::now());
     let (text, table) = if get.part.attempts {
         let answer = client.attempts(id).await?;
         (answer.text, client::attempts(screen, &answer.value.items, now))

@@ -5,7 +5,7 @@ use longhaul_api::{
     client::{Status, TaskId},
 };
 
-use crate::client::{self, Ending, ServerOptions};
+use crate::client::{self, Ending, ServerOptions, task_id};
 
 /// What `list` can be told.
 #[derive(Debug, clap::Args)]
@@ -27,8 +27,8 @@ pub struct List {
     #[arg(long)]
     task_key: Option<String>,
     /// Children of this task.
-    #[arg(long)]
-    parent: Option<uuid::Uuid>,
+    #[arg(long, value_parser = task_id)]
+    parent: Option<TaskId>,
     /// Tasks of this user, for administrators.
     #[arg(long)]
     owner: Option<String>,
@@ -83,7 +83,7 @@ fn filters(list: &List) -> Vec<(&'static str, String)> {
         ("taskType", list.task_type.clone()),
         ("queue", list.queue.clone()),
         ("taskKey", list.task_key.clone()),
-        ("parentTaskId", list.parent.map(|id| TaskId(id).to_string())),
+        ("parentTaskId", list.parent.map(|id| id.to_string())),
         ("userId", list.owner.clone()),
         ("createdAfter", moment(list.created_after)),
         ("createdBefore", moment(list.created_before)),

@@ -9,7 +9,7 @@ use longhaul_api::{
     client::{About, Client, ClientError, TaskId, Told},
 };
 
-use crate::client::{EXIT_CODES, Ending, Screen, ServerOptions};
+use crate::client::{EXIT_CODES, Ending, Screen, ServerOptions, task_id};
 use view::{Standing, View};
 
 /// Between two questions to a server that went away just when the task had ended.
@@ -24,14 +24,15 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 ))]
 pub struct Watch {
     /// The task.
-    id: uuid::Uuid,
+    #[arg(value_parser = task_id)]
+    id: TaskId,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 pub async fn run(watch: Watch) -> anyhow::Result<Ending> {
     let (client, screen) = (watch.server.client()?, watch.server.screen());
-    follow(&client, screen, TaskId(watch.id), watch.server.json).await
+    follow(&client, screen, watch.id, watch.server.json).await
 }
 
 /// Shows the task until it has ended.

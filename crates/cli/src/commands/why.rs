@@ -3,21 +3,22 @@
 use longhaul_api::client::TaskId;
 use serde_json::Value;
 
-use crate::client::{self, Ending, ServerOptions, clean};
+use crate::client::{self, Ending, ServerOptions, clean, task_id};
 
 /// What `why` can be told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  longhaul why ID\n  longhaul why ID --json | jq -r .reason")]
 pub struct Why {
     /// The task.
-    id: uuid::Uuid,
+    #[arg(value_parser = task_id)]
+    id: TaskId,
     #[command(flatten)]
     server: ServerOptions,
 }
 
 pub async fn run(why: Why) -> anyhow::Result<Ending> {
     let (client, screen) = (why.server.client()?, why.server.screen());
-    let answer = client.why(TaskId(why.id)).await?;
+    let answer = client.why(why.id).await?;
     if why.server.json {
         screen.line(&answer.text)?;
         return Ok(Ending::Done);

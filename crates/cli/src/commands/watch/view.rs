@@ -99,7 +99,7 @@ impl View {
             bar.set_prefix(standing.status.as_str());
             let again = if standing.attempt > 1 { format!("attempt {} ", standing.attempt) } else { String::new() };
             bar.set_message(again + &standing.words());
-        } else {
+        } else if !standing.is_ended() {
             let (status, attempt) = (standing.status.as_str(), standing.attempt);
             self.screen.line(format!("{status} attempt {attempt} {}", standing.words()).trim_end())?;
         }
