@@ -97,7 +97,7 @@ function operationView(document, verb, path, operation) {
   const body = schema ? make("textarea", { value: example(document, schema), rows: 6, ariaLabel: "body" }) : null;
   const rows = [...inputs].map(([one, input]) => [make("code", {}, one.name), one.in, one.description ?? "", input]);
   const view = make("details", { className: "operation", id: operation.operationId },
-    make("summary", {}, make("span", { className: `verb ${verb}` }, verb), make("code", {}, path), make("span", {}, operation.summary ?? "")));
+    make("summary", {}, make("span", { className: `verb ${verb}` }, verb), make("code", {}, path), make("span", {}, (operation.summary ?? "").replaceAll("`", ""))));
   // What is inside is made when it is opened: most never are.
   view.addEventListener("toggle", () => {
     if (!view.open || view.children.length > 1) return;

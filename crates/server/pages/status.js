@@ -69,13 +69,23 @@ function showTasks(tasks) {
     const cells = { status: make("td", {}, badge(task.status)), progress: make("td", { className: "message" }) };
     cells.progress.append(...(task.errorMessage && task.status !== "RUNNING" && task.status !== "COMPLETED" ? [task.errorMessage] : progress(task.progress)));
     rows.set(task.taskId, { version: task.version, status: task.status, cells });
-    const link = make("a", { href: `/api/tasks/${encodeURIComponent(task.taskId)}`, className: "id" }, task.taskId);
+    const link = make("button", { type: "button", className: "id" }, task.taskId);
+    link.addEventListener("click", () => showTask(task.taskId).catch((error) => problem(error.message)));
     return [link, make("td", { className: "name", title: task.taskType }, task.taskType), cells.status,
       make("td", { className: "name", title: task.queue }, task.queue), number(`${task.attempt}/${task.maxAttempts}`), cells.progress,
       make("td", { className: "number", title: task.createdAt }, age(task.createdAt))];
   };
   const head = ["Id", "Type", "Status", "Queue", make("th", { className: "number" }, "Try"), "Progress", make("th", { className: "number" }, "Age")];
   find("tasks").replaceChildren(tasks.length ? table(head, tasks.map(line)) : welcome());
+}
+
+// The whole record, by a call of this page: a plain link could not send the token.
+async function showTask(id) {
+  const path = `/api/tasks/${encodeURIComponent(id)}`;
+  const [task, why] = await Promise.all([read(path), read(`${path}/why`)]);
+  find("task-why").textContent = why.sentence;
+  find("task-record").textContent = JSON.stringify(task, null, 2);
+  find("task").showModal();
 }
 
 function welcome() {
@@ -132,13 +142,14 @@ function connected(is, error) {
 }
 
 async function start() {
-  // One call first, so that a server which asks for a token asks once.
-  const first = await call("/api/types").catch((error) => { if (error.status === 401) return null; return undefined; });
-  if (first === null) return connected(false);
+  // One call first, so that a server which asks for a token asks once. Other failures are told by the calls that follow.
+  const isAsked = await call("/api/types").then(() => false, (error) => error.status === 401);
+  if (isAsked) return connected(false);
   lookAtPlatform();
   lookAtTasks();
   setInterval(() => { if (!document.hidden) lookAtPlatform(); }, POLL_MS);
   follow("/api/events", hear, connected);
 }
 
+find("task-close").addEventListener("click", () => find("task").close());
 start();

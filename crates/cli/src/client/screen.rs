@@ -43,11 +43,11 @@ impl Screen {
         table
     }
 
-    pub(crate) fn show(self, table: &Table) -> std::io::Result<()> {
-        // Lines are padded by the table; nobody wants the spaces at their ends.
-        self.line(
-            table.trim_fmt().lines().map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n"),
-        )
+    pub(crate) fn show(self, mut table: Table) -> std::io::Result<()> {
+        if let Some(first) = table.column_mut(0) {
+            first.set_padding((0, 1));
+        }
+        self.line(table.trim_fmt())
     }
 
     pub(crate) fn dim(self, text: impl ToString) -> Cell {

@@ -135,7 +135,7 @@ fn report(
             ("submit and run", run.unwrap_or_default()),
         ],
     );
-    Ok(screen.show(&table)?)
+    Ok(screen.show(table)?)
 }
 
 fn progress_bar(screen: Screen, json: bool, tasks: u32) -> ProgressBar {

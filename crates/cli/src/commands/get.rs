@@ -56,7 +56,7 @@ pub async fn run(get: Get) -> anyhow::Result<Ending> {
     if json {
         screen.line(text)?
     } else {
-        screen.show(&table)?
+        screen.show(table)?
     }
     Ok(Ending::Done)
 }
@@ -101,7 +101,7 @@ fn show(screen: Screen, task: &TaskView, now: Moment) -> anyhow::Result<()> {
             ("error", error(task)),
         ],
     );
-    screen.show(&table)?;
+    screen.show(table)?;
     screen.line(format_args!("\nparameters\n{}", pretty(&task.parameters)))?;
     if let Some(result) = &task.result {
         screen.line(format_args!("\nresult\n{}", pretty(result)))?;

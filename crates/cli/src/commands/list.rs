@@ -68,7 +68,7 @@ pub async fn run(list: List) -> anyhow::Result<Ending> {
         screen.hint("No task matches.")?;
         return Ok(Ending::Done);
     }
-    screen.show(&client::tasks(screen, &answer.value.items, Moment::now()))?;
+    screen.show(client::tasks(screen, &answer.value.items, Moment::now()))?;
     if let Some(cursor) = answer.value.next_cursor {
         screen.hint(format_args!("\nThere are more: --cursor {cursor}"))?;
     }

@@ -27,7 +27,7 @@ pub async fn run(why: Why) -> anyhow::Result<Ending> {
     let told = |value: &Value| value.as_str().map_or_else(|| value.to_string(), clean);
     let rows = answer.value.facts.iter().map(|(name, value)| (name.as_str(), told(value)));
     if !answer.value.facts.is_empty() {
-        screen.show(&client::facts(screen, rows))?;
+        screen.show(client::facts(screen, rows))?;
     }
     Ok(Ending::Done)
 }

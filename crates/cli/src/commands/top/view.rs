@@ -16,7 +16,7 @@ use crate::client::{Shown, age, clean, cut};
 const BAR: usize = 20;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
-    let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(6, 14);
+    let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(10, 16);
     let [head, above, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Max(queues_height),
@@ -25,7 +25,8 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     ])
     .areas(frame.area());
     let [left, right] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(above);
-    let [rates, nodes] = Layout::vertical([Constraint::Percentage(50), Constraint::Min(3)]).areas(right);
+    let nodes_height = u16::try_from(model.nodes.len()).unwrap_or(u16::MAX).saturating_add(2).clamp(3, 6);
+    let [rates, nodes] = Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
     frame.render_widget(header(model), head);
     draw_queues(frame, model, left);
     draw_throughput(frame, model, rates);
@@ -146,12 +147,12 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let rows = tasks.iter().map(|task| task_row(model, task));
     let widths = [
         Constraint::Length(36),
-        Constraint::Fill(2),
         Constraint::Fill(1),
+        Constraint::Length(16),
         Constraint::Length(5),
         Constraint::Length(8),
         Constraint::Length(27),
-        Constraint::Fill(2),
+        Constraint::Fill(1),
     ];
     let header = ["ID", "TYPE", "QUEUE", "TRY", "FOR", "PROGRESS", ""];
     let table = table(model, rows, &widths, &header, usize::MAX).block(block);

@@ -64,8 +64,9 @@ impl Standing {
         true
     }
 
-    fn words(&self) -> String {
-        let mut text = progress_text(&self.progress);
+    /// What there is to say besides: `progress` is that of the task, told as the caller wants.
+    fn words(&self, progress: String) -> String {
+        let mut text = progress;
         if let Some(error) = self.error.as_ref().filter(|_| self.status != Status::Running) {
             text = clean(error);
         } else if self.status == Status::Waiting && self.open_children > 0 {
@@ -98,10 +99,13 @@ impl View {
             bar.set_position((percent * 10.0) as u64);
             bar.set_prefix(standing.status.as_str());
             let again = if standing.attempt > 1 { format!("attempt {} ", standing.attempt) } else { String::new() };
-            bar.set_message(again + &standing.words());
+            let message = standing.progress.message.as_deref().map(clean).unwrap_or_default();
+            bar.set_message(again + &standing.words(message));
         } else if !standing.is_ended() {
             let (status, attempt) = (standing.status.as_str(), standing.attempt);
-            self.screen.line(format!("{status} attempt {attempt} {}", standing.words()).trim_end())?;
+            self.screen.line(
+                format!("{status} attempt {attempt} {}", standing.words(progress_text(&standing.progress))).trim_end(),
+            )?;
         }
         Ok(())
     }
