@@ -22,8 +22,10 @@ function words(schema) {
   const text = kinds.map((kind) => (kind === "string" && schema.format ? schema.format : kind)).join(" or ");
   if (kinds.includes("array")) return ["array of ", ...words(schema.items)];
   if (schema.additionalProperties && kinds.includes("object")) return ["object of ", ...words(schema.additionalProperties)];
-  const range = [schema.minimum ?? schema.minItems, schema.maximum ?? schema.maxItems];
-  return [range[0] === undefined && range[1] === undefined ? text : `${text}, ${range[0] ?? ""} to ${range[1] ?? ""}`];
+  const [least, most] = [schema.minimum ?? schema.minItems, schema.maximum ?? schema.maxItems];
+  if (least === undefined && most === undefined) return [text];
+  if (most === undefined) return [`${text}, ${least} or more`];
+  return [`${text}, ${least ?? "up"} to ${most}`];
 }
 
 // Every property of a schema, also of those that it is put together from.
@@ -35,9 +37,10 @@ function properties(schema) {
 
 function fields(schema) {
   const rows = properties(schema).map(([name, one, needed]) => [
-    make("code", {}, name), make("td", {}, ...words(one)), one.description ?? "", needed ? "always" : ""]);
-  if (rows.length) return table(["Field", "Type", "", ""], rows);
-  return make("p", {}, ...(schema.allOf ? schema.allOf.flatMap((one) => [...words(one), " "]) : words(schema)));
+    make("code", {}, name), make("td", {}, ...words(one)), (one.description ?? "").replaceAll("`", ""), needed ? "always" : ""]);
+  const wholes = (schema.allOf ?? []).filter((one) => one.$ref).flatMap(words);
+  const more = wholes.length ? make("p", {}, "All of ", ...wholes, ", and:") : null;
+  return make("div", {}, more, rows.length ? table(["Field", "Type", "", ""], rows) : make("p", {}, ...words(schema)));
 }
 
 function answers(operation) {

@@ -4,7 +4,8 @@ import { call, find, hint, make, number, problem, read, table } from "./common.j
 import { follow } from "./live.js";
 
 const POLL_MS = 2000;
-const SHOWN = 25;
+const OPEN = 20;
+const SHOWN = 20;
 const TILES = [
   ["Waiting", ["QUEUED", "WAITING"], "waiting"], ["Running", ["RUNNING"], "running"], ["Retrying", ["RETRYING"], "retrying"],
   ["Completed", ["COMPLETED"], "completed"], ["With errors", ["COMPLETED_WITH_ERRORS"], "retrying"],
@@ -108,7 +109,13 @@ function throttled(ms, work) {
   return () => { if (timer === null) start(); else again = true; };
 }
 
-const lookAtTasks = throttled(500, async () => showTasks((await read(`/api/tasks?size=${SHOWN}`)).items));
+// What is under way first, then the newest of the rest: a flood of small tasks must not hide a long one.
+const lookAtTasks = throttled(500, async () => {
+  const open = `/api/tasks?status=RUNNING,RETRYING,WAITING&size=${OPEN}`;
+  const [first, rest] = await Promise.all([read(open), read(`/api/tasks?size=${SHOWN}`)]);
+  const known = new Set(first.items.map((task) => task.taskId));
+  showTasks([...first.items, ...rest.items.filter((task) => !known.has(task.taskId))]);
+});
 
 const lookAtPlatform = throttled(500, async () => {
   try {
