@@ -1,13 +1,13 @@
 //! News of tasks, as live streams send them.
 
 use longhaul_domain::{Status, TaskId, event::EventKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::task::StatusSchema;
 
 /// A piece of news about a task.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TaskEvent)]
 pub struct TaskNews {

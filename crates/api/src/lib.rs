@@ -1,8 +1,13 @@
 //! The wire types of the HTTP API, version 1: what travels as JSON, and how domain types are written there.
 //!
 //! Names are camelCase, times RFC 3339 in UTC, ids UUID text, durations `30s` or `PT30S`. Types here hold no rules but
-//! those of their spelling: what is allowed is decided by the domain and the engine.
+//! those of their spelling: what is allowed is decided by the domain and the engine. With the feature `client` there is
+//! a client that speaks them.
 
+#[cfg(feature = "client")]
+pub mod client;
+
+mod document;
 pub mod duration;
 pub mod time;
 

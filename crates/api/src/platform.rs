@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{duration::WireDuration, time::Moment};
 
 /// A queue, and how many tasks it has by status.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Queue)]
 pub struct QueueView {
@@ -20,7 +20,7 @@ pub struct QueueView {
 }
 
 /// A process that runs tasks.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Node)]
 pub struct NodeView {
@@ -35,7 +35,7 @@ pub struct NodeView {
 }
 
 /// A type that tasks can be submitted of.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = TaskType)]
 pub struct TypeView {
@@ -53,7 +53,7 @@ pub struct TypeView {
 }
 
 /// Counts of the present, and statistics of a span of time.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Stats)]
 pub struct StatsView {
@@ -67,7 +67,7 @@ pub struct StatsView {
 }
 
 /// A type in a queue.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeStats {
     pub task_type: String,
@@ -86,7 +86,7 @@ pub struct TypeStats {
 }
 
 /// Percentiles in milliseconds, off by a tenth at the most; absent where nothing was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Percentiles)]
 pub struct PercentilesView {
@@ -96,7 +96,7 @@ pub struct PercentilesView {
 }
 
 /// Why a task is not running yet.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Why)]
 pub struct WhyView {
@@ -108,7 +108,7 @@ pub struct WhyView {
 }
 
 /// Whether the process does its work.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
     /// `ok`, or what is wrong.

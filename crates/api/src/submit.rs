@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::{duration::WireDuration, task::StatusSchema, time::Moment};
 
 /// A task to be made. What is absent is as the type says.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitRequest {
     /// The name of a registered type; `GET /api/types` lists them.
@@ -61,7 +61,7 @@ pub struct SubmitAnswer {
 }
 
 /// Many tasks, all or none.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
     /// At most 1,000.

@@ -4,27 +4,31 @@ use longhaul_domain::{
     Attempt, ChildCounts, Json, LogEntry, LogLevel, RetryPolicy, Status, Task, TaskError, TaskId,
     attempt::AttemptOutcome, task::Phase,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{duration::WireDuration, time::Moment};
+use crate::{document, duration::WireDuration, time::Moment};
 
 /// The whole record of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Task)]
 pub struct TaskView {
     #[serde(flatten)]
     pub summary: TaskSummary,
+    #[serde(deserialize_with = "document::read")]
     #[schema(value_type = serde_json::Value)]
     pub parameters: Json,
+    #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub checkpoint: Option<Json>,
+    #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Json>,
     pub result_url: Option<String>,
     /// Of the last attempt that did not succeed.
     pub error: Option<ErrorView>,
+    #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub memo: Option<Json>,
     /// The task's own code, or the step that makes a parent's result.
@@ -47,7 +51,7 @@ pub struct TaskView {
 }
 
 /// A task as lists show it.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSummary {
     #[schema(value_type = uuid::Uuid)]
@@ -67,6 +71,7 @@ pub struct TaskSummary {
     pub max_attempts: u32,
     pub retry_count: u32,
     /// The newest that is known, live if the task runs in this process.
+    #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub progress: Option<Json>,
     pub error_message: Option<String>,
@@ -84,7 +89,7 @@ pub struct TaskSummary {
 }
 
 /// How many children a parent has, by where they stand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildrenView {
     pub total: u32,
@@ -96,7 +101,7 @@ pub struct ChildrenView {
 }
 
 /// Why an attempt did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorView {
     /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …
@@ -109,7 +114,7 @@ pub struct ErrorView {
 }
 
 /// One run of a task.
-#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Attempt)]
 pub struct AttemptView {
@@ -126,7 +131,7 @@ pub struct AttemptView {
 }
 
 /// A line that a handler kept with its task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LogLine)]
 pub struct LogView {

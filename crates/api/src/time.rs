@@ -12,6 +12,14 @@ use utoipa::ToSchema;
 #[schema(value_type = String, format = DateTime, examples("2026-03-01T08:30:00Z"))]
 pub struct Moment(pub Timestamp);
 
+#[cfg(feature = "client")]
+impl Moment {
+    /// By the clock of this machine: good enough to tell people how long ago something was, and for nothing else.
+    pub fn now() -> Self {
+        Self(Timestamp::from_micros(jiff::Timestamp::now().as_microsecond()))
+    }
+}
+
 impl From<Timestamp> for Moment {
     fn from(moment: Timestamp) -> Self {
         Self(moment)

@@ -81,6 +81,11 @@ impl Doc {
         self.with_content(200, what, "text/event-stream", String::schema())
     }
 
+    /// An answer that is text of this kind.
+    pub(crate) fn text(self, kind: &str, what: &str) -> Self {
+        self.with_content(200, what, kind, String::schema())
+    }
+
     /// An answer without a body.
     pub(crate) fn empty(mut self, status: u16, what: &str) -> Self {
         self.answers.push((status, Response::new(what)));
@@ -161,9 +166,9 @@ const fn method(verb: Verb) -> HttpMethod {
     }
 }
 
-/// The noun that a path starts with.
+/// The noun that a path starts with; what is not of the API itself is about the server.
 fn tag(path: &str) -> &str {
-    path.trim_start_matches("/api").split('/').nth(1).unwrap_or("api")
+    path.strip_prefix("/api/").and_then(|rest| rest.split('/').next()).unwrap_or("server")
 }
 
 fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {

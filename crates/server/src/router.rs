@@ -7,9 +7,10 @@ use axum::{Router, middleware};
 use crate::{
     api::Api,
     guard,
-    handlers::{bulk, change, events, health, lists, nodes, queues, stats, submit, tasks, types, why},
+    handlers::{bulk, change, events, health, lists, nodes, pages, queues, stats, submit, tasks, types, why},
     identity::Scope::{Operate, Read, Write},
     problem::ApiError,
+    reply,
     route::{
         Policy::{self, Needs, Public},
         Route, Verb,
@@ -42,6 +43,9 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/api/nodes", Needs(Operate), nodes::list, nodes::list_doc),
         Route::get("/api/stats", Needs(Operate), stats::get, stats::get_doc),
         Route::get("/api/openapi.json", Public, health::openapi, health::openapi_doc),
+        Route::get("/", Public, pages::status, pages::status_doc),
+        Route::get("/docs", Public, pages::docs, pages::docs_doc),
+        Route::get("/pages/{file}", Public, pages::file, pages::file_doc),
         Route::get("/healthz", Public, health::live, health::live_doc),
         Route::get("/readyz", Public, health::ready, health::ready_doc),
     ]
@@ -70,5 +74,6 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
     router
         .fallback(async || ApiError::NoRoute)
         .method_not_allowed_fallback(async || ApiError::NoMethod)
+        .layer(middleware::map_response(reply::as_it_says))
         .with_state(Arc::clone(api))
 }

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("testkit", &["domain"]),
     ("longhaul", &["domain", "engine", "store", "transport", "api", "worker", "server", "testkit"]),
     ("novel", &["longhaul"]),
-    ("cli", &["longhaul", "novel"]),
+    ("cli", &["longhaul", "novel", "api"]),
 ];
 
 /// Tests of every crate may use these besides.

@@ -12,7 +12,7 @@ const MISSING: &str = "01900000-0000-7000-8000-000000000000";
 
 /// A call of this route that would do something if the caller were allowed to.
 fn call_of(route: &RouteInfo, id: &str) -> Call {
-    let path = route.path.replace("{id}", id).replace("{name}", "own");
+    let path = route.path.replace("{id}", id).replace("{name}", "own").replace("{file}", "status.js");
     let call = Call::new(route.verb.as_str(), path);
     match (route.verb.as_str(), route.path) {
         ("POST", "/api/tasks") => call.json(&json!({ "taskType": "sample.echo", "delay": "1d" })),
@@ -47,7 +47,7 @@ async fn a_route_that_needs_a_scope_answers_nobody_without_a_name_or_without_the
         server.send(call).await.problem(403, "forbidden");
     }
     for route in routes(|route| route.policy == Policy::Public) {
-        server.send(call_of(&route, MISSING)).await.expect(200);
+        assert_eq!(server.send(call_of(&route, MISSING)).await.status, 200, "{route:?}");
     }
 }
 

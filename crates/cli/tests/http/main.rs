@@ -12,6 +12,7 @@ mod changes;
 mod client;
 mod edges;
 mod live;
+mod pages;
 mod platform;
 mod reads;
 mod refusals;

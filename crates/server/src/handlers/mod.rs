@@ -6,6 +6,7 @@ pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod lists;
 pub(crate) mod nodes;
+pub(crate) mod pages;
 pub(crate) mod queues;
 pub(crate) mod stats;
 pub(crate) mod submit;

@@ -1,0 +1,83 @@
+//! Tasks, attempts and log lines as tables.
+
+use comfy_table::{Cell, Table};
+use longhaul_api::{AttemptView, LogView, Moment, TaskSummary};
+
+use super::{Screen, Shown, age, clean, cut, percent};
+
+/// Characters of a type, a queue or a message in a row.
+const CELL: usize = 48;
+
+pub(crate) fn tasks(screen: Screen, items: &[TaskSummary], now: Moment) -> Table {
+    let mut table = screen.table(&["ID", "TYPE", "STATUS", "QUEUE", "PRI", "TRY", "PROGRESS", "AGE", "NOTE"]);
+    for task in items {
+        table.add_row([
+            Cell::new(task.task_id),
+            Cell::new(cut(&task.task_type, CELL)),
+            screen.status(task.status),
+            Cell::new(cut(&task.queue, CELL)),
+            Cell::new(task.priority),
+            Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
+            Cell::new(percent(&Shown::of(task.progress.as_ref()))),
+            Cell::new(age(task.created_at, now)),
+            screen.dim(cut(&note(task, now), CELL)),
+        ]);
+    }
+    table
+}
+
+/// What a person would ask next.
+fn note(task: &TaskSummary, now: Moment) -> String {
+    if let Some(next) = task.next_attempt_at.filter(|next| *next > now) {
+        return match &task.error_message {
+            Some(error) => format!("again {}: {error}", age(next, now)),
+            None => format!("due {}", age(next, now)),
+        };
+    }
+    if task.children.open > 0 {
+        return format!("{} of {} children open", task.children.open, task.children.total);
+    }
+    if let Some(error) = task.error_message.as_ref().filter(|_| task.status.is_ended()) {
+        return error.clone();
+    }
+    Shown::of(task.progress.as_ref()).message.unwrap_or_default()
+}
+
+pub(crate) fn attempts(screen: Screen, items: &[AttemptView], now: Moment) -> Table {
+    let mut table = screen.table(&["ATTEMPT", "OUTCOME", "HOST", "STARTED", "ENDED", "ERROR"]);
+    for one in items {
+        let ago = |moment: Option<Moment>| moment.map(|moment| format!("{} ago", age(moment, now))).unwrap_or_default();
+        let error = one.error.as_ref().map(|error| format!("{}: {}", error.class, error.message)).unwrap_or_default();
+        table.add_row([
+            Cell::new(one.attempt),
+            Cell::new(one.outcome.as_str()),
+            Cell::new(clean(one.host.as_deref().unwrap_or(""))),
+            Cell::new(ago(one.started_at)),
+            Cell::new(ago(one.ended_at)),
+            Cell::new(clean(&error)),
+        ]);
+    }
+    table
+}
+
+pub(crate) fn log_lines(screen: Screen, items: &[LogView]) -> Table {
+    let mut table = screen.table(&["TIME", "ATTEMPT", "LEVEL", "MESSAGE"]);
+    for line in items {
+        table.add_row([
+            screen.dim(line.logged_at),
+            Cell::new(line.attempt),
+            Cell::new(line.level.as_str()),
+            Cell::new(clean(&line.message)),
+        ]);
+    }
+    table
+}
+
+/// Names and what they are; those without a value are left out.
+pub(crate) fn facts<'a>(screen: Screen, rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
+    let mut table = screen.table(&[]);
+    for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
+        table.add_row([screen.dim(name), Cell::new(value)]);
+    }
+    table
+}

@@ -1,0 +1,213 @@
+//! The screen, drawn from the model alone.
+
+use longhaul_api::TaskSummary;
+use ratatui::{
+    Frame,
+    layout::{Alignment, Constraint, Layout, Rect},
+    style::{Color, Modifier, Style},
+    text::{Line, Span},
+    widgets::{Block, BorderType, Cell, Paragraph, Row, Sparkline, Table, TableState},
+};
+
+use super::model::{Focus, Model, QueueRow};
+use crate::client::{Shown, age, clean, cut};
+
+/// Characters of a bar of progress.
+const BAR: usize = 20;
+
+pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(10, 16);
+    let [head, above, below, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Max(queues_height),
+        Constraint::Min(4),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let [left, right] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(above);
+    let nodes_height = u16::try_from(model.nodes.len()).unwrap_or(u16::MAX).saturating_add(2).clamp(3, 6);
+    let [rates, nodes] = Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
+    frame.render_widget(header(model), head);
+    draw_queues(frame, model, left);
+    draw_throughput(frame, model, rates);
+    draw_nodes(frame, model, nodes);
+    draw_tasks(frame, model, below);
+    frame.render_widget(footer(model), foot);
+}
+
+fn paint(model: &Model, colour: Color) -> Style {
+    if model.has_colours { Style::new().fg(colour) } else { Style::new() }
+}
+
+fn faint(model: &Model) -> Style {
+    paint(model, Color::DarkGray)
+}
+
+fn panel(model: &Model, title: String, is_chosen: bool) -> Block<'static> {
+    let border = if is_chosen { paint(model, Color::Cyan) } else { faint(model) };
+    let kind = if is_chosen { BorderType::Thick } else { BorderType::Rounded };
+    Block::bordered().border_type(kind).border_style(border).title(format!(" {title} "))
+}
+
+fn header(model: &Model) -> Paragraph<'static> {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let rate = model.throughput.back().copied().unwrap_or(0);
+    let text = vec![
+        Span::styled(" Longhaul ", bold),
+        Span::styled(model.url.clone(), faint(model)),
+        Span::raw(format!(
+            "   {} running   {} waiting   {} retrying   {} failed   {rate}/s",
+            model.total(|row| row.running),
+            model.total(|row| row.waiting),
+            model.total(|row| row.retrying),
+            model.total(|row| row.failed),
+        )),
+    ];
+    Paragraph::new(Line::from(text))
+}
+
+fn draw_queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let block = panel(model, format!("Queues {}", model.queues.len()), model.focus == Focus::Queues);
+    if model.queues.is_empty() {
+        let text = "No queue yet: one is made with its first task.";
+        frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
+        return;
+    }
+    let rows = model.queues.iter().map(|row| queue_row(model, row));
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(9),
+        Constraint::Length(8),
+        Constraint::Length(8),
+    ];
+    let header = ["QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S"];
+    let table = table(model, rows, &widths, &header, 1).block(block);
+    let chosen = (model.focus == Focus::Queues).then_some(model.chosen_queue);
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
+}
+
+fn queue_row(model: &Model, row: &QueueRow) -> Row<'static> {
+    let number = |count: i64| Cell::new(Line::from(count.to_string()).alignment(Alignment::Right));
+    let name = if row.paused { format!("⏸ {}", clean(&row.name)) } else { clean(&row.name) };
+    let failed = if row.failed > 0 { paint(model, Color::Red) } else { Style::new() };
+    Row::new([
+        Cell::new(name).style(if row.paused { paint(model, Color::Yellow) } else { Style::new() }),
+        number(row.waiting),
+        number(row.running),
+        number(row.retrying),
+        number(row.failed).style(failed),
+        Cell::new(Line::from(format!("{:.1}", row.rate)).alignment(Alignment::Right)),
+    ])
+}
+
+fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let width = usize::from(area.width.saturating_sub(2));
+    let skipped = model.throughput.len().saturating_sub(width);
+    let samples: Vec<u64> = model.throughput.iter().skip(skipped).copied().collect();
+    let most = samples.iter().copied().max().unwrap_or(0);
+    let block = panel(model, format!("Ended each second, at most {most}"), false);
+    let line = Sparkline::default().data(&samples).style(paint(model, Color::Green)).block(block);
+    frame.render_widget(line, area);
+}
+
+fn draw_nodes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let alive = model.nodes.iter().filter(|node| node.lost_at.is_none()).count();
+    let rows = model.nodes.iter().map(|node| {
+        let (state, colour) = if let Some(lost) = node.lost_at {
+            (format!("lost {} ago", age(lost, model.now)), Color::Red)
+        } else {
+            (format!("up {}", age(node.started_at, model.now)), Color::Green)
+        };
+        let who = format!("{} on {}", clean(&node.name), clean(&node.host));
+        Row::new([Cell::new(who), Cell::new(state).style(paint(model, colour))])
+    });
+    let title = format!("Nodes {alive} up");
+    let table = Table::new(rows, [Constraint::Fill(1), Constraint::Length(14)]).block(panel(model, title, false));
+    frame.render_widget(table, area);
+}
+
+fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+    let tasks = model.tasks();
+    let mut title = format!("Running {}", tasks.len());
+    if model.is_typing || !model.filter.is_empty() {
+        title += &format!(" with {:?}", model.filter);
+    }
+    let block = panel(model, title, model.focus == Focus::Tasks);
+    if tasks.is_empty() {
+        let text = if model.filter.is_empty() {
+            "Nothing runs. Try: longhaul submit sample.progress '{\"steps\":100,\"stepMs\":200}'"
+        } else {
+            "No running task holds this word. Esc shows all."
+        };
+        frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
+        return;
+    }
+    let rows = tasks.iter().map(|task| task_row(model, task));
+    let widths = [
+        Constraint::Length(36),
+        Constraint::Fill(1),
+        Constraint::Length(16),
+        Constraint::Length(5),
+        Constraint::Length(8),
+        Constraint::Length(27),
+        Constraint::Fill(1),
+    ];
+    let header = ["ID", "TYPE", "QUEUE", "TRY", "FOR", "PROGRESS", ""];
+    let table = table(model, rows, &widths, &header, usize::MAX).block(block);
+    let chosen = (model.focus == Focus::Tasks).then_some(model.chosen_task);
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
+}
+
+fn task_row(model: &Model, task: &TaskSummary) -> Row<'static> {
+    let shown = Shown::of(task.progress.as_ref());
+    let since = task.started_at.map(|started| age(started, model.now)).unwrap_or_default();
+    Row::new([
+        Cell::new(task.task_id.to_string()).style(faint(model)),
+        Cell::new(clean(&task.task_type)),
+        Cell::new(clean(&task.queue)),
+        Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
+        Cell::new(since),
+        Cell::new(shown.percent.map(bar).unwrap_or_default()).style(paint(model, Color::Cyan)),
+        Cell::new(cut(shown.message.as_deref().unwrap_or(""), 80)),
+    ])
+}
+
+/// `━━━━━━──────────────  30%`
+fn bar(percent: f64) -> String {
+    let percent = percent.clamp(0.0, 100.0);
+    // It was clamped: the cast cannot be wrong.
+    let full = (percent / 100.0 * BAR as f64).round() as usize;
+    format!("{}{} {percent:>4.0}%", "━".repeat(full), "─".repeat(BAR - full))
+}
+
+/// A table with a bold head, whose columns from `right_from` on are numbers.
+fn table<'a>(
+    model: &Model,
+    rows: impl Iterator<Item = Row<'a>>,
+    widths: &[Constraint],
+    header: &[&'a str],
+    right_from: usize,
+) -> Table<'a> {
+    let name = |(place, text): (usize, &&'a str)| {
+        let side = if place >= right_from { Alignment::Right } else { Alignment::Left };
+        Line::from(*text).alignment(side)
+    };
+    let head = Row::new(header.iter().enumerate().map(name)).style(Style::new().add_modifier(Modifier::BOLD));
+    let chosen = if model.has_colours { Style::new().bg(Color::DarkGray) } else { Style::new() };
+    Table::new(rows, widths.to_vec()).header(head).row_highlight_style(chosen.add_modifier(Modifier::BOLD))
+}
+
+fn footer(model: &Model) -> Paragraph<'static> {
+    let text = if let Some(id) = model.cancelling {
+        format!(" Cancel {id} and all below it? y cancels, any other key does not.")
+    } else if model.is_typing {
+        format!(" /{}▏ Enter keeps it, Esc shows all", model.filter)
+    } else if !model.note.is_empty() {
+        format!(" {}", clean(&model.note))
+    } else {
+        " q leave  Tab choose  ↑↓ move  p pause or resume  c cancel  / filter".to_owned()
+    };
+    Paragraph::new(text).style(faint(model))
+}

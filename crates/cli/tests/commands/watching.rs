@@ -1,0 +1,88 @@
+//! `watch`: what it shows, how it ends, and that it outlives its connection.
+
+use std::sync::Arc;
+
+use longhaul::{
+    Status, TaskId,
+    server::{CancellationToken, IdentityMode, ListenerSettings},
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::TcpListener;
+
+use crate::{client::DEADLINE, program::command, server::Server};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_exit_status_tells_how_the_task_ended() {
+    let server = Server::start().await;
+    let later = server.submit_for_later("default").await;
+    server.run(&["cancel", &later]).await.expect(0);
+    for (arguments, code, end) in [
+        (vec!["submit", "sample.echo", "{\"a\":1}", "--watch"], 0, "COMPLETED after"),
+        (vec!["submit", "sample.fail", "{\"kind\":\"fatal\"}", "--watch"], 3, "fatal: attempt 1 fails"),
+        (
+            vec!["submit", "sample.fail", "{\"kind\":\"retryable\"}", "--max-attempts", "1", "--watch"],
+            3,
+            "DEAD_LETTER after",
+        ),
+        (
+            vec!["submit", "sample.fanout", "{\"children\":2,\"failEvery\":2}", "--watch"],
+            5,
+            "COMPLETED_WITH_ERRORS after",
+        ),
+        (vec!["watch", &later], 4, "CANCELLED"),
+    ] {
+        let shown = server.run(&arguments).await.expect(code);
+        assert!(shown.contains(end), "{arguments:?}: {shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_change_is_a_line_and_the_result_is_the_last() {
+    let server = Server::start().await;
+    let shown = server.run(&["submit", "sample.progress", "{\"steps\":4,\"stepMs\":50}", "--watch"]).await.expect(0);
+    assert!(shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"), "{shown}");
+    assert!(shown.ends_with("{\n  \"steps\": 4\n}\n"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_lines_are_the_events() {
+    let server = Server::start().await;
+    let arguments = ["submit", "sample.progress", "{\"steps\":2,\"stepMs\":50}", "--watch", "--json"];
+    let printed = server.run(&arguments).await.expect(0);
+    let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let last = lines.last().unwrap();
+    assert_eq!((&lines[0]["status"], &last["status"]), (&json!("QUEUED"), &json!("COMPLETED")));
+    assert!(lines.iter().all(|line| line["taskId"] == lines[0]["taskId"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_outlives_the_server_it_watches_at() {
+    let mut server = Server::start().await;
+    let id = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
+    server.until_status(&id, Status::Running).await;
+    let url = server.url();
+    let mut watch = command(&url, &["watch", &id]).spawn().unwrap();
+    let mut out = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut err = BufReader::new(watch.stderr.take().unwrap()).lines();
+    let in_time = |what: &'static str| move |_| panic!("{what} in time");
+    let first = tokio::time::timeout(DEADLINE, out.next_line()).await.unwrap_or_else(in_time("a line"));
+    assert!(first.unwrap().unwrap().starts_with("RUNNING"));
+    server.closing.cancel();
+    (&mut server.serving).await.unwrap();
+    let lost = tokio::time::timeout(DEADLINE, err.next_line()).await.unwrap_or_else(in_time("a word"));
+    assert!(lost.unwrap().unwrap().contains("trying again"));
+    let again = TcpListener::bind(server.address).await.unwrap();
+    let second = CancellationToken::new();
+    let serving = tokio::spawn({
+        let (longhaul, second) = (Arc::clone(&server.longhaul), second.clone());
+        async move { longhaul.serve(again, IdentityMode::Dev, ListenerSettings::default(), second).await.unwrap() }
+    });
+    let seen = tokio::time::timeout(DEADLINE, out.next_line()).await.unwrap_or_else(in_time("a line"));
+    assert!(seen.unwrap().unwrap().starts_with("RUNNING"), "the state is told again");
+    server.longhaul.cancel(TaskId(id.parse().unwrap())).await.unwrap();
+    let ended = tokio::time::timeout(DEADLINE, watch.wait()).await.unwrap_or_else(in_time("an end"));
+    assert_eq!(ended.unwrap().code(), Some(4));
+    second.cancel();
+    serving.await.unwrap();
+}
