@@ -14,11 +14,13 @@ pub mod task;
 
 pub mod change;
 pub mod event;
+pub mod output;
 pub mod platform;
 
 pub use change::{BulkAnswer, RetryRequest, RetryScope, TaskChange};
 pub use duration::WireDuration;
 pub use event::TaskNews;
+pub use output::{OutputChunk, OutputEnd, OutputReset, OutputRewind};
 pub use page::Page;
 pub use platform::{Health, NodeView, QueueView, StatsView, TypeStats, TypeView, WhyView};
 pub use problem::{FieldProblem, Problem};

@@ -26,6 +26,7 @@ impl Longhaul {
         let services = Arc::clone(self.services());
         let catalog = services.registry.catalog(&services.routing);
         let engine = Arc::clone(&services.engine);
-        Api::new(engine, Arc::new(WorkerIntake(services)), catalog, identity)
+        let streams = Arc::clone(&services.streams);
+        Api::new(engine, Arc::new(WorkerIntake(services)), streams, catalog, identity)
     }
 }

@@ -13,6 +13,7 @@ mod identity;
 mod listener;
 mod live;
 mod openapi;
+mod output;
 mod problem;
 mod query;
 mod reply;

@@ -27,9 +27,9 @@ use tokio::time::Instant;
 use crate::{api::Api, cursor, handlers::with_progress};
 
 /// A stream that has nothing to say says so this often, and looks whether it has missed something.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// When a client that lost its connection comes back.
-const COME_BACK: Duration = Duration::from_secs(2);
+pub(crate) const COME_BACK: Duration = Duration::from_secs(2);
 /// Tasks that the state of an owner's stream shows.
 const SHOWN: usize = 200;
 /// Tasks whose versions one stream remembers. Past it the memory starts anew, which costs a look each.

@@ -7,7 +7,7 @@ use axum::{Router, middleware};
 use crate::{
     api::Api,
     guard,
-    handlers::{bulk, change, events, health, lists, nodes, queues, stats, submit, tasks, types, why},
+    handlers::{bulk, change, events, health, lists, nodes, queues, stats, stream, submit, tasks, types, why},
     identity::Scope::{Operate, Read, Write},
     problem::ApiError,
     route::{
@@ -34,6 +34,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/api/tasks/{id}/logs", Needs(Read), tasks::logs, tasks::logs_doc),
         Route::get("/api/tasks/{id}/why", Needs(Read), why::get, why::get_doc),
         Route::get("/api/tasks/{id}/events", Needs(Read), events::of_task, events::of_task_doc),
+        Route::get("/api/tasks/{id}/stream", Needs(Read), stream::of_task, stream::of_task_doc),
         Route::get("/api/events", Needs(Read), events::of_owner, events::of_owner_doc),
         Route::get("/api/types", Needs(Read), types::list, types::list_doc),
         Route::get("/api/queues", Needs(Operate), queues::list, queues::list_doc),

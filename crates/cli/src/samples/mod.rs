@@ -6,6 +6,7 @@ mod fail;
 mod fanout;
 mod progress;
 mod sleep;
+mod stream;
 
 pub use checkpoint::Checkpoint;
 pub use echo::Echo;
@@ -13,6 +14,7 @@ pub use fail::Fail;
 pub use fanout::Fanout;
 pub use progress::Progress;
 pub use sleep::Sleep;
+pub use stream::Stream;
 
 use longhaul::Builder;
 
@@ -24,5 +26,6 @@ const STEPS: u32 = 100_000;
 /// Adds all sample types.
 #[must_use]
 pub fn register(builder: Builder) -> Builder {
-    builder.register(Echo).register(Sleep).register(Fail).register(Progress).register(Fanout).register(Checkpoint)
+    let builder = builder.register(Echo).register(Sleep).register(Fail).register(Progress);
+    builder.register(Fanout).register(Checkpoint).register(Stream)
 }

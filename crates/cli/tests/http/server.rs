@@ -13,7 +13,10 @@ use tokio::task::JoinHandle;
 
 use longhaul_cli::samples;
 
-use crate::client::{Call, DEADLINE, Reply};
+use crate::{
+    client::{Call, DEADLINE, Reply},
+    types,
+};
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -35,7 +38,7 @@ impl Server {
     pub(crate) async fn start_with(identity: IdentityMode, settings: ListenerSettings) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-        let builder = samples::register(Longhaul::open(&url).await.unwrap());
+        let builder = types::register(samples::register(Longhaul::open(&url).await.unwrap()));
         let longhaul = Arc::new(builder.start().await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());

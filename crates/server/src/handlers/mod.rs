@@ -8,6 +8,7 @@ pub(crate) mod lists;
 pub(crate) mod nodes;
 pub(crate) mod queues;
 pub(crate) mod stats;
+pub(crate) mod stream;
 pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod types;

@@ -9,7 +9,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::commands::finish::Ended;
 
-use super::{Inner, hooks};
+use super::{Inner, executor, hooks};
 use crate::{patience, random};
 
 /// Reports in one delivery.
@@ -83,6 +83,9 @@ async fn finish(inner: &Inner, reports: &[Ended]) -> Result<Vec<Verdict>, StoreE
 async fn answered(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
     inner.desk().delivered(reports);
     for (ended, verdict) in reports.iter().zip(verdicts) {
+        if ended.has_output && matches!(verdict, Verdict::Applied(status) | Verdict::Repeated(status) if status.is_ended()) {
+            executor::end_output(inner, &ended.report.lease).await;
+        }
         hooks::call_for_end(inner, ended, *verdict).await;
     }
 }
