@@ -12,11 +12,13 @@ pub mod page;
 pub mod submit;
 pub mod task;
 
+pub mod artifact;
 pub mod change;
 pub mod event;
 pub mod output;
 pub mod platform;
 
+pub use artifact::ArtifactView;
 pub use change::{BulkAnswer, RetryRequest, RetryScope, TaskChange};
 pub use duration::WireDuration;
 pub use event::TaskNews;

@@ -73,6 +73,7 @@ pub use longhaul_domain::{
     event::{EventKind, TaskEvent},
 };
 pub use longhaul_engine::{
+    files::{FileLife, KeptFile},
     routing::{Routing, Rule},
     services::DutySettings,
     slots::QueueSlots,

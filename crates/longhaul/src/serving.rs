@@ -26,7 +26,7 @@ impl Longhaul {
         let services = Arc::clone(self.services());
         let catalog = services.registry.catalog(&services.routing);
         let engine = Arc::clone(&services.engine);
-        let streams = Arc::clone(&services.streams);
-        Api::new(engine, Arc::new(WorkerIntake(services)), streams, catalog, identity)
+        let (streams, files) = (Arc::clone(&services.streams), Arc::clone(&services.files));
+        Api::new(engine, Arc::new(WorkerIntake(services)), streams, files, catalog, identity)
     }
 }

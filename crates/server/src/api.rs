@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::{body::Bytes, extract::FromRequestParts, http::request::Parts};
 use longhaul_domain::{TaskId, contract::StreamLog};
-use longhaul_engine::{Catalog, Engine, Intake};
+use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
 use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas};
@@ -30,6 +30,8 @@ pub struct Api {
     pub(crate) intake: Arc<dyn Intake>,
     /// What tasks write while they run.
     pub(crate) streams: Arc<dyn StreamLog>,
+    /// The files that tasks made.
+    pub(crate) files: Arc<Files>,
     pub(crate) catalog: Catalog,
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
@@ -44,13 +46,14 @@ impl Api {
         engine: Arc<Engine>,
         intake: Arc<dyn Intake>,
         streams: Arc<dyn StreamLog>,
+        files: Arc<Files>,
         catalog: Catalog,
         identity: IdentityMode,
     ) -> Result<Arc<Self>, ServerError> {
         let schemas = Schemas::compile(&catalog)?;
         let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
-        Ok(Arc::new(Self { engine, intake, streams, catalog, schemas, identity, document, closing }))
+        Ok(Arc::new(Self { engine, intake, streams, files, catalog, schemas, identity, document, closing }))
     }
 }
 

@@ -7,6 +7,7 @@
 mod api;
 mod body;
 mod cursor;
+mod download;
 mod guard;
 mod handlers;
 mod identity;

@@ -40,6 +40,10 @@ pub(crate) enum ApiError {
     CrossSite,
     #[error("without tokens only this machine may call, by the name localhost or its loopback address")]
     NotLocal,
+    #[error("this URL is not signed by this server, or its time is over; ask for a new one")]
+    BadSignature,
+    #[error("there is no such file: it was never published, or it has expired and was deleted")]
+    NoArtifact,
     #[error("there is no such path; GET /api/openapi.json lists all")]
     NoRoute,
     #[error("this path does not know this method; GET /api/openapi.json lists all")]
@@ -76,8 +80,8 @@ impl ApiError {
             Self::NotJsonType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unidentified => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal => StatusCode::FORBIDDEN,
-            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal | Self::BadSignature => StatusCode::FORBIDDEN,
+            Self::NoRoute | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unwritable => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -99,6 +103,8 @@ impl ApiError {
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
             Self::NotLocal => "not_local",
+            Self::BadSignature => "invalid_signature",
+            Self::NoArtifact => "artifact_not_found",
             Self::NoRoute => "no_such_path",
             Self::NoMethod => "method_not_allowed",
             Self::Unwritable => "internal",

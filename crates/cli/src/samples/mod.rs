@@ -1,5 +1,6 @@
 //! Sample task types, so that anyone can try every behaviour from the outside. `longhaul dev` has them all.
 
+mod artifact;
 mod checkpoint;
 mod echo;
 mod fail;
@@ -8,6 +9,7 @@ mod progress;
 mod sleep;
 mod stream;
 
+pub use artifact::Artifact;
 pub use checkpoint::Checkpoint;
 pub use echo::Echo;
 pub use fail::Fail;
@@ -27,5 +29,5 @@ const STEPS: u32 = 100_000;
 #[must_use]
 pub fn register(builder: Builder) -> Builder {
     let builder = builder.register(Echo).register(Sleep).register(Fail).register(Progress);
-    builder.register(Fanout).register(Checkpoint).register(Stream)
+    builder.register(Fanout).register(Checkpoint).register(Stream).register(Artifact)
 }

@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod artifacts;
 mod changes;
 mod client;
 mod edges;

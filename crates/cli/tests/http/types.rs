@@ -6,7 +6,7 @@ use longhaul::{Builder, Job, Outcome, Stop, TypeSettings};
 
 pub(crate) fn register(builder: Builder) -> Builder {
     let builder = builder.register_fn("test.rewrite", at_once(), rewrite).register_fn("test.end", at_once(), end);
-    builder.register_fn("test.crash", at_once(), crash)
+    builder.register_fn("test.crash", at_once(), crash).register_fn("test.files", at_once(), files)
 }
 
 /// Retries that wait for nobody.
@@ -48,4 +48,18 @@ async fn crash(_: (), job: Job) -> Outcome<()> {
     job.save_checkpoint(&offset).await?;
     job.emit("three").await?;
     Err(Stop::retry_after("as if the process had died", Duration::from_secs(3_600)))
+}
+
+/// Keeps a file in each of two attempts, and fails the first.
+async fn files(_: (), job: Job) -> Outcome<serde_json::Value> {
+    let (attempt, first) = (job.attempt(), job.checkpoint::<String>()?);
+    let text = format!("text of attempt {attempt}");
+    let kept = job.store_artifact(&format!("of attempt {attempt}.txt"), "text/plain", text.as_bytes()).await?;
+    match first {
+        Some(first) => Ok(serde_json::json!({ "first": first, "second": kept.url })),
+        None => {
+            job.save_checkpoint(&kept.url).await?;
+            Err(Stop::retryable("not yet"))
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The handlers, one noun a file. Each reads its request, asks the engine in the caller's name, and writes the answer.
 
+pub(crate) mod artifacts;
 pub(crate) mod bulk;
 pub(crate) mod change;
 pub(crate) mod events;

@@ -83,7 +83,9 @@ async fn finish(inner: &Inner, reports: &[Ended]) -> Result<Vec<Verdict>, StoreE
 async fn answered(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
     inner.desk().delivered(reports);
     for (ended, verdict) in reports.iter().zip(verdicts) {
-        if ended.has_output && matches!(verdict, Verdict::Applied(status) | Verdict::Repeated(status) if status.is_ended()) {
+        if ended.has_output
+            && matches!(verdict, Verdict::Applied(status) | Verdict::Repeated(status) if status.is_ended())
+        {
             executor::end_output(inner, &ended.report.lease).await;
         }
         hooks::call_for_end(inner, ended, *verdict).await;
