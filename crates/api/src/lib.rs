@@ -17,6 +17,7 @@ pub mod change;
 pub mod event;
 pub mod output;
 pub mod platform;
+pub mod socket;
 
 pub use artifact::ArtifactView;
 pub use change::{BulkAnswer, RetryRequest, RetryScope, TaskChange};

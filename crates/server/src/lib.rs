@@ -8,6 +8,7 @@ mod api;
 mod body;
 mod cursor;
 mod download;
+mod event_stream;
 mod guard;
 mod handlers;
 mod identity;
@@ -21,6 +22,7 @@ mod reply;
 mod route;
 mod router;
 mod schemas;
+mod socket;
 
 pub use api::{Api, ServerError};
 pub use identity::{IdentityMode, Scope};

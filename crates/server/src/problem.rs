@@ -40,6 +40,8 @@ pub(crate) enum ApiError {
     CrossSite,
     #[error("without tokens only this machine may call, by the name localhost or its loopback address")]
     NotLocal,
+    #[error("this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 and a key")]
+    NotWebSocket,
     #[error("this URL is not signed by this server, or its time is over; ask for a new one")]
     BadSignature,
     #[error("there is no such file: it was never published, or it has expired and was deleted")]
@@ -72,7 +74,7 @@ impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Store(error) => status_of(error),
-            Self::NotJson { .. } | Self::BadFilter { .. } | Self::BadCursor | Self::BrokenBody => {
+            Self::NotJson { .. } | Self::BadFilter { .. } | Self::BadCursor | Self::BrokenBody | Self::NotWebSocket => {
                 StatusCode::BAD_REQUEST
             }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -103,6 +105,7 @@ impl ApiError {
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
             Self::NotLocal => "not_local",
+            Self::NotWebSocket => "not_websocket",
             Self::BadSignature => "invalid_signature",
             Self::NoArtifact => "artifact_not_found",
             Self::NoRoute => "no_such_path",

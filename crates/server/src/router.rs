@@ -8,7 +8,7 @@ use crate::{
     api::Api,
     guard,
     handlers::{
-        artifacts, bulk, change, events, health, lists, nodes, queues, stats, stream, submit, tasks, types, why,
+        artifacts, bulk, change, events, health, lists, nodes, queues, stats, stream, submit, tasks, types, why, ws,
     },
     identity::Scope::{Operate, Read, Write},
     problem::ApiError,
@@ -41,6 +41,7 @@ pub(crate) fn routes() -> Vec<Route> {
         // The signature is the right to it.
         Route::get("/api/artifacts/{id}", Public, artifacts::download, artifacts::download_doc),
         Route::get("/api/events", Needs(Read), events::of_owner, events::of_owner_doc),
+        Route::get("/api/ws", Needs(Read), ws::connect, ws::connect_doc),
         Route::get("/api/types", Needs(Read), types::list, types::list_doc),
         Route::get("/api/queues", Needs(Operate), queues::list, queues::list_doc),
         Route::post("/api/queues/{name}/pause", Needs(Operate), queues::pause, queues::pause_doc),

@@ -18,5 +18,6 @@ mod platform;
 mod reads;
 mod refusals;
 mod server;
+mod socket;
 mod submits;
 mod types;

@@ -16,8 +16,8 @@ use longhaul_api::{TaskNews, TaskSummary};
 
 use crate::{
     api::{Api, PathId},
+    event_stream::{About, events},
     identity::Caller,
-    live::{About, Follower},
     openapi::Doc,
     problem::ApiError,
 };
@@ -47,8 +47,7 @@ pub(crate) async fn of_owner(State(api): State<Arc<Api>>, caller: Caller) -> Res
 }
 
 async fn follow(api: Arc<Api>, caller: &Caller, about: About) -> Result<Response, ApiError> {
-    let follower = Follower::start(api, caller.access(), about).await?;
-    Ok(event_stream(follower.into_stream()))
+    Ok(event_stream(events(api, caller.access(), about).await?))
 }
 
 pub(super) fn event_stream(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {

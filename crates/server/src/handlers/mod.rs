@@ -14,6 +14,7 @@ pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod types;
 pub(crate) mod why;
+pub(crate) mod ws;
 
 use longhaul_api::TaskSummary;
 use longhaul_domain::Json;
