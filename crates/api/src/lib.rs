@@ -17,13 +17,18 @@ pub mod page;
 pub mod submit;
 pub mod task;
 
+pub mod artifact;
 pub mod change;
 pub mod event;
+pub mod output;
 pub mod platform;
+pub mod socket;
 
+pub use artifact::ArtifactView;
 pub use change::{BulkAnswer, RetryRequest, RetryScope, TaskChange};
 pub use duration::WireDuration;
 pub use event::TaskNews;
+pub use output::{OutputChunk, OutputEnd, OutputReset, OutputRewind};
 pub use page::Page;
 pub use platform::{Health, NodeView, QueueView, StatsView, TypeStats, TypeView, WhyView};
 pub use problem::{FieldProblem, Problem};

@@ -35,6 +35,9 @@ pub const CHUNK_BYTES: usize = 64 * 1024;
 /// A file that a task makes, in bytes, where it is held in memory on its way.
 pub const ARTIFACT_BYTES: usize = 256 * 1024 * 1024;
 
+/// Files of one task: what a person looks through.
+pub const ARTIFACTS: usize = 1_000;
+
 /// Priorities run from 1, the default, to 9, which goes first.
 pub const PRIORITY: std::ops::RangeInclusive<u8> = 1..=9;
 /// Attempts that a task may be given. Above this a loop is a mistake, not a policy.

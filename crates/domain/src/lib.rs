@@ -10,6 +10,7 @@ pub mod ids;
 pub mod json;
 pub mod time;
 
+pub mod artifact;
 pub mod attempt;
 pub mod log;
 pub mod node;

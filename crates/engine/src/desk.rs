@@ -235,6 +235,7 @@ mod tests {
             parent_id: None,
             correlation_id: None,
             version: task.version,
+            has_output: false,
         }
     }
 

@@ -39,6 +39,10 @@ impl ArtifactStore for LazyArtifacts {
         self.store().await?.get(key).await
     }
 
+    async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError> {
+        self.store().await?.read(key, offset, length).await
+    }
+
     async fn remove(&self, key: &str) -> Result<(), ArtifactError> {
         self.store().await?.remove(key).await
     }

@@ -11,12 +11,16 @@ use longhaul_domain::{
     },
 };
 use longhaul_engine::{
-    Engine,
+    Engine, Files,
+    files::FileLife,
     routing::Routing,
     services::{self, DutySettings},
+    signer::UrlSigner,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
-use longhaul_transport::local::{LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds};
+use longhaul_transport::local::{
+    LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds, signing_key,
+};
 use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Worker, WorkerSettings};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -42,6 +46,8 @@ pub struct Builder {
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     #[cfg(feature = "server")]
     pub(crate) applications: Vec<crate::mounting::Application>,
+    file_life: FileLife,
+    signer: UrlSigner,
 }
 
 impl Longhaul {
@@ -74,6 +80,8 @@ impl Builder {
             artifacts: Arc::new(LazyArtifacts::new(PathBuf::from("longhaul-artifacts"))),
             #[cfg(feature = "server")]
             applications: Vec::new(),
+            file_life: FileLife::default(),
+            signer: signer_of(PathBuf::from("longhaul-artifacts")),
         }
     }
 
@@ -152,10 +160,27 @@ impl Builder {
         self
     }
 
-    /// The folder for files that tasks make. It is made when the first one is.
+    /// The folder for files that tasks make. It is made when the first one is, and so is the key that their URLs are
+    /// signed with: a file beside the folder, with `.key` after its name.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.artifacts = Arc::new(LazyArtifacts::new(folder.into()));
+        let folder = folder.into();
+        self.signer = signer_of(folder.clone());
+        self.artifacts = Arc::new(LazyArtifacts::new(folder));
+        self
+    }
+
+    /// The key that the URLs of files are signed with, for several processes that share their files.
+    #[must_use]
+    pub fn artifact_key(mut self, key: [u8; 32]) -> Self {
+        self.signer = UrlSigner::new(move || Ok(key));
+        self
+    }
+
+    /// How long files are kept, by tier.
+    #[must_use]
+    pub const fn file_life(mut self, life: FileLife) -> Self {
+        self.file_life = life;
         self
     }
 
@@ -166,7 +191,7 @@ impl Builder {
         let worker = self.worker.clone().within_lease(duties.lease);
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
         let longhaul = self.without_worker()?;
-        let all = services::all(&duties, None);
+        let all = services::all(&duties, None, &longhaul.services.artifacts);
         let worker = Worker::start(Arc::clone(&longhaul.services), worker, all, is_alone).await?;
         Ok(longhaul.with_worker(worker))
     }
@@ -184,7 +209,7 @@ impl Builder {
             engine,
             Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
-            self.artifacts,
+            Arc::new(Files { store: self.artifacts, signer: self.signer, life: self.file_life }),
             self.routing,
             self.registry,
         );
@@ -193,4 +218,10 @@ impl Builder {
         let longhaul = longhaul.with_applications(self.applications)?;
         Ok(longhaul)
     }
+}
+
+/// Signs with the key beside this folder.
+fn signer_of(mut folder: PathBuf) -> UrlSigner {
+    folder.as_mut_os_string().push(".key");
+    UrlSigner::new(move || signing_key(&folder).map_err(|error| format!("{}: {error}", folder.display())))
 }

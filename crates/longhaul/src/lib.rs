@@ -76,6 +76,7 @@ pub use longhaul_domain::{
     event::{EventKind, TaskEvent},
 };
 pub use longhaul_engine::{
+    files::{FileLife, KeptFile},
     routing::{Routing, Rule},
     services::DutySettings,
     slots::QueueSlots,

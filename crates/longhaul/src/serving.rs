@@ -35,6 +35,7 @@ impl Longhaul {
         let services = Arc::clone(self.services());
         let catalog = services.registry.catalog(&services.routing);
         let engine = Arc::clone(&services.engine);
-        Api::new(engine, Arc::new(WorkerIntake(services)), catalog, identity)
+        let (streams, files) = (Arc::clone(&services.streams), Arc::clone(&services.files));
+        Api::new(engine, Arc::new(WorkerIntake(services)), streams, files, catalog, identity)
     }
 }

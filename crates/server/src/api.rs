@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::{body::Bytes, extract::FromRequestParts, http::request::Parts};
-use longhaul_domain::TaskId;
-use longhaul_engine::{Catalog, Engine, Intake};
+use longhaul_domain::{TaskId, contract::StreamLog};
+use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
 use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas};
@@ -28,6 +28,10 @@ pub enum ServerError {
 pub struct Api {
     pub(crate) engine: Arc<Engine>,
     pub(crate) intake: Arc<dyn Intake>,
+    /// What tasks write while they run.
+    pub(crate) streams: Arc<dyn StreamLog>,
+    /// The files that tasks made.
+    pub(crate) files: Arc<Files>,
     pub(crate) catalog: Catalog,
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
@@ -41,13 +45,15 @@ impl Api {
     pub fn new(
         engine: Arc<Engine>,
         intake: Arc<dyn Intake>,
+        streams: Arc<dyn StreamLog>,
+        files: Arc<Files>,
         catalog: Catalog,
         identity: IdentityMode,
     ) -> Result<Arc<Self>, ServerError> {
         let schemas = Schemas::compile(&catalog)?;
         let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
-        Ok(Arc::new(Self { engine, intake, catalog, schemas, identity, document, closing }))
+        Ok(Arc::new(Self { engine, intake, streams, files, catalog, schemas, identity, document, closing }))
     }
 }
 

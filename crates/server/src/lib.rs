@@ -7,6 +7,8 @@
 mod api;
 mod body;
 mod cursor;
+mod download;
+mod event_stream;
 mod guard;
 mod handlers;
 mod identity;
@@ -14,12 +16,14 @@ mod listener;
 mod live;
 mod mount;
 mod openapi;
+mod output;
 mod problem;
 mod query;
 mod reply;
 mod route;
 mod router;
 mod schemas;
+mod socket;
 
 pub use api::{Api, ServerError};
 pub use body::{JsonBody, NoBody, OptionalBody, TextBody};

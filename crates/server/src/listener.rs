@@ -10,7 +10,10 @@ use axum::{Router, body::Body, http::Request};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 use tower::ServiceExt as _;
 
 use crate::{
@@ -84,11 +87,8 @@ pub async fn serve(
                     tracing::debug!(%peer, "too many connections: one is closed");
                     continue;
                 };
-                let serving = connection(stream, peer, router.clone(), settings, closing.clone(), cut.clone());
-                tracker.spawn(async move {
-                    serving.await;
-                    drop(seat);
-                });
+                let place = Place(Arc::new((seat, tracker.token())));
+                tokio::spawn(connection(stream, peer, router.clone(), settings, place, closing.clone(), cut.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -112,6 +112,7 @@ async fn connection(
     peer: SocketAddr,
     router: Router,
     settings: ListenerSettings,
+    place: Place,
     closing: CancellationToken,
     cut: CancellationToken,
 ) {
@@ -120,6 +121,7 @@ async fn connection(
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(place.clone());
         router.clone().oneshot(request)
     });
     let io = TokioIo::new(Patience::new(stream, settings.write_timeout));
@@ -128,7 +130,8 @@ async fn connection(
         .header_read_timeout(settings.header_timeout)
         .max_headers(HEADERS)
         .max_buf_size(BUFFER_BYTES)
-        .serve_connection(io, service);
+        .serve_connection(io, service)
+        .with_upgrades();
     let mut serving = std::pin::pin!(serving);
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
@@ -145,6 +148,11 @@ async fn connection(
         tracing::debug!(%error, %peer, "a connection ended badly");
     }
 }
+
+/// A connection's place among the others, and the promise to wait for it at the end. A connection that becomes a WebSocket
+/// keeps it.
+#[derive(Debug, Clone)]
+pub(crate) struct Place(#[expect(dead_code, reason = "held, not read")] Arc<(Seat, TaskTrackerToken)>);
 
 /// Who is connected, in all and by address.
 #[derive(Debug)]
@@ -183,7 +191,7 @@ impl Guests {
     }
 }
 
-/// A place that is free again when this is dropped.
+/// A seat that is free again when this is dropped.
 #[derive(Debug)]
 struct Seat {
     guests: Arc<Guests>,

@@ -1,16 +1,13 @@
-//! Live streams: the current state first, then what changes, until the client leaves or the server stops.
+//! Live news: the current state first, then what changes, until the client leaves or the server stops.
 //!
 //! The bus tells that something happened; what a client is told comes from the store, so that its version is the task's
-//! own. News may be lost: a listener that lags is shown the current state again, and so is one that has heard nothing
-//! for a while when the task has changed meanwhile. Nothing is queued here but what one look brought.
+//! own. News may be lost: a listener that lags is told so and shown the current state again, and so is one that has heard
+//! nothing for a while when the task has changed meanwhile. Nothing is queued here but what one look brought.
 
-use std::collections::{HashMap, VecDeque};
-use std::convert::Infallible;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::response::sse::Event;
-use futures::Stream;
 use longhaul_api::{Page, TaskNews, TaskSummary};
 use longhaul_domain::{
     Status, StoreError, Task, TaskId,
@@ -21,15 +18,14 @@ use longhaul_domain::{
     event::{EventKind, TaskEvent},
     filter::{PageRequest, SortOrder, TaskFilter},
 };
-use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::{api::Api, cursor, handlers::with_progress};
 
 /// A stream that has nothing to say says so this often, and looks whether it has missed something.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
 /// When a client that lost its connection comes back.
-const COME_BACK: Duration = Duration::from_secs(2);
+pub(crate) const COME_BACK: Duration = Duration::from_secs(2);
 /// Tasks that the state of an owner's stream shows.
 const SHOWN: usize = 200;
 /// Tasks whose versions one stream remembers. Past it the memory starts anew, which costs a look each.
@@ -37,22 +33,24 @@ const REMEMBERED: usize = 10_000;
 /// How long a remembered version is good for news of progress, of which there are many.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// What a stream is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum About {
-    Task(TaskId),
-    Owner,
+/// What a client is to be told.
+#[derive(Debug)]
+pub(crate) enum Told {
+    State(Box<TaskSummary>),
+    States(Page<TaskSummary>),
+    News { id: String, news: Box<TaskNews> },
 }
 
-/// One listener.
+/// One listener, to one task, to some, or to all that its caller may see.
 #[derive(Debug)]
 pub(crate) struct Follower {
     api: Arc<Api>,
     access: Access,
-    about: About,
+    follows_all: bool,
+    tasks: HashSet<TaskId>,
     news: Box<dyn EventStream>,
     known: HashMap<TaskId, Known>,
-    pending: VecDeque<Event>,
+    pending: VecDeque<Told>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -64,86 +62,120 @@ struct Known {
 }
 
 impl Follower {
-    /// Listens, and has the current state ready. A task that the caller may not see is not found.
-    pub(crate) async fn start(api: Arc<Api>, access: Access, about: About) -> Result<Self, StoreError> {
+    /// Follows nothing yet, and hears of one task alone if it is named: listening starts here, before any look, so that
+    /// nothing can fall between them.
+    pub(crate) fn start(api: Arc<Api>, access: Access, task_id: Option<TaskId>) -> Self {
         let owner = match &access {
-            Access::Owner(owner) => Some(owner.clone()),
-            Access::All => None,
+            // Whose a single task is, the look at it says.
+            Access::Owner(owner) if task_id.is_none() => Some(owner.clone()),
+            Access::Owner(_) | Access::All => None,
         };
-        let task_id = match about {
-            About::Task(id) => Some(id),
-            About::Owner => None,
-        };
-        // Listening starts before the look, so that nothing can fall between them.
         let news = api.engine.bus.subscribe(Subscription { task_id, owner });
-        let (known, pending) = (HashMap::new(), VecDeque::new());
-        let mut follower = Self { api, access, about, news, known, pending };
-        follower.pending.push_back(Event::default().retry(COME_BACK));
-        follower.show_state().await?;
-        Ok(follower)
+        let (tasks, known, pending) = (HashSet::new(), HashMap::new(), VecDeque::new());
+        Self { api, access, follows_all: false, tasks, news, known, pending }
     }
 
-    pub(crate) fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        futures::stream::unfold(self, |mut follower| async {
-            let event = follower.next().await?;
-            Some((Ok(event), follower))
-        })
+    /// Follows a task, and has its state ready. One that the caller may not see is not found.
+    pub(crate) async fn follow_task(&mut self, id: TaskId) -> Result<(), StoreError> {
+        self.show_task(id).await?;
+        self.tasks.insert(id);
+        Ok(())
     }
 
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.pending.pop_front() {
-                return Some(event);
-            }
-            let heard = tokio::select! {
-                () = self.api.closing.cancelled() => return None,
-                heard = tokio::time::timeout(HEARTBEAT, self.news.next()) => heard,
-            };
-            let told = match heard {
-                Err(_) => self.beat().await,
-                Ok(Some(Heard::Event(event))) => self.tell(event).await,
-                Ok(Some(Heard::Missed(_))) => self.show_state().await,
-                Ok(None) => return None,
-            };
-            match told {
-                Ok(()) => {}
-                // Retention has removed the task: there is nothing left to tell.
-                Err(StoreError::NotFound) if self.about != About::Owner => return None,
-                Err(error) => tracing::debug!(%error, "a live stream could not look and goes on"),
-            }
+    /// Follows all tasks of the caller's, and has the state of those that are open ready.
+    pub(crate) async fn follow_all(&mut self) -> Result<(), StoreError> {
+        self.show_open_tasks().await?;
+        self.follows_all = true;
+        Ok(())
+    }
+
+    /// Whether the task was followed.
+    pub(crate) fn leave_task(&mut self, id: TaskId) -> bool {
+        if !self.follows_all {
+            self.known.remove(&id);
+        }
+        self.tasks.remove(&id)
+    }
+
+    pub(crate) fn leave_all(&mut self) -> bool {
+        std::mem::take(&mut self.follows_all)
+    }
+
+    pub(crate) fn followed_tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// What a client is to be told next, of what is at hand.
+    pub(crate) fn take(&mut self) -> Option<Told> {
+        self.pending.pop_front()
+    }
+
+    /// Waits for news; `None` when there are none any more. Nothing is lost when the wait is given up.
+    pub(crate) async fn hear(&mut self) -> Option<Heard> {
+        self.news.next().await
+    }
+
+    /// Has ready what the news mean for the client. `NotFound`: retention has removed the only task that is followed.
+    pub(crate) async fn digest(&mut self, heard: Heard) -> Result<(), StoreError> {
+        match heard {
+            Heard::Event(event) if self.follows_all || self.tasks.contains(&event.task_id) => self.tell(event).await,
+            Heard::Event(_) => Ok(()),
+            Heard::Missed(_) => self.show_all().await,
         }
     }
 
-    async fn beat(&mut self) -> Result<(), StoreError> {
-        self.pending.push_back(Event::default().comment("still here"));
-        let About::Task(id) = self.about else { return Ok(()) };
-        let before = self.known.get(&id).map(|known| known.version);
-        let task = self.look(id).await?;
-        if before != Some(task.version) {
-            self.push("state", None, &with_progress(&self.api, TaskSummary::of(&task)));
+    /// Shows tasks that have changed without news of it.
+    pub(crate) async fn look_again(&mut self) -> Result<(), StoreError> {
+        for id in self.tasks.clone() {
+            let before = self.known.get(&id).map(|known| known.version);
+            match self.look(id).await {
+                Ok(task) if before == Some(task.version) => {}
+                Ok(task) => self.push_state(&task),
+                Err(StoreError::NotFound) => self.lose(id)?,
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
 
-    async fn show_state(&mut self) -> Result<(), StoreError> {
-        match self.about {
-            About::Task(id) => {
-                let task = self.look(id).await?;
-                self.push("state", None, &with_progress(&self.api, TaskSummary::of(&task)));
-            }
-            About::Owner => {
-                let open = TaskFilter {
-                    statuses: Status::ALL.into_iter().filter(|status| !status.is_ended()).collect(),
-                    ..TaskFilter::default()
-                };
-                let found = self.api.engine.store.list_tasks(&self.access, &open, &PageRequest::first(SHOWN)).await?;
-                found.items.iter().for_each(|task| self.remember(task));
-                let summary = |task| with_progress(&self.api, TaskSummary::from(task));
-                let next_cursor = found.next.map(|id| cursor::of_task(SortOrder::NewestFirst, id));
-                let page = Page { items: found.items.into_iter().map(summary).collect::<Vec<_>>(), next_cursor };
-                self.push("state", None, &page);
+    /// Retention has removed a task. It is not found only when nothing else is followed.
+    fn lose(&mut self, id: TaskId) -> Result<(), StoreError> {
+        self.leave_task(id);
+        if self.follows_all || !self.tasks.is_empty() { Ok(()) } else { Err(StoreError::NotFound) }
+    }
+
+    async fn show_all(&mut self) -> Result<(), StoreError> {
+        for id in self.tasks.clone() {
+            match self.show_task(id).await {
+                Err(StoreError::NotFound) => self.lose(id)?,
+                shown => shown?,
             }
         }
+        if self.follows_all { self.show_open_tasks().await } else { Ok(()) }
+    }
+
+    async fn show_task(&mut self, id: TaskId) -> Result<(), StoreError> {
+        let task = self.look(id).await?;
+        self.push_state(&task);
+        Ok(())
+    }
+
+    fn push_state(&mut self, task: &Task) {
+        let summary = with_progress(&self.api, TaskSummary::of(task));
+        self.pending.push_back(Told::State(Box::new(summary)));
+    }
+
+    async fn show_open_tasks(&mut self) -> Result<(), StoreError> {
+        let open = TaskFilter {
+            statuses: Status::ALL.into_iter().filter(|status| !status.is_ended()).collect(),
+            ..TaskFilter::default()
+        };
+        let found = self.api.engine.store.list_tasks(&self.access, &open, &PageRequest::first(SHOWN)).await?;
+        found.items.iter().for_each(|task| self.remember(task));
+        let summary = |task| with_progress(&self.api, TaskSummary::from(task));
+        let next_cursor = found.next.map(|id| cursor::of_task(SortOrder::NewestFirst, id));
+        let items = found.items.into_iter().map(summary).collect();
+        self.pending.push_back(Told::States(Page { items, next_cursor }));
         Ok(())
     }
 
@@ -156,7 +188,7 @@ impl Follower {
             Some(known) => (known, event.status),
             None => match self.look(id).await {
                 Ok(task) => (Known::of(&task), task.status),
-                Err(StoreError::NotFound) if self.about == About::Owner => return Ok(()),
+                Err(StoreError::NotFound) => return self.lose(id),
                 Err(error) => return Err(error),
             },
         };
@@ -177,7 +209,7 @@ impl Follower {
             error: event.error.clone(),
         };
         let told_as = TaskEvent { version, ..event };
-        self.push(news.event.as_str(), Some(told_as.id()), &news);
+        self.pending.push_back(Told::News { id: told_as.id(), news: Box::new(news) });
         Ok(())
     }
 
@@ -192,16 +224,6 @@ impl Follower {
             self.known.clear();
         }
         self.known.insert(task.id, Known::of(task));
-    }
-
-    fn push(&mut self, name: &str, id: Option<String>, data: &impl Serialize) {
-        match serde_json::to_string(data) {
-            Ok(text) => {
-                let event = Event::default().event(name).data(text);
-                self.pending.push_back(if let Some(id) = id { event.id(id) } else { event });
-            }
-            Err(error) => tracing::error!(%error, "news could not be written"),
-        }
     }
 }
 

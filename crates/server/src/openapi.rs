@@ -86,6 +86,11 @@ impl Doc {
         self.with_content(200, what, kind, String::schema())
     }
 
+    /// A file of any kind.
+    pub(crate) fn file(self, what: &str) -> Self {
+        self.with_content(200, what, "application/octet-stream", String::schema())
+    }
+
     /// An answer without a body.
     pub(crate) fn empty(mut self, status: u16, what: &str) -> Self {
         self.answers.push((status, Response::new(what)));

@@ -40,6 +40,12 @@ pub enum ApiError {
     CrossSite,
     #[error("without tokens only this machine may call, by the name localhost or its loopback address")]
     NotLocal,
+    #[error("this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 and a key")]
+    NotWebSocket,
+    #[error("this URL is not signed by this server, or its time is over; ask for a new one")]
+    BadSignature,
+    #[error("there is no such file: it was never published, or it has expired and was deleted")]
+    NoArtifact,
     #[error("there is no such path; GET /api/openapi.json lists all")]
     NoRoute,
     #[error("this path does not know this method; GET /api/openapi.json lists all")]
@@ -79,7 +85,7 @@ impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::Store(error) => status_of(error),
-            Self::NotJson { .. } | Self::BadFilter { .. } | Self::BadCursor | Self::BrokenBody => {
+            Self::NotJson { .. } | Self::BadFilter { .. } | Self::BadCursor | Self::BrokenBody | Self::NotWebSocket => {
                 StatusCode::BAD_REQUEST
             }
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -87,8 +93,8 @@ impl ApiError {
             Self::NotJsonType | Self::NotTextType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unidentified => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal => StatusCode::FORBIDDEN,
-            Self::NoRoute | Self::Missing(_) => StatusCode::NOT_FOUND,
+            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal | Self::BadSignature => StatusCode::FORBIDDEN,
+            Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unwritable | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -111,6 +117,9 @@ impl ApiError {
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
             Self::NotLocal => "not_local",
+            Self::NotWebSocket => "not_websocket",
+            Self::BadSignature => "invalid_signature",
+            Self::NoArtifact => "artifact_not_found",
             Self::NoRoute => "no_such_path",
             Self::NoMethod => "method_not_allowed",
             Self::NotTextType => "not_text",

@@ -165,6 +165,13 @@ impl Query {
         Ok((self.one("cursor")?.map(cursor::read_number).transpose()?, self.size()?))
     }
 
+    /// What a signed URL carries. What is missing or no number is like a wrong signature.
+    pub(crate) fn signature(&self) -> Result<(i64, String), ApiError> {
+        let expires = self.one("expires")?.and_then(|text| text.parse().ok()).ok_or(ApiError::BadSignature)?;
+        let signature = self.one("signature")?.ok_or(ApiError::BadSignature)?;
+        Ok((expires, signature.to_owned()))
+    }
+
     /// The span of statistics.
     pub(crate) fn span(&self) -> Result<(Option<Timestamp>, Option<Timestamp>), ApiError> {
         self.check_names(&["from", "to"])?;

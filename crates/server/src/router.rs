@@ -7,7 +7,10 @@ use axum::{Router, middleware};
 use crate::{
     api::Api,
     guard,
-    handlers::{bulk, change, events, health, lists, nodes, pages, queues, stats, submit, tasks, types, why},
+    handlers::{
+        artifacts, bulk, change, events, health, lists, nodes, pages, queues, stats, stream, submit, tasks, types, why,
+        ws,
+    },
     identity::Scope::{Operate, Read, Write},
     problem::ApiError,
     reply,
@@ -35,7 +38,12 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/api/tasks/{id}/logs", Needs(Read), tasks::logs, tasks::logs_doc),
         Route::get("/api/tasks/{id}/why", Needs(Read), why::get, why::get_doc),
         Route::get("/api/tasks/{id}/events", Needs(Read), events::of_task, events::of_task_doc),
+        Route::get("/api/tasks/{id}/stream", Needs(Read), stream::of_task, stream::of_task_doc),
+        Route::get("/api/tasks/{id}/artifacts", Needs(Read), artifacts::list, artifacts::list_doc),
+        // The signature is the right to it.
+        Route::get("/api/artifacts/{id}", Public, artifacts::download, artifacts::download_doc),
         Route::get("/api/events", Needs(Read), events::of_owner, events::of_owner_doc),
+        Route::get("/api/ws", Needs(Read), ws::connect, ws::connect_doc),
         Route::get("/api/types", Needs(Read), types::list, types::list_doc),
         Route::get("/api/queues", Needs(Operate), queues::list, queues::list_doc),
         Route::post("/api/queues/{name}/pause", Needs(Operate), queues::pause, queues::pause_doc),

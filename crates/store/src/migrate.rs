@@ -13,6 +13,7 @@ macro_rules! migrations {
                 (2, "views", include_str!(concat!("../migrations/", $folder, "/0002_views.sql"))),
                 (3, "submit by sql", include_str!(concat!("../migrations/", $folder, "/0003_submit_by_sql.sql"))),
                 (4, "task logs", include_str!(concat!("../migrations/", $folder, "/0004_task_logs.sql"))),
+                (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
             ])
         })
     };

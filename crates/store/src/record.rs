@@ -3,7 +3,9 @@
 use longhaul_domain::{
     Attempt, AttemptOutcome, ChildCounts, Json, LeaseToken, LogEntry, LogLevel, Node, NodeId, Phase, RetryPolicy,
     Status, Task, TaskError, TaskId, Timestamp,
+    artifact::ArtifactRecord,
     event::{LeasedMessage, OutboxMessage, Topic},
+    ids::ArtifactId,
     statistics::{Measure, Tally, TallyKey},
 };
 use serde::Serialize;
@@ -279,6 +281,23 @@ pub(crate) fn log_entry(row: &SqlRow) -> Result<LogEntry, Failure> {
         level: LogLevel::parse(&level).ok_or_else(|| Failure::internal(format!("unknown level {level:?}")))?,
         message: row.must_text(3)?,
         logged_at: must_time(row, 4)?,
+    })
+}
+
+/// Reads the first eleven columns of a statement about artifacts.
+pub(crate) fn artifact(row: &SqlRow) -> Result<ArtifactRecord, Failure> {
+    Ok(ArtifactRecord {
+        id: ArtifactId(row.must_id(0)?),
+        task_id: TaskId(row.must_id(1)?),
+        attempt: number(row, 2)?,
+        key: row.must_text(3)?,
+        file_name: row.must_text(4)?,
+        content_type: row.must_text(5)?,
+        bytes: number(row, 6)?,
+        created_at: must_time(row, 7)?,
+        expires_at: must_time(row, 8)?,
+        cleaned_at: time(row, 9)?,
+        failures: number(row, 10)?,
     })
 }
 

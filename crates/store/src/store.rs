@@ -6,7 +6,9 @@ use std::sync::{Arc, atomic::AtomicI64};
 use async_trait::async_trait;
 use longhaul_domain::{
     Attempt, Clock, Invalid, Json, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
-    Timestamp, bounds,
+    Timestamp,
+    artifact::{ArtifactNote, ArtifactRecord, Swept},
+    bounds,
     contract::{
         Doorbell, Store,
         store::{
@@ -16,6 +18,7 @@ use longhaul_domain::{
     },
     event::{LeasedMessage, OutboxPolicy},
     filter::{Page, PageRequest, Retention, TaskFilter},
+    ids::ArtifactId,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
     node::DutyLease,
     queue::Queue,
@@ -29,6 +32,7 @@ use crate::{
     database::{Database, Mode, told},
     mysql::MySqlDatabase,
     operations::{
+        artifacts::{GetArtifact, ListArtifacts, ListExpiredArtifacts, NoteArtifact, NoteSweep},
         bulk::ChangeTasks,
         cancel::CancelTask,
         claim::ClaimTasks,
@@ -306,6 +310,11 @@ impl Store for SqlStore {
         self.database.run(Mode::Transaction, AppendLogs { lines: lines.to_vec() }).await
     }
 
+    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
+        note.check()?;
+        self.database.run(Mode::Transaction, NoteArtifact { note: note.clone() }).await
+    }
+
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
         finish::check(reports)?;
         if reports.is_empty() {
@@ -401,6 +410,17 @@ impl Store for SqlStore {
         self.database.run(Mode::Transaction, PruneTasks { keep: *keep, ids: ids.to_vec() }).await
     }
 
+    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::ReadOnly, ListExpiredArtifacts { limit }).await
+    }
+
+    async fn note_sweep(&self, swept: &[Swept], retry_ms: u64) -> Result<(), StoreError> {
+        bounds::check_batch("swept", swept.len(), bounds::MAINTENANCE_BATCH)?;
+        bounds::check_duration_ms("retry", retry_ms)?;
+        self.database.run(Mode::Transaction, NoteSweep { swept: swept.to_vec(), retry_ms }).await
+    }
+
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::OneStatement, PruneIdempotencyKeys { limit }).await
@@ -453,6 +473,14 @@ impl Store for SqlStore {
     ) -> Result<LogPage, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
         self.database.run(Mode::ReadOnly, ListLogs { access: access.clone(), id, after, limit }).await
+    }
+
+    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.database.run(Mode::ReadOnly, ListArtifacts { access: access.clone(), id }).await
+    }
+
+    async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError> {
+        self.database.run(Mode::ReadOnly, GetArtifact { id }).await
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {

@@ -22,6 +22,7 @@ pub fn trials(backend: &str, factory: &ArtifactStoreFactory) -> Vec<Trial> {
 fn cases() -> Vec<Case<ArtifactStoreFactory>> {
     cases![
         bytes_come_back_as_they_were_put,
+        a_span_of_a_file_is_read,
         what_is_known_of_a_file_comes_back_with_it,
         a_key_is_made_of_task_attempt_and_a_random_part,
         files_of_one_name_are_kept_apart,
@@ -55,6 +56,20 @@ async fn assert_kept(store: &dyn ArtifactStore, artifact: &Artifact, bytes: &[u8
 
 async fn assert_gone(store: &dyn ArtifactStore, artifact: &Artifact) {
     assert_eq!(store.get(&artifact.key).await, Err(ArtifactError::NotFound));
+}
+
+async fn a_span_of_a_file_is_read(make: ArtifactStoreFactory) {
+    let store = make(()).await;
+    let kept = put(&*store, random_task_id(), "0123456789").await;
+    let span = async |offset, length| store.read(&kept.key, offset, length).await.unwrap();
+    assert_eq!(span(0, 10).await, b"0123456789");
+    assert_eq!(span(3, 4).await, b"3456");
+    assert_eq!(span(8, 10).await, b"89");
+    assert_eq!(span(0, u64::MAX).await.len(), 10);
+    assert!(span(10, 1).await.is_empty() && span(u64::MAX, u64::MAX).await.is_empty() && span(5, 0).await.is_empty());
+    store.remove(&kept.key).await.unwrap();
+    assert_eq!(store.read(&kept.key, 0, 1).await, Err(ArtifactError::NotFound));
+    assert!(matches!(store.read("../etc/passwd", 0, 1).await, Err(ArtifactError::Invalid(_))));
 }
 
 async fn bytes_come_back_as_they_were_put(make: ArtifactStoreFactory) {

@@ -6,7 +6,7 @@ use futures::{future::join_all, poll};
 use libtest_mimic::Trial;
 use longhaul_domain::{
     TaskId, bounds,
-    contract::stream_log::{Content, Entries, Entry, StreamError, StreamLog},
+    contract::stream_log::{Content, Entries, Entry, StreamError, StreamLog, first_number},
 };
 
 use crate::suite::{self, Case, Dice, Factory, cases, random_task_id, within_patience};
@@ -40,7 +40,7 @@ fn cases() -> Vec<Case<StreamLogFactory>> {
         a_new_attempt_takes_an_end_back,
         a_chunk_that_is_too_large_is_refused,
         a_stream_that_is_too_long_loses_its_oldest_entries_and_says_so,
-        numbers_that_a_checkpoint_has_seen_are_not_used_again,
+        numbers_of_a_lost_stream_are_not_used_again,
         waiting_ends_at_once_when_something_is_there,
         waiting_ends_when_something_is_written,
         waiting_ends_when_the_time_is_over,
@@ -81,7 +81,7 @@ async fn written(log: &dyn StreamLog, chunks: &[&str]) -> TaskId {
 
 async fn a_stream_that_nobody_has_written_is_empty(make: StreamLogFactory) {
     let log = make(ROOM).await;
-    let empty = Entries { entries: Vec::new(), first_kept: 1 };
+    let empty = Entries { entries: Vec::new(), first_kept: 1, last: 0 };
     let task = random_task_id();
     assert_eq!(log.read(task, 0, ALL).await.unwrap(), empty);
     log.begin(task, 1, 0).await.unwrap();
@@ -98,7 +98,7 @@ async fn entries_are_numbered_from_one_without_gaps(make: StreamLogFactory) {
     log.end(task, 1).await.unwrap();
     let mut expected: Vec<Entry> = (1..=300).map(|number| chunk(number, &format!("chunk {number}"))).collect();
     expected.push(end(301));
-    assert_eq!(log.read(task, 0, ALL).await.unwrap(), Entries { entries: expected, first_kept: 1 });
+    assert_eq!(log.read(task, 0, ALL).await.unwrap(), Entries { entries: expected, first_kept: 1, last: 301 });
 }
 
 async fn a_read_gives_what_follows_and_no_more_than_asked(make: StreamLogFactory) {
@@ -317,10 +317,10 @@ async fn a_stream_that_is_too_long_loses_its_oldest_entries_and_says_so(make: St
     for number in 1..=5_000_u64 {
         log.append(task, 1, &number.to_string()).await.unwrap();
     }
-    let Entries { entries, first_kept } = log.read(task, 0, ALL).await.unwrap();
+    let Entries { entries, first_kept, last } = log.read(task, 0, ALL).await.unwrap();
     assert!(first_kept > 1 && first_kept <= 4_901, "at least 100 and not all of 5,000 are kept: {first_kept}");
     let expected: Vec<Entry> = (first_kept..=5_000).map(|number| chunk(number, &number.to_string())).collect();
-    assert_eq!(entries, expected);
+    assert_eq!((entries, last), (expected.clone(), 5_000));
     let tail = log.read(task, 4_990, 3).await.unwrap();
     assert_eq!(tail.entries, expected[expected.len() - 10..][..3]);
     assert_eq!(tail.first_kept, first_kept);
@@ -328,13 +328,20 @@ async fn a_stream_that_is_too_long_loses_its_oldest_entries_and_says_so(make: St
     assert_eq!(log.append(task, 1, "5001").await, Ok(5_001));
 }
 
-async fn numbers_that_a_checkpoint_has_seen_are_not_used_again(make: StreamLogFactory) {
-    let log = make(ROOM).await;
-    let task = random_task_id();
-    log.begin(task, 2, 12).await.unwrap();
-    assert_eq!(log.append(task, 2, "on").await, Ok(13));
-    let expected = Entries { entries: vec![chunk(13, "on")], first_kept: 13 };
-    assert_eq!(log.read(task, 5, ALL).await.unwrap(), expected);
+async fn numbers_of_a_lost_stream_are_not_used_again(make: StreamLogFactory) {
+    for keep in [0, 12] {
+        let log = make(ROOM).await;
+        let (task, first) = (random_task_id(), first_number(2));
+        assert!(first > u64::from(u32::MAX), "no attempt before can have come so far");
+        log.begin(task, 2, keep).await.unwrap();
+        assert_eq!(log.append(task, 2, "on").await, Ok(first + 1));
+        let entries = vec![rewind(first, keep), chunk(first + 1, "on")];
+        let expected = Entries { entries, first_kept: first, last: first + 1 };
+        assert_eq!(log.read(task, 50, ALL).await.unwrap(), expected, "a reader who has 50 is told what to forget");
+        // What is kept may also be of the lost stream when an attempt in between has begun another one.
+        log.begin(task, 3, first_number(3) + 7).await.unwrap();
+        assert_eq!(log.append(task, 3, "further").await, Ok(first_number(3) + 1));
+    }
 }
 
 async fn waiting_ends_at_once_when_something_is_there(make: StreamLogFactory) {
@@ -390,6 +397,6 @@ async fn a_removed_stream_is_forgotten(make: StreamLogFactory) {
     let (removed, other) = (written(&*log, &["a"]).await, written(&*log, &["b"]).await);
     log.remove(removed).await.unwrap();
     log.remove(removed).await.unwrap();
-    assert_eq!(log.read(removed, 0, ALL).await.unwrap(), Entries { entries: Vec::new(), first_kept: 1 });
+    assert_eq!(log.read(removed, 0, ALL).await.unwrap(), Entries { entries: Vec::new(), first_kept: 1, last: 0 });
     assert_eq!(read_all(&*log, other).await, [chunk(1, "b")]);
 }

@@ -4,15 +4,13 @@ use std::{fmt, str::FromStr};
 
 use longhaul_domain::{
     Invalid, TaskId,
+    artifact::FILE_NAME_BYTES,
     bounds::{ARTIFACT_BYTES, NAME_BYTES, check_text},
     contract::artifact_store::NewArtifact,
 };
 use uuid::Uuid;
 
 use crate::random;
-
-/// A file's name, in bytes: what the file systems of those who download it take.
-const FILE_NAME_BYTES: usize = 255;
 
 /// Where a file is kept: `{task}/{attempt}/{random}`. Nothing else can be written as a key, so no key leads elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,10 +6,11 @@ use std::time::Duration;
 use longhaul_domain::{
     Json, LogLevel, LogLine, TaskId,
     contract::{
-        artifact_store::{Artifact, ArtifactError, NewArtifact},
+        artifact_store::{ArtifactError, NewArtifact},
         rate_limiter::Reservation,
     },
 };
+use longhaul_engine::files::{FileError, KeptFile};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -212,14 +213,22 @@ impl Job {
         begun.map_err(Stop::retryable)
     }
 
-    /// Keeps a file that the task made.
-    pub async fn store_artifact(&self, file_name: &str, content_type: &str, bytes: &[u8]) -> Result<Artifact, Stop> {
+    /// Keeps a file that the task made. People see it, and its URL works, once this attempt's result is accepted; the
+    /// first file's URL becomes the task's `resultUrl`.
+    pub async fn store_artifact(&self, file_name: &str, content_type: &str, bytes: &[u8]) -> Result<KeptFile, Stop> {
         self.check()?;
         let (task_id, attempt) = (self.id(), self.attempt());
         let artifact = NewArtifact { task_id, attempt, file_name, content_type, bytes };
-        match self.0.services.artifacts.put(artifact).await {
-            Err(away @ ArtifactError::Unavailable(_)) => Err(Stop::retryable(away)),
-            put => Ok(put?),
+        let services = &self.0.services;
+        match services.files.keep(&services.engine, &self.0.task, self.0.lease, artifact).await {
+            Ok(kept) => {
+                self.0.result_url.get_or_init(|| kept.url.clone());
+                Ok(kept)
+            }
+            Err(FileError::Lost) => Err(Stop::cancelled()),
+            Err(FileError::Artifact(away @ ArtifactError::Unavailable(_))) => Err(Stop::retryable(away)),
+            Err(FileError::Artifact(error)) => Err(error.into()),
+            Err(FileError::Store(error)) => Err(error.into()),
         }
     }
 }

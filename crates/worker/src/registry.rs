@@ -257,7 +257,7 @@ fn settle<R: Serialize>(
 ) -> Ending {
     let stop = match ended {
         Ok(value) => match Json::from_value("result", &value) {
-            Ok(result) => return Ending::Completed { result: Some(result), result_url: None },
+            Ok(result) => return Ending::Completed { result: Some(result), result_url: run.result_url.get().cloned() },
             Err(error) => Stop::invalid("invalid_result", error),
         },
         Err(stop) => stop,

@@ -13,7 +13,7 @@ use longhaul_domain::{
     },
     lifecycle::{Command, Refusal},
 };
-use longhaul_engine::{Engine, desk::StopReason, routing::Routing};
+use longhaul_engine::{Engine, Files, desk::StopReason, routing::Routing};
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -36,6 +36,8 @@ pub struct Services {
     pub streams: Arc<dyn StreamLog>,
     /// The files that tasks made.
     pub artifacts: Arc<dyn ArtifactStore>,
+    /// How those files are kept and handed out.
+    pub files: Arc<Files>,
     /// Which queue a task goes to when its submitter names none.
     pub routing: Routing,
     /// The types that this process knows.
@@ -54,14 +56,14 @@ impl Services {
         engine: Arc<Engine>,
         limiter: Arc<dyn RateLimiter>,
         streams: Arc<dyn StreamLog>,
-        artifacts: Arc<dyn ArtifactStore>,
+        files: Arc<Files>,
         routing: Routing,
         registry: Registry,
     ) -> Arc<Self> {
         let (progress, scribe, hooks) = (ProgressKeeper::default(), Scribe::default(), TaskTracker::new());
         hooks.close();
-        let here = OnceLock::new();
-        Arc::new(Self { engine, limiter, streams, artifacts, routing, registry, here, progress, scribe, hooks })
+        let (here, artifacts) = (OnceLock::new(), Arc::clone(&files.store));
+        Arc::new(Self { engine, limiter, streams, artifacts, files, routing, registry, here, progress, scribe, hooks })
     }
 }
 
@@ -119,6 +121,8 @@ pub(crate) struct Run {
     pub(crate) writes_output: AtomicBool,
     /// Whether it has written log lines.
     pub(crate) writes_logs: AtomicBool,
+    /// Where the first file that it kept can be downloaded.
+    pub(crate) result_url: OnceLock<String>,
     /// Drops the handler where it stands, as a crash would.
     pub(crate) abort: OnceLock<AbortHandle>,
 }
@@ -142,6 +146,7 @@ impl Run {
             children: Mutex::default(),
             writes_output: AtomicBool::new(false),
             writes_logs: AtomicBool::new(false),
+            result_url: OnceLock::new(),
             abort: OnceLock::new(),
         }
     }

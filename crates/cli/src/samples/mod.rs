@@ -1,18 +1,22 @@
 //! Sample task types, so that anyone can try every behaviour from the outside. `longhaul dev` has them all.
 
+mod artifact;
 mod checkpoint;
 mod echo;
 mod fail;
 mod fanout;
 mod progress;
 mod sleep;
+mod stream;
 
+pub use artifact::Artifact;
 pub use checkpoint::Checkpoint;
 pub use echo::Echo;
 pub use fail::Fail;
 pub use fanout::Fanout;
 pub use progress::Progress;
 pub use sleep::Sleep;
+pub use stream::Stream;
 
 use longhaul::Builder;
 
@@ -24,5 +28,6 @@ const STEPS: u32 = 100_000;
 /// Adds all sample types.
 #[must_use]
 pub fn register(builder: Builder) -> Builder {
-    builder.register(Echo).register(Sleep).register(Fail).register(Progress).register(Fanout).register(Checkpoint)
+    let builder = builder.register(Echo).register(Sleep).register(Fail).register(Progress);
+    builder.register(Fanout).register(Checkpoint).register(Stream).register(Artifact)
 }

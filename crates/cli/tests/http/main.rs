@@ -8,13 +8,17 @@
 )]
 
 mod access;
+mod artifacts;
 mod changes;
 mod client;
 mod edges;
 mod live;
+mod output;
 mod pages;
 mod platform;
 mod reads;
 mod refusals;
 mod server;
+mod socket;
 mod submits;
+mod types;

@@ -44,9 +44,9 @@ async fn types_are_listed_with_their_schemas() {
     let types = server.get("/api/types").await.expect(200);
     let names: Vec<&str> =
         types["items"].as_array().unwrap().iter().map(|one| one["taskType"].as_str().unwrap()).collect();
-    let wanted = ["checkpoint", "echo", "fail", "fanout", "progress", "sleep"].map(|name| format!("sample.{name}"));
-    assert_eq!(names, wanted);
-    let sleep = &types["items"][5];
+    let wanted = ["artifact", "checkpoint", "echo", "fail", "fanout", "progress", "sleep", "stream"];
+    assert_eq!(names[..wanted.len()], wanted.map(|name| format!("sample.{name}")));
+    let sleep = &types["items"][6];
     assert_eq!((&sleep["parameters"]["required"], &sleep["maxAttempts"]), (&json!(["ms"]), &json!(5)));
 }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul::{
-    Access, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
+    Access, Builder, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use serde_json::{Value, json};
@@ -13,14 +13,17 @@ use tokio::task::JoinHandle;
 
 use longhaul_cli::samples;
 
-use crate::client::{Call, DEADLINE, Reply};
+use crate::{
+    client::{Call, DEADLINE, Reply},
+    types,
+};
 
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) longhaul: Arc<Longhaul>,
     pub(crate) closing: CancellationToken,
     pub(crate) serving: JoinHandle<()>,
-    _folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Server {
@@ -33,17 +36,29 @@ impl Server {
     }
 
     pub(crate) async fn start_with(identity: IdentityMode, settings: ListenerSettings) -> Self {
+        Self::start_as(identity, settings, |builder| builder).await
+    }
+
+    pub(crate) async fn configured(identity: IdentityMode, configure: impl FnOnce(Builder) -> Builder) -> Self {
+        Self::start_as(identity, ListenerSettings::default(), configure).await
+    }
+
+    async fn start_as(
+        identity: IdentityMode,
+        settings: ListenerSettings,
+        configure: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-        let builder = samples::register(Longhaul::open(&url).await.unwrap());
-        let longhaul = Arc::new(builder.start().await.unwrap());
+        let builder = types::register(samples::register(Longhaul::open(&url).await.unwrap()));
+        let longhaul = Arc::new(configure(builder).start().await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
         let serving = tokio::spawn({
             let (longhaul, closing) = (Arc::clone(&longhaul), closing.clone());
             async move { longhaul.serve(listener, identity, settings, closing).await.unwrap() }
         });
-        Self { address, longhaul, closing, serving, _folder: folder }
+        Self { address, longhaul, closing, serving, folder }
     }
 
     pub(crate) async fn send(&self, call: Call) -> Reply {

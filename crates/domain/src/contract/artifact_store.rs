@@ -44,6 +44,8 @@ pub trait ArtifactStore: Send + Sync + std::fmt::Debug {
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError>;
     /// The file and what is known of it.
     async fn get(&self, key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError>;
+    /// At most `length` bytes of the file from `offset` on; fewer only where it ends.
+    async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError>;
     /// Removes the file; one that is gone already is no error.
     async fn remove(&self, key: &str) -> Result<(), ArtifactError>;
     /// Removes all files of a task.

@@ -7,11 +7,12 @@
 use async_trait::async_trait;
 
 use crate::{
+    artifact::{ArtifactNote, ArtifactRecord, Swept},
     attempt::Attempt,
     error::StoreError,
     event::LeasedMessage,
     filter::{Page, PageRequest, Retention, TaskFilter},
-    ids::{NodeId, TaskId},
+    ids::{ArtifactId, NodeId, TaskId},
     json::Json,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
     log::{LogLine, LogPage},
@@ -218,6 +219,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// for a while up to [`bounds::LOG_SLACK`](crate::bounds::LOG_SLACK) older ones. Unlike other writes, lines that
     /// are written again because their outcome is unknown may be there twice.
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError>;
+    /// Notes a file that the running attempt has put into the artifact store; `None` unless the verdict accepts it. Of
+    /// each task at most [`bounds::ARTIFACTS`](crate::bounds::ARTIFACTS) files are noted.
+    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError>;
     /// Records the ends of many attempts with their results, history, parents' counters and messages.
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError>;
 
@@ -250,8 +254,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         after: Option<TaskId>,
         limit: usize,
     ) -> Result<Page<Task>, StoreError>;
-    /// Removes those of the tasks that are old enough, with all below them. Answers with how many rows went.
+    /// Removes those of the tasks that are old enough, with all below them. Answers with how many rows went. Their files
+    /// are to be swept at once.
     async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError>;
+    /// Files that are to be deleted now, published or not, the longest due first.
+    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError>;
+    /// Notes which files were deleted. Those that were not are counted and due again after `retry_ms`. What is known of a
+    /// deleted file goes with its task.
+    async fn note_sweep(&self, swept: &[Swept], retry_ms: u64) -> Result<(), StoreError>;
     /// Removes idempotency keys whose promise has run out, at most `limit`.
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError>;
     /// Hands out messages that nobody holds for `ttl_ms`, oldest first.
@@ -281,6 +291,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         after: Option<u64>,
         limit: usize,
     ) -> Result<LogPage, StoreError>;
+    /// The published files of a task, the oldest first: those of attempts whose result was accepted.
+    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError>;
+    /// A published file, whoever asks: who may is decided by the signature of the URL.
+    async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError>;
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;
     /// Counts of the present, or statistics of past hours; sorted by key.

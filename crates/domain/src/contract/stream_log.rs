@@ -3,6 +3,9 @@
 //! Entries are numbered from 1 without gaps. A reader names the last number that it has and gets what follows, so a
 //! reconnect neither loses nor repeats. Appends are fenced by the attempt: what an older attempt still writes is
 //! refused. An attempt that starts over puts a rewind before its first chunk.
+//!
+//! A log may lose a stream, with its process for one. Readers may hold numbers of it that the log no longer knows, so a
+//! later attempt does not give them out again: it starts with a rewind at [`first_number`], above all of them.
 
 use async_trait::async_trait;
 
@@ -30,8 +33,17 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries {
     pub entries: Vec<Entry>,
-    /// The oldest number that is still kept. A reader who is behind it has missed something and starts over.
+    /// The oldest number that is still kept. A reader who is behind it has missed something, unless what is kept starts
+    /// with a rewind to what the reader has.
     pub first_kept: u64,
+    /// The newest number, 0 while nothing was written. Whoever has a higher one has it from a log that is lost.
+    pub last: u64,
+}
+
+/// The number that a later attempt starts with in a log that does not know the stream: higher than all that earlier
+/// attempts can have given out, and exact in JavaScript for two million attempts.
+pub const fn first_number(attempt: u32) -> u64 {
+    if attempt <= 1 { 1 } else { ((attempt as u64) << 32) + 1 }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

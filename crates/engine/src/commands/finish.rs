@@ -21,6 +21,8 @@ pub struct Ended {
     pub correlation_id: Option<String>,
     /// As the claim left it.
     pub version: u64,
+    /// Whether the attempt wrote to the task's output stream.
+    pub has_output: bool,
 }
 
 impl Engine {

@@ -4,17 +4,19 @@ mod expirer;
 mod key_pruner;
 mod pruner;
 mod rescuer;
+mod sweeper;
 mod tallier;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::bounds;
+use longhaul_domain::{bounds, contract::ArtifactStore};
 
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
 pub use rescuer::Rescuer;
+pub use sweeper::Sweeper;
 pub use tallier::Tallier;
 
 use crate::service::Duty;
@@ -36,6 +38,8 @@ pub struct DutySettings {
     pub keep_ended: Duration,
     /// How long `FAILED` and `DEAD_LETTER` tasks are kept.
     pub keep_dead_letters: Duration,
+    /// How often files whose time is over are looked for.
+    pub sweep_every: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -50,18 +54,24 @@ impl Default for DutySettings {
             timeout_grace: Duration::from_secs(10),
             keep_ended: DAY * 7,
             keep_dead_letters: DAY * 30,
+            sweep_every: Duration::from_secs(60),
         }
     }
 }
 
 /// All duties, as the settings want them. With `export`, tasks are handed to it before they are deleted.
-pub fn all(settings: &DutySettings, export: Option<Arc<dyn Export>>) -> Vec<Arc<dyn Duty>> {
+pub fn all(
+    settings: &DutySettings,
+    export: Option<Arc<dyn Export>>,
+    files: &Arc<dyn ArtifactStore>,
+) -> Vec<Arc<dyn Duty>> {
     vec![
         Arc::new(Rescuer::new(settings)),
         Arc::new(Expirer::new(settings)),
         Arc::new(Pruner::new(settings, export)),
         Arc::new(KeyPruner),
         Arc::new(Tallier),
+        Arc::new(Sweeper::new(settings, Arc::clone(files))),
     ]
 }
 

@@ -403,6 +403,7 @@ fn ended_of(run: &Run, outcome: Outcome) -> Ended {
         parent_id: run.task.parent_id,
         correlation_id: run.task.correlation_id.clone(),
         version: run.task.version,
+        has_output: false,
     }
 }
 

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use longhaul_domain::{
     Attempt, Clock as _, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
     Timestamp,
+    artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         store::{
@@ -16,6 +17,7 @@ use longhaul_domain::{
     },
     event::{LeasedMessage, OutboxPolicy},
     filter::{Page, PageRequest, Retention, TaskFilter},
+    ids::ArtifactId,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
     node::DutyLease,
     queue::Queue,
@@ -201,6 +203,10 @@ impl Store for SimStore {
         self.memory.append_logs(lines).await
     }
 
+    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
+        self.memory.note_artifact(note).await
+    }
+
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
         self.over_the_line(
             "finish",
@@ -279,6 +285,14 @@ impl Store for SimStore {
         self.memory.prune_tasks(keep, ids).await
     }
 
+    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.memory.list_expired_artifacts(limit).await
+    }
+
+    async fn note_sweep(&self, swept: &[Swept], retry_ms: u64) -> Result<(), StoreError> {
+        self.memory.note_sweep(swept, retry_ms).await
+    }
+
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
         self.memory.prune_idempotency_keys(limit).await
     }
@@ -320,6 +334,14 @@ impl Store for SimStore {
         limit: usize,
     ) -> Result<LogPage, StoreError> {
         self.memory.list_logs(access, id, after, limit).await
+    }
+
+    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.memory.list_artifacts(access, id).await
+    }
+
+    async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError> {
+        self.memory.get_artifact(id).await
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {

@@ -49,6 +49,12 @@ impl ArtifactStore for MemoryArtifacts {
         Ok((artifact.clone(), bytes.clone()))
     }
 
+    async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError> {
+        let (_, bytes) = self.get(key).await?;
+        let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        Ok(bytes[place(offset)..place(offset.saturating_add(length))].to_vec())
+    }
+
     async fn remove(&self, key: &str) -> Result<(), ArtifactError> {
         let _: ArtifactKey = key.parse()?;
         self.files().remove(key);

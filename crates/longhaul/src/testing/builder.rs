@@ -29,7 +29,8 @@ impl TestBuilder {
         let (clock, fuse) = (TestClock::fixed(), Arc::new(Fuse::default()));
         let watch: Arc<dyn CheckpointWatch> = Arc::clone(&fuse) as _;
         let store = MemoryStore::new(clock.clone(), OutboxPolicy::default()).watched(watch);
-        let mut builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
+        let builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
+        let mut builder = builder.artifact_key([7; 32]);
         builder.artifacts = Arc::new(MemoryArtifacts::default());
         Self { builder, clock, fuse }
     }
@@ -72,7 +73,8 @@ impl TestBuilder {
     /// When something is wrong with the types or limits, as [`Builder::start`] would refuse it.
     #[track_caller]
     pub fn start(self) -> TestLonghaul {
-        let (settings, duties) = (self.builder.worker.clone(), services::all(&self.builder.duties, None));
+        let (settings, files) = (self.builder.worker.clone(), Arc::clone(&self.builder.artifacts));
+        let duties = services::all(&self.builder.duties, None, &files);
         let longhaul = match self.builder.without_worker() {
             Ok(longhaul) => longhaul,
             Err(error) => panic!("Longhaul cannot be started: {error}"),

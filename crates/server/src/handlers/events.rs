@@ -1,18 +1,23 @@
 //! Live streams of server-sent events.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::{
     extract::State,
     http::HeaderValue,
-    response::{IntoResponse as _, Response, sse::Sse},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, Sse},
+    },
 };
+use futures::Stream;
 use longhaul_api::{TaskNews, TaskSummary};
 
 use crate::{
     api::{Api, PathId},
+    event_stream::{About, events},
     identity::Caller,
-    live::{About, Follower},
     openapi::Doc,
     problem::ApiError,
 };
@@ -42,9 +47,12 @@ pub(crate) async fn of_owner(State(api): State<Arc<Api>>, caller: Caller) -> Res
 }
 
 async fn follow(api: Arc<Api>, caller: &Caller, about: About) -> Result<Response, ApiError> {
-    let follower = Follower::start(api, caller.access(), about).await?;
-    let mut response = Sse::new(follower.into_stream()).into_response();
+    Ok(event_stream(events(api, caller.access(), about).await?))
+}
+
+pub(super) fn event_stream(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let mut response = Sse::new(events).into_response();
     // Proxies that gather an answer before they pass it on would gather this one for ever.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    response
 }

@@ -1,5 +1,6 @@
 //! The handlers, one noun a file. Each reads its request, asks the engine in the caller's name, and writes the answer.
 
+pub(crate) mod artifacts;
 pub(crate) mod bulk;
 pub(crate) mod change;
 pub(crate) mod events;
@@ -9,10 +10,12 @@ pub(crate) mod nodes;
 pub(crate) mod pages;
 pub(crate) mod queues;
 pub(crate) mod stats;
+pub(crate) mod stream;
 pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod types;
 pub(crate) mod why;
+pub(crate) mod ws;
 
 use longhaul_api::TaskSummary;
 use longhaul_domain::Json;

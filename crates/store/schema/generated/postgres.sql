@@ -1,5 +1,20 @@
 -- Made by `make generate` from a migrated database. Do not edit.
 
+TABLE artifacts (
+    id uuid NOT NULL,
+    task_id uuid NOT NULL,
+    attempt integer NOT NULL,
+    bytes bigint NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    sweep_at bigint,
+    cleaned_at bigint,
+    failures integer NOT NULL DEFAULT 0,
+    artifact_key text NOT NULL,
+    file_name text NOT NULL,
+    content_type text NOT NULL
+);
+
 TABLE attempts (
     task_id uuid NOT NULL,
     attempt integer NOT NULL,
@@ -137,6 +152,8 @@ TABLE tasks (
     artifact_state text
 );
 
+CONSTRAINT artifacts.artifacts_pkey PRIMARY KEY (id);
+
 CONSTRAINT attempts.attempts_pkey PRIMARY KEY (task_id, attempt);
 
 CONSTRAINT duties.duties_pkey PRIMARY KEY (name);
@@ -164,6 +181,12 @@ CONSTRAINT task_logs.task_logs_pkey PRIMARY KEY (id);
 CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
 
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
+
+CREATE UNIQUE INDEX artifacts_pkey ON public.artifacts USING btree (id);
+
+CREATE INDEX artifacts_sweep ON public.artifacts USING btree (sweep_at) WHERE (sweep_at IS NOT NULL);
+
+CREATE INDEX artifacts_task ON public.artifacts USING btree (task_id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
 
@@ -204,6 +227,20 @@ CREATE INDEX tasks_parent ON public.tasks USING btree (parent_id, id) WHERE (par
 CREATE UNIQUE INDEX tasks_pkey ON public.tasks USING btree (id);
 
 CREATE INDEX tasks_status_type ON public.tasks USING btree (status, task_type, id) WHERE (status <> 'COMPLETED'::text);
+
+VIEW v_artifacts AS
+ SELECT artifacts.id,
+    artifacts.task_id,
+    artifacts.attempt,
+    artifacts.artifact_key,
+    artifacts.file_name,
+    artifacts.content_type,
+    artifacts.bytes,
+    longhaul_time(artifacts.created_at) AS created_at,
+    longhaul_time(artifacts.expires_at) AS expires_at,
+    longhaul_time(artifacts.cleaned_at) AS cleaned_at,
+    artifacts.failures
+   FROM artifacts;
 
 VIEW v_attempts AS
  SELECT attempts.task_id,

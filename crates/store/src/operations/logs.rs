@@ -94,16 +94,7 @@ impl Operation for ListLogs {
     type Output = LogPage;
 
     async fn run(&self, session: &mut dyn Session) -> Result<LogPage, Failure> {
-        // Readers come often, and the whole row of a task may be large: its owner is enough to know.
-        let rows = session.fetch(Statement::FindOwner, &[self.id.0.into()]).await?;
-        let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
-        let visible = owner.is_some_and(|owner| match &self.access {
-            Access::All => true,
-            Access::Owner(own) => owner == *own,
-        });
-        if !visible {
-            return Err(Failure::Store(StoreError::NotFound));
-        }
+        check_owner(session, &self.access, self.id).await?;
         let after = self.after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
         let params = [self.id.0.into(), after.into(), self.limit.into()];
         let rows = session.fetch(Statement::ListLogs, &params).await?;
@@ -111,4 +102,16 @@ impl Operation for ListLogs {
         let next = items.last().map(|entry| entry.number).filter(|_| items.len() == self.limit);
         Ok(LogPage { items, next })
     }
+}
+
+/// Refuses a task that the caller may not see. Readers come often, and the whole row of a task may be large: its owner is
+/// enough to know.
+pub(crate) async fn check_owner(session: &mut dyn Session, access: &Access, id: TaskId) -> Result<(), Failure> {
+    let rows = session.fetch(Statement::FindOwner, &[id.0.into()]).await?;
+    let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
+    let is_visible = owner.is_some_and(|owner| match access {
+        Access::All => true,
+        Access::Owner(own) => owner == *own,
+    });
+    if is_visible { Ok(()) } else { Err(Failure::Store(StoreError::NotFound)) }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod submit;
 
+pub(crate) mod artifacts;
 pub(crate) mod claim;
 pub(crate) mod finish;
 pub(crate) mod logs;

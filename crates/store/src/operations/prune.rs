@@ -91,6 +91,9 @@ impl Operation for PruneTasks {
         let list = hex_list(doomed.iter().copied());
         session.execute(Statement::DeleteAttempts, &[(&list).into()]).await?;
         session.execute(Statement::DeleteLogs, &[(&list).into()]).await?;
+        let clock = session.clock();
+        session.execute(Statement::ExpireArtifacts, &[clock.into(), (&list).into()]).await?;
+        session.execute(Statement::DeleteCleanArtifacts, &[(&list).into()]).await?;
         session.execute(Statement::DeleteTasks, &[(&list).into()]).await?;
         ledger.save(session, now).await?;
         Ok(doomed.len())

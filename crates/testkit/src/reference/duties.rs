@@ -125,7 +125,7 @@ impl State {
             if self.tasks.get(id).is_some_and(|task| self.is_prunable(task, keep, now)) {
                 let all: Vec<TaskId> = self.descendants_of(*id).into_iter().chain([*id]).collect();
                 removed += all.len();
-                all.into_iter().for_each(|id| self.remove(id));
+                all.into_iter().for_each(|id| self.remove(id, now));
             }
         }
         Ok(removed)

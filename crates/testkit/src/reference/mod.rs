@@ -5,6 +5,7 @@
 
 mod state;
 
+mod artifacts;
 mod logs;
 mod submitting;
 mod working;
@@ -19,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use longhaul_domain::{
     Attempt, Clock, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
+    artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         store::{
@@ -28,6 +30,7 @@ use longhaul_domain::{
     },
     event::{LeasedMessage, OutboxPolicy},
     filter::{Page, PageRequest, Retention, TaskFilter},
+    ids::ArtifactId,
     lifecycle::{Transition, expire::Overdue, reschedule::Reschedule},
     node::DutyLease,
     queue::Queue,
@@ -231,6 +234,11 @@ impl Store for MemoryStore {
         state.append_logs(lines, now)
     }
 
+    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
+        let (mut state, now) = self.begin();
+        state.note_artifact(note, now)
+    }
+
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
         let refused = self.refused_finishes.lock().expect("no other operation holds it").pop_front();
         if let Some(error) = refused {
@@ -306,6 +314,16 @@ impl Store for MemoryStore {
         state.prune(keep, ids, now)
     }
 
+    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError> {
+        let (state, now) = self.begin();
+        state.list_expired_artifacts(limit, now)
+    }
+
+    async fn note_sweep(&self, swept: &[Swept], retry_ms: u64) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.note_sweep(swept, retry_ms, now)
+    }
+
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError> {
         let (mut state, now) = self.begin();
         state.prune_idempotency_keys(limit, now)
@@ -353,6 +371,14 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<LogPage, StoreError> {
         self.begin().0.list_logs(access, id, after, limit)
+    }
+
+    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.begin().0.list_artifacts(access, id)
+    }
+
+    async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError> {
+        self.begin().0.get_artifact(id)
     }
 
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {

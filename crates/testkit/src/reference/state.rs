@@ -10,7 +10,9 @@ use std::{
 
 use longhaul_domain::{
     Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    artifact::ArtifactRecord,
     event::{OutboxMessage, OutboxPolicy},
+    ids::ArtifactId,
     lifecycle::{
         Transition, cancel,
         child_ended::{self, ChildMove},
@@ -49,6 +51,8 @@ pub(super) struct State {
     pub(super) attempts: BTreeMap<(TaskId, u32), Attempt>,
     pub(super) logs: BTreeMap<TaskId, Vec<LogEntry>>,
     pub(super) last_log_number: u64,
+    /// Files, and when each is to be swept.
+    pub(super) artifacts: BTreeMap<ArtifactId, (ArtifactRecord, Option<Timestamp>)>,
     /// Every queue that is known, and since when it is paused.
     pub(super) queues: BTreeMap<String, Option<Timestamp>>,
     pub(super) nodes: BTreeMap<NodeId, Node>,
@@ -72,6 +76,7 @@ impl State {
             attempts: BTreeMap::new(),
             logs: BTreeMap::new(),
             last_log_number: 0,
+            artifacts: BTreeMap::new(),
             queues: BTreeMap::new(),
             nodes: BTreeMap::new(),
             promises: BTreeMap::new(),
@@ -146,11 +151,12 @@ impl State {
     }
 
     /// Removes a row with its history and its log, and counts it out.
-    pub(super) fn remove(&mut self, id: TaskId) {
+    pub(super) fn remove(&mut self, id: TaskId, now: Timestamp) {
         let task = self.tasks.remove(&id).expect("the caller has just read it");
         self.children.remove(&id);
         self.attempts.retain(|(task_id, _), _| *task_id != id);
         self.logs.remove(&id);
+        self.expire_artifacts(id, now);
         let mut sheet = TallySheet::default();
         sheet.count(&task.queue, &task.task_type, task.status, -1);
         self.unfolded.extend(sheet.into_tallies());

@@ -13,6 +13,7 @@ mod recipes;
 
 mod submitting;
 
+mod artifacts;
 mod claims;
 mod finishing;
 mod logs;
@@ -60,6 +61,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("nodes", nodes::cases()),
         ("strays", strays::cases()),
         ("logs", logs::cases()),
+        ("artifacts", artifacts::cases()),
         ("finishing", finishing::cases()),
         ("parents", parents::cases()),
         ("people", people::cases()),

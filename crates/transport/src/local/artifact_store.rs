@@ -4,7 +4,7 @@
 //! then renamed. What a crash leaves half written has a name that no key can have, and goes with the task's files.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,6 +73,14 @@ impl ArtifactStore for FolderArtifactStore {
         self.blocking(move |root| get(root, &key).map_err(unavailable)?.ok_or(ArtifactError::NotFound)).await
     }
 
+    async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError> {
+        let key: ArtifactKey = key.parse()?;
+        self.blocking(move |root| {
+            read_span(root, &key, offset, length).map_err(unavailable)?.ok_or(ArtifactError::NotFound)
+        })
+        .await
+    }
+
     async fn remove(&self, key: &str) -> Result<(), ArtifactError> {
         let key: ArtifactKey = key.parse()?;
         self.blocking(move |root| remove(root, &key).map_err(unavailable)).await
@@ -121,11 +129,28 @@ fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>)>> {
+fn find(root: &Folder, key: &ArtifactKey) -> io::Result<Option<File>> {
     let [task, attempt, name] = key.parts();
     let Some(folder) = root.find(&task)? else { return Ok(None) };
     let Some(folder) = folder.find(&attempt)? else { return Ok(None) };
-    let Some(file) = folder.find_file(&name)? else { return Ok(None) };
+    folder.find_file(&name)
+}
+
+fn read_span(root: &Folder, key: &ArtifactKey, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut file) = find(root, key)? else { return Ok(None) };
+    let artifact = read_description(&mut file)?;
+    if artifact.key != key.to_string() {
+        return Err(damaged());
+    }
+    let offset = i64::try_from(offset.min(artifact.bytes)).map_err(io::Error::other)?;
+    file.seek(io::SeekFrom::Current(offset))?;
+    let mut bytes = Vec::new();
+    file.take(length.min(ARTIFACT_BYTES as u64)).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>)>> {
+    let Some(file) = find(root, key)? else { return Ok(None) };
     let (artifact, bytes) = read_file(file)?;
     if artifact.key != key.to_string() || artifact.bytes != bytes.len() as u64 {
         return Err(damaged());
@@ -134,6 +159,14 @@ fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>
 }
 
 fn read_file(mut file: File) -> io::Result<(Artifact, Vec<u8>)> {
+    let artifact = read_description(&mut file)?;
+    let mut bytes = Vec::new();
+    file.take(ARTIFACT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok((artifact, bytes))
+}
+
+/// What is known of the file. It stands before the first of its bytes then.
+fn read_description(file: &mut File) -> io::Result<Artifact> {
     let (mut magic, mut length) = ([0; MAGIC.len()], [0; 4]);
     file.read_exact(&mut magic)?;
     file.read_exact(&mut length)?;
@@ -142,11 +175,8 @@ fn read_file(mut file: File) -> io::Result<(Artifact, Vec<u8>)> {
         return Err(damaged());
     }
     let mut description = Vec::new();
-    Read::by_ref(&mut file).take(u64::from(length)).read_to_end(&mut description)?;
-    let artifact: Artifact = serde_json::from_slice(&description)?;
-    let mut bytes = Vec::new();
-    file.take(ARTIFACT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok((artifact, bytes))
+    Read::by_ref(file).take(u64::from(length)).read_to_end(&mut description)?;
+    Ok(serde_json::from_slice(&description)?)
 }
 
 fn damaged() -> io::Error {

@@ -8,6 +8,7 @@ mod doorbell;
 mod event_bus;
 mod folder;
 mod rate_limiter;
+mod signing_key;
 mod stream_log;
 
 pub use artifact_store::FolderArtifactStore;
@@ -15,4 +16,5 @@ pub use doorbell::LocalDoorbell;
 pub use event_bus::MemoryEventBus;
 pub use longhaul_domain::contract::rate_limiter::LimitRules;
 pub use rate_limiter::MemoryRateLimiter;
+pub use signing_key::signing_key;
 pub use stream_log::{MemoryStreamLog, StreamBounds};

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use longhaul_domain::{
     TaskId,
     bounds::CHUNK_BYTES,
-    contract::stream_log::{Content, Entries, Entry, StreamError, StreamLog},
+    contract::stream_log::{Content, Entries, Entry, StreamError, StreamLog, first_number},
 };
 use tokio::sync::{Notify, futures::OwnedNotified};
 
@@ -154,11 +154,11 @@ impl StreamLog for MemoryStreamLog {
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError> {
         let state = self.state();
         let Some(stream) = state.streams.get(&task) else {
-            return Ok(Entries { entries: Vec::new(), first_kept: 1 });
+            return Ok(Entries { entries: Vec::new(), first_kept: 1, last: 0 });
         };
         let start = stream.kept.partition_point(|entry| entry.number <= after);
         let entries = stream.kept.iter().skip(start).take(limit).cloned().collect();
-        Ok(Entries { entries, first_kept: stream.first_kept() })
+        Ok(Entries { entries, first_kept: stream.first_kept(), last: stream.last })
     }
 
     async fn wait(&self, task: TaskId, after: u64, wait_ms: u64) -> Result<(), StreamError> {
@@ -188,17 +188,23 @@ impl Stream {
         if attempt == self.attempt {
             return Ok(());
         }
+        let is_lost = self.last == 0 && attempt > 1;
         self.attempt = attempt;
+        if is_lost {
+            // Earlier attempts may have written here before the memory went, and readers may have it.
+            self.last = first_number(attempt) - 1;
+            self.push(Content::Rewind { to: keep });
+            return Ok(());
+        }
         // An end is taken back even by somebody who wants to keep it.
         let keep = if self.has_ended { keep.min(self.last - 1) } else { keep };
         self.has_ended = false;
-        if keep < self.last {
+        if keep > self.last {
+            // The stream was lost and begun anew by an attempt in between: what is to be kept is of the lost one.
+            self.last = self.last.max(first_number(attempt) - 1);
+        }
+        if keep != self.last {
             self.push(Content::Rewind { to: keep });
-        } else if keep > self.last {
-            // These entries were here once, and readers may have them: their numbers are not used again.
-            self.kept.clear();
-            self.bytes = 0;
-            self.last = keep;
         }
         Ok(())
     }

@@ -118,7 +118,7 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
         match inner.draining.is_cancelled() {
-            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack),
+            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack, false),
             false => executor::start(inner, task, taken.lease),
         }
     }

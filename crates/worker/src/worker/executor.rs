@@ -26,7 +26,7 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     let inner = Arc::clone(inner);
     let Some(handler) = inner.services.registry.handler(&task.task_type) else {
         // Only registered types are claimed; should the store answer otherwise, another node may know the type.
-        return end(&inner, &task, lease, Ending::HandedBack);
+        return end(&inner, &task, lease, Ending::HandedBack, false);
     };
     inner.engine().tell(&task, EventKind::Started);
     let settings = handler.info().settings.clone();
@@ -60,10 +60,6 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
         state::flush(&run).await;
     }
-    if run.writes_output.load(Ordering::Relaxed) && matches!(ending, Ending::Completed { .. }) {
-        let ended = run.services.streams.end(run.task.id, run.task.attempt).await;
-        ended.unwrap_or_else(|error| tracing::warn!(%error, "the output stream could not be ended"));
-    }
     if run.writes_logs.load(Ordering::Relaxed) {
         inner.services.scribe.write(&*inner.engine().store).await;
     }
@@ -77,10 +73,15 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
     match run.stop_reason() {
         Some(StopReason::Cancelled) => {
             leave(&inner, &run);
+            if run.writes_output.load(Ordering::Relaxed) {
+                end_output(&inner, &run.lease).await;
+            }
             hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
         }
         Some(StopReason::Lost) => leave(&inner, &run),
-        Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending),
+        Some(StopReason::Drain) | None => {
+            end(&inner, &run.task, run.lease, ending, run.writes_output.load(Ordering::Relaxed));
+        }
     }
 }
 
@@ -91,8 +92,14 @@ fn leave(inner: &Inner, run: &Run) {
     inner.room.notify_one();
 }
 
+/// The task has ended, and so has its output stream. A later attempt takes that back.
+pub(super) async fn end_output(inner: &Inner, lease: &Lease) {
+    let ended = inner.services.streams.end(lease.task_id, lease.attempt).await;
+    ended.unwrap_or_else(|error| tracing::warn!(%error, "the output stream could not be ended"));
+}
+
 /// Hands the report to the reporter; the slot is free.
-pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
+pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending, has_output: bool) {
     let ended = Ended {
         report: Report { lease, outcome: ending },
         owner: task.owner.clone(),
@@ -101,6 +108,7 @@ pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
         parent_id: task.parent_id,
         correlation_id: task.correlation_id.clone(),
         version: task.version,
+        has_output,
     };
     inner.desk().end(ended);
     inner.room.notify_one();

@@ -9,7 +9,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::commands::finish::Ended;
 
-use super::{Inner, hooks};
+use super::{Inner, executor, hooks};
 use crate::{patience, random};
 
 /// Reports in one delivery.
@@ -82,7 +82,15 @@ async fn finish(inner: &Inner, reports: &[Ended]) -> Result<Vec<Verdict>, StoreE
 /// The tasks are out of our hands, and their hooks may hear of it.
 async fn answered(inner: &Inner, reports: &[Ended], verdicts: &[Verdict]) {
     inner.desk().delivered(reports);
+    let ends = reports.iter().zip(verdicts);
+    for (ended, _) in ends.filter(|(ended, verdict)| ended.has_output && is_end(verdict)) {
+        executor::end_output(inner, &ended.report.lease).await;
+    }
     hooks::call_for_ends(inner, reports, verdicts).await;
+}
+
+const fn is_end(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Applied(status) | Verdict::Repeated(status) if status.is_ended())
 }
 
 async fn deliver_one_by_one(inner: &Inner, reports: Vec<Ended>) -> Result<(), StoreError> {

@@ -1,0 +1,47 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use longhaul::{Context, Outcome, Task};
+
+/// The largest file of a sample, in bytes: it is held in memory on its way.
+const BYTES: u64 = 64 * 1024 * 1024;
+
+/// `sample.artifact`: makes a file of a size and returns its URL.
+#[derive(Debug)]
+pub struct Artifact;
+
+/// How large.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileSize {
+    /// In bytes.
+    #[schemars(range(max = BYTES))]
+    pub bytes: u64,
+}
+
+/// Where the file is, below the server's own URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FilePlace {
+    /// Signed: whoever has it may download the file.
+    pub url: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// Until when the file is kept, as RFC 3339.
+    pub expires_at: String,
+}
+
+impl Task for Artifact {
+    const TYPE: &'static str = "sample.artifact";
+    type Params = FileSize;
+    type Output = FilePlace;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<FilePlace> {
+        let line = b"A line of a file that a sample made.\n";
+        let size = usize::try_from(ctx.params.bytes.min(BYTES)).unwrap_or(0);
+        let content: Vec<u8> = line.iter().copied().cycle().take(size).collect();
+        let kept = ctx.store_artifact("sample.txt", "text/plain; charset=utf-8", &content).await?;
+        let expires_at = jiff::Timestamp::from_microsecond(kept.expires_at.as_micros()).unwrap_or(jiff::Timestamp::MAX);
+        Ok(FilePlace { url: kept.url, bytes: kept.bytes, expires_at: expires_at.to_string() })
+    }
+}

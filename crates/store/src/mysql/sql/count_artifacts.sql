@@ -1,0 +1,1 @@
+SELECT COUNT(*) FROM artifacts WHERE task_id = ?1

@@ -1,0 +1,4 @@
+DELETE artifacts
+FROM JSON_TABLE(?1, '$[*]' COLUMNS (wanted_id CHAR(32) PATH '$')) AS wanted
+STRAIGHT_JOIN artifacts ON artifacts.task_id = UNHEX(wanted.wanted_id)
+WHERE artifacts.cleaned_at IS NOT NULL
