@@ -12,6 +12,7 @@ mod handlers;
 mod identity;
 mod listener;
 mod live;
+mod observe;
 mod openapi;
 mod problem;
 mod query;

@@ -21,10 +21,11 @@ use longhaul_domain::{
     event::{EventKind, TaskEvent},
     filter::{PageRequest, SortOrder, TaskFilter},
 };
+use longhaul_engine::metrics::Listener;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::{api::Api, cursor, handlers::with_progress};
+use crate::{api::Api, cursor, handlers::with_progress, observe::OpenStream};
 
 /// A stream that has nothing to say says so this often, and looks whether it has missed something.
 const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -53,6 +54,7 @@ pub(crate) struct Follower {
     news: Box<dyn EventStream>,
     known: HashMap<TaskId, Known>,
     pending: VecDeque<Event>,
+    _open: OpenStream,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +79,7 @@ impl Follower {
         // Listening starts before the look, so that nothing can fall between them.
         let news = api.engine.bus.subscribe(Subscription { task_id, owner });
         let (known, pending) = (HashMap::new(), VecDeque::new());
-        let mut follower = Self { api, access, about, news, known, pending };
+        let mut follower = Self { _open: api.http.open_stream(), api, access, about, news, known, pending };
         follower.pending.push_back(Event::default().retry(COME_BACK));
         follower.show_state().await?;
         Ok(follower)
@@ -175,9 +177,11 @@ impl Follower {
             version,
             progress: event.progress.clone(),
             error: event.error.clone(),
+            correlation_id: event.correlation_id.clone(),
         };
         let told_as = TaskEvent { version, ..event };
         self.push(news.event.as_str(), Some(told_as.id()), &news);
+        self.api.engine.metrics.processed(Listener::Live, news.event);
         Ok(())
     }
 

@@ -81,6 +81,11 @@ impl Doc {
         self.with_content(200, what, "text/event-stream", String::schema())
     }
 
+    /// An answer of plain text.
+    pub(crate) fn text(self, kind: &str, what: &str) -> Self {
+        self.with_content(200, what, kind, String::schema())
+    }
+
     /// An answer without a body.
     pub(crate) fn empty(mut self, status: u16, what: &str) -> Self {
         self.answers.push((status, Response::new(what)));

@@ -7,8 +7,9 @@ use axum::{Router, middleware};
 use crate::{
     api::Api,
     guard,
-    handlers::{bulk, change, events, health, lists, nodes, queues, stats, submit, tasks, types, why},
+    handlers::{bulk, change, events, health, lists, metrics, nodes, queues, stats, submit, tasks, types, why},
     identity::Scope::{Operate, Read, Write},
+    observe,
     problem::ApiError,
     route::{
         Policy::{self, Needs, Public},
@@ -44,6 +45,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/api/openapi.json", Public, health::openapi, health::openapi_doc),
         Route::get("/healthz", Public, health::live, health::live_doc),
         Route::get("/readyz", Public, health::ready, health::ready_doc),
+        Route::get("/metrics", Needs(Operate), metrics::get, metrics::get_doc),
     ]
 }
 
@@ -70,5 +72,6 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
     router
         .fallback(async || ApiError::NoRoute)
         .method_not_allowed_fallback(async || ApiError::NoMethod)
+        .layer(middleware::from_fn_with_state(Arc::clone(api), observe::observe))
         .with_state(Arc::clone(api))
 }

@@ -5,6 +5,7 @@ pub(crate) mod change;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod lists;
+pub(crate) mod metrics;
 pub(crate) mod nodes;
 pub(crate) mod queues;
 pub(crate) mod stats;

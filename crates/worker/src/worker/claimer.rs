@@ -108,6 +108,7 @@ impl Drop for Asking<'_> {
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     let mut was_clear = false;
     for task in tasks {
+        inner.engine().metrics.claimed(&task);
         let taken = {
             let mut desk = inner.desk();
             was_clear |= desk.is_clear();
@@ -118,7 +119,7 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
         match inner.draining.is_cancelled() {
-            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack),
+            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack, None),
             false => executor::start(inner, task, taken.lease),
         }
     }

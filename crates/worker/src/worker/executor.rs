@@ -26,21 +26,14 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     let inner = Arc::clone(inner);
     let Some(handler) = inner.services.registry.handler(&task.task_type) else {
         // Only registered types are claimed; should the store answer otherwise, another node may know the type.
-        return end(&inner, &task, lease, Ending::HandedBack);
+        return end(&inner, &task, lease, Ending::HandedBack, None);
     };
     inner.engine().tell(&task, EventKind::Started);
     let settings = handler.info().settings.clone();
     let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
     inner.runs().insert(run.task.id, Arc::clone(&run));
-    let span = tracing::info_span!(
-        "task",
-        taskId = %run.task.id.0,
-        taskType = run.task.task_type,
-        userId = run.task.owner,
-        attempt = run.task.attempt,
-        correlationId = run.task.correlation_id,
-    );
     let handlers = inner.handlers.clone();
+    let span = run.span.clone();
     let running = handlers.spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
     // Set by nobody else.
     let _ = run.abort.set(running.abort_handle());
@@ -80,7 +73,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
             hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
         }
         Some(StopReason::Lost) => leave(&inner, &run),
-        Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending),
+        Some(StopReason::Drain) | None => end(&inner, &run.task, run.lease, ending, Some(run.started.elapsed())),
     }
 }
 
@@ -92,7 +85,7 @@ fn leave(inner: &Inner, run: &Run) {
 }
 
 /// Hands the report to the reporter; the slot is free.
-pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
+pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending, ran: Option<Duration>) {
     let ended = Ended {
         report: Report { lease, outcome: ending },
         owner: task.owner.clone(),
@@ -100,6 +93,7 @@ pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending) {
         queue: task.queue.clone(),
         parent_id: task.parent_id,
         correlation_id: task.correlation_id.clone(),
+        ran,
         version: task.version,
     };
     inner.desk().end(ended);
@@ -186,7 +180,10 @@ async fn settle_limits(run: &Run, ending: &Ending) {
     let limiter = &run.services.limiter;
     let told = match ending {
         Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => match limits.pop() {
-            Some(key) => limiter.park(&key, *delay_ms).await,
+            Some(key) => {
+                run.services.engine.metrics.throttled(&key);
+                limiter.park(&key, *delay_ms).await
+            }
             None => Ok(()),
         },
         Ending::Completed { .. } => {

@@ -4,15 +4,27 @@
 use longhaul_domain::{
     Lease, Status,
     contract::store::{Access, Outcome as Ending, Verdict},
+    event::EventKind,
 };
-use longhaul_engine::commands::finish::Ended;
+use longhaul_engine::{commands::finish::Ended, metrics::Listener};
 
 use super::Inner;
 use crate::{registry::Hook, task::TaskInfo};
 
 pub(super) fn call(inner: &Inner, hook: Hook, info: TaskInfo) {
     if let Some(handler) = inner.services.registry.handler(&info.task_type) {
+        inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
         inner.services.hooks.spawn(handler.hook(hook, info));
+    }
+}
+
+const fn event_of(hook: &Hook) -> EventKind {
+    match hook {
+        Hook::Queued => EventKind::Submitted,
+        Hook::Running => EventKind::Started,
+        Hook::Completed => EventKind::Completed,
+        Hook::Failed(_) => EventKind::Failed,
+        Hook::Cancelled => EventKind::Cancelled,
     }
 }
 
