@@ -10,6 +10,9 @@ use std::sync::{Arc, OnceLock};
 use longhaul_domain::Task;
 use tracing::Span;
 
+/// The flag of a trace that is to be recorded by whoever records traces.
+pub const RECORDED: u8 = 1;
+
 /// The value of a `traceparent` header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceContext {
@@ -45,7 +48,7 @@ impl TraceContext {
         let given = task.trace_context.as_deref().and_then(Self::parse);
         let id = task.id.0.as_u128();
         // The low half of an id is random.
-        given.or_else(|| Self::new(id, id as u64, 0))
+        given.or_else(|| Self::new(id, id as u64, RECORDED))
     }
 
     pub const fn trace_id(&self) -> u128 {

@@ -81,7 +81,7 @@ fn begin(headers: &HeaderMap, method: &'static str, route: &'static str) -> (Req
     );
     let given = headers.get(&TRACE).and_then(|value| value.to_str().ok()).and_then(TraceContext::parse);
     trace::attach(&span, given);
-    let made = || TraceContext::new(rand::rng().random(), rand::rng().random(), 0);
+    let made = || TraceContext::new(rand::rng().random(), rand::rng().random(), trace::RECORDED);
     let trace = trace::context_of(&span).or(given).or_else(made);
     if let Some(trace) = trace {
         span.record("traceId", field::display(format_args!("{:032x}", trace.trace_id())));

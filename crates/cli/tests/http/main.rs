@@ -10,9 +10,12 @@
 mod access;
 mod changes;
 mod client;
+mod correlation;
 mod edges;
 mod live;
+mod metrics;
 mod platform;
+mod readiness;
 mod reads;
 mod refusals;
 mod server;

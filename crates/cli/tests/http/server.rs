@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul::{
-    Access, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
+    Access, Builder, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use serde_json::{Value, json};
@@ -32,11 +32,23 @@ impl Server {
         Self::start_with(IdentityMode::TrustedHeader, ListenerSettings::default()).await
     }
 
+    pub(crate) async fn start_with_slots(slots: usize) -> Self {
+        Self::start_as(IdentityMode::Dev, ListenerSettings::default(), |builder| builder.slots(slots)).await
+    }
+
     pub(crate) async fn start_with(identity: IdentityMode, settings: ListenerSettings) -> Self {
+        Self::start_as(identity, settings, |builder| builder).await
+    }
+
+    pub(crate) async fn start_as(
+        identity: IdentityMode,
+        settings: ListenerSettings,
+        change: impl FnOnce(Builder) -> Builder,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
         let builder = samples::register(Longhaul::open(&url).await.unwrap());
-        let longhaul = Arc::new(builder.start().await.unwrap());
+        let longhaul = Arc::new(change(builder).start().await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
         let serving = tokio::spawn({
