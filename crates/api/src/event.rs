@@ -26,4 +26,5 @@ pub struct TaskNews {
     pub version: u64,
     pub progress: Option<serde_json::Value>,
     pub error: Option<String>,
+    pub correlation_id: Option<String>,
 }

@@ -102,7 +102,8 @@ pub struct PercentilesView {
 pub struct WhyView {
     /// For people.
     pub sentence: String,
-    /// For programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`, `no_worker`, `no_node` or `in_line`.
+    /// For programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`, `limited`, `no_worker`, `no_node`,
+    /// `slots_full` or `in_line`.
     pub reason: String,
     pub facts: BTreeMap<String, serde_json::Value>,
 }

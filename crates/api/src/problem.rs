@@ -32,6 +32,9 @@ pub struct Problem {
     /// Every field that does not fit, when there are several; the first ones of many.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<FieldProblem>,
+    /// What the caller said that the request belongs to.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub correlation_id: Option<String>,
 }
 
 /// One field that does not fit.

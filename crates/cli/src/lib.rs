@@ -3,3 +3,4 @@
 pub mod client;
 pub mod commands;
 pub mod samples;
+pub mod telemetry;

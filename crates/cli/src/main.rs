@@ -6,16 +6,23 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
     client::finish,
     commands::{bench, cancel, completions, dev, get, list, retry, submit, top, watch, why},
+    telemetry::{self, LogFormat, TelemetrySettings},
 };
-use tracing_subscriber::filter::LevelFilter;
 
 /// Durable background tasks.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version)]
 struct Program {
-    /// How much is logged: error, warn, info, debug or trace.
+    /// How much is logged: error, warn, info, debug, trace, or a filter such as `info,longhaul_store=debug`.
     #[arg(long, global = true, default_value = "info")]
-    log: LevelFilter,
+    log: String,
+    /// How lines of the log are written: pretty or json.
+    #[arg(long, global = true, default_value = "pretty")]
+    log_format: LogFormat,
+    /// A collector that traces are sent to by OTLP over HTTP, as http://127.0.0.1:4318. Without it, the variable
+    /// OTEL_EXPORTER_OTLP_ENDPOINT counts; without either, nothing is sent.
+    #[arg(long, global = true)]
+    otlp_endpoint: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -49,7 +56,15 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let program = Program::parse();
-    tracing_subscriber::fmt().with_max_level(program.log).with_writer(std::io::stderr).init();
+    let settings = TelemetrySettings {
+        level: program.log,
+        format: program.log_format,
+        otlp_endpoint: program.otlp_endpoint.or_else(collector),
+    };
+    let telemetry = match telemetry::start(&settings) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return refuse(&error),
+    };
     let done = match program.command {
         Command::Dev(dev) => dev::run(dev).await,
         Command::Submit(command) => return finish(submit::run(command).await),
@@ -63,11 +78,25 @@ async fn main() -> ExitCode {
         Command::Bench(command) => return finish(bench::run(command).await),
         Command::Completions(command) => return finish(completions::run(&command, Program::command())),
     };
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
-    }
+    };
+    telemetry.stop().await;
+    code
+}
+
+/// The collector that the environment names, as OpenTelemetry says.
+#[expect(clippy::disallowed_methods, reason = "the program's own edge: it is passed in from here")]
+fn collector() -> Option<String> {
+    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|address| !address.is_empty())
+}
+
+#[expect(clippy::print_stderr, reason = "there is no log yet")]
+fn refuse(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(2)
 }

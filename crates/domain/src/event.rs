@@ -63,6 +63,9 @@ pub struct TaskEvent {
     pub progress: Option<serde_json::Value>,
     /// The last error's message, for failures and retries.
     pub error: Option<String>,
+    /// What ties the task to a request of its submitter's.
+    #[serde(default)]
+    pub correlation_id: Option<String>,
 }
 
 impl TaskEvent {

@@ -52,6 +52,7 @@ pub struct Order {
     pub timeout: Option<Duration>,
     pub task_key: Option<String>,
     pub correlation_id: Option<String>,
+    pub trace_context: Option<String>,
     pub idempotency: Option<Idempotency>,
 }
 
@@ -85,6 +86,7 @@ impl Catalog {
         task.finish_step = kind.finish_step;
         task.retry = kind.retry;
         task.correlation_id = order.correlation_id;
+        task.trace_context = order.trace_context;
         task.idempotency = order.idempotency;
         task.check()?;
         Ok(task)
@@ -139,6 +141,7 @@ mod tests {
             timeout: None,
             task_key: None,
             correlation_id: None,
+            trace_context: None,
             idempotency: None,
         }
     }

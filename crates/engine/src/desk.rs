@@ -77,6 +77,11 @@ impl Desk {
         if self.is_crowded() { 0 } else { self.slots.room(scope) }
     }
 
+    /// What runs now, and the most that may.
+    pub const fn slots(&self) -> &Slots {
+        &self.slots
+    }
+
     /// Whether so many reports wait that there is room for nothing else, until some are delivered.
     pub fn is_crowded(&self) -> bool {
         self.reports.len() > self.most_reports
@@ -234,6 +239,7 @@ mod tests {
             queue: task.queue.clone(),
             parent_id: None,
             correlation_id: None,
+            ran: None,
             version: task.version,
             has_output: false,
         }

@@ -1,6 +1,7 @@
 //! The engine: the store, and whoever must hear of a change to it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use longhaul_domain::{
@@ -10,7 +11,10 @@ use longhaul_domain::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-use crate::hot::HotTasks;
+use crate::{hot::HotTasks, local_node::LocalNode, measured::MeasuredStore, metrics::Metrics};
+
+/// Ends that are remembered, so that one that is told twice is counted once.
+const COUNTED_ENDS: usize = 1_000;
 
 #[derive(Debug, Clone, Copy)]
 struct Touch {
@@ -41,6 +45,9 @@ pub struct Engine {
     pub store: Arc<dyn Store>,
     pub bus: Arc<dyn EventBus>,
     pub doorbell: Arc<dyn Doorbell>,
+    pub metrics: Arc<Metrics>,
+    node: OnceLock<Weak<dyn LocalNode>>,
+    counted_ends: Mutex<VecDeque<(TaskId, u64)>>,
     pub(crate) hot: HotTasks,
     /// Since when this process has been in touch with its store without a break. Nothing where nobody takes note.
     in_touch: Mutex<Option<Touch>>,
@@ -50,13 +57,64 @@ pub struct Engine {
 
 impl Engine {
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
-        let (hot, look_at_leases) = (HotTasks::default(), Notify::new());
-        Arc::new(Self { store, bus, doorbell, hot, in_touch: Mutex::default(), look_at_leases })
+        let metrics = Arc::new(Metrics::default());
+        let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, Arc::clone(&metrics)));
+        Arc::new(Self {
+            store,
+            bus,
+            doorbell,
+            metrics,
+            node: OnceLock::new(),
+            counted_ends: Mutex::default(),
+            hot: HotTasks::default(),
+            in_touch: Mutex::default(),
+            look_at_leases: Notify::new(),
+        })
+    }
+
+    /// Makes the node of this process known. The first one counts.
+    pub fn set_local_node(&self, node: Weak<dyn LocalNode>) {
+        if self.node.set(node).is_err() {
+            tracing::debug!("this process has a second node, which nobody asks");
+        }
+    }
+
+    /// The node of this process, if it has one that still works.
+    pub fn local_node(&self) -> Option<Arc<dyn LocalNode>> {
+        self.node.get().and_then(Weak::upgrade)
+    }
+
+    /// Whether the node of this process shuts down, or has. A process without one never does.
+    pub fn is_draining(&self) -> bool {
+        self.node.get().is_some_and(|node| node.upgrade().is_none_or(|node| node.is_draining()))
+    }
+
+    /// Tells the listeners.
+    pub(crate) fn publish(&self, event: TaskEvent) {
+        self.metrics.events.published(event.event);
+        self.bus.publish(event);
+    }
+
+    /// Counts an end that is known by its task. It may be told more than once.
+    fn count_end(&self, task: &Task) {
+        let end = (task.id, task.version);
+        let mut counted = self.counted_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        if !counted.contains(&end) {
+            counted.push_back(end);
+            if counted.len() > COUNTED_ENDS {
+                counted.pop_front();
+            }
+            drop(counted);
+            self.metrics.ended(&task.task_type, task.status, 1);
+        }
     }
 
     /// Tells the listeners what happened to `task`, which is as the store has it.
     pub fn tell(&self, task: &Task, event: EventKind) {
-        self.bus.publish(TaskEvent {
+        if task.status.is_ended() {
+            self.count_end(task);
+        }
+        self.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
@@ -67,13 +125,14 @@ impl Engine {
             sequence: 0,
             progress: None,
             error: task.error.as_ref().map(|error| error.message.clone()),
+            correlation_id: task.correlation_id.clone(),
         });
     }
 
     /// Notes the newest progress of a running task and tells the listeners at once; the store hears later.
     pub fn note_progress(&self, task: &Task, progress: serde_json::Value) {
         let (sequence, writes) = self.hot.report(task.id, task.attempt, progress.clone());
-        self.bus.publish(TaskEvent {
+        self.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
@@ -84,6 +143,7 @@ impl Engine {
             sequence,
             progress: Some(progress),
             error: None,
+            correlation_id: task.correlation_id.clone(),
         });
     }
 

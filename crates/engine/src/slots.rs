@@ -54,6 +54,12 @@ pub struct Scope {
     reserved: bool,
 }
 
+impl Scope {
+    fn serves(&self, queue: &str, task_type: &str) -> bool {
+        self.queues.iter().any(|name| name == queue) && self.task_types.iter().any(|name| name == task_type)
+    }
+}
+
 /// The plan and what runs now.
 #[derive(Debug, Clone)]
 pub struct Slots {
@@ -84,10 +90,7 @@ impl Slots {
 
     /// Takes a slot for a task of this queue and type that is yet to be claimed, if there is one.
     pub fn hold(&mut self, queue: &str, task_type: &str) -> bool {
-        let serves = |scope: &&Scope| {
-            scope.queues.iter().any(|name| name == queue) && scope.task_types.iter().any(|name| name == task_type)
-        };
-        let has_room = self.scopes.iter().filter(serves).any(|scope| self.room(scope) > 0);
+        let has_room = self.has_room(queue, task_type) == Some(true);
         if has_room {
             self.take_one(queue, task_type);
         }
@@ -105,6 +108,18 @@ impl Slots {
     /// Tasks that run now.
     pub fn running(&self) -> usize {
         self.by_queue.values().sum()
+    }
+
+    /// The most that run at once.
+    pub const fn total(&self) -> usize {
+        self.plan.total
+    }
+
+    /// Whether there is a slot for a task of this queue and type; `None` when they are not served.
+    pub fn has_room(&self, queue: &str, task_type: &str) -> Option<bool> {
+        let mut serving = self.scopes.iter().filter(|scope| scope.serves(queue, task_type)).peekable();
+        serving.peek()?;
+        Some(serving.any(|scope| self.room(scope) > 0))
     }
 
     /// How many tasks may be asked for in `scope` now.

@@ -205,6 +205,7 @@ impl Builder {
         let shared_bell = self.sql.as_ref().and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
         let engine = Engine::new(self.store, bus, bell);
+        engine.metrics.know_types(self.registry.types().map(|kind| kind.name.as_str()));
         let services = Services::new(
             engine,
             Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),

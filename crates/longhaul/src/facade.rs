@@ -132,6 +132,18 @@ impl Longhaul {
         &self.services
     }
 
+    /// Takes no more work, so that a load balancer turns elsewhere before [`Self::stop`] waits for what runs.
+    pub fn begin_drain(&self) {
+        if let Some(worker) = &self.worker {
+            worker.begin_drain();
+        }
+    }
+
+    /// The metrics of this process and of its store, as Prometheus reads them.
+    pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
+        self.engine().scrape(longhaul_engine::metrics::book::Format::OpenMetrics).await
+    }
+
     /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store.
     pub async fn stop(self) {
         if let Some(worker) = self.worker {

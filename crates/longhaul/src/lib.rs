@@ -80,6 +80,7 @@ pub use longhaul_engine::{
     routing::{Routing, Rule},
     services::DutySettings,
     slots::QueueSlots,
+    trace::{self, TraceContext},
 };
 pub use longhaul_worker::{
     Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,

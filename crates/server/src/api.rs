@@ -8,7 +8,7 @@ use longhaul_domain::{TaskId, contract::StreamLog};
 use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
-use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas};
+use crate::{identity::IdentityMode, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,7 @@ pub struct Api {
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
     pub(crate) document: Bytes,
+    pub(crate) http: HttpMetrics,
     /// Live streams end with it, so that a shutdown does not wait for them.
     pub(crate) closing: CancellationToken,
 }
@@ -53,7 +54,8 @@ impl Api {
         let schemas = Schemas::compile(&catalog)?;
         let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
-        Ok(Arc::new(Self { engine, intake, streams, files, catalog, schemas, identity, document, closing }))
+        let http = HttpMetrics::new(&engine.metrics);
+        Ok(Arc::new(Self { http, engine, intake, streams, files, catalog, schemas, identity, document, closing }))
     }
 }
 

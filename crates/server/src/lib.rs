@@ -15,6 +15,7 @@ mod identity;
 mod listener;
 mod live;
 mod mount;
+mod observe;
 mod openapi;
 mod output;
 mod problem;

@@ -18,9 +18,10 @@ use longhaul_domain::{
     event::{EventKind, TaskEvent},
     filter::{PageRequest, SortOrder, TaskFilter},
 };
+use longhaul_engine::metrics::Listener;
 use tokio::time::Instant;
 
-use crate::{api::Api, cursor, handlers::with_progress};
+use crate::{api::Api, cursor, handlers::with_progress, observe::OpenStream};
 
 /// A stream that has nothing to say says so this often, and looks whether it has missed something.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -51,6 +52,7 @@ pub(crate) struct Follower {
     news: Box<dyn EventStream>,
     known: HashMap<TaskId, Known>,
     pending: VecDeque<Told>,
+    _open: OpenStream,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,7 +74,8 @@ impl Follower {
         };
         let news = api.engine.bus.subscribe(Subscription { task_id, owner });
         let (tasks, known, pending) = (HashSet::new(), HashMap::new(), VecDeque::new());
-        Self { api, access, follows_all: false, tasks, news, known, pending }
+        let _open = api.http.open_stream();
+        Self { api, access, follows_all: false, tasks, news, known, pending, _open }
     }
 
     /// Follows a task, and has its state ready. One that the caller may not see is not found.
@@ -207,8 +210,10 @@ impl Follower {
             version,
             progress: event.progress.clone(),
             error: event.error.clone(),
+            correlation_id: event.correlation_id.clone(),
         };
         let told_as = TaskEvent { version, ..event };
+        self.api.engine.metrics.processed(Listener::Live, news.event);
         self.pending.push_back(Told::News { id: told_as.id(), news: Box::new(news) });
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Every way in which a request can fail, and the problem document that tells it.
 
 use axum::{
+    body::Body,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -50,6 +51,8 @@ pub enum ApiError {
     NoRoute,
     #[error("this path does not know this method; GET /api/openapi.json lists all")]
     NoMethod,
+    #[error("this process shuts down and takes no more work")]
+    Draining,
     #[error("the answer could not be written")]
     Unwritable,
     #[error("send the body as Content-Type: text/plain")]
@@ -97,6 +100,7 @@ impl ApiError {
             Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Draining => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unwritable | Self::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -122,6 +126,7 @@ impl ApiError {
             Self::NoArtifact => "artifact_not_found",
             Self::NoRoute => "no_such_path",
             Self::NoMethod => "method_not_allowed",
+            Self::Draining => "draining",
             Self::NotTextType => "not_text",
             Self::Missing(_) => "not_found",
             Self::Conflict(_) => "conflict",
@@ -142,6 +147,7 @@ impl ApiError {
             line: None,
             column: None,
             errors: Vec::new(),
+            correlation_id: None,
         };
         if let Self::Store(StoreError::Invalid(invalid)) = self {
             (problem.field, problem.allowed) = (Some(invalid.field.to_owned()), Some(invalid.allowed));
@@ -182,11 +188,14 @@ impl From<Invalid> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, is_away) = (self.status(), matches!(&self, Self::Store(error) if error.is_transient()));
-        if status.is_server_error() {
+        if status.is_server_error() && !matches!(self, Self::Draining) {
             // The one place where a failed request is logged.
             tracing::error!(error = %self, code = self.code(), "a request failed");
         }
-        let mut response = reply::json(status, &self.problem());
+        let problem = self.problem();
+        let mut response = reply::json(status, &problem);
+        // Whoever stands around the request adds what it belongs to.
+        response.extensions_mut().insert(problem);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if is_away {
@@ -194,6 +203,11 @@ impl IntoResponse for ApiError {
         }
         response
     }
+}
+
+/// The text of a problem that was told before.
+pub(crate) fn body(problem: Problem) -> Body {
+    serde_json::to_vec(&problem).map(Body::from).unwrap_or_default()
 }
 
 fn status_of(error: &StoreError) -> StatusCode {

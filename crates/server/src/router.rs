@@ -8,10 +8,11 @@ use crate::{
     api::Api,
     guard,
     handlers::{
-        artifacts, bulk, change, events, health, lists, nodes, pages, queues, stats, stream, submit, tasks, types, why,
-        ws,
+        artifacts, bulk, change, events, health, lists, metrics, nodes, pages, queues, stats, stream, submit, tasks,
+        types, why, ws,
     },
     identity::Scope::{Operate, Read, Write},
+    observe,
     problem::ApiError,
     reply,
     route::{
@@ -56,6 +57,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/pages/{file}", Public, pages::file, pages::file_doc),
         Route::get("/healthz", Public, health::live, health::live_doc),
         Route::get("/readyz", Public, health::ready, health::ready_doc),
+        Route::get("/metrics", Needs(Operate), metrics::get, metrics::get_doc),
     ]
 }
 
@@ -83,5 +85,6 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .fallback(async || ApiError::NoRoute)
         .method_not_allowed_fallback(async || ApiError::NoMethod)
         .layer(middleware::map_response(reply::as_it_says))
+        .layer(middleware::from_fn_with_state(Arc::clone(api), observe::observe))
         .with_state(Arc::clone(api))
 }

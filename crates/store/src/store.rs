@@ -41,10 +41,10 @@ use crate::{
         finish::{self, CompleteTasks, FinishTasks},
         logs::{AppendLogs, ListLogs},
         nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
-        outbox::{ConfirmOutbox, LeaseOutbox},
+        outbox::{ConfirmOutbox, CountOutbox, LeaseOutbox},
         progress::{SaveState, Saved},
         prune::{ListPrunable, PruneIdempotencyKeys, PruneTasks},
-        read::{GetTask, ListAttempts, ListNodes, ListQueues, ListTasks, NextDueAt, Now},
+        read::{CountAhead, GetTask, ListAttempts, ListNodes, ListQueues, ListTasks, NextDueAt, Now},
         reschedule::RescheduleTask,
         rescue::RescueTasks,
         retry::RetryTask,
@@ -437,6 +437,11 @@ impl Store for SqlStore {
         self.database.run(Mode::OneStatement, ConfirmOutbox { ids: ids.to_vec() }).await
     }
 
+    async fn count_outbox(&self, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::COUNT)?;
+        self.database.run(Mode::ReadOnly, CountOutbox { limit }).await
+    }
+
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::Transaction, FoldTallies { limit }).await
@@ -460,8 +465,21 @@ impl Store for SqlStore {
             .await
     }
 
-    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
-        self.database.run(Mode::ReadOnly, ListAttempts { access: access.clone(), id }).await
+    async fn list_attempts(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        check_limit(limit, bounds::PAGE_SIZE + 1)?;
+        self.database.run(Mode::ReadOnly, ListAttempts { access: access.clone(), id, after, limit }).await
+    }
+
+    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::COUNT)?;
+        let (queue, priority, due_at, id) = (task.queue.clone(), task.priority, task.due_at, task.id);
+        self.database.run(Mode::ReadOnly, CountAhead { queue, priority, due_at, id, now, limit }).await
     }
 
     async fn list_logs(

@@ -49,6 +49,7 @@ fn event(task_id: TaskId, owner: &str, version: u64) -> TaskEvent {
         sequence: version,
         progress: Some(serde_json::json!({"percent": version})),
         error: None,
+        correlation_id: Some("request 7".to_owned()),
     }
 }
 

@@ -93,9 +93,9 @@ impl<T: Task> Handle<T> {
         Ok(stored.and_then(|json| serde_json::from_str(json.as_str()).ok()))
     }
 
-    /// Every attempt so far with its outcome, the first one first.
+    /// The attempts so far with their outcomes, the first one first; at most 1,000.
     pub async fn attempts(&self) -> Result<Vec<Attempt>, StoreError> {
-        self.services.engine.store.list_attempts(&Access::All, self.id).await
+        self.services.engine.store.list_attempts(&Access::All, self.id, 0, bounds::PAGE_SIZE).await
     }
 
     /// A page of the log lines that are kept with the task, oldest first: those after number `after`.

@@ -22,6 +22,9 @@ use crate::{
     task::Task,
 };
 
+/// The target under which the lines of handlers appear in the log of the process.
+const HANDLER: &str = "longhaul::handler";
+
 /// One attempt, as its handler sees it. Clones are the same attempt.
 #[derive(Debug, Clone)]
 pub struct Job(pub(crate) Arc<Run>);
@@ -120,6 +123,11 @@ impl Job {
     }
 
     fn log(&self, level: LogLevel, message: String) {
+        self.0.span.in_scope(|| match level {
+            LogLevel::Info => tracing::info!(target: HANDLER, "{message}"),
+            LogLevel::Warn => tracing::warn!(target: HANDLER, "{message}"),
+            LogLevel::Error => tracing::error!(target: HANDLER, "{message}"),
+        });
         self.0.writes_logs.store(true, Ordering::Relaxed);
         self.0.services.scribe.note(LogLine { lease: self.0.lease, level, message });
     }
@@ -184,7 +192,8 @@ impl Job {
             }
             Reservation::Refused { retry_in_ms } => {
                 let after = Duration::from_millis(retry_in_ms.max(1));
-                Err(Stop::snooze_because(after, format!("the limit of {key} has no room")))
+                self.0.services.engine.metrics.throttled(key);
+                Err(Stop::limited(after, key))
             }
         }
     }

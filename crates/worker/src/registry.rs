@@ -270,8 +270,8 @@ fn settle<R: Serialize>(
             }
             limited(&error, retry_after)
         }
-        Kind::Snooze { after, reason } => {
-            let reason = reason.map(|message| Failure { class: "snoozed".to_owned(), message, detail: None });
+        Kind::Snooze { after, reason, class } => {
+            let reason = reason.map(|message| Failure { class: class.to_owned(), message, detail: None });
             Ending::Snoozed { reason, delay_ms: millis(after) }
         }
         Kind::Fatal { class, error } => Ending::Failed { failure: failure(class, &error), retry_in_ms: None },

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool};
+use std::time::Instant;
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use longhaul_domain::{
@@ -13,7 +14,12 @@ use longhaul_domain::{
     },
     lifecycle::{Command, Refusal},
 };
-use longhaul_engine::{Engine, Files, desk::StopReason, routing::Routing};
+use longhaul_engine::{
+    Engine, Files,
+    desk::StopReason,
+    routing::Routing,
+    trace::{self, TraceContext},
+};
 use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -107,6 +113,9 @@ pub(crate) struct Run {
     pub(crate) lease: Lease,
     pub(crate) services: Arc<Services>,
     pub(crate) settings: TypeSettings,
+    /// What its log lines and its trace are told of.
+    pub(crate) span: tracing::Span,
+    pub(crate) started: Instant,
     stop: CancellationToken,
     reason: Mutex<Option<StopReason>>,
     /// Whether the work has ended, however it did. What is left of a handler writes nothing more.
@@ -131,9 +140,34 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The ids that every line of an attempt carries. It is shown at every level, so that a warning has them, too.
+fn span_of(task: &Task) -> tracing::Span {
+    let context = TraceContext::of(task);
+    let span = tracing::error_span!(
+        "task",
+        otel.name = %format_args!("run {}", task.task_type),
+        otel.kind = "consumer",
+        traceId = context.map(|context| format!("{:032x}", context.trace_id())),
+        correlationId = task.correlation_id,
+        userId = task.owner,
+        taskId = %task.id.0,
+        taskType = task.task_type,
+        attempt = task.attempt,
+    );
+    trace::attach(&span, context);
+    span
+}
+
 impl Run {
+    /// Where children of this attempt go on in its trace.
+    pub(crate) fn trace_context(&self) -> Option<TraceContext> {
+        trace::context_of(&self.span).or_else(|| TraceContext::of(&self.task))
+    }
+
     pub(crate) fn new(task: Task, lease: Lease, services: Arc<Services>, settings: TypeSettings) -> Self {
         Self {
+            span: span_of(&task),
+            started: Instant::now(),
             task,
             lease,
             services,

@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::time::Duration;
 
+use longhaul_engine::queries::why::LIMIT_FULL;
+
 /// What a handler returns.
 pub type Outcome<T> = Result<T, Stop>;
 
@@ -26,6 +28,9 @@ pub enum Class {
     Fatal,
 }
 
+/// The class of what a handler says when it puts itself back.
+const SNOOZED: &str = "snoozed";
+
 /// A handler's end without a result.
 #[derive(Debug)]
 pub struct Stop(pub(crate) Kind);
@@ -44,6 +49,7 @@ pub(crate) enum Kind {
     Snooze {
         after: Duration,
         reason: Option<String>,
+        class: &'static str,
     },
     Fatal {
         class: &'static str,
@@ -85,12 +91,18 @@ impl Stop {
 
     /// Put back for later without using up a retry.
     pub fn snooze(after: Duration) -> Self {
-        Self(Kind::Snooze { after, reason: None })
+        Self(Kind::Snooze { after, reason: None, class: SNOOZED })
     }
 
     /// Like [`Self::snooze`], with a reason that people can read.
     pub fn snooze_because(after: Duration, reason: impl Into<String>) -> Self {
-        Self(Kind::Snooze { after, reason: Some(reason.into()) })
+        Self(Kind::Snooze { after, reason: Some(reason.into()), class: SNOOZED })
+    }
+
+    /// No permit came in time.
+    pub(crate) fn limited(after: Duration, key: &str) -> Self {
+        let reason = Some(format!("the limit of {key} has no room"));
+        Self(Kind::Snooze { after, reason, class: LIMIT_FULL })
     }
 
     /// No retry mends it: the task fails.

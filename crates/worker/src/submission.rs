@@ -10,6 +10,7 @@ use longhaul_domain::{
     Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds,
     contract::store::Submitted,
 };
+use longhaul_engine::trace;
 use sha2::{Digest, Sha256};
 
 use crate::{
@@ -79,7 +80,7 @@ impl<T: Task> Submission<T> {
             task.tier.clone_from(&run.task.tier);
             task.priority = run.task.priority;
             task.correlation_id.clone_from(&run.task.correlation_id);
-            task.trace_context.clone_from(&run.task.trace_context);
+            task.trace_context = run.trace_context().map(|context| context.to_string());
             task.parent = Some(run.lease);
         }
         child.parent = Some(Arc::clone(run));
@@ -170,6 +171,10 @@ impl<T: Task> Submission<T> {
     /// The task as the store takes it, for a submit in a transaction of the caller's own.
     pub fn into_new_task(self) -> Result<NewTask, Invalid> {
         let mut task = self.task?;
+        if task.trace_context.is_none() {
+            let here = trace::context_of(&tracing::Span::current());
+            task.trace_context = here.map(|context| context.to_string());
+        }
         task.queue = match self.queue {
             Some(queue) => queue,
             None => self.services.routing.queue(task.tier.as_deref(), self.expected).to_owned(),

@@ -14,14 +14,14 @@ mod reporter;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{
-    Arc, Mutex, PoisonError, RwLock,
+    Arc, Mutex, PoisonError, RwLock, Weak,
     atomic::{AtomicBool, Ordering},
 };
 use std::time::Duration;
 
 use longhaul_domain::{Lease, NodeId, StoreError, TaskId};
 use longhaul_engine::{
-    Desk, Engine,
+    Desk, Engine, LocalNode,
     desk::StopReason,
     service::{self, Duty},
     slots::{QueueSlots, SlotPlan, TypeSlots},
@@ -164,6 +164,21 @@ impl Inner {
     }
 }
 
+impl LocalNode for Inner {
+    fn slots(&self) -> (usize, usize) {
+        let desk = self.desk();
+        (desk.running(), desk.slots().total())
+    }
+
+    fn has_room(&self, queue: &str, task_type: &str) -> Option<bool> {
+        self.desk().slots().has_room(queue, task_type)
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.is_cancelled()
+    }
+}
+
 impl Worker {
     /// Registers the node and starts to work. With `is_alone`, no other process can have the store open, and what
     /// earlier ones left is taken over at once.
@@ -177,6 +192,8 @@ impl Worker {
         let mut loops = JoinSet::new();
         // Set by the first worker of the process; a second one is found by the bell.
         let _ = inner.services.here.set(Arc::downgrade(&inner));
+        let node: Weak<dyn LocalNode> = Arc::<Inner>::downgrade(&inner);
+        inner.engine().set_local_node(node);
         let claimer = AbortOnDropHandle::new(tokio::spawn(claimer::run(Arc::clone(&inner))));
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
@@ -200,6 +217,11 @@ impl Worker {
     /// Tasks whose handlers run now.
     pub fn running(&self) -> usize {
         self.inner.desk().running()
+    }
+
+    /// Takes no more work. What runs goes on; [`Self::stop`] waits for it.
+    pub fn begin_drain(&self) {
+        self.inner.draining.cancel();
     }
 
     /// Drains: no new work, what runs may finish within the drain time, then handlers are told to stop, and what has

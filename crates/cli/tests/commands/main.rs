@@ -13,6 +13,8 @@ mod client;
 #[expect(dead_code, reason = "the tests of the API use more of it")]
 #[path = "../http/server.rs"]
 mod server;
+#[path = "../http/types.rs"]
+mod types;
 
 mod changes;
 mod inputs;

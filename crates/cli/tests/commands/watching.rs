@@ -65,12 +65,11 @@ async fn a_watch_outlives_the_server_it_watches_at() {
     let mut watch = command(&url, &["watch", &id]).spawn().unwrap();
     let mut out = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut err = BufReader::new(watch.stderr.take().unwrap()).lines();
-    let in_time = |what: &'static str| move |_| panic!("{what} in time");
-    let first = tokio::time::timeout(DEADLINE, out.next_line()).await.unwrap_or_else(in_time("a line"));
+    let first = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a line in time");
     assert!(first.unwrap().unwrap().starts_with("RUNNING"));
     server.closing.cancel();
     (&mut server.serving).await.unwrap();
-    let lost = tokio::time::timeout(DEADLINE, err.next_line()).await.unwrap_or_else(in_time("a word"));
+    let lost = tokio::time::timeout(DEADLINE, err.next_line()).await.expect("a word in time");
     assert!(lost.unwrap().unwrap().contains("trying again"));
     let again = TcpListener::bind(server.address).await.unwrap();
     let second = CancellationToken::new();
@@ -78,10 +77,10 @@ async fn a_watch_outlives_the_server_it_watches_at() {
         let (longhaul, second) = (Arc::clone(&server.longhaul), second.clone());
         async move { longhaul.serve(again, IdentityMode::Dev, ListenerSettings::default(), second).await.unwrap() }
     });
-    let seen = tokio::time::timeout(DEADLINE, out.next_line()).await.unwrap_or_else(in_time("a line"));
+    let seen = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a line in time");
     assert!(seen.unwrap().unwrap().starts_with("RUNNING"), "the state is told again");
     server.longhaul.cancel(TaskId(id.parse().unwrap())).await.unwrap();
-    let ended = tokio::time::timeout(DEADLINE, watch.wait()).await.unwrap_or_else(in_time("an end"));
+    let ended = tokio::time::timeout(DEADLINE, watch.wait()).await.expect("an end in time");
     assert_eq!(ended.unwrap().code(), Some(4));
     second.cancel();
     serving.await.unwrap();

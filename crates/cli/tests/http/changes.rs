@@ -1,6 +1,8 @@
 use longhaul::Status;
 use serde_json::{Value, json};
 
+use longhaul::server::{IdentityMode, ListenerSettings};
+
 use crate::{client::Call, server::Server};
 
 fn patch(id: &str, body: Value) -> Call {
@@ -101,4 +103,33 @@ async fn tasks_that_match_are_changed_in_bulk() {
     assert_eq!(server.send(nothing).await.problem(422, "invalid_field")["field"], "change");
     let filter_in_the_body = bulk("reschedule", "status=QUEUED").json(&json!({ "status": "QUEUED", "priority": 2 }));
     assert_eq!(server.send(filter_in_the_body).await.problem(422, "invalid_field")["field"], "status");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bulk_cancel_leaves_running_tasks_alone_whose_type_is_not_cancellable() {
+    let server =
+        Server::start_as(IdentityMode::Dev, ListenerSettings::default(), |builder| builder.register(Steady)).await;
+    let stays = server.submit("test.steady", json!(null), json!({})).await;
+    let goes = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
+    server.until_status(&stays, longhaul::Status::Running).await;
+    server.until_status(&goes, longhaul::Status::Running).await;
+    let answer = server.send(Call::new("POST", "/api/tasks/bulk/cancel?status=RUNNING")).await.expect(200);
+    assert_eq!((&answer["matched"], &answer["changed"]), (&json!(2), &json!(1)));
+    server.until_status(&goes, longhaul::Status::Cancelled).await;
+    assert_eq!(server.task(&stays).await["status"], "RUNNING");
+}
+
+/// Runs until the process ends, and may not be cancelled.
+struct Steady;
+
+impl longhaul::Task for Steady {
+    const TYPE: &'static str = "test.steady";
+    const CANCELLABLE: bool = false;
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: longhaul::Context<Self>) -> longhaul::Outcome<()> {
+        ctx.cancelled().await;
+        Err(longhaul::Stop::hand_back())
+    }
 }

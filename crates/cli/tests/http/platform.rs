@@ -31,6 +31,7 @@ async fn a_task_says_why_it_is_not_running() {
     let unserved = server.submit("sample.echo", json!(1), json!({ "queue": "own" })).await;
     let why = server.get(format!("/api/tasks/{unserved}/why")).await.expect(200);
     assert_eq!((&why["reason"], &why["facts"]["othersWaiting"]), (&json!("in_line"), &json!(0)));
+    assert_eq!(why["facts"]["ahead"], 0);
     let parent = server.submit("sample.fanout", json!({ "children": 2, "childMs": 3_600_000 }), json!({})).await;
     server.until_status(&parent, Status::Waiting).await;
     let why = server.get(format!("/api/tasks/{parent}/why")).await.expect(200);
@@ -102,4 +103,23 @@ async fn a_rate_limited_task_is_put_back_without_using_up_a_retry() {
     server.until_status(&id, Status::Completed).await;
     let task = server.task(&id).await;
     assert_eq!((&task["retryCount"], &task["snoozeCount"], &task["attempt"]), (&json!(0), &json!(2), &json!(3)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_finds_no_slot_says_how_many_are_ahead_of_it() {
+    let server = Server::start_with_slots(1).await;
+    let busy = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
+    server.until_status(&busy, Status::Running).await;
+    let mut last = String::new();
+    for _ in 0..3 {
+        last = server.submit("sample.echo", json!(1), json!({})).await;
+    }
+    let why = server.get(format!("/api/tasks/{last}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["ahead"]), (&json!("slots_full"), &json!(2)), "{why}");
+    assert_eq!((&why["facts"]["used"], &why["facts"]["slots"]), (&json!(1), &json!(1)));
+    server.submit("sample.echo", json!(1), json!({ "priority": 9 })).await;
+    let why = server.get(format!("/api/tasks/{last}/why")).await.expect(200);
+    assert_eq!(why["facts"]["ahead"], 3);
+    server.send(Call::new("DELETE", format!("/api/tasks/{busy}"))).await.expect(204);
+    server.until_status(&last, Status::Completed).await;
 }

@@ -35,6 +35,10 @@ impl Server {
         Self::start_with(IdentityMode::TrustedHeader, ListenerSettings::default()).await
     }
 
+    pub(crate) async fn start_with_slots(slots: usize) -> Self {
+        Self::start_as(IdentityMode::Dev, ListenerSettings::default(), |builder| builder.slots(slots)).await
+    }
+
     pub(crate) async fn start_with(identity: IdentityMode, settings: ListenerSettings) -> Self {
         Self::start_as(identity, settings, |builder| builder).await
     }
@@ -43,7 +47,7 @@ impl Server {
         Self::start_as(identity, ListenerSettings::default(), configure).await
     }
 
-    async fn start_as(
+    pub(crate) async fn start_as(
         identity: IdentityMode,
         settings: ListenerSettings,
         configure: impl FnOnce(Builder) -> Builder,

@@ -136,6 +136,8 @@ pub struct BulkRequest {
     pub access: Access,
     pub filter: TaskFilter,
     pub change: BulkChange,
+    /// Types whose running tasks a cancel leaves alone: those that are not cancellable.
+    pub spared: Vec<String>,
     /// Where the step before ended.
     pub after: Option<TaskId>,
     pub limit: usize,
@@ -268,6 +270,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError>;
     /// Removes messages that the broker has confirmed.
     async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError>;
+    /// Messages that wait for their confirmation, held or not. Counting stops at `limit`.
+    async fn count_outbox(&self, limit: usize) -> Result<usize, StoreError>;
     /// Folds appended tallies into their sums. Answers with how many lines were folded.
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError>;
 
@@ -280,8 +284,14 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         filter: &TaskFilter,
         page: &PageRequest,
     ) -> Result<Page<Task>, StoreError>;
-    /// All attempts of a task, the first one first.
-    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError>;
+    /// The attempts of a task, the first one first: those after number `after`, at most `limit`.
+    async fn list_attempts(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Attempt>, StoreError>;
     /// The log lines of a task, oldest first: those after number `after`, at most `limit`. What comes later has higher
     /// numbers than what is there, so a reader who goes on after the last number misses nothing that is kept.
     async fn list_logs(
@@ -295,6 +305,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError>;
     /// A published file, whoever asks: who may is decided by the signature of the URL.
     async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError>;
+    /// Tasks of the same queue that are due at `now` and would be claimed before this one. Counting stops at `limit`.
+    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;
     /// Counts of the present, or statistics of past hours; sorted by key.

@@ -1,13 +1,13 @@
 //! Change: a person moves a task in time, priority or queue, alone or with others of its kind.
 
 use longhaul_domain::{
-    StoreError, Task, TaskId,
+    Status, StoreError, Task, TaskId,
     contract::store::{Access, BulkChange, BulkOutcome, BulkRequest},
     event::EventKind,
     lifecycle::reschedule::Reschedule,
 };
 
-use crate::Engine;
+use crate::{Engine, metrics::OTHER};
 
 /// Steps of one call: with a thousand tasks in each, some seconds of a store's time.
 const BULK_STEPS: usize = 50;
@@ -31,7 +31,12 @@ impl Engine {
     pub async fn change_many(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
         let outcome = self.store.change_tasks(request).await?;
         match request.change {
-            BulkChange::Cancel => self.look_at_leases.notify_one(),
+            BulkChange::Cancel => {
+                let types = &request.filter.task_types;
+                let of_type = if types.len() == 1 { &types[0] } else { OTHER };
+                self.metrics.ended(of_type, Status::Cancelled, outcome.changed as u64);
+                self.look_at_leases.notify_one();
+            }
             BulkChange::Retry | BulkChange::Reschedule(_) => self.doorbell.ring(""),
         }
         Ok(outcome)

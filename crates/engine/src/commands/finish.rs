@@ -1,6 +1,7 @@
 //! Finish: the ends of attempts that ran on this node, and what their ends mean for parents.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use longhaul_domain::{
     Status, StoreError, TaskId,
@@ -19,6 +20,8 @@ pub struct Ended {
     pub queue: String,
     pub parent_id: Option<TaskId>,
     pub correlation_id: Option<String>,
+    /// How long the attempt ran here, if it did.
+    pub ran: Option<Duration>,
     /// As the claim left it.
     pub version: u64,
     /// Whether the attempt wrote to the task's output stream.
@@ -37,7 +40,8 @@ impl Engine {
             self.forget_progress(one.report.lease.task_id);
             let Verdict::Applied(status) = verdict else { continue };
             let version = self.version_after(one, raised_by).await;
-            self.bus.publish(news(one, *status, version));
+            self.count_attempt(one, *status);
+            self.publish(news(one, *status, version));
             if status.is_claimable() {
                 self.doorbell.ring(&one.queue);
             }
@@ -49,6 +53,18 @@ impl Engine {
             self.look_at_parent(parent).await;
         }
         Ok(verdicts)
+    }
+
+    fn count_attempt(&self, one: &Ended, status: Status) {
+        if let Some(ran) = one.ran {
+            self.metrics.ran(&one.task_type, status, ran);
+        }
+        if status == Status::Retrying && matches!(one.report.outcome, Outcome::Failed { .. }) {
+            self.metrics.of_type(&one.task_type).retries.inc();
+        }
+        if status.is_ended() {
+            self.metrics.ended(&one.task_type, status, 1);
+        }
     }
 
     /// The version that the end has left. What only the store knows is asked for: no plain task needs it.
@@ -110,5 +126,6 @@ fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
         sequence: 0,
         progress: None,
         error,
+        correlation_id: one.correlation_id.clone(),
     }
 }

@@ -17,6 +17,7 @@ impl Engine {
         note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_task(task).await?;
         self.submitted(&note, submitted);
+        self.count_submitted([(&note, submitted)]);
         self.ring_for([&note]);
         Ok(submitted)
     }
@@ -29,6 +30,7 @@ impl Engine {
         for (note, made) in notes.iter().zip(&submitted) {
             self.submitted(note, *made);
         }
+        self.count_submitted(notes.iter().zip(submitted.iter().copied()));
         self.ring_for(&notes);
         Ok(submitted)
     }
@@ -42,6 +44,7 @@ impl Engine {
         let note = Note::of(&task);
         let (submitted, claimed) = self.store.submit_and_claim(task, request).await?;
         self.submitted(&note, submitted);
+        self.count_submitted([(&note, submitted)]);
         if !claimed.iter().any(|task| task.id == submitted.task_id) {
             self.ring_for([&note]);
         }
@@ -52,7 +55,7 @@ impl Engine {
         if submitted.repeated {
             return;
         }
-        self.bus.publish(TaskEvent {
+        self.publish(TaskEvent {
             task_id: submitted.task_id,
             owner: note.owner.clone(),
             task_type: note.task_type.clone(),
@@ -63,7 +66,22 @@ impl Engine {
             sequence: 0,
             progress: None,
             error: None,
+            correlation_id: note.correlation_id.clone(),
         });
+    }
+
+    /// Counts what is new, those of one type that follow each other at once.
+    fn count_submitted<'a>(&self, made: impl IntoIterator<Item = (&'a Note, Submitted)>) {
+        let (mut of_type, mut tasks, mut children) = ("", 0, 0);
+        for (note, _) in made.into_iter().filter(|(_, submitted)| !submitted.repeated) {
+            if note.task_type != of_type {
+                self.metrics.submitted(of_type, tasks, children);
+                (of_type, tasks, children) = (&note.task_type, 0, 0);
+            }
+            tasks += 1;
+            children += u64::from(note.parent.is_some());
+        }
+        self.metrics.submitted(of_type, tasks, children);
     }
 
     fn ring_for<'a>(&self, notes: impl IntoIterator<Item = &'a Note>) {
@@ -81,6 +99,7 @@ struct Note {
     task_type: String,
     queue: String,
     is_due: bool,
+    correlation_id: Option<String>,
     parent: Option<Lease>,
 }
 
@@ -90,6 +109,7 @@ impl Note {
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
             queue: task.queue.clone(),
+            correlation_id: task.correlation_id.clone(),
             parent: task.parent,
             // A moment that may have passed counts as due: a bell too many costs one look.
             is_due: !matches!(task.run_at, RunAt::AfterMs(ms) if ms > 0),

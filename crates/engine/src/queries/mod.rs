@@ -1,5 +1,6 @@
 //! The read side: questions whose answer is put together from what the store keeps.
 
 pub mod census;
+mod scrape;
 pub mod statistics;
 pub mod why;

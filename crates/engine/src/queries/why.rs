@@ -24,9 +24,29 @@ pub enum Why {
     NoWorker { task_type: String },
     /// Nobody runs tasks.
     NoNode,
+    /// A rate limit put it back; it is tried again when the limit has room.
+    Limited { reason: String, due_at: Timestamp, in_s: u64 },
+    /// It is due, and the only node has no slot for it.
+    SlotsFull { queue: String, used: usize, slots: usize, ahead: Ahead },
     /// It is due, and others are too.
-    InLine { queue: String, waiting: i64, running: i64, nodes: usize },
+    InLine { queue: String, ahead: Ahead, waiting: i64, running: i64, nodes: usize },
 }
+
+/// How many tasks of its queue would be claimed before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ahead {
+    Exactly(usize),
+    /// Counting stopped.
+    AtLeast(usize),
+}
+
+/// Tasks that are counted for one answer: some milliseconds of a store's time.
+const COUNTED: usize = 1_000;
+
+/// The class of a snooze because a limit had no room in time.
+pub const LIMIT_FULL: &str = "limit_full";
+/// The class of a provider's refusal.
+const RATE_LIMITED: &str = "rate_limited";
 
 impl Why {
     /// For programs.
@@ -39,6 +59,8 @@ impl Why {
             Self::NotDue { .. } => "not_due",
             Self::NoWorker { .. } => "no_worker",
             Self::NoNode => "no_node",
+            Self::Limited { .. } => "limited",
+            Self::SlotsFull { .. } => "slots_full",
             Self::InLine { .. } => "in_line",
         }
     }
@@ -53,6 +75,9 @@ struct Surroundings {
     nodes: usize,
     /// Of the task's queue.
     counts: Counts,
+    ahead: usize,
+    /// Used slots and all of this process's node, if it serves the task and none is free.
+    full: Option<(usize, usize)>,
 }
 
 impl Engine {
@@ -61,14 +86,23 @@ impl Engine {
         let task = self.store.get_task(access, id).await?;
         let is_queue = |queue: &Queue| queue.name == task.queue;
         let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
+        let now = self.store.now().await?;
+        let is_in_line = task.status.is_claimable() && task.due_at <= now;
         let around = Surroundings {
-            now: self.store.now().await?,
+            now,
+            ahead: if is_in_line { self.store.count_ahead(&task, now, COUNTED).await? } else { 0 },
+            full: self.full_slots(&task),
             paused_at: self.store.list_queues().await?.into_iter().find(is_queue).and_then(|queue| queue.paused_at),
             is_type_known: catalog.get(&task.task_type).is_some(),
             nodes: self.store.list_nodes().await?.iter().filter(|node| node.lost_at.is_none()).count(),
             counts: count(&tallies, |tally| tally.key.queue == task.queue),
         };
         Ok(decide(&task, &around))
+    }
+
+    fn full_slots(&self, task: &Task) -> Option<(usize, usize)> {
+        let node = self.local_node()?;
+        (node.has_room(&task.queue, &task.task_type) == Some(false)).then(|| node.slots())
     }
 }
 
@@ -88,6 +122,10 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
         return Why::Paused { queue: task.queue.clone(), since };
     }
     if task.due_at > around.now {
+        if let Some(reason) = limit_of(task) {
+            let in_s = task.due_at.micros_since(around.now).div_ceil(1_000_000);
+            return Why::Limited { reason, due_at: task.due_at, in_s };
+        }
         return Why::NotDue { due_at: task.due_at, status: task.status };
     }
     if !around.is_type_known {
@@ -96,10 +134,20 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
     if around.nodes == 0 {
         return Why::NoNode;
     }
+    let ahead = if around.ahead < COUNTED { Ahead::Exactly(around.ahead) } else { Ahead::AtLeast(COUNTED) };
+    if let (1, Some((used, slots))) = (around.nodes, around.full) {
+        return Why::SlotsFull { queue: task.queue.clone(), used, slots, ahead };
+    }
     let n = |status: Status| around.counts.get(status.as_str()).copied().unwrap_or(0);
     let waiting = n(Status::Queued) + n(Status::Retrying) - 1;
     let (running, nodes) = (n(Status::Running), around.nodes);
-    Why::InLine { queue: task.queue.clone(), waiting: waiting.max(0), running, nodes }
+    Why::InLine { queue: task.queue.clone(), ahead, waiting: waiting.max(0), running, nodes }
+}
+
+/// What a limit said when it put the task back.
+fn limit_of(task: &Task) -> Option<String> {
+    let error = task.error.as_ref().filter(|_| task.status == Status::Retrying)?;
+    matches!(error.class.as_str(), LIMIT_FULL | RATE_LIMITED).then(|| error.message.clone())
 }
 
 #[cfg(test)]
@@ -116,13 +164,24 @@ mod tests {
 
     fn around() -> Surroundings {
         let counts = Counts::from([("QUEUED".to_owned(), 38), ("RUNNING".to_owned(), 4)]);
-        Surroundings { now: Timestamp::from_micros(2_000), paused_at: None, is_type_known: true, nodes: 1, counts }
+        Surroundings {
+            now: Timestamp::from_micros(2_000),
+            paused_at: None,
+            is_type_known: true,
+            nodes: 1,
+            counts,
+            ahead: 12,
+            full: None,
+        }
     }
 
     #[test]
     fn a_due_task_stands_in_line() {
         let told = decide(&task(Status::Queued), &around());
-        assert_eq!(told, Why::InLine { queue: "q".to_owned(), waiting: 37, running: 4, nodes: 1 });
+        assert_eq!(
+            told,
+            Why::InLine { queue: "q".to_owned(), ahead: Ahead::Exactly(12), waiting: 37, running: 4, nodes: 1 }
+        );
     }
 
     #[test]
@@ -141,5 +200,25 @@ mod tests {
             let code = decide(&task(status), &around()).code();
             assert_eq!(code == "ended", status.is_ended(), "{status:?} is {code}");
         }
+    }
+
+    #[test]
+    fn full_slots_are_told_when_there_is_no_other_node() {
+        let full = Surroundings { full: Some((4, 4)), ahead: COUNTED, ..around() };
+        let ahead = Ahead::AtLeast(COUNTED);
+        let told = Why::SlotsFull { queue: "q".to_owned(), used: 4, slots: 4, ahead };
+        assert_eq!(decide(&task(Status::Queued), &full), told);
+        assert_eq!(decide(&task(Status::Queued), &Surroundings { nodes: 2, ..full }).code(), "in_line");
+    }
+
+    #[test]
+    fn a_limit_is_told_with_the_seconds_until_it_is_tried_again() {
+        let mut limited = task(Status::Retrying);
+        limited.due_at = Timestamp::from_micros(12_000_000);
+        limited.error = Some(longhaul_domain::TaskError::new(LIMIT_FULL, "no room", None, Timestamp::default(), 1));
+        let told = Why::Limited { reason: "no room".to_owned(), due_at: limited.due_at, in_s: 12 };
+        assert_eq!(decide(&limited, &around()), told);
+        limited.error = Some(longhaul_domain::TaskError::new("retryable", "x", None, Timestamp::default(), 1));
+        assert_eq!(decide(&limited, &around()).code(), "not_due");
     }
 }

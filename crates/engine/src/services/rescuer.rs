@@ -56,6 +56,7 @@ impl Duty for Rescuer {
         if taken == 0 {
             return Ok(Pass::Clear);
         }
+        engine.metrics.rescued(taken);
         tracing::warn!(
             requeued = rescued.requeued.len(),
             quarantined = rescued.quarantined.len(),

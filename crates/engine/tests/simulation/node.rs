@@ -402,6 +402,7 @@ fn ended_of(run: &Run, outcome: Outcome) -> Ended {
         queue: run.task.queue.clone(),
         parent_id: run.task.parent_id,
         correlation_id: run.task.correlation_id.clone(),
+        ran: None,
         version: run.task.version,
         has_output: false,
     }

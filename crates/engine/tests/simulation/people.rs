@@ -166,7 +166,14 @@ impl World {
         };
         let filter = TaskFilter { statuses: vec![status], ..TaskFilter::default() };
         let access = Access::Owner(OWNER.to_owned());
-        drop(ready(engine.change_many(&BulkRequest { access, filter, change, after: None, limit: 2 })));
+        drop(ready(engine.change_many(&BulkRequest {
+            access,
+            filter,
+            change,
+            spared: Vec::new(),
+            after: None,
+            limit: 2,
+        })));
     }
 
     /// Somebody reports an end with the right attempt and a token of another one.

@@ -322,8 +322,22 @@ impl Store for SimStore {
         self.memory.list_tasks(access, filter, page).await
     }
 
-    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
-        self.memory.list_attempts(access, id).await
+    async fn list_attempts(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        self.memory.list_attempts(access, id, after, limit).await
+    }
+
+    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.memory.count_ahead(task, now, limit).await
+    }
+
+    async fn count_outbox(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.count_outbox(limit).await
     }
 
     async fn list_logs(

@@ -125,7 +125,7 @@ impl TestLonghaul {
             format!("  log of attempt {}: [{}] {}", entry.attempt, entry.level.as_str(), entry.message)
         };
         let mut lines = vec![describe(task)];
-        lines.extend(at_once(self.store().list_attempts(&Access::All, task.id)).iter().map(attempt));
+        lines.extend(at_once(self.store().list_attempts(&Access::All, task.id, 0, 1_000)).iter().map(attempt));
         lines.extend(self.log_entries(task.id).iter().map(line));
         lines.join("\n")
     }

@@ -30,7 +30,7 @@ fn doc(name: &'static str, summary: &'static str) -> Doc {
 }
 
 pub(crate) fn cancel_doc() -> Doc {
-    doc("cancelTasks", "Cancels the tasks that match")
+    doc("cancelTasks", "Cancels the tasks that match; running ones of types that are not cancellable are left alone")
 }
 
 pub(crate) async fn cancel(
@@ -75,7 +75,8 @@ pub(crate) async fn reschedule(
 async fn change(api: &Api, caller: &Caller, query: &Query, change: BulkChange) -> Result<Response, ApiError> {
     let (filter, after) = query.bulk()?;
     let access = caller.access();
-    let request = BulkRequest { access, filter, change, after, limit: bounds::MAINTENANCE_BATCH };
+    let spared = api.catalog.types().filter(|kind| !kind.is_cancellable).map(|kind| kind.name.clone()).collect();
+    let request = BulkRequest { access, filter, change, spared, after, limit: bounds::MAINTENANCE_BATCH };
     let done = api.engine.change_all(request).await?;
     let next_cursor = done.next.map(|id| cursor::of_task(SortOrder::OldestFirst, id));
     Ok(reply::ok(&BulkAnswer { matched: done.matched, changed: done.changed, next_cursor }))

@@ -25,10 +25,15 @@ pub(crate) async fn live() -> Response {
 }
 
 pub(crate) fn ready_doc() -> Doc {
-    Doc::new("readyz", "Whether the process can reach its store").answer::<Health>(200, "It can").problems(&[503])
+    Doc::new("readyz", "Whether the process can reach its store and takes work")
+        .answer::<Health>(200, "It can")
+        .problems(&[503])
 }
 
 pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
+    if api.closing.is_cancelled() || api.engine.is_draining() {
+        return Err(ApiError::Draining);
+    }
     let silent = || StoreError::Unavailable("it does not answer in time".to_owned());
     tokio::time::timeout(STORE_ANSWERS, api.engine.store.now()).await.unwrap_or_else(|_| Err(silent()))?;
     Ok(ok())

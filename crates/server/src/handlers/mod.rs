@@ -6,6 +6,7 @@ pub(crate) mod change;
 pub(crate) mod events;
 pub(crate) mod health;
 pub(crate) mod lists;
+pub(crate) mod metrics;
 pub(crate) mod nodes;
 pub(crate) mod pages;
 pub(crate) mod queues;

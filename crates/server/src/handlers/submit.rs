@@ -16,6 +16,7 @@ use crate::{
     api::Api,
     body::JsonBody,
     identity::Caller,
+    observe::RequestIds,
     openapi::{Doc, header_parameter},
     problem::ApiError,
     reply,
@@ -41,6 +42,7 @@ pub(crate) fn one_doc() -> Doc {
 pub(crate) async fn one(
     State(api): State<Arc<Api>>,
     caller: Caller,
+    ids: RequestIds,
     headers: HeaderMap,
     JsonBody(request): JsonBody<SubmitRequest>,
 ) -> Result<Response, ApiError> {
@@ -48,7 +50,7 @@ pub(crate) async fn one(
         Some(key) => Some(Idempotency { key, digest: digest([&request])?, ttl_ms: KEY_HOLDS_MS }),
         None => None,
     };
-    let task = task(&api, &caller, request, idempotency)?;
+    let task = task(&api, &caller, &ids, request, idempotency)?;
     let submitted = api.intake.submit(task).await?;
     let answer = SubmitAnswer { task_id: submitted.task_id, status: Status::Queued };
     let mut response = reply::json(StatusCode::ACCEPTED, &answer);
@@ -70,6 +72,7 @@ pub(crate) fn batch_doc() -> Doc {
 pub(crate) async fn batch(
     State(api): State<Arc<Api>>,
     caller: Caller,
+    ids: RequestIds,
     headers: HeaderMap,
     JsonBody(request): JsonBody<BatchRequest>,
 ) -> Result<Response, ApiError> {
@@ -87,7 +90,7 @@ pub(crate) async fn batch(
             // Each task has a key of its own; the digest is the whole batch's, so that a changed one is refused.
             Idempotency { key: format!("{key}#{n}"), digest: *digest, ttl_ms: KEY_HOLDS_MS }
         });
-        tasks.push(task(&api, &caller, one, idempotency).map_err(|error| error.within(&format!("tasks[{n}]")))?);
+        tasks.push(task(&api, &caller, &ids, one, idempotency).map_err(|error| error.within(&format!("tasks[{n}]")))?);
     }
     let submitted = api.intake.submit_many(tasks).await?;
     let task_ids = submitted.into_iter().map(|made| made.task_id).collect();
@@ -98,6 +101,7 @@ pub(crate) async fn batch(
 fn task(
     api: &Api,
     caller: &Caller,
+    ids: &RequestIds,
     request: SubmitRequest,
     idempotency: Option<Idempotency>,
 ) -> Result<NewTask, ApiError> {
@@ -120,7 +124,8 @@ fn task(
         max_attempts: request.max_attempts,
         timeout: request.timeout.map(|duration| duration.0),
         task_key: request.task_key,
-        correlation_id: request.correlation_id,
+        correlation_id: request.correlation_id.or_else(|| ids.correlation_id.clone()),
+        trace_context: ids.trace.map(|trace| trace.to_string()),
         idempotency,
     })?;
     api.schemas.check(&task.task_type, &task.parameters)?;

@@ -40,11 +40,14 @@ pub(crate) async fn attempts(
     query: Query,
 ) -> Result<Response, ApiError> {
     let (after, size) = query.numbered()?;
-    let all = api.engine.store.list_attempts(&caller.access(), id).await?;
-    let mut rest = all.into_iter().filter(|one| after.is_none_or(|after| u64::from(one.attempt) > after));
-    let items: Vec<AttemptView> = rest.by_ref().take(size).map(AttemptView::from).collect();
-    let last = items.last().map(|one| u64::from(one.attempt));
-    let next_cursor = rest.next().and(last).map(cursor::of_number);
+    let after = u32::try_from(after.unwrap_or(0)).unwrap_or(u32::MAX);
+    // One more than is shown tells whether there is another page.
+    let mut found = api.engine.store.list_attempts(&caller.access(), id, after, size + 1).await?;
+    let is_more = found.len() > size;
+    found.truncate(size);
+    let last = found.last().filter(|_| is_more).map(|one| u64::from(one.attempt));
+    let items: Vec<AttemptView> = found.into_iter().map(AttemptView::from).collect();
+    let next_cursor = last.map(cursor::of_number);
     Ok(reply::ok(&Page { items, next_cursor }))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use longhaul_api::{Moment, WhyView};
 use longhaul_domain::Status;
-use longhaul_engine::queries::why::Why;
+use longhaul_engine::queries::why::{Ahead, Why};
 use serde_json::{Value, json};
 
 use crate::{
@@ -25,6 +25,20 @@ pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id):
     let (sentence, facts) = told(&why);
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(reply::ok(&WhyView { sentence, reason: why.code().to_owned(), facts }))
+}
+
+fn words(ahead: Ahead) -> String {
+    match ahead {
+        Ahead::Exactly(1) => "1 task is".to_owned(),
+        Ahead::Exactly(n) => format!("{n} tasks are"),
+        Ahead::AtLeast(n) => format!("{n} tasks or more are"),
+    }
+}
+
+fn number(ahead: Ahead) -> Value {
+    match ahead {
+        Ahead::Exactly(n) | Ahead::AtLeast(n) => json!(n),
+    }
 }
 
 fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
@@ -58,10 +72,22 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
             (format!("No worker for the type {task_type} is known here."), vec![("taskType", json!(task_type))])
         }
         Why::NoNode => ("No node is alive that could run it.".to_owned(), vec![]),
-        Why::InLine { queue, waiting, running, nodes } => (
-            format!("It is due and in line: {waiting} others wait in {queue}, {running} run, {nodes} nodes are alive."),
+        Why::Limited { reason, due_at, in_s } => (
+            format!("A rate limit holds it back ({reason}); it is tried again in {in_s} s."),
+            vec![("limit", json!(reason)), ("dueAt", json!(Moment(*due_at))), ("inSeconds", json!(in_s))],
+        ),
+        Why::SlotsFull { queue, used, slots, ahead } => (
+            format!("It is due, and no slot is free: {used} of {slots} run; {} ahead of it in {queue}.", words(*ahead)),
+            vec![("queue", json!(queue)), ("used", json!(used)), ("slots", json!(slots)), ("ahead", number(*ahead))],
+        ),
+        Why::InLine { queue, ahead, waiting, running, nodes } => (
+            format!(
+                "It is due and in line: {} ahead of it in {queue}, {running} run, {nodes} nodes are alive.",
+                words(*ahead)
+            ),
             vec![
                 ("queue", json!(queue)),
+                ("ahead", number(*ahead)),
                 ("othersWaiting", json!(waiting)),
                 ("running", json!(running)),
                 ("nodes", json!(nodes)),

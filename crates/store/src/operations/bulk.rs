@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Task, TaskId, Timestamp,
+    Status, Task, TaskId, Timestamp,
     contract::store::{BulkChange, BulkOutcome, BulkRequest},
     filter::{PageRequest, SortOrder},
     lifecycle::{Transition, reschedule, retry},
@@ -40,7 +40,13 @@ impl Operation for ChangeTasks {
             ledger.lock(session, ids.iter().copied()).await?;
         }
         // Whoever was faster may have moved a task out of the filter between the list and the lock.
-        let still = |id: &TaskId| ledger.get(*id).is_some_and(|task| request.filter.matches(task));
+        let is_spared = |task: &Task| {
+            request.change == BulkChange::Cancel
+                && task.status == Status::Running
+                && request.spared.contains(&task.task_type)
+        };
+        let is_wanted = |task: &Task| request.filter.matches(task) && !is_spared(task);
+        let still = |id: &TaskId| ledger.get(*id).is_some_and(is_wanted);
         let wanted: Vec<TaskId> = ids.iter().filter(|id| still(id)).copied().collect();
         let now = session.now().await?;
         let changed = change(session, &mut ledger, &request.change, &wanted, now).await?;

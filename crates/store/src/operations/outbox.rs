@@ -4,6 +4,7 @@
 use async_trait::async_trait;
 use longhaul_domain::event::LeasedMessage;
 
+use super::read::count;
 use crate::{
     catalog::Statement,
     failure::Failure,
@@ -50,5 +51,20 @@ impl Operation for ConfirmOutbox {
         let list = serde_json::to_string(&self.ids)?;
         session.execute(Statement::DeleteOutbox, &[(&list).into()]).await?;
         Ok(())
+    }
+}
+
+/// How many messages wait, up to a limit.
+#[derive(Debug)]
+pub(crate) struct CountOutbox {
+    pub(crate) limit: usize,
+}
+
+#[async_trait]
+impl Operation for CountOutbox {
+    type Output = usize;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+        count(&session.fetch(Statement::CountOutbox, &[self.limit.into()]).await?)
     }
 }

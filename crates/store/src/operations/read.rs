@@ -44,11 +44,13 @@ impl Operation for GetTask {
     }
 }
 
-/// All attempts of a task that the caller may see.
+/// A page of the attempts of a task that the caller may see.
 #[derive(Debug)]
 pub(crate) struct ListAttempts {
     pub(crate) access: Access,
     pub(crate) id: TaskId,
+    pub(crate) after: u32,
+    pub(crate) limit: usize,
 }
 
 #[async_trait]
@@ -57,10 +59,14 @@ impl Operation for ListAttempts {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, Failure> {
         let task = GetTask { access: self.access.clone(), id: self.id }.run(session).await?;
-        let rows = session.fetch(Statement::ListAttempts, &[self.id.0.into()]).await?;
+        let page = [self.id.0.into(), i64::from(self.after).into(), self.limit.into()];
+        let rows = session.fetch(Statement::ListAttempts, &page).await?;
         let mut attempts = rows.iter().map(record::attempt).collect::<Result<Vec<_>, _>>()?;
-        let told = Attempt::told_by(&task).filter(|last| attempts.iter().all(|past| past.attempt != last.attempt));
-        attempts.extend(told);
+        let is_new = |last: &Attempt| attempts.iter().all(|past| past.attempt != last.attempt);
+        let told = Attempt::told_by(&task).filter(|last| last.attempt > self.after && is_new(last));
+        if attempts.len() < self.limit {
+            attempts.extend(told);
+        }
         Ok(attempts)
     }
 }
@@ -288,6 +294,40 @@ impl Operation for NextDueAt {
         let due = rows.first().map(|row| row.int(0)).transpose()?.flatten();
         Ok(due.map(Timestamp::from_micros))
     }
+}
+
+/// How many tasks of its queue come before a task, up to a limit.
+#[derive(Debug)]
+pub(crate) struct CountAhead {
+    pub(crate) queue: String,
+    pub(crate) priority: u8,
+    pub(crate) due_at: Timestamp,
+    pub(crate) id: TaskId,
+    pub(crate) now: Timestamp,
+    pub(crate) limit: usize,
+}
+
+#[async_trait]
+impl Operation for CountAhead {
+    type Output = usize;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+        let params = [
+            (&self.queue).into(),
+            i64::from(self.priority).into(),
+            self.now.as_micros().into(),
+            self.due_at.as_micros().into(),
+            self.id.0.into(),
+            self.limit.into(),
+        ];
+        count(&session.fetch(Statement::CountAhead, &params).await?)
+    }
+}
+
+/// The one number of an answer.
+pub(crate) fn count(rows: &[crate::row::SqlRow]) -> Result<usize, Failure> {
+    let number = rows.first().map(|row| row.int(0)).transpose()?.flatten().unwrap_or(0);
+    Ok(usize::try_from(number).unwrap_or(0))
 }
 
 /// The store's time.

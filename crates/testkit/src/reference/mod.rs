@@ -334,6 +334,11 @@ impl Store for MemoryStore {
         state.lease_outbox(limit, ttl_ms, now)
     }
 
+    async fn count_outbox(&self, limit: usize) -> Result<usize, StoreError> {
+        working::check_limit(limit, longhaul_domain::bounds::COUNT)?;
+        Ok(self.begin().0.outbox.len().min(limit))
+    }
+
     async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError> {
         let (mut state, _) = self.begin();
         for id in ids {
@@ -359,8 +364,18 @@ impl Store for MemoryStore {
         self.begin().0.list_tasks(access, filter, page)
     }
 
-    async fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
-        self.begin().0.list_attempts(access, id)
+    async fn list_attempts(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        self.begin().0.list_attempts(access, id, after, limit)
+    }
+
+    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.begin().0.count_ahead(task, now, limit)
     }
 
     async fn list_logs(

@@ -80,7 +80,13 @@ impl State {
         let after = self.tasks.values().filter(|task| request.after.is_none_or(|after| task.id > after));
         let wanted = after.filter(|task| may_see(&request.access, task) && matches(&request.filter, task));
         let matched: Vec<(TaskId, Status)> = wanted.take(request.limit).map(|task| (task.id, task.status)).collect();
-        let changed = matched.iter().filter(|(id, was)| self.change_one(*id, *was, &request.change, now)).count();
+        let mut changed = 0;
+        for (id, was) in &matched {
+            let is_spared = *was == Status::Running && request.spared.contains(&self.tasks[id].task_type);
+            if !(is_spared && request.change == BulkChange::Cancel) {
+                changed += usize::from(self.change_one(*id, *was, &request.change, now));
+            }
+        }
         let next = matched.last().map(|(id, _)| *id).filter(|_| matched.len() == request.limit);
         Ok(BulkOutcome { matched: matched.len(), changed, next })
     }

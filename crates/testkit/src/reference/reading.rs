@@ -8,7 +8,7 @@ use longhaul_domain::{
     statistics::{Tally, TallyFilter},
 };
 
-use super::{people::may_see, state::State};
+use super::{people::may_see, state::State, working::check_limit};
 
 impl State {
     pub(super) fn list_tasks(
@@ -34,14 +34,37 @@ impl State {
         Ok(Page { items, next })
     }
 
-    pub(super) fn list_attempts(&self, access: &Access, id: TaskId) -> Result<Vec<Attempt>, StoreError> {
+    pub(super) fn list_attempts(
+        &self,
+        access: &Access,
+        id: TaskId,
+        after: u32,
+        limit: usize,
+    ) -> Result<Vec<Attempt>, StoreError> {
+        check_limit(limit, bounds::PAGE_SIZE + 1)?;
         let task = self.accessible(access, id)?;
         let history = self.attempts.range((id, 0)..=(id, u32::MAX)).map(|(_, attempt)| attempt.clone());
         let mut all: Vec<Attempt> = history.collect();
         let last = Attempt::told_by(task);
         all.extend(last.filter(|last| !self.attempts.contains_key(&(id, last.attempt))));
+        all.retain(|attempt| attempt.attempt > after);
         all.sort_by_key(|attempt| attempt.attempt);
+        all.truncate(limit);
         Ok(all)
+    }
+
+    pub(super) fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::COUNT)?;
+        let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]);
+        let is_ahead = |other: &&Task| {
+            other.queue == task.queue
+                && match other.priority.cmp(&task.priority) {
+                    std::cmp::Ordering::Greater => other.due_at <= now,
+                    std::cmp::Ordering::Equal => (other.due_at, other.id) < (task.due_at, task.id),
+                    std::cmp::Ordering::Less => false,
+                }
+        };
+        Ok(waiting.filter(is_ahead).count().min(limit))
     }
 
     pub(super) fn next_due_at(

@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_bulk_cancel_changes_what_matches_and_counts_it,
         a_bulk_change_goes_on_from_step_to_step,
         a_bulk_cancel_takes_trees_with_it,
+        a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable,
         a_bulk_cancel_counts_a_child_that_went_with_its_parent,
         a_bulk_cancel_of_children_lets_their_parents_go_on,
         a_bulk_retry_replays_what_can_be_replayed,
@@ -33,7 +34,7 @@ fn all_of(kind: &str) -> TaskFilter {
 }
 
 fn request(filter: TaskFilter, change: BulkChange) -> BulkRequest {
-    BulkRequest { access: Access::All, filter, change, after: None, limit: MANY }
+    BulkRequest { access: Access::All, filter, change, spared: Vec::new(), after: None, limit: MANY }
 }
 
 fn of_kind(kind: &str) -> NewTask {
@@ -142,4 +143,17 @@ async fn a_bulk_change_that_does_not_fit_is_refused_whole(fixture: Arc<Fixture>)
     let answer = fixture.store.change_tasks(&greedy).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
     assert_eq!(fixture.status(id).await, Status::Queued);
+}
+
+async fn a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(["a", "b", "a"].map(of_kind).to_vec()).await;
+    let node = fixture.node().await;
+    fixture.claim_this(node, ids[0]).await;
+    fixture.claim_this(node, ids[1]).await;
+    let change = BulkRequest { spared: vec!["a".to_owned()], ..request(TaskFilter::default(), BulkChange::Cancel) };
+    let outcome = fixture.store.change_tasks(&change).await.unwrap();
+    assert_eq!((outcome.matched, outcome.changed), (3, 2));
+    assert_eq!(fixture.status(ids[0]).await, Status::Running);
+    assert_eq!(fixture.status(ids[1]).await, Status::Cancelled, "its type is not spared");
+    assert_eq!(fixture.status(ids[2]).await, Status::Cancelled, "it did not run");
 }

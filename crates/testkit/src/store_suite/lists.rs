@@ -10,7 +10,7 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, MANY, OWNER, completed, fatal, ids_of, new_task, random_uuid, refused_field},
+    support::{HOUR_MS, MANY, OWNER, completed, fatal, ids_of, new_task, random_uuid, refused_field, retryable},
 };
 use crate::fixture::Fixture;
 
@@ -26,6 +26,8 @@ pub(super) fn cases() -> Vec<Case> {
         a_listed_task_is_the_whole_row,
         a_page_of_nothing_or_too_much_is_refused,
         attempts_are_listed_first_to_last_with_the_running_one,
+        attempts_are_listed_in_pages,
+        those_ahead_of_a_task_are_counted_in_the_order_of_claims,
     ]
 }
 
@@ -189,4 +191,49 @@ async fn attempts_are_listed_first_to_last_with_the_running_one(fixture: Arc<Fix
     assert_eq!(Some(running), longhaul_domain::Attempt::told_by(&task).as_ref());
     assert_eq!((running.node_id, running.ended_at, running.started_at), (Some(node), None, task.last_attempt_at));
     assert!(attempts[0].node_id.is_some_and(|first| first != node));
+}
+
+async fn attempts_are_listed_in_pages(fixture: Arc<Fixture>) {
+    let id = fixture.submit(NewTask { max_attempts: 10, ..new_task() }).await;
+    for _ in 0..4 {
+        fixture.run(id, retryable(0)).await;
+    }
+    let node = fixture.node().await;
+    fixture.claim_this(node, id).await;
+    let page = async |after, limit| {
+        let found = fixture.store.list_attempts(&Access::All, id, after, limit).await.unwrap();
+        found.iter().map(|one| one.attempt).collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 2).await, [1, 2]);
+    assert_eq!(page(2, 2).await, [3, 4]);
+    assert_eq!(page(3, 2).await, [4, 5], "the one that runs is the last");
+    assert_eq!(page(4, 2).await, [5]);
+    assert!(page(5, 2).await.is_empty());
+    assert_eq!(refused_field(fixture.store.list_attempts(&Access::All, id, 0, 0).await), "limit");
+}
+
+async fn those_ahead_of_a_task_are_counted_in_the_order_of_claims(fixture: Arc<Fixture>) {
+    let later = NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..new_task() };
+    let ids = fixture
+        .submit_all(vec![
+            new_task(),
+            NewTask { task_type: "other".to_owned(), ..new_task() },
+            NewTask { priority: 5, ..new_task() },
+            NewTask { queue: "elsewhere".to_owned(), ..new_task() },
+            NewTask { priority: 9, ..later.clone() },
+            later,
+            new_task(),
+        ])
+        .await;
+    let ahead = async |n: usize, limit| {
+        let (task, now) = (fixture.task(ids[n]).await, fixture.store.now().await.unwrap());
+        fixture.store.count_ahead(&task, now, limit).await.unwrap()
+    };
+    assert_eq!(ahead(2, MANY).await, 0, "a higher priority goes first, if it is due");
+    assert_eq!(ahead(0, MANY).await, 1);
+    assert_eq!(ahead(6, MANY).await, 3);
+    assert_eq!(ahead(6, 2).await, 2);
+    assert_eq!(ahead(3, MANY).await, 0, "each queue is for itself");
+    fixture.run(ids[0], completed()).await;
+    assert_eq!(ahead(6, MANY).await, 2);
 }

@@ -38,6 +38,7 @@ pub(super) fn cases() -> Vec<Case> {
             messages_are_handed_out_in_order_and_to_one_at_a_time,
             an_unconfirmed_message_is_handed_out_again,
             a_confirmed_message_is_gone,
+            messages_are_counted_up_to_a_limit,
         ],
         BOTH,
     ));
@@ -215,4 +216,16 @@ async fn a_confirmed_message_is_gone(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let left = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     assert_eq!(left.iter().map(|message| message.id).collect::<Vec<_>>(), [leased[1].id]);
+}
+
+async fn messages_are_counted_up_to_a_limit(fixture: Arc<Fixture>) {
+    assert_eq!(fixture.store.count_outbox(10).await.unwrap(), 0);
+    fixture.submit_all(vec![new_task(); 3]).await;
+    let waiting = fixture.store.count_outbox(MANY).await.unwrap();
+    assert!(waiting >= 3, "{waiting}");
+    assert_eq!(fixture.store.count_outbox(2).await.unwrap(), 2);
+    let held = fixture.store.lease_outbox(1, HOUR_MS).await.unwrap();
+    assert_eq!(fixture.store.count_outbox(MANY).await.unwrap(), waiting, "what is held still waits");
+    fixture.store.confirm_outbox(&[held[0].id]).await.unwrap();
+    assert_eq!(fixture.store.count_outbox(MANY).await.unwrap(), waiting - 1);
 }

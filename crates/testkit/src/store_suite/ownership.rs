@@ -43,7 +43,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
     assert_eq!(fixture.store.reschedule_task(&mine(), id, &change).await.unwrap().priority, 2);
     assert_eq!(fixture.store.cancel_task(&mine(), id).await.unwrap(), Status::Cancelled);
     fixture.store.retry_task(&mine(), id, RetryScope::Task).await.unwrap();
-    assert_eq!(fixture.store.list_attempts(&mine(), id).await.unwrap(), []);
+    assert_eq!(fixture.store.list_attempts(&mine(), id, 0, 10).await.unwrap(), []);
 }
 
 async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
@@ -54,7 +54,7 @@ async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
     let change = Reschedule { priority: Some(2), ..Reschedule::default() };
     for id in [queued, failed] {
         assert_not_found(fixture.store.get_task(&theirs(), id).await);
-        assert_not_found(fixture.store.list_attempts(&theirs(), id).await);
+        assert_not_found(fixture.store.list_attempts(&theirs(), id, 0, 10).await);
         assert_not_found(fixture.store.cancel_task(&theirs(), id).await);
         assert_not_found(fixture.store.retry_task(&theirs(), id, RetryScope::Task).await);
         assert_not_found(fixture.store.retry_task(&theirs(), id, RetryScope::FailedChildren).await);
@@ -71,10 +71,11 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
     assert_eq!(ids_of(&listed), [ids[1], ids[3]]);
     let filter = TaskFilter { owner: Some(OWNER.to_owned()), ..TaskFilter::default() };
     let change = BulkChange::Cancel;
-    let sneaky = BulkRequest { access: theirs(), filter, change: change.clone(), after: None, limit: MANY };
+    let sneaky =
+        BulkRequest { access: theirs(), filter, change: change.clone(), spared: Vec::new(), after: None, limit: MANY };
     let outcome = fixture.store.change_tasks(&sneaky).await.unwrap();
     assert_eq!(outcome, BulkOutcome { matched: 0, changed: 0, next: None });
-    let request = BulkRequest { access: theirs(), filter: any, change, after: None, limit: MANY };
+    let request = BulkRequest { access: theirs(), filter: any, change, spared: Vec::new(), after: None, limit: MANY };
     let outcome = fixture.store.change_tasks(&request).await.unwrap();
     assert_eq!(outcome, BulkOutcome { matched: 2, changed: 2, next: None });
     for (index, task) in fixture.all_tasks().await.iter().enumerate() {

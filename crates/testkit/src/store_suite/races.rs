@@ -142,7 +142,14 @@ async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixt
 
 async fn cancel_all_queued(fixture: &Fixture) -> usize {
     let filter = TaskFilter { statuses: vec![Status::Queued], ..TaskFilter::default() };
-    let mut request = BulkRequest { access: Access::All, filter, change: BulkChange::Cancel, after: None, limit: 50 };
+    let mut request = BulkRequest {
+        access: Access::All,
+        filter,
+        change: BulkChange::Cancel,
+        spared: Vec::new(),
+        after: None,
+        limit: 50,
+    };
     let mut changed = 0;
     loop {
         let step = fixture.store.change_tasks(&request).await.unwrap();

@@ -133,7 +133,7 @@ async fn a_pruned_task_is_gone_with_its_attempts(fixture: Arc<Fixture>) {
     fixture.run(id, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(prune(&fixture, &[id, id]).await, 1, "twice in one list is once");
-    let answer = fixture.store.list_attempts(&Access::All, id).await;
+    let answer = fixture.store.list_attempts(&Access::All, id, 0, 10).await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
     assert!(!fixture.exists(id).await);
 }

@@ -163,7 +163,10 @@ impl Fixture {
     }
 
     pub(super) async fn attempts(&self, id: TaskId) -> Vec<Attempt> {
-        self.store.list_attempts(&Access::All, id).await.expect("the task exists")
+        self.store
+            .list_attempts(&Access::All, id, 0, longhaul_domain::bounds::PAGE_SIZE)
+            .await
+            .expect("the task exists")
     }
 
     /// All log lines of a task, page by page.

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{
-    StoreError, Task, bounds,
-    contract::store::{ClaimRequest, Outcome},
-};
+use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
 use super::{Inner, executor};
@@ -108,6 +105,7 @@ impl Drop for Asking<'_> {
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     let mut was_clear = false;
     for task in tasks {
+        inner.engine().metrics.claimed(&task);
         let taken = {
             let mut desk = inner.desk();
             was_clear |= desk.is_clear();
@@ -118,7 +116,7 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
         match inner.draining.is_cancelled() {
-            true => executor::end(inner, &task, taken.lease, Outcome::HandedBack, false),
+            true => executor::hand_back(inner, &task, taken.lease),
             false => executor::start(inner, task, taken.lease),
         }
     }

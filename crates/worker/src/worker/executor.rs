@@ -26,21 +26,14 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     let inner = Arc::clone(inner);
     let Some(handler) = inner.services.registry.handler(&task.task_type) else {
         // Only registered types are claimed; should the store answer otherwise, another node may know the type.
-        return end(&inner, &task, lease, Ending::HandedBack, false);
+        return hand_back(&inner, &task, lease);
     };
     inner.engine().tell(&task, EventKind::Started);
     let settings = handler.info().settings.clone();
     let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
     inner.runs().insert(run.task.id, Arc::clone(&run));
-    let span = tracing::info_span!(
-        "task",
-        taskId = %run.task.id.0,
-        taskType = run.task.task_type,
-        userId = run.task.owner,
-        attempt = run.task.attempt,
-        correlationId = run.task.correlation_id,
-    );
     let handlers = inner.handlers.clone();
+    let span = run.span.clone();
     let running = handlers.spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
     // Set by nobody else.
     let _ = run.abort.set(running.abort_handle());
@@ -79,9 +72,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
             hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
         }
         Some(StopReason::Lost) => leave(&inner, &run),
-        Some(StopReason::Drain) | None => {
-            end(&inner, &run.task, run.lease, ending, run.writes_output.load(Ordering::Relaxed));
-        }
+        Some(StopReason::Drain) | None => end(&inner, &run, ending),
     }
 }
 
@@ -98,15 +89,27 @@ pub(super) async fn end_output(inner: &Inner, lease: &Lease) {
     ended.unwrap_or_else(|error| tracing::warn!(%error, "the output stream could not be ended"));
 }
 
+/// Gives a task back that no handler has begun.
+pub(super) fn hand_back(inner: &Inner, task: &Task, lease: Lease) {
+    report(inner, task, Report { lease, outcome: Ending::HandedBack }, None, false);
+}
+
+fn end(inner: &Inner, run: &Run, ending: Ending) {
+    let report_of_run = Report { lease: run.lease, outcome: ending };
+    let has_output = run.writes_output.load(Ordering::Relaxed);
+    report(inner, &run.task, report_of_run, Some(run.started.elapsed()), has_output);
+}
+
 /// Hands the report to the reporter; the slot is free.
-pub(super) fn end(inner: &Inner, task: &Task, lease: Lease, ending: Ending, has_output: bool) {
+fn report(inner: &Inner, task: &Task, report: Report, ran: Option<Duration>, has_output: bool) {
     let ended = Ended {
-        report: Report { lease, outcome: ending },
+        report,
         owner: task.owner.clone(),
         task_type: task.task_type.clone(),
         queue: task.queue.clone(),
         parent_id: task.parent_id,
         correlation_id: task.correlation_id.clone(),
+        ran,
         version: task.version,
         has_output,
     };
@@ -194,7 +197,10 @@ async fn settle_limits(run: &Run, ending: &Ending) {
     let limiter = &run.services.limiter;
     let told = match ending {
         Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => match limits.pop() {
-            Some(key) => limiter.park(&key, *delay_ms).await,
+            Some(key) => {
+                run.services.engine.metrics.throttled(&key);
+                limiter.park(&key, *delay_ms).await
+            }
             None => Ok(()),
         },
         Ending::Completed { .. } => {

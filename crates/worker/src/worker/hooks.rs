@@ -7,8 +7,9 @@ use futures::{FutureExt as _, future::BoxFuture};
 use longhaul_domain::{
     Lease, Status,
     contract::store::{Access, Outcome as Ending, Verdict},
+    event::EventKind,
 };
-use longhaul_engine::commands::finish::Ended;
+use longhaul_engine::{commands::finish::Ended, metrics::Listener};
 
 use super::Inner;
 use crate::{registry::Hook, task::TaskInfo};
@@ -17,9 +18,20 @@ use crate::{registry::Hook, task::TaskInfo};
 /// itself.
 pub(super) fn call(inner: &Inner, hook: Hook, info: TaskInfo) {
     let Some(handler) = inner.services.registry.handler(&info.task_type) else { return };
+    inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
     let mut running = AssertUnwindSafe(handler.hook(hook, info)).catch_unwind();
     if (&mut running).now_or_never().is_none() {
         inner.services.hooks.spawn(running);
+    }
+}
+
+const fn event_of(hook: &Hook) -> EventKind {
+    match hook {
+        Hook::Queued => EventKind::Submitted,
+        Hook::Running => EventKind::Started,
+        Hook::Completed => EventKind::Completed,
+        Hook::Failed(_) => EventKind::Failed,
+        Hook::Cancelled => EventKind::Cancelled,
     }
 }
 
@@ -47,7 +59,9 @@ async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<B
     match verdict {
         // A repetition is a report of ours whose first answer was lost.
         Verdict::Applied(status) | Verdict::Repeated(status) => {
-            Some(handler.hook(hook_of(&ended.report.outcome, status)?, info))
+            let hook = hook_of(&ended.report.outcome, status)?;
+            inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
+            Some(handler.hook(hook, info))
         }
         Verdict::Stale(Status::Cancelled) => {
             call_if_cancelled(inner, &lease, &info).await;

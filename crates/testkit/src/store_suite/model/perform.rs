@@ -143,7 +143,8 @@ impl Side {
             Bulk::Reschedule(change) => BulkChange::Reschedule(self.reschedule(change)),
         };
         let (access, filter) = (access(filter.access), self.filter(filter));
-        let mut request = BulkRequest { access, filter, change, after: None, limit: usize::from(limit) };
+        let mut request =
+            BulkRequest { access, filter, change, spared: Vec::new(), after: None, limit: usize::from(limit) };
         let first = self.fixture.store.change_tasks(&request).await?;
         request.after = first.next;
         let second = if first.next.is_some() { Some(self.fixture.store.change_tasks(&request).await?) } else { None };

@@ -20,7 +20,7 @@ impl Side {
                 Err(error) => lines.push(format!("{} cannot be read: {error}", self.name(id))),
                 Ok(task) => {
                     lines.push(self.tell_task(&task));
-                    let attempts = self.fixture.store.list_attempts(&Access::All, id).await.unwrap();
+                    let attempts = self.fixture.store.list_attempts(&Access::All, id, 0, 1_000).await.unwrap();
                     lines.extend(attempts.iter().map(|attempt| self.tell_attempt(attempt)));
                     // The numbers are the store's own affair; that they grow is the suite's.
                     for entry in self.fixture.logs(id).await {

@@ -1,0 +1,113 @@
+//! Logs and traces of the program.
+//!
+//! Lines go to standard error, for people or as JSON, and carry the ids of the task or request that they belong to.
+//! Traces are sent only when a collector is named; otherwise nothing of them is built.
+
+mod json;
+mod otlp;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry,
+    field::MakeExt as _,
+    fmt::{self, MakeWriter},
+    layer::SubscriberExt as _,
+    util::SubscriberInitExt as _,
+};
+
+/// How long the last traces may take to reach their collector when the program stops.
+const LAST_TRACES: Duration = Duration::from_secs(5);
+/// Fields of spans that are for traces alone.
+const FOR_TRACES: &str = "otel.";
+
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Pretty,
+    /// One JSON object a line, with all fields at the top.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pretty" => Ok(Self::Pretty),
+            "json" => Ok(Self::Json),
+            _ => Err("pretty or json".to_owned()),
+        }
+    }
+}
+
+/// What operators decide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TelemetrySettings {
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `info,longhaul_store=debug`.
+    pub level: String,
+    pub format: LogFormat,
+    /// Where traces are sent, as `http://collector:4318`; the path of the protocol is added.
+    pub otlp_endpoint: Option<String>,
+}
+
+/// What has been started. [`Telemetry::stop`] sends what is left.
+#[derive(Debug)]
+pub struct Telemetry {
+    provider: Option<SdkTracerProvider>,
+}
+
+/// Starts to log, and to trace if a collector is named. Within a runtime, once in a process.
+pub fn start(settings: &TelemetrySettings) -> anyhow::Result<Telemetry> {
+    let mut layers = vec![lines(settings, std::io::stderr)?];
+    let provider = settings.otlp_endpoint.as_deref().map(otlp::provider).transpose()?;
+    layers.extend(provider.as_ref().map(otlp::layer));
+    tracing_subscriber::registry().with(layers).try_init().context("logging was started before")?;
+    Ok(Telemetry { provider })
+}
+
+impl Telemetry {
+    /// Sends the traces that have not been sent.
+    pub async fn stop(self) {
+        let Some(provider) = self.provider else { return };
+        let flushed = tokio::task::spawn_blocking(move || provider.shutdown());
+        match tokio::time::timeout(LAST_TRACES, flushed).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the last traces could not be sent"),
+            Ok(Err(_)) | Err(_) => tracing::warn!("the last traces were not sent in time"),
+        }
+    }
+}
+
+type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// The lines of the log.
+fn lines<W>(settings: &TelemetrySettings, writer: W) -> anyhow::Result<BoxedLayer>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_new(&settings.level)
+        .with_context(|| format!("{:?} is no level or filter of the log", settings.level))?;
+    Ok(match settings.format {
+        LogFormat::Json => json::JsonLines::new(writer).with_filter(filter).boxed(),
+        LogFormat::Pretty => {
+            let fields = fmt::format::debug_fn(|writer, field, value| match field.name() {
+                name if name.starts_with(FOR_TRACES) => Ok(()),
+                "message" => write!(writer, "{value:?}"),
+                name => write!(writer, "{name}={value:?}"),
+            });
+            let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            fmt::layer()
+                .with_ansi(ansi)
+                .fmt_fields(fields.delimited(" "))
+                .with_writer(writer)
+                .with_filter(filter)
+                .boxed()
+        }
+    })
+}

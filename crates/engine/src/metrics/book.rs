@@ -1,0 +1,194 @@
+//! The book of metrics: every one is registered here with its help text, and written out from here.
+
+use std::fmt::Write as _;
+
+use prometheus_client::{
+    encoding::EncodeMetric,
+    metrics::{TypedMetric, counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Metric, Registry},
+};
+
+/// What a metric is, for documents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// As it is scraped.
+    pub name: String,
+    pub kind: Kind,
+    pub labels: Vec<&'static str>,
+    pub help: &'static str,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+impl Kind {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// The two ways in which scrapers read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `application/openmetrics-text; version=1.0.0`
+    OpenMetrics,
+    /// `text/plain; version=0.0.4`, for those who do not ask for the other.
+    Plain,
+}
+
+/// One metric for each combination of values of its labels.
+#[derive(Debug, Clone)]
+pub struct Many<M, const N: usize> {
+    names: [&'static str; N],
+    family: Family<[(&'static str, String); N], M, fn() -> M>,
+}
+
+impl<M: Clone, const N: usize> Many<M, N> {
+    /// The handle of one combination. It is made when it is new, so whoever counts often keeps it.
+    pub fn get(&self, values: [&str; N]) -> M {
+        let mut values = values.into_iter();
+        let set = self.names.map(|name| (name, values.next().unwrap_or_default().to_owned()));
+        self.family.get_or_create_owned(&set)
+    }
+
+    pub fn clear(&self) {
+        self.family.clear();
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Book {
+    registry: Registry,
+    described: Vec<Description>,
+}
+
+impl Book {
+    /// The name is without `_total`, which counters get.
+    pub fn counters<const N: usize>(
+        &mut self,
+        name: &'static str,
+        labels: [&'static str; N],
+        help: &'static str,
+    ) -> Many<Counter, N> {
+        self.many(name, Kind::Counter, labels, help, Counter::default)
+    }
+
+    pub fn gauges<const N: usize>(
+        &mut self,
+        name: &'static str,
+        labels: [&'static str; N],
+        help: &'static str,
+    ) -> Many<Gauge, N> {
+        self.many(name, Kind::Gauge, labels, help, Gauge::default)
+    }
+
+    pub fn histograms<const N: usize>(
+        &mut self,
+        name: &'static str,
+        labels: [&'static str; N],
+        help: &'static str,
+        make: fn() -> Histogram,
+    ) -> Many<Histogram, N> {
+        self.many(name, Kind::Histogram, labels, help, make)
+    }
+
+    fn many<M, const N: usize>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        names: [&'static str; N],
+        help: &'static str,
+        make: fn() -> M,
+    ) -> Many<M, N>
+    where
+        M: EncodeMetric + TypedMetric + Clone + Send + Sync + std::fmt::Debug + 'static,
+    {
+        let many = Many { names, family: Family::new_with_constructor(make) };
+        self.register(name, kind, names.to_vec(), help, many.family.clone());
+        many
+    }
+
+    /// A metric without labels.
+    pub fn single<M: Metric + Default + Clone>(&mut self, name: &'static str, kind: Kind, help: &'static str) -> M {
+        let metric = M::default();
+        self.register(name, kind, Vec::new(), help, metric.clone());
+        metric
+    }
+
+    fn register(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        labels: Vec<&'static str>,
+        help: &'static str,
+        metric: impl Metric,
+    ) {
+        self.registry.register(name, help, metric);
+        let name = if kind == Kind::Counter { format!("{name}_total") } else { name.to_owned() };
+        // The registry ends each help text with a full stop of its own.
+        self.described.push(Description { name, kind, labels, help });
+    }
+
+    pub fn described(&self) -> &[Description] {
+        &self.described
+    }
+
+    pub fn text(&self, format: Format) -> Result<String, std::fmt::Error> {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        match format {
+            Format::OpenMetrics => Ok(text),
+            Format::Plain => plain(&text),
+        }
+    }
+}
+
+/// The older format has the ending of a counter in its description, too, and no mark at the end.
+fn plain(text: &str) -> Result<String, std::fmt::Error> {
+    let mut out = String::with_capacity(text.len() + 1_024);
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let mut words = line.splitn(4, ' ');
+        let (mark, what, name, rest) = (words.next(), words.next(), words.next(), words.next().unwrap_or(""));
+        let is_counter = match what {
+            Some("HELP") => lines.peek().is_some_and(|next| next.starts_with("# TYPE") && next.ends_with(" counter")),
+            Some("TYPE") => rest == "counter",
+            Some(_) | None => false,
+        };
+        match (mark, what, name) {
+            (Some("#"), Some("EOF"), _) => {}
+            (Some("#"), Some(what), Some(name)) if is_counter => writeln!(out, "# {what} {name}_total {rest}")?,
+            _ => writeln!(out, "{line}")?,
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_formats_tell_the_same_numbers() {
+        let mut book = Book::default();
+        book.counters("tasks_made", ["kind"], "Tasks that were made").get(["a"]).inc_by(2);
+        book.gauges("tasks_open", [], "Tasks that are open").get([]).set(3);
+        let open = book.text(Format::OpenMetrics).unwrap();
+        let plain = book.text(Format::Plain).unwrap();
+        assert_eq!(open.lines().last(), Some("# EOF"));
+        assert!(open.contains("# TYPE tasks_made counter\n") && plain.contains("# TYPE tasks_made_total counter\n"));
+        assert!(plain.contains("# HELP tasks_made_total Tasks that were made.\n"), "{plain}");
+        for text in [open, plain] {
+            assert!(text.contains("tasks_made_total{kind=\"a\"} 2\n") && text.contains("tasks_open 3\n"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What stands where at the moment of a scrape.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+use longhaul_domain::{
+    node::Node,
+    statistics::{Measure, Tally},
+};
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
+
+use super::{
+    book::{Book, Kind, Many},
+    handles::{NAMES, OTHER},
+    process::ProcessSight,
+};
+
+/// Seconds and shares are not whole.
+type Fraction = Gauge<f64, AtomicU64>;
+
+/// What was seen. What could not be seen is absent, and is then not shown.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sight {
+    pub(crate) is_store_up: bool,
+    pub(crate) tallies: Vec<Tally>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) oldest_waiting_s: f64,
+    pub(crate) most_silent_s: f64,
+    pub(crate) outbox: Option<u64>,
+    /// Used and offered slots of this node.
+    pub(crate) slots: Option<(usize, usize)>,
+    pub(crate) process: ProcessSight,
+}
+
+#[derive(Debug)]
+pub(crate) struct Gauges {
+    queue_size: Many<Gauge, 2>,
+    store_up: Gauge,
+    oldest_waiting: Fraction,
+    nodes_alive: Gauge,
+    most_silent: Fraction,
+    outbox: Many<Gauge, 0>,
+    slots_used: Many<Gauge, 0>,
+    slots_offered: Many<Gauge, 0>,
+    resident: Many<Gauge, 0>,
+    open_files: Many<Gauge, 0>,
+    cpu: Counter<f64, AtomicU64>,
+}
+
+impl Gauges {
+    pub(crate) fn new(book: &mut Book) -> Self {
+        Self {
+            queue_size: book.gauges(
+                "tasks_queue_size",
+                ["queue", "status"],
+                "Tasks of the whole store that now stand at a status; from the 201st queue on, queues are `other`",
+            ),
+            store_up: book.single("tasks_store_up", Kind::Gauge, "Whether the store answered this scrape: 1 or 0"),
+            oldest_waiting: book.single(
+                "tasks_oldest_waiting_seconds",
+                Kind::Gauge,
+                "For how long the task of the whole store that waits the longest has been due; 0 when none waits",
+            ),
+            nodes_alive: book.single("tasks_nodes_alive", Kind::Gauge, "Nodes that are not declared dead"),
+            most_silent: book.single(
+                "tasks_oldest_lease_seconds",
+                Kind::Gauge,
+                "Since when the most silent node that is not declared dead has not been heard of",
+            ),
+            outbox: book.gauges(
+                "tasks_outbox_pending",
+                [],
+                "Messages of the whole store that wait to be sent; counting stops at 100,000",
+            ),
+            slots_used: book.gauges("tasks_slots_used", [], "Tasks that run on this node"),
+            slots_offered: book.gauges("tasks_slots_offered", [], "Tasks that this node runs at once at the most"),
+            resident: book.gauges("process_resident_memory_bytes", [], "Memory of this process"),
+            open_files: book.gauges("process_open_fds", [], "Files and sockets that this process has open"),
+            cpu: book.single("process_cpu_seconds", Kind::Counter, "Processor time of this process"),
+        }
+    }
+
+    pub(crate) fn show(&self, sight: &Sight) {
+        self.store_up.set(i64::from(sight.is_store_up));
+        self.oldest_waiting.set(sight.oldest_waiting_s);
+        self.most_silent.set(sight.most_silent_s);
+        self.nodes_alive.set(whole(sight.nodes.iter().filter(|node| node.lost_at.is_none()).count()));
+        self.queue_size.clear();
+        for ((queue, status), n) in queue_sizes(&sight.tallies) {
+            self.queue_size.get([queue, status]).set(n);
+        }
+        let slots = sight.slots.map(|(used, offered)| (whole(used), whole(offered)));
+        show(&self.outbox, sight.outbox.and_then(|count| i64::try_from(count).ok()));
+        show(&self.slots_used, slots.map(|(used, _)| used));
+        show(&self.slots_offered, slots.map(|(_, offered)| offered));
+        show(&self.resident, sight.process.resident_bytes);
+        show(&self.open_files, sight.process.open_files);
+        if let Some(seconds) = sight.process.cpu_seconds {
+            self.cpu.inc_by((seconds - self.cpu.get()).max(0.0));
+        }
+    }
+}
+
+fn whole(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn show(gauge: &Many<Gauge, 0>, value: Option<i64>) {
+    gauge.clear();
+    if let Some(value) = value {
+        gauge.get([]).set(value);
+    }
+}
+
+/// By queue and status. Anybody can make a queue by naming it, so only the first by name are told apart.
+fn queue_sizes(tallies: &[Tally]) -> BTreeMap<(&str, &str), i64> {
+    let mut sizes: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
+    for Tally { key, n } in tallies.iter().filter(|tally| tally.key.measure == Measure::Status) {
+        *sizes.entry(&key.queue).or_default().entry(&key.label).or_default() += n;
+    }
+    let mut told = BTreeMap::new();
+    for (place, (queue, by_status)) in sizes.into_iter().enumerate() {
+        let queue = if place < NAMES { queue } else { OTHER };
+        for (status, n) in by_status {
+            *told.entry((queue, status)).or_default() += n;
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::statistics::TallyKey;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_queues_is_told_as_one() {
+        let tally = |queue: String, n| {
+            let (task_type, label) = ("t".to_owned(), "QUEUED".to_owned());
+            Tally { key: TallyKey { span_start: 0, queue, task_type, measure: Measure::Status, label, bucket: 0 }, n }
+        };
+        let tallies: Vec<Tally> = (0..NAMES + 10).map(|n| tally(format!("queue {n:04}"), 2)).collect();
+        let sizes = queue_sizes(&tallies);
+        assert_eq!(sizes.len(), NAMES + 1);
+        assert_eq!((sizes[&("queue 0000", "QUEUED")], sizes[&("other", "QUEUED")]), (2, 20));
+    }
+}

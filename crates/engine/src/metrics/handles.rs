@@ -1,0 +1,110 @@
+//! Handles that are kept, so that counting a task costs neither an allocation nor a text, and labels that are bounded.
+
+use std::collections::HashMap;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+use longhaul_domain::Status;
+use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
+
+use super::book::Many;
+
+/// What a name is filed under that is not known, or one too many.
+pub const OTHER: &str = "other";
+/// Different names that one label may have; a series for each costs a scraper some kilobytes.
+pub const NAMES: usize = 200;
+
+/// Handles by a name that users choose: the first ones get a series of their own, and all the rest share one.
+#[derive(Debug)]
+pub(crate) struct Bounded<M> {
+    many: Many<M, 1>,
+    handles: RwLock<HashMap<String, M>>,
+}
+
+impl<M: Clone> Bounded<M> {
+    pub(crate) fn new(many: Many<M, 1>) -> Self {
+        Self { many, handles: RwLock::default() }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> M {
+        if let Some(handle) = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return handle.clone();
+        }
+        let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+        if handles.len() >= NAMES {
+            return self.many.get([OTHER]);
+        }
+        handles.entry(name.to_owned()).or_insert_with(|| self.many.get([name])).clone()
+    }
+}
+
+/// One handle for each status, made when it is first used: a series that is never used is not shown.
+#[derive(Debug)]
+pub(crate) struct ByStatus<M> {
+    many: Many<M, 2>,
+    task_type: String,
+    handles: [OnceLock<M>; Status::ALL.len()],
+}
+
+impl<M: Clone> ByStatus<M> {
+    fn new(many: &Many<M, 2>, task_type: &str) -> Self {
+        Self { many: many.clone(), task_type: task_type.to_owned(), handles: Default::default() }
+    }
+
+    pub(crate) fn get(&self, status: Status) -> &M {
+        self.handles[status as usize].get_or_init(|| self.many.get([&self.task_type, status.as_str()]))
+    }
+}
+
+/// The families that have a series for each type.
+#[derive(Debug)]
+pub(crate) struct TypeFamilies {
+    pub(crate) submitted: Many<Counter, 1>,
+    pub(crate) children: Many<Counter, 1>,
+    pub(crate) retries: Many<Counter, 1>,
+    pub(crate) dead_letters: Many<Counter, 1>,
+    pub(crate) finished: Many<Counter, 2>,
+    pub(crate) execution: Many<Histogram, 2>,
+}
+
+/// What is counted of one type.
+#[derive(Debug)]
+pub(crate) struct OfType {
+    pub(crate) submitted: Counter,
+    pub(crate) children: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) dead_letters: Counter,
+    pub(crate) finished: ByStatus<Counter>,
+    pub(crate) execution: ByStatus<Histogram>,
+}
+
+impl TypeFamilies {
+    pub(crate) fn of(&self, task_type: &str) -> OfType {
+        OfType {
+            submitted: self.submitted.get([task_type]),
+            children: self.children.get([task_type]),
+            retries: self.retries.get([task_type]),
+            dead_letters: self.dead_letters.get([task_type]),
+            finished: ByStatus::new(&self.finished, task_type),
+            execution: ByStatus::new(&self.execution, task_type),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::book::{Book, Format};
+
+    #[test]
+    fn names_past_the_bound_share_one_series() {
+        let mut book = Book::default();
+        let bounded = Bounded::new(book.counters("seen", ["key"], "Seen"));
+        for n in 0..NAMES + 50 {
+            bounded.get(&format!("key {n}")).inc();
+        }
+        bounded.get("key 7").inc();
+        let text = book.text(Format::Plain).unwrap();
+        assert_eq!(text.matches("seen_total{").count(), NAMES + 1);
+        assert!(text.contains("seen_total{key=\"key 7\"} 2\n") && text.contains("seen_total{key=\"other\"} 50\n"));
+    }
+}

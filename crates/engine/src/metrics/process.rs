@@ -1,0 +1,47 @@
+//! What the system says of this process. Where it has no such words, the metrics are absent.
+
+use std::fs;
+
+/// Clock ticks in a second, as Linux counts them for programs on every platform.
+const TICKS: f64 = 100.0;
+
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct ProcessSight {
+    pub(crate) resident_bytes: Option<i64>,
+    pub(crate) cpu_seconds: Option<f64>,
+    pub(crate) open_files: Option<i64>,
+}
+
+impl ProcessSight {
+    pub(crate) fn look() -> Self {
+        Self {
+            resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|text| resident_bytes(&text)),
+            cpu_seconds: fs::read_to_string("/proc/self/stat").ok().and_then(|text| cpu_seconds(&text)),
+            open_files: fs::read_dir("/proc/self/fd").ok().and_then(|all| i64::try_from(all.count()).ok()),
+        }
+    }
+}
+
+fn resident_bytes(status: &str) -> Option<i64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok().map(|kib| kib * 1_024)
+}
+
+fn cpu_seconds(stat: &str) -> Option<f64> {
+    // The name of the program is in brackets and may contain anything; the numbers follow the last one.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_the_system_are_understood() {
+        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    1024 kB\n"), Some(1_048_576));
+        let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0";
+        assert_eq!(cpu_seconds(stat), Some(3.0));
+    }
+}

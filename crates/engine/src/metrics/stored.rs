@@ -1,0 +1,100 @@
+//! How often the store is asked for what, how long it takes, and how often it fails.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use longhaul_domain::StoreError;
+use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
+
+use super::book::{Book, Many};
+
+/// Seconds: from a tenth of a millisecond, a statement of the embedded store, to a minute, where callers give up.
+fn store_seconds() -> Histogram {
+    Histogram::new([0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0])
+}
+
+/// An operation of the store's contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreOperation {
+    pub name: &'static str,
+    /// Whether it changes something.
+    pub is_update: bool,
+    pub(crate) index: usize,
+}
+
+/// As many operations as the contract has, with room for more.
+const OPERATIONS: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct StoreMetrics {
+    updates: Many<Counter, 1>,
+    errors: Many<Counter, 1>,
+    seconds: Many<Histogram, 1>,
+    handles: [OnceLock<Handles>; OPERATIONS],
+}
+
+#[derive(Debug)]
+struct Handles {
+    updates: Option<Counter>,
+    seconds: Histogram,
+}
+
+impl StoreMetrics {
+    pub(crate) fn new(book: &mut Book) -> Self {
+        Self {
+            updates: book.counters(
+                "tasks_state_db_updates",
+                ["operation"],
+                "Operations that changed the store; one may be about many tasks",
+            ),
+            errors: book.counters(
+                "tasks_store_errors",
+                ["operation"],
+                "Operations that failed because the store was away or broken, not because they were refused",
+            ),
+            seconds: book.histograms(
+                "tasks_store_seconds",
+                ["operation"],
+                "How long the store took to answer",
+                store_seconds,
+            ),
+            handles: [const { OnceLock::new() }; OPERATIONS],
+        }
+    }
+
+    /// Waits for the answer, and counts it.
+    pub(crate) async fn watch<T>(
+        &self,
+        operation: StoreOperation,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let asked = Instant::now();
+        let answer = answer.await;
+        if let Some(handles) = self.handles.get(operation.index) {
+            let handles = handles.get_or_init(|| Handles {
+                updates: operation.is_update.then(|| self.updates.get([operation.name])),
+                seconds: self.seconds.get([operation.name]),
+            });
+            handles.seconds.observe(asked.elapsed().as_secs_f64());
+            if let (Some(updates), Ok(_)) = (&handles.updates, &answer) {
+                updates.inc();
+            }
+        }
+        if answer.as_ref().is_err_and(is_failure) {
+            self.errors.get([operation.name]).inc();
+        }
+        answer
+    }
+}
+
+/// Whether it is the store that failed, and not the request.
+const fn is_failure(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable(_) | StoreError::Internal(_) | StoreError::SchemaTooNew { .. } => true,
+        StoreError::Invalid(_)
+        | StoreError::IdempotencyMismatch
+        | StoreError::NotFound
+        | StoreError::Refused(_)
+        | StoreError::NodeLost => false,
+    }
+}

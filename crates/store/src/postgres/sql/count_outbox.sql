@@ -1,0 +1,1 @@
+SELECT COUNT(*) FROM (SELECT id FROM outbox LIMIT $1) AS pending
