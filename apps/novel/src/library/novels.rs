@@ -159,8 +159,9 @@ impl Library {
             novel.chapters.push(ChapterView { number: row.int("number")?, title: row.text("title")?, scenes: vec![] });
         }
         for scene in open.scene_cards(id).await? {
-            let chapter = novel.chapters.iter_mut().find(|chapter| chapter.number == scene.chapter);
-            chapter.map(|chapter| chapter.scenes.push(scene));
+            if let Ok(at) = novel.chapters.binary_search_by_key(&scene.chapter, |chapter| chapter.number) {
+                novel.chapters[at].scenes.push(scene);
+            }
         }
         Ok(Some(novel))
     }

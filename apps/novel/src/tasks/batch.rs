@@ -83,16 +83,18 @@ impl Task for BatchGenerateScene {
 pub(super) async fn scenes(study: &Study, job: &Job, craft: Craft, order: &BatchOrder) -> Outcome<Vec<i64>> {
     let all = study.library.scenes(job.owner(), &order.novel_id).await?;
     let all = all.ok_or_else(|| Stop::fatal(format!("there is no novel {}", order.novel_id)))?;
-    Ok(match &order.scenes {
+    let mut scenes: Vec<i64> = match &order.scenes {
         Some(named) => named.clone(),
         None => all.iter().filter(|scene| craft.is_wanted(scene)).map(|scene| scene.number).collect(),
-    })
+    };
+    // A scene that is named twice is one.
+    scenes.sort_unstable();
+    scenes.dedup();
+    Ok(scenes)
 }
 
 async fn orders(study: &Study, job: &Job, craft: Craft, order: &BatchOrder) -> Outcome<Vec<SceneOrder>> {
-    let mut scenes = scenes(study, job, craft, order).await?;
-    scenes.sort_unstable();
-    scenes.dedup();
+    let scenes = scenes(study, job, craft, order).await?;
     let order = |scene| SceneOrder { novel_id: order.novel_id.clone(), scene };
     Ok(scenes.into_iter().map(order).collect())
 }

@@ -40,8 +40,10 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
         let scene = world.get(&format!("/novel/api/novels/{novel}/scenes/3")).expect(200).await;
         assert_eq!(scene["summaryTask"] == answer["taskId"], style == "loop");
     }
-    let some = world.post(&path).json(&json!({ "scenes": [2, 1, 2] })).expect(202).await;
-    assert_eq!(world.completed(&some["taskId"]).await["done"], 2, "a scene that is named twice is one");
+    for style in ["children", "loop"] {
+        let some = world.post(&path).json(&json!({ "scenes": [2, 1, 2], "style": style })).expect(202).await;
+        assert_eq!(world.completed(&some["taskId"]).await["done"], 2, "a scene that is named twice is one");
+    }
     world.stop().await;
 }
 

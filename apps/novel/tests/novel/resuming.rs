@@ -8,7 +8,7 @@ use longhaul::{Status, testing::TestLonghaul};
 use longhaul_novel::{
     install_with,
     provider::{Piece, Prompt, Provider, ProviderError},
-    tasks::{BatchGenerateSummary, BatchOrder, ImportNovel, ImportOrder, Style},
+    tasks::{BatchGenerateSummary, BatchOrder, GenerateSummary, ImportNovel, ImportOrder, SceneOrder, Style},
 };
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("resume::a_loop_goes_on_from_its_checkpoint", a_loop_goes_on_from_its_checkpoint),
+        trial("resume::what_a_dead_attempt_has_written_is_not_asked_for_again", what_is_written_is_not_asked_for_again),
         trial("resume::an_import_that_runs_again_doubles_nothing", an_import_that_runs_again_doubles_nothing),
     ]
 }
@@ -73,6 +74,29 @@ async fn a_loop_goes_on_from_its_checkpoint() {
     for scene in 1..=5 {
         assert_eq!(told.matches(&format!("[scene {scene}]")).count(), 1, "{told}");
     }
+}
+
+async fn what_is_written_is_not_asked_for_again() {
+    let world = World::start(FreshDatabase::make(Backend::Sqlite).await).await;
+    let novel = world.import("one").await;
+    let database = world.stop().await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let provider = Arc::new(Noted { writes: offline(), asked: Arc::clone(&asked) });
+    let study = study(&database.url, provider).await;
+    let library = study.library.clone();
+    let longhaul = TestLonghaul::new().configure(|builder| install_with(builder, study, &settings())).start();
+    let order = SceneOrder { novel_id: novel.clone(), scene: 1 };
+    let handle = longhaul.submit::<GenerateSummary>(order).owner("u-1").await.unwrap();
+    // An attempt that died between its row and its report leaves the scene like this.
+    let id = handle.id().0;
+    database.execute(&format!("UPDATE scenes SET summary = 'kept', summary_task = '{id}'")).await;
+
+    longhaul.run_until_done().await;
+    longhaul.assert_ended(&handle, Status::Completed);
+    assert_eq!(longhaul.result(&handle).words, 1);
+    assert_eq!(*asked.lock().unwrap(), [] as [String; 0]);
+    let scene = library.scene("u-1", &novel, 1).await.unwrap().unwrap();
+    assert_eq!(scene.summary.as_deref(), Some("kept"));
 }
 
 async fn an_import_that_runs_again_doubles_nothing() {
