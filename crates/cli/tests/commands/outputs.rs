@@ -54,10 +54,10 @@ async fn lists_are_filtered_and_have_a_line_for_each_task() {
     };
     assert_eq!(lines(&[]).await, [later.clone(), failing.clone()]);
     assert_eq!(lines(&["--oldest-first"]).await, [failing.clone(), later.clone()]);
-    assert_eq!(lines(&["--oldest-first", "--size", "1"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--status", "failed,dead-letter"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--queue", "free_default", "--type", "sample.fail"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--due-after", "2020-01-01T00:00:00Z", "--status", "QUEUED"]).await, [later.clone()]);
+    assert_eq!(lines(&["--oldest-first", "--size", "1"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--status", "failed,dead-letter"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--queue", "free_default", "--type", "sample.fail"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--due-after", "2020-01-01T00:00:00Z", "--status", "QUEUED"]).await, [later.as_str()]);
     assert_eq!(lines(&["--status", "cancelled"]).await, Vec::<String>::new());
     let table = server.run(&["list"]).await.expect(0);
     assert!(table.starts_with("ID ") && table.contains("due in 2") | table.contains("due in 1d"), "{table}");
