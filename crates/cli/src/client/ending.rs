@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use longhaul_api::client::{ClientError, Status};
 
+use super::clean;
+
 /// How a command ended that did what it was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
@@ -63,6 +65,8 @@ fn tell(error: &anyhow::Error) {
             text += "\ngive a token with --token or LONGHAUL_TOKEN";
         }
     }
+    // A refusal may quote what somebody else wrote.
+    let text = text.lines().map(clean).collect::<Vec<_>>().join("\n");
     // Nobody is left to be told when this fails.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -37,7 +37,7 @@ pub(crate) fn progress_text(shown: &Shown) -> String {
 /// How long before `now` it was: `3s`, `5m`, `2d`. What lies ahead is `in 5m`.
 pub(crate) fn age(moment: Moment, now: Moment) -> String {
     let (now_us, then_us) = (now.0.as_micros(), moment.0.as_micros());
-    let text = short_duration(u64::try_from(now_us.abs_diff(then_us) / 1_000).unwrap_or(u64::MAX));
+    let text = short_duration(now_us.abs_diff(then_us) / 1_000);
     if then_us > now_us { format!("in {text}") } else { text }
 }
 

@@ -96,11 +96,15 @@ fn greet(address: SocketAddr) {
     println!(
         "Longhaul is running.
 
-  open   {api}/tasks            your tasks
+  open   http://{address}                 what runs now, live
+         http://{address}/docs            the API to read and try
+         {api}/tasks            your tasks
          {api}/types            what can be submitted, with schemas
          {api}/openapi.json     the whole API
 
-  try    curl -s {api}/tasks -H 'content-type: application/json' \\
+  try    longhaul submit sample.progress '{{\"steps\":50,\"stepMs\":200}}' --watch
+         longhaul top
+         curl -s {api}/tasks -H 'content-type: application/json' \\
            -d '{{\"taskType\":\"sample.progress\",\"parameters\":{{\"steps\":50,\"stepMs\":200}}}}'
          curl -N {api}/events                     # live
          curl -s '{api}/tasks?status=RUNNING'

@@ -51,7 +51,7 @@ async fn wrong_input_is_told_with_what_is_allowed() {
         (vec!["submit", "sample.echo", "@/nowhere/at.all"], 1, vec!["/nowhere/at.all", "cannot be read"]),
         (vec!["submit", "sample.nope"], 1, vec!["sample.nope", "sample.echo", "sample.fanout"]),
         (vec!["submit", "sample.sleep", "{\"mss\":1}"], 1, vec!["parameters.ms", "parameters.mss", "invalid_field"]),
-        (vec!["submit", "sample.echo", "--priority", "12"], 1, vec!["priority", "1 to 9"]),
+        (vec!["submit", "sample.echo", "--priority", "12"], 1, vec!["priority is 12", "to 9"]),
         (vec!["submit", "sample.echo", "--delay", "soon"], 2, vec!["soon", "PT30S"]),
         (vec!["submit", "sample.echo", "--run-at", "noon"], 2, vec!["noon", "2026-03-01T08:30:00Z"]),
         (vec!["submit", "sample.echo", "--delay", "1s", "--run-at", "2099-01-01T00:00:00Z"], 2, vec!["cannot be used"]),

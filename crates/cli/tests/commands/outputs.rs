@@ -45,8 +45,8 @@ async fn a_task_is_shown_with_what_people_ask_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn lists_are_filtered_and_have_a_line_for_each_task() {
     let server = Server::start().await;
-    let failing = server.run_submit(&["sample.fail", r#"{"kind":"fatal"}"#, "--queue", "own"]).await;
-    let later = server.run_submit(&["sample.echo", "--delay", "1d"]).await;
+    let failing = server.run_submit(&["sample.fail", r#"{"kind":"fatal"}"#]).await;
+    let later = server.run_submit(&["sample.echo", "--delay", "1d", "--queue", "own"]).await;
     server.until_status(&failing, Status::Failed).await;
     let lines = async |arguments: &[&str]| {
         let printed = server.run(&[&["list"], arguments].concat()).await.expect(0);
@@ -54,10 +54,10 @@ async fn lists_are_filtered_and_have_a_line_for_each_task() {
     };
     assert_eq!(lines(&[]).await, [later.clone(), failing.clone()]);
     assert_eq!(lines(&["--oldest-first"]).await, [failing.clone(), later.clone()]);
-    assert_eq!(lines(&["--oldest-first", "--size", "1"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--status", "failed,dead-letter"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--queue", "own", "--type", "sample.fail"]).await, [failing.clone()]);
-    assert_eq!(lines(&["--due-after", "2020-01-01T00:00:00Z", "--status", "QUEUED"]).await, [later.clone()]);
+    assert_eq!(lines(&["--oldest-first", "--size", "1"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--status", "failed,dead-letter"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--queue", "free_default", "--type", "sample.fail"]).await, [failing.as_str()]);
+    assert_eq!(lines(&["--due-after", "2020-01-01T00:00:00Z", "--status", "QUEUED"]).await, [later.as_str()]);
     assert_eq!(lines(&["--status", "cancelled"]).await, Vec::<String>::new());
     let table = server.run(&["list"]).await.expect(0);
     assert!(table.starts_with("ID ") && table.contains("due in 2") | table.contains("due in 1d"), "{table}");
@@ -101,7 +101,7 @@ async fn every_shell_gets_its_completions_and_every_command_its_examples() {
     let server = Server::start().await;
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = server.run(&["completions", shell]).await.expect(0);
-        assert!(script.contains("submit") && script.contains("idempotency"), "{shell}");
+        assert!(script.contains("submit") && script.contains("failed-children"), "{shell}");
     }
     let commands = ["submit", "get", "list", "watch", "cancel", "retry", "why", "top", "bench", "completions"];
     for command in commands {

@@ -56,6 +56,10 @@ async fn json_lines_are_the_events() {
     assert!(lines.iter().all(|line| line["taskId"] == lines[0]["taskId"]));
 }
 
+async fn in_time<T>(what: impl Future<Output = std::io::Result<T>>) -> T {
+    tokio::time::timeout(DEADLINE, what).await.expect("it happens in time").unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_outlives_the_server_it_watches_at() {
     let mut server = Server::start().await;
@@ -65,23 +69,23 @@ async fn a_watch_outlives_the_server_it_watches_at() {
     let mut watch = command(&url, &["watch", &id]).spawn().unwrap();
     let mut out = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut err = BufReader::new(watch.stderr.take().unwrap()).lines();
-    let first = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a line in time");
-    assert!(first.unwrap().unwrap().starts_with("RUNNING"));
+    let first = in_time(out.next_line()).await;
+    assert!(first.unwrap().starts_with("RUNNING"));
     server.closing.cancel();
     (&mut server.serving).await.unwrap();
-    let lost = tokio::time::timeout(DEADLINE, err.next_line()).await.expect("a word in time");
-    assert!(lost.unwrap().unwrap().contains("trying again"));
+    let lost = in_time(err.next_line()).await;
+    assert!(lost.unwrap().contains("trying again"));
     let again = TcpListener::bind(server.address).await.unwrap();
     let second = CancellationToken::new();
     let serving = tokio::spawn({
         let (longhaul, second) = (Arc::clone(&server.longhaul), second.clone());
         async move { longhaul.serve(again, IdentityMode::Dev, ListenerSettings::default(), second).await.unwrap() }
     });
-    let seen = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a line in time");
-    assert!(seen.unwrap().unwrap().starts_with("RUNNING"), "the state is told again");
+    let seen = in_time(out.next_line()).await;
+    assert!(seen.unwrap().starts_with("RUNNING"), "the state is told again");
     server.longhaul.cancel(TaskId(id.parse().unwrap())).await.unwrap();
-    let ended = tokio::time::timeout(DEADLINE, watch.wait()).await.expect("an end in time");
-    assert_eq!(ended.unwrap().code(), Some(4));
+    let ended = in_time(watch.wait()).await;
+    assert_eq!(ended.code(), Some(4));
     second.cancel();
     serving.await.unwrap();
 }

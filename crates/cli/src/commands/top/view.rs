@@ -13,7 +13,7 @@ use super::model::{Focus, Model, QueueRow};
 use crate::client::{Shown, age, clean, cut};
 
 /// Characters of a bar of progress.
-const BAR: usize = 20;
+const BAR: usize = 12;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(10, 16);
@@ -148,10 +148,10 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let widths = [
         Constraint::Length(36),
         Constraint::Fill(1),
-        Constraint::Length(16),
+        Constraint::Length(14),
         Constraint::Length(5),
         Constraint::Length(8),
-        Constraint::Length(27),
+        Constraint::Length(18),
         Constraint::Fill(1),
     ];
     let header = ["ID", "TYPE", "QUEUE", "TRY", "FOR", "PROGRESS", ""];
@@ -174,7 +174,7 @@ fn task_row(model: &Model, task: &TaskSummary) -> Row<'static> {
     ])
 }
 
-/// `━━━━━━──────────────  30%`
+/// `━━━━────────   30%`
 fn bar(percent: f64) -> String {
     let percent = percent.clamp(0.0, 100.0);
     // It was clamped: the cast cannot be wrong.
