@@ -67,10 +67,8 @@ pub(crate) async fn download(
     if !is_allowed {
         return Err(ApiError::BadSignature);
     }
-    let record = api.engine.store.get_artifact(id).await.map_err(|error| match error {
-        StoreError::NotFound => ApiError::NoArtifact,
-        other => other.into(),
-    })?;
+    let found = api.engine.store.get_artifact(id).await;
+    let record = if let Err(StoreError::NotFound) = found { return Err(ApiError::NoArtifact) } else { found? };
     if record.cleaned_at.is_some() || record.expires_at <= now {
         return Err(ApiError::NoArtifact);
     }

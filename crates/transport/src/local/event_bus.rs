@@ -1,12 +1,17 @@
 //! The event bus of one process.
 //!
-//! All listeners share one ring of events. Whoever falls behind by more than the ring's length is told how many events
-//! it has missed; the count includes those that it would not have wanted, for they were gone before they were looked at.
+//! Listeners share rings of events. Whoever falls behind by more than the ring's length is told how many events it has
+//! missed; the count includes those that it would not have wanted, for they were gone before they were looked at.
+//!
+//! Those who listen to one task or to one owner are spread over many rings, so that an event wakes few of thousands who
+//! wait for something else. A ring is made when its first listener comes.
 
-use std::sync::Arc;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use longhaul_domain::{
+    TaskId,
     contract::event_bus::{EventBus, EventStream, Heard, Subscription},
     event::TaskEvent,
 };
@@ -15,27 +20,66 @@ use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 /// Events in the ring at most. An event is some hundred bytes, so the longest ring is some hundred megabytes.
 const MOST_EVENTS: usize = 1 << 20;
 
+/// Rings for listeners to single tasks, and as many for those to owners: one event wakes a 64th of each.
+const RINGS: usize = 64;
+
+type Ring = OnceLock<Sender<Arc<TaskEvent>>>;
+
 /// News of tasks, within the process. Dropping the bus ends its streams once they have heard what is left.
 #[derive(Debug)]
 pub struct MemoryEventBus {
-    sender: Sender<Arc<TaskEvent>>,
+    capacity: usize,
+    hasher: RandomState,
+    everything: Ring,
+    of_tasks: [Ring; RINGS],
+    of_owners: [Ring; RINGS],
 }
 
 impl MemoryEventBus {
     /// A bus whose listeners may fall behind by `capacity` events (rounded up to a power of two, at most 2^20).
     pub fn new(capacity: usize) -> Self {
-        Self { sender: Sender::new(capacity.clamp(1, MOST_EVENTS)) }
+        let rings = || std::array::from_fn(|_| Ring::new());
+        Self {
+            capacity: capacity.clamp(1, MOST_EVENTS),
+            hasher: RandomState::new(),
+            everything: Ring::new(),
+            of_tasks: rings(),
+            of_owners: rings(),
+        }
+    }
+
+    fn of_task(&self, id: TaskId) -> &Ring {
+        &self.of_tasks[self.place(id)]
+    }
+
+    fn of_owner(&self, owner: &str) -> &Ring {
+        &self.of_owners[self.place(owner)]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "what is left after the division is small")]
+    fn place(&self, of: impl std::hash::Hash) -> usize {
+        (self.hasher.hash_one(of) % RINGS as u64) as usize
     }
 }
 
 impl EventBus for MemoryEventBus {
     fn publish(&self, event: TaskEvent) {
-        // It fails when nobody listens, and then there is nobody to tell.
-        let _ = self.sender.send(Arc::new(event));
+        let rings = [&self.everything, self.of_task(event.task_id), self.of_owner(&event.owner)];
+        let event = Arc::new(event);
+        for ring in rings.into_iter().filter_map(Ring::get) {
+            // It fails when nobody listens, and then there is nobody to tell.
+            let _ = ring.send(Arc::clone(&event));
+        }
     }
 
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
-        Box::new(MemoryEventStream { receiver: self.sender.subscribe(), subscription })
+        let ring = match (&subscription.task_id, &subscription.owner) {
+            (Some(id), _) => self.of_task(*id),
+            (None, Some(owner)) => self.of_owner(owner),
+            (None, None) => &self.everything,
+        };
+        let receiver = ring.get_or_init(|| Sender::new(self.capacity)).subscribe();
+        Box::new(MemoryEventStream { receiver, subscription })
     }
 }
 

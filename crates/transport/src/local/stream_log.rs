@@ -188,7 +188,7 @@ impl Stream {
         if attempt == self.attempt {
             return Ok(());
         }
-        let is_lost = self.last == 0 && attempt > 1;
+        let is_lost = self.attempt == 0 && attempt > 1;
         self.attempt = attempt;
         if is_lost {
             // Earlier attempts may have written here before the memory went, and readers may have it.

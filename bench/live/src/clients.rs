@@ -1,0 +1,127 @@
+//! The clients, and what they see.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// No stream takes longer to show its state.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Connections that are opened at once: the queue of a listener is not endless.
+const AT_ONCE: usize = 100;
+
+/// Opens `count` streams of `path` (the first task's, if none is named) and prints what they cost.
+pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut server = Command::new(std::env::current_exe()?)
+        .args(["serve".as_ref(), folder.path().as_os_str()])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let address = address_of(&mut server).await?;
+    let pid = server.id().context("the server has ended")?;
+    let id = submit(address, r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#).await?;
+    let path = path.unwrap_or_else(|| format!("/api/tasks/{id}/events"));
+    // What a server needs once is not the clients'.
+    let first = open_all(address, &path, AT_ONCE).await?;
+    let before = resident_kib(pid)?;
+    let started = Instant::now();
+    let streams = open_all(address, &path, count).await?;
+    let opened = started.elapsed();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let after = resident_kib(pid)?;
+    let each = (after.saturating_sub(before)) as f64 / count as f64;
+    println!("{count} idle clients of {path}: opened in {opened:.1?}");
+    println!("resident memory {before} KiB before, {after} KiB with them: {each:.1} KiB each");
+    let mut delays = progress_delays(address).await?;
+    delays.sort_unstable();
+    let at = |share: usize| delays.get((delays.len().saturating_sub(1)) * share / 100).copied().unwrap_or_default();
+    println!(
+        "from one report of progress to the next at a client, beside the 20 ms between them: median {:.1?}, p99 {:.1?}",
+        at(50),
+        at(99)
+    );
+    drop((first, streams));
+    server.kill().await?;
+    Ok(())
+}
+
+async fn address_of(server: &mut Child) -> Result<SocketAddr> {
+    let mut lines = BufReader::new(server.stdout.take().context("no output")?).lines();
+    Ok(lines.next_line().await?.context("the server did not start")?.parse()?)
+}
+
+fn resident_kib(pid: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.split_whitespace().next().context("no number")?.parse()?)
+}
+
+async fn submit(address: SocketAddr, body: &str) -> Result<String> {
+    let mut socket = TcpStream::connect(address).await?;
+    let head = format!(
+        "POST /api/tasks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    socket.write_all(head.as_bytes()).await?;
+    let mut text = String::new();
+    socket.read_to_string(&mut text).await?;
+    let body = text.split_once("\r\n\r\n").context("no answer")?.1;
+    let answer: serde_json::Value = serde_json::from_str(body)?;
+    Ok(answer["taskId"].as_str().with_context(|| format!("no task: {body}"))?.to_owned())
+}
+
+async fn open_all(address: SocketAddr, path: &str, count: usize) -> Result<Vec<TcpStream>> {
+    let mut streams = Vec::with_capacity(count);
+    while streams.len() < count {
+        let batch = AT_ONCE.min(count - streams.len());
+        let opening: Vec<_> = (0..batch).map(|_| tokio::spawn(open(address, path.to_owned()))).collect();
+        for one in opening {
+            streams.push(one.await??);
+        }
+    }
+    Ok(streams)
+}
+
+/// A stream that has shown its state.
+async fn open(address: SocketAddr, path: String) -> Result<TcpStream> {
+    let mut socket = TcpStream::connect(address).await?;
+    socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+    let mut seen = Vec::new();
+    let shown = async {
+        while !seen.windows(12).any(|part| part == b"event: state") {
+            if socket.read_buf(&mut seen).await? == 0 {
+                bail!("a stream ended early: {}", String::from_utf8_lossy(&seen));
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(PATIENCE, shown).await??;
+    Ok(socket)
+}
+
+/// How much later than it was made each report of a sample is seen, while all the others listen.
+async fn progress_delays(address: SocketAddr) -> Result<Vec<Duration>> {
+    let step = Duration::from_millis(20);
+    let body = r#"{"taskType":"sample.progress","parameters":{"steps":200,"stepMs":20},"delay":"1s"}"#;
+    let id = submit(address, body).await?;
+    let mut socket = open(address, format!("/api/tasks/{id}/events")).await?;
+    let (mut seen, mut last, mut delays) = (Vec::new(), None::<Instant>, Vec::new());
+    while !seen.windows(16).any(|part| part == b"event: completed") {
+        seen.drain(..seen.len().saturating_sub(2_000));
+        let at = seen.len();
+        if socket.read_buf(&mut seen).await? == 0 {
+            bail!("the stream ended early");
+        }
+        let now = Instant::now();
+        if seen[at..].windows(15).any(|part| part == b"event: progress") {
+            delays.extend(last.map(|last| now.duration_since(last).saturating_sub(step)));
+            last = Some(now);
+        }
+    }
+    Ok(delays)
+}
