@@ -11,6 +11,7 @@ mod access;
 mod changes;
 mod client;
 mod correlation;
+mod deploy;
 mod edges;
 mod live;
 mod metrics;
