@@ -51,7 +51,6 @@ async fn every_field_of_a_request_reaches_the_task() {
         "finishedAt",
         "lastAttemptAt",
         "deadline",
-        "traceContext",
         "artifactExpiresAt",
         "artifactState",
     ];
