@@ -8,7 +8,10 @@ use std::process::{Command, Stdio};
 use longhaul::Status;
 use serde_json::{Value, json};
 
-use crate::{metrics::scrape, server::Server};
+use crate::{
+    metrics::scrape,
+    server::{Server, setting},
+};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -65,12 +68,11 @@ async fn dashboard_and_alerts_use_only_metrics_that_a_server_shows() {
     let used: BTreeSet<String> = metrics_in(&asked.join("\n")).union(&metrics_in(&alerts)).cloned().collect();
     let missing: Vec<&String> = used.iter().filter(|name| !shown.contains(name.as_str())).collect();
     assert!(missing.is_empty(), "{missing:?} of {used:?}\n{text}");
-    let with_labels: BTreeSet<String> = used.iter().cloned().collect();
-    assert!(with_labels.contains("tasks_queue_size") && with_labels.contains("tasks_execution_seconds"));
+    assert!(used.contains("tasks_queue_size") && used.contains("tasks_execution_seconds"));
 }
 
 fn promtool(arguments: &[&str], input: &str) {
-    let tool = std::env::var("LONGHAUL_TEST_PROMTOOL").expect("LONGHAUL_TEST_PROMTOOL: run the tests with make test");
+    let tool = setting("LONGHAUL_TEST_PROMTOOL").expect("LONGHAUL_TEST_PROMTOOL: run the tests with make test");
     let mut running = Command::new(tool)
         .args(arguments)
         .current_dir(root().join("deploy/prometheus"))
@@ -126,7 +128,7 @@ async fn the_table_of_metrics_is_the_programs_own() {
     let (before, rest) = document.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     let wanted = format!("{before}{BEGIN}{table}{END}{after}");
-    if std::env::var("LONGHAUL_GENERATE").is_ok() {
+    if setting("LONGHAUL_GENERATE").is_some() {
         std::fs::write(root().join("docs/operations.md"), wanted).unwrap();
     } else {
         assert!(document == wanted, "docs/operations.md is not what the metrics say: make generate");

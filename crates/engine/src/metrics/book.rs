@@ -44,11 +44,14 @@ pub enum Format {
     Plain,
 }
 
+/// Names of labels, and what they are in one series.
+type Labels<const N: usize> = [(&'static str, String); N];
+
 /// One metric for each combination of values of its labels.
 #[derive(Debug, Clone)]
 pub struct Many<M, const N: usize> {
     names: [&'static str; N],
-    family: Family<[(&'static str, String); N], M, fn() -> M>,
+    family: Family<Labels<N>, M, fn() -> M>,
 }
 
 impl<M: Clone, const N: usize> Many<M, N> {
