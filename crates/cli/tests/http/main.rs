@@ -12,6 +12,7 @@ mod artifacts;
 mod changes;
 mod client;
 mod correlation;
+mod deploy;
 mod edges;
 mod live;
 mod metrics;

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::{
     client::{Call, DEADLINE},
-    server::Server,
+    server::{Server, setting},
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn door(to: String) -> (u16, watch::Sender<bool>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_whose_store_is_away_is_not_ready_until_it_is_back() {
-    let url = std::env::var("LONGHAUL_TEST_POSTGRES").expect("LONGHAUL_TEST_POSTGRES: run the tests with make test");
+    let url = setting("LONGHAUL_TEST_POSTGRES").expect("LONGHAUL_TEST_POSTGRES: run the tests with make test");
     let (account, place) = url.strip_prefix("postgres://").unwrap().split_once('@').unwrap();
     let (port, open) = door(place.split('/').next().unwrap().to_owned()).await;
     let name = format!("longhaul_test_ready_{}", std::process::id());

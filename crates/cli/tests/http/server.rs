@@ -132,3 +132,9 @@ pub(crate) fn default_retry() -> Value {
     let RetryPolicy { initial_ms, factor, jitter, max_ms } = RetryPolicy::default();
     json!({ "initialMs": initial_ms, "factor": factor, "jitter": jitter, "maxMs": max_ms })
 }
+
+/// What `make test` says about the servers and tools of the tests.
+#[expect(clippy::disallowed_methods, reason = "the one place of these tests that reads the environment")]
+pub(crate) fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}

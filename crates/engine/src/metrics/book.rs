@@ -44,11 +44,14 @@ pub enum Format {
     Plain,
 }
 
+/// Names of labels, and what they are in one series.
+type Labels<const N: usize> = [(&'static str, String); N];
+
 /// One metric for each combination of values of its labels.
 #[derive(Debug, Clone)]
 pub struct Many<M, const N: usize> {
     names: [&'static str; N],
-    family: Family<[(&'static str, String); N], M, fn() -> M>,
+    family: Family<Labels<N>, M, fn() -> M>,
 }
 
 impl<M: Clone, const N: usize> Many<M, N> {
@@ -145,11 +148,28 @@ impl Book {
     pub fn text(&self, format: Format) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        let text = without_empty_labels(&text);
         match format {
             Format::OpenMetrics => Ok(text),
             Format::Plain => plain(&text),
         }
     }
+}
+
+/// A metric without labels is written without brackets.
+fn without_empty_labels(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        match line.split_once('{') {
+            Some((name, rest)) if !line.starts_with('#') && rest.starts_with("} ") => {
+                out.push_str(name);
+                out.push_str(&rest[1..]);
+            }
+            Some(_) | None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// The older format has the ending of a counter in its description, too, and no mark at the end.

@@ -36,6 +36,7 @@ pub(crate) struct StoreMetrics {
 #[derive(Debug)]
 struct Handles {
     updates: Option<Counter>,
+    errors: Counter,
     seconds: Histogram,
 }
 
@@ -73,15 +74,16 @@ impl StoreMetrics {
         if let Some(handles) = self.handles.get(operation.index) {
             let handles = handles.get_or_init(|| Handles {
                 updates: operation.is_update.then(|| self.updates.get([operation.name])),
+                errors: self.errors.get([operation.name]),
                 seconds: self.seconds.get([operation.name]),
             });
             handles.seconds.observe(asked.elapsed().as_secs_f64());
             if let (Some(updates), Ok(_)) = (&handles.updates, &answer) {
                 updates.inc();
             }
-        }
-        if answer.as_ref().is_err_and(is_failure) {
-            self.errors.get([operation.name]).inc();
+            if answer.as_ref().is_err_and(is_failure) {
+                handles.errors.inc();
+            }
         }
         answer
     }

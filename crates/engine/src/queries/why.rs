@@ -1,7 +1,8 @@
 //! Why a task is not running yet: one reason, in a sentence, with its facts.
 
 use longhaul_domain::{
-    Status, StoreError, Task, TaskId, Timestamp, contract::store::Access, queue::Queue, statistics::TallyFilter,
+    Status, StoreError, Task, TaskError, TaskId, Timestamp, contract::store::Access, queue::Queue,
+    statistics::TallyFilter,
 };
 
 use super::census::{Counts, count};
@@ -75,6 +76,8 @@ struct Surroundings {
     nodes: usize,
     /// Of the task's queue.
     counts: Counts,
+    /// What a task that put itself back said.
+    last_error: Option<TaskError>,
     ahead: usize,
     /// Used slots and all of this process's node, if it serves the task and none is free.
     full: Option<(usize, usize)>,
@@ -88,8 +91,14 @@ impl Engine {
         let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
         let now = self.store.now().await?;
         let is_in_line = task.status.is_claimable() && task.due_at <= now;
+        let is_put_back = task.status == Status::Retrying && task.snooze_count > 0 && task.attempt > 0;
+        let last = match is_put_back {
+            true => self.store.list_attempts(access, id, task.attempt - 1, 1).await?.pop(),
+            false => None,
+        };
         let around = Surroundings {
             now,
+            last_error: last.and_then(|attempt| attempt.error),
             ahead: if is_in_line { self.store.count_ahead(&task, now, COUNTED).await? } else { 0 },
             full: self.full_slots(&task),
             paused_at: self.store.list_queues().await?.into_iter().find(is_queue).and_then(|queue| queue.paused_at),
@@ -122,7 +131,7 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
         return Why::Paused { queue: task.queue.clone(), since };
     }
     if task.due_at > around.now {
-        if let Some(reason) = limit_of(task) {
+        if let Some(reason) = limit_of(around) {
             let in_s = task.due_at.micros_since(around.now).div_ceil(1_000_000);
             return Why::Limited { reason, due_at: task.due_at, in_s };
         }
@@ -145,8 +154,8 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
 }
 
 /// What a limit said when it put the task back.
-fn limit_of(task: &Task) -> Option<String> {
-    let error = task.error.as_ref().filter(|_| task.status == Status::Retrying)?;
+fn limit_of(around: &Surroundings) -> Option<String> {
+    let error = around.last_error.as_ref()?;
     matches!(error.class.as_str(), LIMIT_FULL | RATE_LIMITED).then(|| error.message.clone())
 }
 
@@ -170,6 +179,7 @@ mod tests {
             is_type_known: true,
             nodes: 1,
             counts,
+            last_error: None,
             ahead: 12,
             full: None,
         }
@@ -215,10 +225,13 @@ mod tests {
     fn a_limit_is_told_with_the_seconds_until_it_is_tried_again() {
         let mut limited = task(Status::Retrying);
         limited.due_at = Timestamp::from_micros(12_000_000);
-        limited.error = Some(longhaul_domain::TaskError::new(LIMIT_FULL, "no room", None, Timestamp::default(), 1));
+        let said = |class: &str| {
+            let error = TaskError::new(class, "no room", None, Timestamp::default(), 1);
+            Surroundings { last_error: Some(error), ..around() }
+        };
         let told = Why::Limited { reason: "no room".to_owned(), due_at: limited.due_at, in_s: 12 };
-        assert_eq!(decide(&limited, &around()), told);
-        limited.error = Some(longhaul_domain::TaskError::new("retryable", "x", None, Timestamp::default(), 1));
-        assert_eq!(decide(&limited, &around()).code(), "not_due");
+        assert_eq!(decide(&limited, &said(LIMIT_FULL)), told);
+        assert_eq!(decide(&limited, &said("rate_limited")), told);
+        assert_eq!(decide(&limited, &said("snoozed")).code(), "not_due");
     }
 }

@@ -21,6 +21,9 @@ use crate::{
     state,
 };
 
+/// What a provider's refusal is counted under when the attempt had no permit.
+const NO_KEY: &str = "none";
+
 /// Starts the handler of a claimed task.
 pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
     let inner = Arc::clone(inner);
@@ -201,7 +204,10 @@ async fn settle_limits(run: &Run, ending: &Ending) {
                 run.services.engine.metrics.throttled(&key);
                 limiter.park(&key, *delay_ms).await
             }
-            None => Ok(()),
+            None => {
+                run.services.engine.metrics.throttled(NO_KEY);
+                Ok(())
+            }
         },
         Ending::Completed { .. } => {
             futures::future::try_join_all(limits.iter().map(|key| limiter.release(key))).await.map(drop)
