@@ -8,7 +8,7 @@ use longhaul_domain::TaskId;
 use longhaul_engine::{Catalog, Engine, Intake};
 use tokio_util::sync::CancellationToken;
 
-use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas};
+use crate::{identity::IdentityMode, openapi, problem::ApiError, schemas::Schemas, tokens::Tokens};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +31,7 @@ pub struct Api {
     pub(crate) catalog: Catalog,
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) document: Bytes,
     /// Live streams end with it, so that a shutdown does not wait for them.
     pub(crate) closing: CancellationToken,
@@ -47,7 +48,8 @@ impl Api {
         let schemas = Schemas::compile(&catalog)?;
         let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
-        Ok(Arc::new(Self { engine, intake, catalog, schemas, identity, document, closing }))
+        let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));
+        Ok(Arc::new(Self { engine, intake, catalog, schemas, identity, tokens, document, closing }))
     }
 }
 

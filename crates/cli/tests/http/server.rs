@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul::{
     Access, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
-    server::{CancellationToken, IdentityMode, ListenerSettings},
+    server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -29,7 +29,8 @@ impl Server {
     }
 
     pub(crate) async fn behind_a_gateway() -> Self {
-        Self::start_with(IdentityMode::TrustedHeader, ListenerSettings::default()).await
+        Self::start_with(IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() }, ListenerSettings::default())
+            .await
     }
 
     pub(crate) async fn start_with(identity: IdentityMode, settings: ListenerSettings) -> Self {

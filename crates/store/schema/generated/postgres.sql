@@ -137,6 +137,20 @@ TABLE tasks (
     artifact_state text
 );
 
+TABLE tokens (
+    id text NOT NULL,
+    digest text NOT NULL,
+    prefix text NOT NULL,
+    owner text NOT NULL,
+    tier text,
+    scopes text NOT NULL,
+    name text NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    last_used_at bigint,
+    revoked_at bigint
+);
+
 CONSTRAINT attempts.attempts_pkey PRIMARY KEY (task_id, attempt);
 
 CONSTRAINT duties.duties_pkey PRIMARY KEY (name);
@@ -164,6 +178,8 @@ CONSTRAINT task_logs.task_logs_pkey PRIMARY KEY (id);
 CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
 
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
+
+CONSTRAINT tokens.tokens_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
 
@@ -204,6 +220,8 @@ CREATE INDEX tasks_parent ON public.tasks USING btree (parent_id, id) WHERE (par
 CREATE UNIQUE INDEX tasks_pkey ON public.tasks USING btree (id);
 
 CREATE INDEX tasks_status_type ON public.tasks USING btree (status, task_type, id) WHERE (status <> 'COMPLETED'::text);
+
+CREATE UNIQUE INDEX tokens_pkey ON public.tokens USING btree (id);
 
 VIEW v_attempts AS
  SELECT attempts.task_id,

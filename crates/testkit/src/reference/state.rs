@@ -9,7 +9,8 @@ use std::{
 };
 
 use longhaul_domain::{
-    Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    AccessToken, Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    access_token::TokenDigest,
     event::{OutboxMessage, OutboxPolicy},
     lifecycle::{
         Transition, cancel,
@@ -54,6 +55,7 @@ pub(super) struct State {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) promises: BTreeMap<(String, String), Promise>,
     pub(super) duties: BTreeMap<String, DutyLease>,
+    pub(super) tokens: BTreeMap<String, (AccessToken, TokenDigest)>,
     pub(super) outbox: BTreeMap<i64, OutboxRow>,
     last_message_id: i64,
     pub(super) unfolded: Vec<Tally>,
@@ -76,6 +78,7 @@ impl State {
             nodes: BTreeMap::new(),
             promises: BTreeMap::new(),
             duties: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             outbox: BTreeMap::new(),
             last_message_id: 0,
             unfolded: Vec::new(),
