@@ -1,4 +1,6 @@
 //! The program `longhaul`: its commands and the sample types. The library of its own is for its tests.
 
 pub mod commands;
+pub mod config;
+mod random;
 pub mod samples;

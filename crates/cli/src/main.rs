@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use longhaul_cli::commands::dev;
+use longhaul_cli::commands::{dev, doctor, migrate, serve, token, worker};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Durable background tasks.
@@ -21,6 +21,16 @@ struct Program {
 enum Command {
     /// Everything in one process: embedded store, worker, HTTP API and sample tasks. No token is needed.
     Dev(dev::Dev),
+    /// A node: the HTTP API, a worker and the background duties, or some of them.
+    Serve(serve::Serve),
+    /// A node that only runs tasks.
+    Worker(worker::Worker),
+    /// Brings the schema of the store up to date.
+    Migrate(migrate::Migrate),
+    /// Makes, lists and revokes the tokens of callers.
+    Token(token::Token),
+    /// Checks configuration, store, clock, folders and port, and says what to do.
+    Doctor(doctor::Doctor),
 }
 
 #[tokio::main]
@@ -29,6 +39,11 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_max_level(program.log).with_writer(std::io::stderr).init();
     let done = match program.command {
         Command::Dev(dev) => dev::run(dev).await,
+        Command::Serve(serve) => serve::run(serve).await,
+        Command::Worker(worker) => worker::run(worker).await,
+        Command::Migrate(migrate) => migrate::run(migrate).await,
+        Command::Token(token) => token::run(token).await,
+        Command::Doctor(doctor) => doctor::run(doctor).await,
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -59,7 +59,7 @@ pub mod server {
 /// What operators do beside the tasks, for programs that are made for them: the store itself, its schema, and tokens.
 #[cfg(feature = "server")]
 pub mod operating {
-    pub use longhaul_api::WireDuration;
+    pub use longhaul_api::{Moment, WireDuration};
     pub use longhaul_domain::{AccessToken, Clock, NewAccessToken, TokenStanding, TokenText, bounds, contract::Store};
     pub use longhaul_engine::pace::PollSettings;
     pub use longhaul_store::{SchemaState, SqlStore, StoreOptions, SystemClock};

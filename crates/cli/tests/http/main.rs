@@ -17,3 +17,4 @@ mod reads;
 mod refusals;
 mod server;
 mod submits;
+mod tokens;
