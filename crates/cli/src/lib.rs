@@ -2,5 +2,7 @@
 
 pub mod client;
 pub mod commands;
+pub mod config;
+mod random;
 pub mod samples;
 pub mod telemetry;

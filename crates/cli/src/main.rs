@@ -5,24 +5,20 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
     client::finish,
-    commands::{bench, cancel, completions, dev, get, list, retry, submit, top, watch, why},
-    telemetry::{self, LogFormat, TelemetrySettings},
+    commands::{
+        bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token, top, watch, why,
+        worker,
+    },
+    config::Config,
+    telemetry::{self, LogFlags},
 };
 
 /// Durable background tasks.
 #[derive(Debug, Parser)]
 #[command(name = "longhaul", version)]
 struct Program {
-    /// How much is logged: error, warn, info, debug, trace, or a filter such as `info,longhaul_store=debug`.
-    #[arg(long, global = true, default_value = "info")]
-    log: String,
-    /// How lines of the log are written: pretty or json.
-    #[arg(long, global = true, default_value = "pretty")]
-    log_format: LogFormat,
-    /// A collector that traces are sent to by OTLP over HTTP, as http://127.0.0.1:4318. Without it, the variable
-    /// OTEL_EXPORTER_OTLP_ENDPOINT counts; without either, nothing is sent.
-    #[arg(long, global = true)]
-    otlp_endpoint: Option<String>,
+    #[command(flatten)]
+    log: LogFlags,
     #[command(subcommand)]
     command: Command,
 }
@@ -31,6 +27,16 @@ struct Program {
 enum Command {
     /// Everything in one process: embedded store, worker, HTTP API and sample tasks. No token is needed.
     Dev(dev::Dev),
+    /// A node: the HTTP API, a worker and the background duties, or some of them.
+    Serve(serve::Serve),
+    /// A node that only runs tasks.
+    Worker(worker::Worker),
+    /// Brings the schema of the store up to date.
+    Migrate(migrate::Migrate),
+    /// Makes, lists and revokes the tokens of callers.
+    Token(token::Token),
+    /// Checks configuration, store, clock, folders and port, and says what to do.
+    Doctor(doctor::Doctor),
     /// Makes a task.
     Submit(submit::Submit),
     /// Shows a task, its attempts, log lines or children.
@@ -56,17 +62,36 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let program = Program::parse();
-    let settings = TelemetrySettings {
-        level: program.log,
-        format: program.log_format,
-        otlp_endpoint: program.otlp_endpoint.or_else(collector),
+    let started = match &program.command {
+        Command::Serve(serve) => serve.config(),
+        Command::Worker(worker) => worker.config(),
+        Command::Dev(_)
+        | Command::Migrate(_)
+        | Command::Token(_)
+        | Command::Doctor(_)
+        | Command::Submit(_)
+        | Command::Get(_)
+        | Command::List(_)
+        | Command::Watch(_)
+        | Command::Cancel(_)
+        | Command::Retry(_)
+        | Command::Why(_)
+        | Command::Top(_)
+        | Command::Bench(_)
+        | Command::Completions(_) => Ok(Config::default()),
     };
-    let telemetry = match telemetry::start(&settings) {
-        Ok(telemetry) => telemetry,
+    let started = started.and_then(|config| Ok((telemetry::start(&program.log.over(&config))?, config)));
+    let (telemetry, config) = match started {
+        Ok(started) => started,
         Err(error) => return refuse(&error),
     };
     let done = match program.command {
         Command::Dev(dev) => dev::run(dev).await,
+        Command::Serve(serve) => serve::run(serve, config).await,
+        Command::Worker(worker) => worker::run(worker, config).await,
+        Command::Migrate(migrate) => migrate::run(migrate).await,
+        Command::Token(token) => token::run(token).await,
+        Command::Doctor(doctor) => doctor::run(doctor).await,
         Command::Submit(command) => return finish(submit::run(command).await),
         Command::Get(command) => return finish(get::run(command).await),
         Command::List(command) => return finish(list::run(command).await),
@@ -87,12 +112,6 @@ async fn main() -> ExitCode {
     };
     telemetry.stop().await;
     code
-}
-
-/// The collector that the environment names, as OpenTelemetry says.
-#[expect(clippy::disallowed_methods, reason = "the program's own edge: it is passed in from here")]
-fn collector() -> Option<String> {
-    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|address| !address.is_empty())
 }
 
 #[expect(clippy::print_stderr, reason = "there is no log yet")]

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod json;
 pub mod time;
 
+pub mod access_token;
 pub mod artifact;
 pub mod attempt;
 pub mod log;
@@ -18,6 +19,7 @@ pub mod queue;
 pub mod retry;
 pub mod submission;
 pub mod task;
+pub mod token_text;
 
 pub mod event;
 pub mod filter;
@@ -26,6 +28,7 @@ pub mod statistics;
 pub mod contract;
 pub mod lifecycle;
 
+pub use access_token::{AccessToken, KnownToken, NewAccessToken, TokenStanding};
 pub use attempt::{Attempt, AttemptOutcome};
 pub use error::{Invalid, StoreError};
 pub use ids::{LeaseToken, NodeId, TaskId, TaskIdSequence};
@@ -36,3 +39,4 @@ pub use retry::RetryPolicy;
 pub use submission::{Idempotency, NewTask, RunAt};
 pub use task::{ChildCounts, Lease, Phase, Status, Task, TaskError};
 pub use time::{Clock, Timestamp};
+pub use token_text::{TokenFault, TokenText};

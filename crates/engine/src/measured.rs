@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Status,
+    StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -260,5 +261,25 @@ impl Store for MeasuredStore {
 
     async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError> {
         self.watch(read(43, "get_artifact"), self.store.get_artifact(id)).await
+    }
+
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError> {
+        self.watch(update(44, "create_token"), self.store.create_token(token)).await
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError> {
+        self.watch(read(45, "find_token"), self.store.find_token(id)).await
+    }
+
+    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+        self.watch(read(46, "list_tokens"), self.store.list_tokens(after, limit)).await
+    }
+
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
+        self.watch(update(47, "touch_token"), self.store.touch_token(id)).await
+    }
+
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError> {
+        self.watch(update(48, "revoke_token"), self.store.revoke_token(id)).await
     }
 }

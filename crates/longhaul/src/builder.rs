@@ -64,6 +64,18 @@ impl Longhaul {
     }
 }
 
+impl Longhaul {
+    /// On a store that was opened by hand, as it is: its schema must be this program's. [`Builder::artifacts`] says where
+    /// files go.
+    pub async fn on(store: SqlStore) -> Result<Builder, StoreError> {
+        store.check_schema().await?;
+        store.now().await?;
+        let mut builder = Builder::on(Arc::new(store.clone()), Arc::new(SystemClock::default()));
+        builder.sql = Some(store);
+        Ok(builder)
+    }
+}
+
 impl Builder {
     /// On a store of any kind.
     pub(crate) fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
@@ -184,7 +196,15 @@ impl Builder {
         self
     }
 
-    /// Starts a worker for the registered types, with the background duties.
+    /// Starts the background duties without a worker: this node runs no task.
+    pub async fn start_duties(mut self) -> Result<Longhaul, StoreError> {
+        self.worker.slots = 0;
+        self.worker.queues = Vec::new();
+        self.worker.duties = true;
+        self.start().await
+    }
+
+    /// Starts a worker for the registered types, with the background duties if [`WorkerSettings::duties`] says so.
     pub async fn start(self) -> Result<Longhaul, StoreError> {
         let duties = self.duties.clone();
         // A node must not be taken for dead between two of its heartbeats.

@@ -53,10 +53,19 @@ mod tests;
 #[cfg(feature = "server")]
 pub mod server {
     pub use longhaul_server::{
-        ApiError, Caller, IdentityMode, JsonBody, ListenerSettings, Mount, NoBody, OptionalBody, Policy, RouteInfo,
-        Scope, ServerError, TextBody, Verb, accepted, ok, route_table,
+        ApiError, Caller, IdentityMode, JsonBody, ListenerSettings, Mount, Network, NoBody, OptionalBody, Policy,
+        RouteInfo, Scope, ServerError, TextBody, Verb, accepted, ok, route_table,
     };
     pub use tokio_util::sync::CancellationToken;
+}
+
+/// What operators do beside the tasks, for programs that are made for them: the store itself, its schema, and tokens.
+#[cfg(feature = "server")]
+pub mod operating {
+    pub use longhaul_api::{Moment, WireDuration};
+    pub use longhaul_domain::{AccessToken, Clock, NewAccessToken, TokenStanding, TokenText, bounds, contract::Store};
+    pub use longhaul_engine::pace::PollSettings;
+    pub use longhaul_store::{SchemaState, SqlStore, StoreOptions, SystemClock};
 }
 
 pub use builder::Builder;

@@ -8,7 +8,9 @@ use longhaul_domain::{TaskId, contract::StreamLog};
 use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
-use crate::{identity::IdentityMode, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas};
+use crate::{
+    identity::IdentityMode, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas, tokens::Tokens,
+};
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,7 @@ pub struct Api {
     pub(crate) catalog: Catalog,
     pub(crate) schemas: Schemas,
     pub(crate) identity: IdentityMode,
+    pub(crate) tokens: Arc<Tokens>,
     pub(crate) document: Bytes,
     pub(crate) http: HttpMetrics,
     /// Live streams end with it, so that a shutdown does not wait for them.
@@ -55,7 +58,20 @@ impl Api {
         let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
         let http = HttpMetrics::new(&engine.metrics);
-        Ok(Arc::new(Self { http, engine, intake, streams, files, catalog, schemas, identity, document, closing }))
+        let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));
+        Ok(Arc::new(Self {
+            http,
+            engine,
+            intake,
+            streams,
+            files,
+            catalog,
+            schemas,
+            identity,
+            tokens,
+            document,
+            closing,
+        }))
     }
 }
 

@@ -5,17 +5,21 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use axum::{
-    extract::{Request, State},
+    body::Body,
+    extract::{MatchedPath, Request, State},
     http::{HeaderMap, Uri, header, uri::Authority},
     middleware::Next,
     response::Response,
 };
 
+use futures::StreamExt as _;
+
 use crate::{
     api::Api,
     identity::{IdentityMode, identify},
     problem::ApiError,
-    route::Policy,
+    route::{Policy, is_live},
+    tokens::shown,
 };
 
 /// Where the connection comes from; the accept loop says so.
@@ -27,24 +31,32 @@ pub(crate) async fn check(
     mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    check_site(api.identity, request.headers())?;
-    if let Policy::Needs(scope) = policy {
-        let peer = request.extensions().get::<Peer>().ok_or(ApiError::NotLocal)?.0.ip();
-        let caller = identify(api.identity, peer, request.headers())?;
-        if !caller.may(scope) {
-            return Err(ApiError::Forbidden(scope));
-        }
-        request.extensions_mut().insert(caller);
+    check_site(&api.identity, request.headers())?;
+    let Policy::Needs(scope) = policy else { return Ok(next.run(request).await) };
+    let peer = request.extensions().get::<Peer>().ok_or(ApiError::NotLocal)?.0.ip();
+    let is_live = request.extensions().get::<MatchedPath>().is_some_and(|path| is_live(path.as_str()));
+    let token = match api.identity {
+        IdentityMode::Tokens => Some(api.tokens.standing(peer, shown(&mut request, is_live)?)),
+        IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
+    };
+    let caller = identify(&api.identity, peer, request.headers(), token.as_ref()).await?;
+    if !caller.may(scope) {
+        return Err(ApiError::Forbidden(scope));
     }
-    Ok(next.run(request).await)
+    request.extensions_mut().insert(caller);
+    let Some(standing) = token.filter(|_| is_live) else { return Ok(next.run(request).await) };
+    request.extensions_mut().insert(standing.clone());
+    let response = next.run(request).await;
+    // A stream that is open when its token is revoked ends with it.
+    Ok(response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(standing.until_refused())))))
 }
 
 /// A browser says which site a request is from; it must be this one. Without tokens, a name that somebody else's page
 /// has pointed at this machine is turned away, too.
-fn check_site(mode: IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
+fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
     let authority = host.and_then(|host| host.parse::<Authority>().ok());
-    if mode == IdentityMode::Dev && !authority.as_ref().is_some_and(is_loopback) {
+    if *mode == IdentityMode::Dev && !authority.as_ref().is_some_and(is_loopback) {
         return Err(ApiError::NotLocal);
     }
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
@@ -71,8 +83,10 @@ mod tests {
         if let Some(origin) = origin {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        check_site(mode, &headers)
+        check_site(&mode, &headers)
     }
+
+    const GATEWAY: IdentityMode = IdentityMode::TrustedHeader { from: Vec::new() };
 
     #[test]
     fn without_tokens_only_names_of_this_machine_are_answered() {
@@ -82,12 +96,12 @@ mod tests {
         for host in ["evil.example:7080", "localhost.evil.example", "10.0.0.1", ""] {
             assert!(checked(IdentityMode::Dev, host, None).is_err(), "{host}");
         }
-        assert!(checked(IdentityMode::TrustedHeader, "tasks.example", None).is_ok());
+        assert!(checked(GATEWAY, "tasks.example", None).is_ok());
     }
 
     #[test]
     fn a_page_of_another_site_is_turned_away() {
-        let from = |origin| checked(IdentityMode::TrustedHeader, "tasks.example:8080", Some(origin));
+        let from = |origin| checked(GATEWAY, "tasks.example:8080", Some(origin));
         assert!(from("http://tasks.example:8080").is_ok());
         for origin in ["http://tasks.example", "http://evil.example:8080", "null", ""] {
             assert!(from(origin).is_err(), "{origin}");

@@ -1,6 +1,6 @@
 //! Who calls, and what they may do.
 //!
-//! There is one way in: [`identify`]. Each mode is a variant and an arm there; tokens will be another.
+//! There is one way in: [`identify`]. Each mode is a variant and an arm there.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use axum::{
 };
 use longhaul_domain::{bounds, contract::store::Access};
 
-use crate::problem::ApiError;
+use crate::{network::Network, problem::ApiError, tokens::Standing};
 
 /// The gateway's word for whose request this is.
 const USER: &str = "x-user-id";
@@ -20,12 +20,17 @@ const SCOPES: &str = "x-user-scopes";
 const DEFAULT_USER: &str = "default";
 
 /// How callers are known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityMode {
     /// Programs of this machine are trusted to be who they say, and may do everything.
     Dev,
-    /// A gateway in front has checked who calls and says so in headers. Nobody else may reach this server.
-    TrustedHeader,
+    /// A gateway in front has checked who calls and says so in headers.
+    TrustedHeader {
+        /// Where the gateway calls from. Whoever calls from elsewhere is turned away.
+        from: Vec<Network>,
+    },
+    /// Callers show a token that the store knows.
+    Tokens,
 }
 
 /// What a caller may be allowed to do.
@@ -42,7 +47,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Operate, Self::Admin];
+    /// All there are, the weakest first.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Operate, Self::Admin];
 
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,6 +58,11 @@ impl Scope {
             Self::Admin => "admin",
         }
     }
+
+    /// The scope of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == name)
+    }
 }
 
 /// A caller who is known.
@@ -59,9 +70,15 @@ impl Scope {
 pub struct Caller {
     pub(crate) owner: String,
     scopes: Vec<Scope>,
+    /// The tier that all their tasks have. Without one they may say.
+    pub(crate) tier: Option<String>,
 }
 
 impl Caller {
+    pub(crate) const fn new(owner: String, scopes: Vec<Scope>, tier: Option<String>) -> Self {
+        Self { owner, scopes, tier }
+    }
+
     /// Whose name the call is made in; what it makes is theirs.
     pub fn owner(&self) -> &str {
         &self.owner
@@ -87,21 +104,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Who the request is from.
-pub(crate) fn identify(mode: IdentityMode, peer: IpAddr, headers: &HeaderMap) -> Result<Caller, ApiError> {
+/// Who the request is from. `token` is what it shows, where tokens are asked for.
+pub(crate) async fn identify(
+    mode: &IdentityMode,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    token: Option<&Standing>,
+) -> Result<Caller, ApiError> {
     match mode {
+        IdentityMode::Tokens => token.ok_or(ApiError::NoToken)?.caller().await,
         IdentityMode::Dev => {
             if !peer.to_canonical().is_loopback() {
                 return Err(ApiError::NotLocal);
             }
             let owner = user(headers)?.unwrap_or(DEFAULT_USER).to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write, Scope::Operate]);
-            Ok(Caller { owner, scopes })
+            Ok(Caller::new(owner, scopes, None))
         }
-        IdentityMode::TrustedHeader => {
+        IdentityMode::TrustedHeader { from } => {
+            if !from.iter().any(|network| network.contains(peer)) {
+                return Err(ApiError::NotTheGateway);
+            }
             let owner = user(headers)?.ok_or(ApiError::Unidentified)?.to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write]);
-            Ok(Caller { owner, scopes })
+            Ok(Caller::new(owner, scopes, None))
         }
     }
 }
@@ -137,6 +163,11 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
+    fn known(mode: &IdentityMode, peer: IpAddr, pairs: &[(&'static str, &'static str)]) -> Result<Caller, ApiError> {
+        let headers = headers(pairs);
+        futures::FutureExt::now_or_never(identify(mode, peer, &headers, None)).expect("nobody is asked")
+    }
+
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for (name, value) in pairs {
@@ -147,18 +178,22 @@ mod tests {
 
     #[test]
     fn dev_trusts_this_machine_and_nobody_else() {
-        let caller = identify(IdentityMode::Dev, HERE, &headers(&[])).unwrap();
+        let caller = known(&IdentityMode::Dev, HERE, &[]).unwrap();
         assert_eq!(caller.access(), Access::Owner("default".to_owned()));
         assert!([Scope::Read, Scope::Write, Scope::Operate].iter().all(|scope| caller.may(*scope)));
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        assert!(identify(IdentityMode::Dev, mapped, &headers(&[])).is_ok());
+        assert!(known(&IdentityMode::Dev, mapped, &[]).is_ok());
         let elsewhere = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-        assert!(elsewhere.iter().all(|peer| identify(IdentityMode::Dev, *peer, &headers(&[])).is_err()));
+        assert!(elsewhere.iter().all(|peer| known(&IdentityMode::Dev, *peer, &[]).is_err()));
     }
 
     #[test]
     fn a_gateway_must_say_who_calls() {
-        let known = |pairs: &[_]| identify(IdentityMode::TrustedHeader, HERE, &headers(pairs));
+        let mode = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
+        let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+        let spoofed = known(&mode, elsewhere, &[("x-user-id", "u-1")]);
+        assert!(matches!(spoofed, Err(ApiError::NotTheGateway)));
+        let known = |pairs: &[_]| known(&mode, HERE, pairs);
         assert!(known(&[]).is_err());
         assert!(known(&[("x-user-id", "")]).is_err());
         assert!(known(&[("x-user-id", "u-1"), ("x-user-id", "u-2")]).is_err());
@@ -168,7 +203,7 @@ mod tests {
 
     #[test]
     fn only_a_caller_who_is_called_an_administrator_sees_all() {
-        let known = |scopes| identify(IdentityMode::Dev, HERE, &headers(&[("x-user-scopes", scopes)])).unwrap();
+        let known = |scopes| known(&IdentityMode::Dev, HERE, &[("x-user-scopes", scopes)]).unwrap();
         assert_eq!(known("tasks:read, admin").access(), Access::All);
         assert!(!known("tasks:read").may(Scope::Write));
         assert!(!known("everything").may(Scope::Read));

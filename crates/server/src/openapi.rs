@@ -151,7 +151,7 @@ fn operation(route: &Route, doc: Doc) -> OperationBuilder {
     let mut problems = doc.problems;
     if let Policy::Needs(scope) = route.policy {
         operation = operation.description(Some(format!("Needs the scope `{}`.", scope.as_str())));
-        problems.extend([401, 403]);
+        problems.extend([401, 403, 429]);
     }
     problems.extend(route.path.contains("{id}").then_some(404));
     for status in problems {

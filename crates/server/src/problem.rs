@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use longhaul_api::{FieldProblem, Problem};
-use longhaul_domain::{Invalid, StoreError};
+use longhaul_domain::{Invalid, StoreError, TokenFault};
 
 use crate::{identity::Scope, reply};
 
@@ -35,6 +35,20 @@ pub enum ApiError {
     BadCursor,
     #[error("say who calls: the header X-User-Id is missing or not valid")]
     Unidentified,
+    #[error("show a token, once: Authorization: Bearer lh_…; on live routes ?access_token= does, too")]
+    NoToken,
+    #[error(transparent)]
+    BadToken(TokenFault),
+    #[error("this token is not known here")]
+    UnknownToken,
+    #[error("this token has expired; ask for a new one")]
+    ExpiredToken,
+    #[error("this token was revoked; ask for a new one")]
+    RevokedToken,
+    #[error("too many tokens from this address were none; try again in {seconds} s")]
+    TooManyFailures { seconds: u64 },
+    #[error("only the gateway may call, and this address is not one of its own")]
+    NotTheGateway,
     #[error("this call needs the scope {}", .0.as_str())]
     Forbidden(Scope),
     #[error("a page of another site must not call this API")]
@@ -95,8 +109,16 @@ impl ApiError {
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
             Self::NotJsonType | Self::NotTextType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::Unidentified => StatusCode::UNAUTHORIZED,
-            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal | Self::BadSignature => StatusCode::FORBIDDEN,
+            Self::Unidentified
+            | Self::NoToken
+            | Self::BadToken(_)
+            | Self::UnknownToken
+            | Self::ExpiredToken
+            | Self::RevokedToken => StatusCode::UNAUTHORIZED,
+            Self::TooManyFailures { .. } => StatusCode::TOO_MANY_REQUESTS,
+            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal | Self::NotTheGateway | Self::BadSignature => {
+                StatusCode::FORBIDDEN
+            }
             Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -118,6 +140,14 @@ impl ApiError {
             Self::BadFilter { .. } => "invalid_filter",
             Self::BadCursor => "invalid_cursor",
             Self::Unidentified => "unauthenticated",
+            Self::NoToken => "token_missing",
+            Self::BadToken(TokenFault::Shape) => "token_malformed",
+            Self::BadToken(TokenFault::Checksum) => "token_mistyped",
+            Self::UnknownToken => "token_unknown",
+            Self::ExpiredToken => "token_expired",
+            Self::RevokedToken => "token_revoked",
+            Self::TooManyFailures { .. } => "too_many_failures",
+            Self::NotTheGateway => "not_the_gateway",
             Self::Forbidden(_) => "forbidden",
             Self::CrossSite => "cross_site",
             Self::NotLocal => "not_local",
@@ -132,6 +162,23 @@ impl ApiError {
             Self::Conflict(_) => "conflict",
             Self::Unwritable | Self::Failed(_) => "internal",
         }
+    }
+
+    /// When the same request may be worth repeating.
+    fn wait_seconds(&self) -> Option<u64> {
+        if let Self::TooManyFailures { seconds } = self {
+            return Some(*seconds);
+        }
+        matches!(self, Self::Store(error) if error.is_transient()).then_some(1)
+    }
+
+    /// What a client is asked to show, where tokens are asked for.
+    fn challenge(&self) -> Option<&'static str> {
+        if let Self::NoToken = self {
+            return Some("Bearer realm=\"longhaul\"");
+        }
+        let is_token = matches!(self, Self::BadToken(_) | Self::UnknownToken | Self::ExpiredToken | Self::RevokedToken);
+        is_token.then_some("Bearer realm=\"longhaul\", error=\"invalid_token\"")
     }
 
     pub(crate) fn problem(self) -> Problem {
@@ -187,7 +234,7 @@ impl From<Invalid> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (status, is_away) = (self.status(), matches!(&self, Self::Store(error) if error.is_transient()));
+        let (status, wait, challenge) = (self.status(), self.wait_seconds(), self.challenge());
         if status.is_server_error() && !matches!(self, Self::Draining) {
             // The one place where a failed request is logged.
             tracing::error!(error = %self, code = self.code(), "a request failed");
@@ -198,8 +245,11 @@ impl IntoResponse for ApiError {
         response.extensions_mut().insert(problem);
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if is_away {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        if let Some(seconds) = wait {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = challenge {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
         }
         response
     }

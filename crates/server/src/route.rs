@@ -47,6 +47,11 @@ impl Verb {
     }
 }
 
+/// Whether a path is one that a client stays on. A browser can set no header there.
+pub(crate) fn is_live(path: &str) -> bool {
+    ["/events", "/stream", "/ws"].iter().any(|end| path.ends_with(end))
+}
+
 pub(crate) struct Route {
     pub(crate) verb: Verb,
     pub(crate) path: &'static str,

@@ -7,6 +7,7 @@ use longhaul_domain::StoreError;
 
 use crate::{
     failure::Failure,
+    migrate::SchemaState,
     mysql::MySqlDatabase,
     postgres::PostgresDatabase,
     random,
@@ -100,6 +101,14 @@ impl Database {
             Self::Sqlite(database) => database.check_schema().await,
             Self::Postgres(database) => database.check_schema().await,
             Self::MySql(database) => database.check_schema().await,
+        }
+    }
+
+    pub(crate) async fn schema(&self) -> Result<SchemaState, StoreError> {
+        match self {
+            Self::Sqlite(database) => database.schema().await,
+            Self::Postgres(database) => database.schema().await,
+            Self::MySql(database) => database.schema().await,
         }
     }
 

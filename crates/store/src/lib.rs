@@ -32,6 +32,7 @@ mod mysql;
 mod postgres;
 mod sqlite;
 
+pub use migrate::SchemaState;
 pub use plain::{DatabaseKind, connect_mysql, connect_postgres, open_sqlite, statements};
 pub use store::{SqlStore, StoreOptions};
 pub use system_clock::SystemClock;

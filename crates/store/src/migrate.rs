@@ -13,6 +13,7 @@ macro_rules! migrations {
                 (2, "views", include_str!(concat!("../migrations/", $folder, "/0002_views.sql"))),
                 (3, "submit by sql", include_str!(concat!("../migrations/", $folder, "/0003_submit_by_sql.sql"))),
                 (4, "task logs", include_str!(concat!("../migrations/", $folder, "/0004_task_logs.sql"))),
+                (5, "tokens", include_str!(concat!("../migrations/", $folder, "/0005_tokens.sql"))),
                 (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
             ])
         })
@@ -42,6 +43,26 @@ pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> R
         ))),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// How far a schema is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaState {
+    /// The newest migration that the database has; 0 when it has none.
+    pub found: i64,
+    /// The newest that this program has.
+    pub known: i64,
+    /// What would be done, oldest first.
+    pub pending: Vec<String>,
+}
+
+/// Tells how far the schema is and changes nothing.
+pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) -> SchemaState {
+    let applied = connection.list_applied_migrations("_sqlx_migrations").await.unwrap_or_default();
+    let found = applied.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let pending = migrator.iter().filter(|migration| migration.version > found);
+    let named = |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
+    SchemaState { found, known: newest(migrator), pending: pending.map(named).collect() }
 }
 
 /// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.

@@ -1,8 +1,9 @@
 //! Tasks and their companions as rows and as the JSON that statements take in.
 
 use longhaul_domain::{
-    Attempt, AttemptOutcome, ChildCounts, Json, LeaseToken, LogEntry, LogLevel, Node, NodeId, Phase, RetryPolicy,
-    Status, Task, TaskError, TaskId, Timestamp,
+    AccessToken, Attempt, AttemptOutcome, ChildCounts, Json, KnownToken, LeaseToken, LogEntry, LogLevel, Node, NodeId,
+    Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
+    access_token::TokenDigest,
     artifact::ArtifactRecord,
     event::{LeasedMessage, OutboxMessage, Topic},
     ids::ArtifactId,
@@ -327,4 +328,39 @@ pub(crate) fn node(row: &SqlRow) -> Result<Node, Failure> {
         heartbeat_at: must_time(row, 4)?,
         lost_at: time(row, 5)?,
     })
+}
+
+/// Reads a token from the columns that all statements about tokens have.
+pub(crate) fn access_token(row: &SqlRow) -> Result<AccessToken, Failure> {
+    Ok(AccessToken {
+        id: row.must_text(0)?,
+        prefix: row.must_text(1)?,
+        owner: row.must_text(2)?,
+        tier: row.text(3)?,
+        scopes: row.must_text(4)?.split(' ').map(str::to_owned).collect(),
+        name: row.must_text(5)?,
+        created_at: must_time(row, 6)?,
+        expires_at: must_time(row, 7)?,
+        last_used_at: time(row, 8)?,
+        revoked_at: time(row, 9)?,
+    })
+}
+
+pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, Failure> {
+    let text = row.must_text(10)?;
+    let digest = text_digest(&text).ok_or_else(|| Failure::internal("a token's digest is not 64 digits"))?;
+    Ok(KnownToken { token: access_token(row)?, digest, seen_at: must_time(row, 11)? })
+}
+
+/// A digest as it is stored: 64 hexadecimal digits.
+pub(crate) fn digest_text(digest: TokenDigest) -> String {
+    digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn text_digest(text: &str) -> Option<TokenDigest> {
+    let mut bytes = [0; 32];
+    for (n, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
+    }
+    Some(TokenDigest(bytes))
 }

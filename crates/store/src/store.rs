@@ -5,8 +5,8 @@ use std::sync::{Arc, atomic::AtomicI64};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Clock, Invalid, Json, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
-    Timestamp,
+    AccessToken, Attempt, Clock, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
+    Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
     contract::{
@@ -30,6 +30,7 @@ use crate::{
     SystemClock,
     batcher::Batcher,
     database::{Database, Mode, told},
+    migrate::SchemaState,
     mysql::MySqlDatabase,
     operations::{
         artifacts::{GetArtifact, ListArtifacts, ListExpiredArtifacts, NoteArtifact, NoteSweep},
@@ -51,6 +52,7 @@ use crate::{
         strays::HandBackStrays,
         submit::{self, SubmitAndClaim},
         tallies::{FoldTallies, ReadTallies},
+        tokens::{CreateToken, FindToken, ListTokens, RevokeToken, TouchToken},
     },
     postgres::PostgresDatabase,
     session::Shared,
@@ -65,6 +67,9 @@ pub struct StoreOptions {
     pub outbox: OutboxPolicy,
     /// Connections to a database server. SQLite has its own: one writer and a few readers.
     pub max_connections: u32,
+    /// Opens a SQLite file although another process may have it open: for tools that only read, or write what is not
+    /// about tasks. Whoever works with the tasks of a file must be alone.
+    pub is_beside: bool,
     /// The clock of a SQLite store. Databases on a server use the server's.
     pub clock: Arc<dyn Clock>,
     /// Microseconds that are added to a server's clock; for tests that travel in time.
@@ -76,6 +81,7 @@ impl Default for StoreOptions {
         Self {
             outbox: OutboxPolicy::default(),
             max_connections: 10,
+            is_beside: false,
             clock: Arc::new(SystemClock::default()),
             clock_offset: Arc::default(),
         }
@@ -96,7 +102,7 @@ impl SqlStore {
         let shared = Shared::new(options.outbox, options.clock_offset, options.clock);
         let scheme = url.split(':').next().unwrap_or_default();
         let opened = match scheme {
-            "sqlite" => SqliteDatabase::open(url, shared).map(Database::Sqlite),
+            "sqlite" => SqliteDatabase::open(url, options.is_beside, shared).map(Database::Sqlite),
             "postgres" | "postgresql" => {
                 PostgresDatabase::open(url, options.max_connections, shared).await.map(Database::Postgres)
             }
@@ -123,6 +129,11 @@ impl SqlStore {
     /// Brings the schema up to this program's; refuses one that is newer.
     pub async fn migrate(&self) -> Result<(), StoreError> {
         self.database.migrate().await
+    }
+
+    /// How far the schema is; nothing is changed.
+    pub async fn schema(&self) -> Result<SchemaState, StoreError> {
+        self.database.schema().await
     }
 
     /// Refuses a schema that is not exactly this program's.
@@ -445,6 +456,28 @@ impl Store for SqlStore {
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::Transaction, FoldTallies { limit }).await
+    }
+
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError> {
+        token.check()?;
+        self.database.run(Mode::Transaction, CreateToken { token: token.clone() }).await
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError> {
+        self.database.run(Mode::ReadOnly, FindToken { id: id.to_owned() }).await
+    }
+
+    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+        check_limit(limit, bounds::PAGE_SIZE)?;
+        self.database.run(Mode::ReadOnly, ListTokens { after: after.unwrap_or("").to_owned(), limit }).await
+    }
+
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
+        self.database.run(Mode::OneStatement, TouchToken { id: id.to_owned() }).await
+    }
+
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError> {
+        self.database.run(Mode::Transaction, RevokeToken { id: id.to_owned() }).await
     }
 
     async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {

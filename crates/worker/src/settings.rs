@@ -149,6 +149,8 @@ pub struct WorkerSettings {
     pub queues: Vec<QueueSlots>,
     /// How many tasks may use a named resource at once.
     pub resources: HashMap<String, usize>,
+    /// How many tasks of a type run at once, where operators say otherwise than the type does.
+    pub types: HashMap<String, usize>,
     /// How often the store is asked for work when no bell rings.
     pub poll: PollSettings,
     /// How often the leases are renewed and looked at while something runs; a cancel elsewhere is heard within this.
@@ -185,6 +187,7 @@ impl Default for WorkerSettings {
             slots: 100,
             queues: Vec::new(),
             resources: HashMap::new(),
+            types: HashMap::new(),
             poll: PollSettings::default(),
             heartbeat: Duration::from_secs(1),
             idle_heartbeat: Duration::from_secs(5),

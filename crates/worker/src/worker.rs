@@ -298,7 +298,7 @@ fn plan(services: &Services, settings: &WorkerSettings) -> SlotPlan {
         .types()
         .map(|kind| TypeSlots {
             name: kind.name.clone(),
-            at_most: kind.settings.concurrency,
+            at_most: settings.types.get(&kind.name).copied().or(kind.settings.concurrency),
             resources: kind.settings.resources.clone(),
         })
         .collect();

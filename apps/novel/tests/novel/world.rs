@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul::{
     Longhaul, Record, Status, TaskId,
-    server::{CancellationToken, IdentityMode, ListenerSettings},
+    server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
 use longhaul_novel::{
     Library, Settings, install_with,
@@ -51,8 +51,12 @@ impl World {
         let longhaul = Arc::new(builder.start().await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
-        let serving =
-            longhaul.serve(listener, IdentityMode::TrustedHeader, ListenerSettings::default(), closing.clone());
+        let serving = longhaul.serve(
+            listener,
+            IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() },
+            ListenerSettings::default(),
+            closing.clone(),
+        );
         tokio::spawn(serving);
         Self { base: format!("http://{address}"), longhaul, database, closing }
     }

@@ -1,17 +1,10 @@
-//! `longhaul dev`: everything in one process, for one machine.
+//! `longhaul dev`: everything in one process, for one machine. A node with a configuration that is made for trying.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use longhaul::{
-    Longhaul, WorkerSettings,
-    server::{CancellationToken, IdentityMode, ListenerSettings},
-};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::samples;
+use super::node::{Node, Role};
+use crate::config::{Config, IdentityKind, SecretUrl};
 
 /// What `dev` can be told.
 #[derive(Debug, clap::Args)]
@@ -31,66 +24,18 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
         "dev asks for no token and listens only on this machine: use --listen 127.0.0.1:{}",
         dev.listen.port()
     );
-    let listener = TcpListener::bind(dev.listen)
-        .await
-        .with_context(|| format!("{} cannot be listened on; --listen takes another address", dev.listen))?;
-    let address = listener.local_addr()?;
-    std::fs::create_dir_all(&dev.data).with_context(|| format!("{} cannot be made", dev.data.display()))?;
-    let url = format!("sqlite://{}", dev.data.join("longhaul.db").display());
-    let builder = Longhaul::open(&url).await.with_context(|| format!("{url} cannot be opened"))?;
-    let worker = WorkerSettings { name: "dev".to_owned(), ..WorkerSettings::default() };
-    let builder = samples::register(builder.worker(worker));
-    let longhaul = longhaul_novel::install(builder, &url, &novel_settings()?).await?.start().await?;
-    let mut stop = StopSignal::new()?;
-    let closing = CancellationToken::new();
-    let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
-    let mut serving = std::pin::pin!(serving);
-    greet(address);
-    tokio::select! {
-        ended = serving.as_mut() => return Ok(ended?),
-        () = stop.heard() => {}
-    }
-    tracing::info!("stopping: what runs may finish within 30 seconds; a second signal ends it now");
-    closing.cancel();
-    tokio::select! {
-        () = async {
-            if let Err(error) = serving.await {
-                tracing::warn!(%error, "the server did not stop cleanly");
-            }
-            longhaul.stop().await;
-        } => {}
-        () = stop.heard() => tracing::warn!("stopped at once; what ran is taken up again at the next start"),
-    }
-    Ok(())
-}
-
-/// What the environment says of the novel application: who writes, and how fast.
-#[expect(clippy::disallowed_methods, reason = "the one place where the program reads these variables")]
-fn novel_settings() -> Result<longhaul_novel::Settings, longhaul_novel::SettingsError> {
-    longhaul_novel::Settings::from_environment(|name| std::env::var(name).ok())
-}
-
-/// Ctrl-C, or what a supervisor sends.
-struct StopSignal {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl StopSignal {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn heard(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
+    let mut config = Config::default();
+    config.store.url = SecretUrl::new(&format!("sqlite://{}", dev.data.join("longhaul.db").display()));
+    config.http.listen = dev.listen;
+    config.identity.mode = IdentityKind::Dev;
+    config.worker.name = Some("dev".to_owned());
+    let roles = vec![Role::Api, Role::Worker, Role::Duties];
+    Node { config, roles, samples: true, greet }.run().await
 }
 
 #[expect(clippy::print_stdout, reason = "what a person who starts this wants to know")]
-fn greet(address: SocketAddr) {
+fn greet(address: Option<SocketAddr>, _: &[Role]) {
+    let Some(address) = address else { return };
     let api = format!("http://{address}/api");
     let novels = format!("http://{address}{}/api/novels", longhaul_novel::PREFIX);
     println!(

@@ -3,6 +3,7 @@
 //! Lines go to standard error, for people or as JSON, and carry the ids of the task or request that they belong to.
 //! Traces are sent only when a collector is named; otherwise nothing of them is built.
 
+mod flags;
 mod json;
 mod otlp;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use opentelemetry_sdk::trace::SdkTracerProvider;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
     field::MakeExt as _,
@@ -19,13 +21,16 @@ use tracing_subscriber::{
     util::SubscriberInitExt as _,
 };
 
+pub use flags::LogFlags;
+
 /// How long the last traces may take to reach their collector when the program stops.
 const LAST_TRACES: Duration = Duration::from_secs(5);
 /// Fields of spans that are for traces alone.
 const FOR_TRACES: &str = "otel.";
 
 /// How lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
     #[default]

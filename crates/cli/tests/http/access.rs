@@ -8,10 +8,10 @@ use crate::{
     server::Server,
 };
 
-const MISSING: &str = "01900000-0000-7000-8000-000000000000";
+pub(crate) const MISSING: &str = "01900000-0000-7000-8000-000000000000";
 
 /// A call of this route that would do something if the caller were allowed to.
-fn call_of(route: &RouteInfo, id: &str) -> Call {
+pub(crate) fn call_of(route: &RouteInfo, id: &str) -> Call {
     let path = route.path.replace("{id}", id).replace("{name}", "own").replace("{file}", "status.js");
     let call = Call::new(route.verb.as_str(), path);
     match (route.verb.as_str(), route.path) {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use longhaul::{DutySettings, FileLife, server::IdentityMode};
+use longhaul::{
+    DutySettings, FileLife,
+    server::{IdentityMode, Network},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -96,7 +99,7 @@ async fn an_attempt_that_lost_publishes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_whose_time_is_over_is_refused_then_deleted_and_its_row_says_so() {
-    let server = Server::configured(IdentityMode::TrustedHeader, |builder| {
+    let server = Server::configured(IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() }, |builder| {
         let none = FileLife { free: Duration::ZERO, ..FileLife::default() };
         let duties = DutySettings { sweep_every: Duration::from_millis(20), ..DutySettings::default() };
         builder.file_life(none).duties(duties)

@@ -25,4 +25,5 @@ mod refusals;
 mod server;
 mod socket;
 mod submits;
+mod tokens;
 mod types;

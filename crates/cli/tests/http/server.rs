@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul::{
     Access, Builder, Longhaul, Record, RetryPolicy, Status, Subscription, TaskId,
-    server::{CancellationToken, IdentityMode, ListenerSettings},
+    server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -32,7 +32,8 @@ impl Server {
     }
 
     pub(crate) async fn behind_a_gateway() -> Self {
-        Self::start_with(IdentityMode::TrustedHeader, ListenerSettings::default()).await
+        Self::start_with(IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() }, ListenerSettings::default())
+            .await
     }
 
     pub(crate) async fn start_with_slots(slots: usize) -> Self {

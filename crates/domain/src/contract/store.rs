@@ -7,6 +7,7 @@
 use async_trait::async_trait;
 
 use crate::{
+    access_token::{AccessToken, KnownToken, NewAccessToken},
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     attempt::Attempt,
     error::StoreError,
@@ -274,6 +275,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn count_outbox(&self, limit: usize) -> Result<usize, StoreError>;
     /// Folds appended tallies into their sums. Answers with how many lines were folded.
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError>;
+
+    // Who may call.
+
+    /// Makes a token known. The same again, after an outcome that was unknown, changes nothing; another token with the
+    /// same id is refused.
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError>;
+    /// The token with this id, whatever it is good for, and the store's time.
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError>;
+    /// Tokens in the order of their ids: those after `after`, at most `limit`.
+    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError>;
+    /// Notes that a token is used, unless that was noted in the last
+    /// [`TOUCH_EVERY_MS`](crate::access_token::TOUCH_EVERY_MS).
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError>;
+    /// Revokes a token for good. Answers with it, or with nothing when there is none.
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError>;
 
     // Reading.
 

@@ -5,8 +5,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Clock as _, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId,
-    Timestamp,
+    AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
+    Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -368,5 +368,25 @@ impl Store for SimStore {
 
     async fn read_tallies(&self, filter: &TallyFilter) -> Result<Vec<Tally>, StoreError> {
         self.memory.read_tallies(filter).await
+    }
+
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError> {
+        self.memory.create_token(token).await
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError> {
+        self.memory.find_token(id).await
+    }
+
+    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+        self.memory.list_tokens(after, limit).await
+    }
+
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
+        self.memory.touch_token(id).await
+    }
+
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError> {
+        self.memory.revoke_token(id).await
     }
 }

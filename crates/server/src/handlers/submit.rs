@@ -119,7 +119,7 @@ fn task(
         priority: request.priority,
         run_at,
         queue: request.queue,
-        tier: request.tier,
+        tier: tier(caller, request.tier)?,
         expected_duration: request.expected_duration.map(|duration| duration.0),
         max_attempts: request.max_attempts,
         timeout: request.timeout.map(|duration| duration.0),
@@ -130,6 +130,17 @@ fn task(
     })?;
     api.schemas.check(&task.task_type, &task.parameters)?;
     Ok(task)
+}
+
+/// The tier of a caller's token is the tier of their tasks: nobody gets into a better queue by saying so.
+fn tier(caller: &Caller, asked: Option<String>) -> Result<Option<String>, ApiError> {
+    match (&caller.tier, asked) {
+        (None, asked) => Ok(asked),
+        (Some(own), Some(asked)) if asked != *own => {
+            Err(ApiError::unfit("tier", format!("is {asked:?}"), format!("{own}, the tier of this token")))
+        }
+        (Some(own), _) => Ok(Some(own.clone())),
+    }
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {

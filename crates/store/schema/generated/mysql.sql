@@ -177,6 +177,20 @@ CREATE TABLE `task_logs` (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_artifacts` AS select lcase(insert(insert(insert(insert(hex(`artifacts`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `id`,lcase(insert(insert(insert(insert(hex(`artifacts`.`task_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,`artifacts`.`attempt` AS `attempt`,`artifacts`.`artifact_key` AS `artifact_key`,`artifacts`.`file_name` AS `file_name`,`artifacts`.`content_type` AS `content_type`,`artifacts`.`bytes` AS `bytes`,TIMESTAMP'1970-01-01 00:00:00' + interval `artifacts`.`created_at` microsecond AS `created_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `artifacts`.`expires_at` microsecond AS `expires_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `artifacts`.`cleaned_at` microsecond AS `cleaned_at`,`artifacts`.`failures` AS `failures` from `artifacts`;
+CREATE TABLE `tokens` (
+  `id` varbinary(100) NOT NULL,
+  `digest` char(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `prefix` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `owner` varbinary(200) NOT NULL,
+  `tier` varchar(100) CHARACTER SET ascii COLLATE ascii_bin DEFAULT NULL,
+  `scopes` text CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `name` varchar(200) NOT NULL,
+  `created_at` bigint(20) NOT NULL,
+  `expires_at` bigint(20) NOT NULL,
+  `last_used_at` bigint(20) DEFAULT NULL,
+  `revoked_at` bigint(20) DEFAULT NULL,
+  PRIMARY KEY (`id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_attempts` AS select lcase(insert(insert(insert(insert(hex(`attempts`.`task_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,`attempts`.`attempt` AS `attempt`,`attempts`.`outcome` AS `outcome`,lcase(insert(insert(insert(insert(hex(`attempts`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `node_id`,`attempts`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`started_at` microsecond AS `started_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`ended_at` microsecond AS `ended_at`,`attempts`.`error` AS `error` from `attempts` union all select lcase(insert(insert(insert(insert(hex(`t`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_1`,`t`.`attempt` AS `attempt`,case `t`.`status` when 'RUNNING' then 'running' when 'CANCELLED' then 'cancelled' when 'COMPLETED' then 'completed' when 'COMPLETED_WITH_ERRORS' then 'completed' else 'failed' end AS `Name_exp_3`,lcase(insert(insert(insert(insert(hex(`t`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_4`,`t`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`last_attempt_at` microsecond AS `Name_exp_6`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`finished_at` microsecond AS `Name_exp_7`,`t`.`error` AS `error` from `tasks` `t` where `t`.`attempt` > 0 and `t`.`status` not in ('QUEUED','RETRYING','WAITING') and !exists(select 1 from `attempts` `a` where `a`.`task_id` = `t`.`id` and `a`.`attempt` = `t`.`attempt` limit 1);
 

@@ -153,6 +153,19 @@ TABLE tasks (
 );
 
 CONSTRAINT artifacts.artifacts_pkey PRIMARY KEY (id);
+TABLE tokens (
+    id text NOT NULL,
+    digest text NOT NULL,
+    prefix text NOT NULL,
+    owner text NOT NULL,
+    tier text,
+    scopes text NOT NULL,
+    name text NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    last_used_at bigint,
+    revoked_at bigint
+);
 
 CONSTRAINT attempts.attempts_pkey PRIMARY KEY (task_id, attempt);
 
@@ -187,6 +200,7 @@ CREATE UNIQUE INDEX artifacts_pkey ON public.artifacts USING btree (id);
 CREATE INDEX artifacts_sweep ON public.artifacts USING btree (sweep_at) WHERE (sweep_at IS NOT NULL);
 
 CREATE INDEX artifacts_task ON public.artifacts USING btree (task_id);
+CONSTRAINT tokens.tokens_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
 
@@ -241,6 +255,7 @@ VIEW v_artifacts AS
     longhaul_time(artifacts.cleaned_at) AS cleaned_at,
     artifacts.failures
    FROM artifacts;
+CREATE UNIQUE INDEX tokens_pkey ON public.tokens USING btree (id);
 
 VIEW v_attempts AS
  SELECT attempts.task_id,

@@ -182,6 +182,20 @@ CREATE INDEX tasks_parent ON tasks (parent_id, id) WHERE parent_id IS NOT NULL;
 
 CREATE INDEX tasks_status_type ON tasks (status, task_type, id) WHERE status <> 'COMPLETED';
 
+CREATE TABLE tokens (
+    id           text NOT NULL PRIMARY KEY,
+    digest       text NOT NULL,
+    prefix       text NOT NULL,
+    owner        text NOT NULL,
+    tier         text,
+    scopes       text NOT NULL,
+    name         text NOT NULL,
+    created_at   integer NOT NULL,
+    expires_at   integer NOT NULL,
+    last_used_at integer,
+    revoked_at   integer
+);
+
 CREATE TRIGGER submit_task_insert INSTEAD OF INSERT ON submit_task
 BEGIN
     SELECT CASE

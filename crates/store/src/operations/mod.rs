@@ -24,6 +24,8 @@ pub(crate) mod tallies;
 
 pub(crate) mod read;
 
+pub(crate) mod tokens;
+
 use longhaul_domain::{StoreError, Task, contract::store::Access};
 
 use crate::failure::Failure;

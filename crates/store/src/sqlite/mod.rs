@@ -35,14 +35,14 @@ pub(crate) struct SqliteDatabase {
     writer: Writer,
     readers: Readers,
     pub(crate) shared: Arc<Shared>,
-    /// Held as long as the store is open.
-    lock: Arc<File>,
+    /// Held as long as the store is open, but by who only stands beside the process that works with it.
+    lock: Option<Arc<File>>,
 }
 
 impl SqliteDatabase {
-    pub(crate) fn open(url: &str, shared: Shared) -> Result<Self, Failure> {
+    pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, Failure> {
         let path = connection::path_of(url)?;
-        let lock = Arc::new(lock_file(&path)?);
+        let lock = if is_beside { None } else { Some(Arc::new(lock_file(&path)?)) };
         let (writer, readers) = (Writer::start(&path)?, Readers::new(&path));
         Ok(Self { path, writer, readers, shared: Arc::new(shared), lock })
     }
@@ -50,6 +50,11 @@ impl SqliteDatabase {
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
         let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
         migrate::run(&mut connection, &migrate::SQLITE).await
+    }
+
+    pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
+        let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
+        Ok(migrate::state(&mut connection, &migrate::SQLITE).await)
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
@@ -97,7 +102,7 @@ impl SqliteDatabase {
     pub(crate) async fn close(&self) {
         self.readers.close();
         self.writer.close().await;
-        if let Err(error) = self.lock.unlock() {
+        if let Some(Err(error)) = self.lock.as_ref().map(|lock| lock.unlock()) {
             tracing::warn!(%error, "the lock of the store's file could not be released");
         }
     }

@@ -48,7 +48,13 @@ impl Backend {
 }
 
 pub(crate) fn options(clock: &TestClock, outbox: OutboxPolicy) -> StoreOptions {
-    StoreOptions { outbox, max_connections: 12, clock: Arc::new(clock.clone()), clock_offset: clock.offset() }
+    StoreOptions {
+        outbox,
+        max_connections: 12,
+        clock: Arc::new(clock.clone()),
+        clock_offset: clock.offset(),
+        ..StoreOptions::default()
+    }
 }
 
 /// A database that is removed when this is dropped.

@@ -13,13 +13,15 @@ mod working;
 mod duties;
 mod people;
 mod reading;
+mod tokens;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Clock, Json, Lease, LogLine, LogPage, NewTask, Node, NodeId, Status, StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Clock, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
+    Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -349,6 +351,31 @@ impl Store for MemoryStore {
 
     async fn fold_tallies(&self, limit: usize) -> Result<usize, StoreError> {
         self.begin().0.fold_tallies(limit)
+    }
+
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError> {
+        let (mut state, now) = self.begin();
+        state.create_token(token, now)
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError> {
+        let (state, now) = self.begin();
+        Ok(state.find_token(id, now))
+    }
+
+    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+        self.begin().0.list_tokens(after, limit)
+    }
+
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.touch_token(id, now);
+        Ok(())
+    }
+
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError> {
+        let (mut state, now) = self.begin();
+        Ok(state.revoke_token(id, now))
     }
 
     async fn get_task(&self, access: &Access, id: TaskId) -> Result<Task, StoreError> {

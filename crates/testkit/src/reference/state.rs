@@ -9,7 +9,8 @@ use std::{
 };
 
 use longhaul_domain::{
-    Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    AccessToken, Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    access_token::TokenDigest,
     artifact::ArtifactRecord,
     event::{OutboxMessage, OutboxPolicy},
     ids::ArtifactId,
@@ -58,6 +59,7 @@ pub(super) struct State {
     pub(super) nodes: BTreeMap<NodeId, Node>,
     pub(super) promises: BTreeMap<(String, String), Promise>,
     pub(super) duties: BTreeMap<String, DutyLease>,
+    pub(super) tokens: BTreeMap<String, (AccessToken, TokenDigest)>,
     pub(super) outbox: BTreeMap<i64, OutboxRow>,
     last_message_id: i64,
     pub(super) unfolded: Vec<Tally>,
@@ -81,6 +83,7 @@ impl State {
             nodes: BTreeMap::new(),
             promises: BTreeMap::new(),
             duties: BTreeMap::new(),
+            tokens: BTreeMap::new(),
             outbox: BTreeMap::new(),
             last_message_id: 0,
             unfolded: Vec::new(),

@@ -32,6 +32,7 @@ mod retention;
 mod lists;
 mod ownership;
 mod tallies;
+mod tokens;
 
 mod bad_input;
 mod clocks;
@@ -73,6 +74,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("lists", lists::cases()),
         ("ownership", ownership::cases()),
         ("tallies", tallies::cases()),
+        ("tokens", tokens::cases()),
         ("bad_input", bad_input::cases()),
         ("clock", clocks::cases()),
         ("races", races::cases()),

@@ -1,0 +1,226 @@
+//! `longhaul token`: the tokens of callers, made and revoked where the store is. There is no way to make one over HTTP.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail, ensure};
+use longhaul::{
+    operating::{AccessToken, NewAccessToken, SqlStore, Store as _, TokenStanding, TokenText, WireDuration, bounds},
+    server::Scope,
+};
+use serde_json::{Value, json};
+
+use super::{config_file::ConfigFile, node::make_folder};
+use crate::{
+    config::{self, Config},
+    random,
+};
+
+/// What `token` can be told.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  longhaul token create --owner u-1 --scopes tasks:read,tasks:write --expires 90d --name ci
+  longhaul token list
+  longhaul token revoke 1a2b3c4d")]
+pub struct Token {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Makes a token and shows it this once.
+    Create(Create),
+    /// Lists all tokens, without their secrets.
+    List(List),
+    /// Revokes a token for good; nodes refuse it within 5 seconds.
+    Revoke(Revoke),
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Whose tasks it is for.
+    #[arg(long)]
+    owner: String,
+    /// What it may do, separated by commas: tasks:read, tasks:write, operate, admin.
+    #[arg(long, value_delimiter = ',', default_value = "tasks:read,tasks:write")]
+    scopes: Vec<String>,
+    /// The tier of all tasks that are submitted with it: free, vip, enterprise, or one of the routing's own.
+    #[arg(long)]
+    tier: Option<String>,
+    /// How long it is good for.
+    #[arg(long, default_value = "90d")]
+    expires: WireDuration,
+    /// What it is for, for people.
+    #[arg(long, default_value = "unnamed")]
+    name: String,
+    /// Answers with JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Answers with JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Revoke {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The id, the third part of the token: lh_live_ID_…
+    id: String,
+}
+
+pub async fn run(token: Token) -> anyhow::Result<()> {
+    match token.action {
+        Action::Create(create) => make(create).await,
+        Action::List(list) => show(list).await,
+        Action::Revoke(revoke) => end(revoke).await,
+    }
+}
+
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the answer of the command")]
+async fn make(create: Create) -> anyhow::Result<()> {
+    let config = config::load(&create.config.sources())?;
+    for scope in &create.scopes {
+        let known = Scope::ALL.map(Scope::as_str);
+        ensure!(known.contains(&scope.as_str()), "there is no scope {scope:?}; allowed: {}", known.join(", "));
+    }
+    let text = TokenText::mint(&config.identity.environment, random::byte)?;
+    let new = NewAccessToken {
+        id: text.id().to_owned(),
+        prefix: text.prefix().to_owned(),
+        digest: text.digest(),
+        owner: create.owner,
+        tier: create.tier,
+        scopes: create.scopes,
+        name: create.name,
+        ttl_ms: create.expires.as_millis(),
+    };
+    let store = open(&config).await?;
+    let made = store.create_token(&new).await?;
+    store.close().await;
+    if create.json {
+        let mut answer = view(&made, TokenStanding::Good);
+        answer["token"] = json!(text.reveal());
+        println!("{answer}");
+    } else {
+        println!("{}", text.reveal());
+        let until = written(made.expires_at);
+        eprintln!(
+            "Shown this once. Its id is {}, it is good until {until}; send it as: Authorization: Bearer …",
+            made.id
+        );
+    }
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of the command")]
+async fn show(list: List) -> anyhow::Result<()> {
+    let config = config::load(&list.config.sources())?;
+    let store = open(&config).await?;
+    let now = store.now().await?;
+    let mut tokens: Vec<AccessToken> = Vec::new();
+    loop {
+        let after = tokens.last().map(|token| token.id.clone());
+        let page = store.list_tokens(after.as_deref(), bounds::PAGE_SIZE).await?;
+        let is_last = page.len() < bounds::PAGE_SIZE;
+        tokens.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    store.close().await;
+    tokens.sort_by_key(|token| token.created_at);
+    if list.json {
+        let views: Vec<Value> = tokens.iter().map(|token| view(token, token.standing(now))).collect();
+        println!("{}", Value::from(views));
+        return Ok(());
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
+    for token in &tokens {
+        table.add_row([
+            token.prefix.clone(),
+            token.name.clone(),
+            token.owner.clone(),
+            token.tier.clone().unwrap_or_default(),
+            token.scopes.join(","),
+            state(token.standing(now)).to_owned(),
+            written(token.expires_at),
+            token.last_used_at.map_or("never".to_owned(), written),
+        ]);
+    }
+    println!("{table}");
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the answer of the command")]
+async fn end(revoke: Revoke) -> anyhow::Result<()> {
+    let config = config::load(&revoke.config.sources())?;
+    // A whole token may be pasted, too. Nothing of it is repeated but the id.
+    let pasted = TokenText::parse(&revoke.id);
+    let id = pasted.as_ref().map_or(revoke.id.as_str(), TokenText::id);
+    let store = open(&config).await?;
+    let revoked = store.revoke_token(id).await?;
+    store.close().await;
+    let Some(token) = revoked else { bail!("there is no token with the id {id:?}; longhaul token list has them all") };
+    println!("revoked {} ({}, of {})", token.prefix, token.name, token.owner);
+    Ok(())
+}
+
+/// The store, beside whoever works with it. A schema that is not current is brought up to date where that is wanted.
+async fn open(config: &Config) -> anyhow::Result<SqlStore> {
+    let url = config.store.url.reveal();
+    let failed = || format!("{} cannot be opened", config.store.url);
+    if let Some(folder) = config.store_file().as_deref().and_then(Path::parent) {
+        make_folder(folder)?;
+    }
+    let mut options = config.store_options();
+    options.is_beside = true;
+    let store = SqlStore::connect(url, options).await.with_context(failed)?;
+    if config.store.migrate && !store.schema().await?.pending.is_empty() {
+        store.close().await;
+        // Only the one process that has a file may change its schema.
+        let alone = SqlStore::connect(url, config.store_options()).await.with_context(failed)?;
+        alone.migrate().await?;
+        return Ok(alone);
+    }
+    store.check_schema().await?;
+    Ok(store)
+}
+
+fn view(token: &AccessToken, standing: TokenStanding) -> Value {
+    json!({
+        "id": token.id,
+        "prefix": token.prefix,
+        "owner": token.owner,
+        "tier": token.tier,
+        "scopes": token.scopes,
+        "name": token.name,
+        "state": state(standing),
+        "createdAt": written(token.created_at),
+        "expiresAt": written(token.expires_at),
+        "lastUsedAt": token.last_used_at.map(written),
+        "revokedAt": token.revoked_at.map(written),
+    })
+}
+
+fn written(at: longhaul::Timestamp) -> String {
+    longhaul::operating::Moment(at).to_string()
+}
+
+const fn state(standing: TokenStanding) -> &'static str {
+    match standing {
+        TokenStanding::Good => "good",
+        TokenStanding::Expired => "expired",
+        TokenStanding::Revoked => "revoked",
+    }
+}

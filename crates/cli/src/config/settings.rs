@@ -1,0 +1,182 @@
+//! The configuration as the rest of the program takes it, checked as a whole.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use longhaul::{
+    DutySettings, FileLife, Limit, LimitRules, QueueSlots, Routing, Rule, WorkerSettings,
+    operating::{PollSettings, StoreOptions},
+    server::{IdentityMode, ListenerSettings, Network},
+};
+
+use super::{Config, IdentityKind};
+
+/// The name under `limits` that is for keys without a limit of their own.
+const DEFAULT_LIMIT: &str = "default";
+
+impl Config {
+    /// Refuses what no part of the program can do, and what is not safe.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let store = self.store.url.scheme();
+        ensure!(
+            ["sqlite", "postgres", "postgresql", "mysql", "mariadb"].contains(&store),
+            "store.url starts with {store:?}; allowed: sqlite://path/to/file.db, postgres://…, mysql://…"
+        );
+        ensure!(
+            self.broker.url.reveal() == "local",
+            "broker.url is {}; this version knows only local: leave LONGHAUL_BROKER unset",
+            self.broker.url
+        );
+        if let Some(url) = &self.redis.url {
+            bail!("redis.url is {url}; this version does without Redis: leave LONGHAUL_REDIS unset");
+        }
+        if let Some(url) = &self.artifacts.url {
+            ensure!(url.scheme() == "file", "artifacts.url is {url}; this version knows only file://folder");
+        }
+        ensure!(self.store.max_connections >= 2, "store.max_connections is below 2: a node needs at least two");
+        ensure!(self.worker.slots >= 1, "worker.slots is 0; a node without a worker has other --roles");
+        let level = self.log.level.parse::<tracing_subscriber::EnvFilter>();
+        level.map_err(|error| anyhow::anyhow!("log.level is {:?}: {error}", self.log.level))?;
+        self.networks()?;
+        self.artifact_key()?;
+        Ok(())
+    }
+
+    /// Refuses to be open to the world by mistake.
+    pub fn check_listening(&self) -> anyhow::Result<()> {
+        let address = self.http.listen;
+        if address.ip().is_loopback() {
+            return Ok(());
+        }
+        ensure!(
+            self.identity.mode != IdentityKind::Dev,
+            "identity.mode = \"dev\" trusts every caller, and {address} is not a loopback address; \
+             use identity.mode = \"tokens\" or \"trusted-header\""
+        );
+        ensure!(
+            self.http.allow_plain,
+            "{address} is not a loopback address, and this is plain HTTP: put TLS in front and listen on 127.0.0.1, or \
+             set http.allow_plain = true if something else protects it"
+        );
+        Ok(())
+    }
+
+    pub fn store_options(&self) -> StoreOptions {
+        StoreOptions { max_connections: self.store.max_connections, ..StoreOptions::default() }
+    }
+
+    /// The file of an embedded store.
+    pub fn store_file(&self) -> Option<PathBuf> {
+        let (scheme, path) = self.store.url.reveal().split_once("://")?;
+        (scheme == "sqlite").then(|| PathBuf::from(path.split('?').next().unwrap_or(path)))
+    }
+
+    /// The folder for files that tasks make.
+    pub fn artifacts_folder(&self) -> PathBuf {
+        if let Some(url) = &self.artifacts.url {
+            return PathBuf::from(url.reveal().trim_start_matches("file://"));
+        }
+        match self.store_file() {
+            Some(file) => PathBuf::from(format!("{}.artifacts", file.display())),
+            None => Path::new("longhaul-artifacts").to_owned(),
+        }
+    }
+
+    /// How long those files are kept.
+    pub fn file_life(&self) -> FileLife {
+        let kept = &self.artifacts;
+        FileLife { free: kept.keep_free.0, vip: kept.keep_vip.0, enterprise: kept.keep_enterprise.0 }
+    }
+
+    /// What their URLs are signed with, if it is not the key beside their folder.
+    pub fn artifact_key(&self) -> anyhow::Result<Option<[u8; 32]>> {
+        let Some(text) = &self.artifacts.key else { return Ok(None) };
+        let digits = text.reveal().as_bytes();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).filter(|_| digits.len() == 64);
+        Ok(Some(key.context("artifacts.key is not 64 hexadecimal digits; openssl rand -hex 32 makes one")?))
+    }
+
+    pub fn identity_mode(&self) -> anyhow::Result<IdentityMode> {
+        Ok(match self.identity.mode {
+            IdentityKind::Tokens => IdentityMode::Tokens,
+            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader { from: self.networks()? },
+            IdentityKind::Dev => IdentityMode::Dev,
+        })
+    }
+
+    fn networks(&self) -> anyhow::Result<Vec<Network>> {
+        let read = |text: &String| text.parse().map_err(anyhow::Error::msg).context("identity.trusted_from");
+        self.identity.trusted_from.iter().map(read).collect()
+    }
+
+    pub fn listener_settings(&self) -> ListenerSettings {
+        ListenerSettings {
+            header_timeout: self.http.header_timeout.0,
+            write_timeout: self.http.write_timeout.0,
+            connections: self.http.connections,
+            connections_per_address: self.http.connections_per_address,
+            drain: self.http.drain.0,
+        }
+    }
+
+    /// `host` is what this machine is called.
+    pub fn worker_settings(&self, host: &str, duties: bool) -> WorkerSettings {
+        let worker = &self.worker;
+        let queue = |(name, share): (&String, &super::QueueShare)| QueueSlots {
+            name: name.clone(),
+            reserved: share.reserved,
+            at_most: share.at_most,
+        };
+        WorkerSettings {
+            name: worker.name.clone().unwrap_or_else(|| host.to_owned()),
+            host: host.to_owned(),
+            slots: worker.slots,
+            queues: worker.queues.iter().map(queue).collect(),
+            resources: worker.resources.clone().into_iter().collect(),
+            types: worker.types.clone().into_iter().collect(),
+            poll: PollSettings { least: worker.poll_least.0, most: worker.poll_most.0 },
+            heartbeat: worker.heartbeat.0,
+            idle_heartbeat: worker.idle_heartbeat.0,
+            heartbeat_timeout: worker.heartbeat_timeout.0,
+            stray_age: worker.stray_age.0,
+            drain: worker.drain.0,
+            duties,
+        }
+    }
+
+    pub fn duty_settings(&self) -> DutySettings {
+        let duties = &self.duties;
+        DutySettings {
+            lease: duties.lease.0,
+            rescue_every: duties.rescue_every.0,
+            max_crashes: duties.max_crashes,
+            silent: duties.silent.0,
+            timeout_grace: duties.timeout_grace.0,
+            keep_ended: duties.keep_ended.0,
+            keep_dead_letters: duties.keep_dead_letters.0,
+            sweep_every: duties.sweep_every.0,
+        }
+    }
+
+    pub fn routing(&self) -> Routing {
+        let rule = |rule: &super::RoutingRule| Rule {
+            tier: rule.tier.clone(),
+            at_most: rule.at_most.map(|most| most.0),
+            queue: rule.queue.clone(),
+        };
+        let rules = self.routing.rules.iter().map(rule).collect();
+        Routing { rules, otherwise: self.routing.otherwise.clone() }
+    }
+
+    pub fn limit_rules(&self) -> LimitRules {
+        let limit =
+            |rule: &super::LimitRule| Limit { permits: rule.rate, per_ms: rule.per.as_millis(), burst: rule.burst };
+        let named = self.limits.iter().filter(|(name, _)| *name != DEFAULT_LIMIT);
+        LimitRules {
+            limits: named.map(|(name, rule)| (name.clone(), limit(rule))).collect(),
+            default: self.limits.get(DEFAULT_LIMIT).map(limit),
+        }
+    }
+}

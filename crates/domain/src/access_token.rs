@@ -1,0 +1,142 @@
+//! Tokens that callers show: what is kept of one, and what is asked of a new one. The text itself is
+//! [`TokenText`](crate::token_text::TokenText), and no store ever sees it.
+
+use subtle::ConstantTimeEq as _;
+
+use crate::{bounds, error::Invalid, time::Timestamp, token_text::TokenText};
+
+/// Scopes that one token may have; there are fewer to give.
+const SCOPES: usize = 20;
+/// How far apart two notes of a token's last use are, in milliseconds: a note is a write, a request need not be one.
+pub const TOUCH_EVERY_MS: u64 = 60_000;
+
+/// A token as people see it. There is no secret in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessToken {
+    /// The part of the text that is no secret, by which it is listed and revoked.
+    pub id: String,
+    /// How the text begins: `lh_live_1a2b3c4d`.
+    pub prefix: String,
+    /// Whose tasks it is for.
+    pub owner: String,
+    /// The tier of all tasks that are submitted with it; without one, a submitter may say.
+    pub tier: Option<String>,
+    pub scopes: Vec<String>,
+    /// What it is for, for people.
+    pub name: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+    /// About when it was last used: noted at most once a minute.
+    pub last_used_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
+}
+
+/// What a token is good for at some moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenStanding {
+    Good,
+    Expired,
+    Revoked,
+}
+
+impl AccessToken {
+    /// What it is good for at `now`.
+    pub fn standing(&self, now: Timestamp) -> TokenStanding {
+        if self.revoked_at.is_some() {
+            return TokenStanding::Revoked;
+        }
+        if self.expires_at <= now { TokenStanding::Expired } else { TokenStanding::Good }
+    }
+}
+
+/// A token as the store knows it, at a moment of the store's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownToken {
+    pub token: AccessToken,
+    pub digest: TokenDigest,
+    pub seen_at: Timestamp,
+}
+
+/// The SHA-256 of a token's text. The text has so much chance in it that nobody finds it from this.
+#[derive(Clone, Copy)]
+pub struct TokenDigest(pub [u8; 32]);
+
+impl TokenDigest {
+    /// Whether it is the digest of this text. Takes as long for a wrong one as for the right one.
+    pub fn is_of(&self, text: &TokenText) -> bool {
+        *self == text.digest()
+    }
+}
+
+impl PartialEq for TokenDigest {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for TokenDigest {}
+
+impl std::fmt::Debug for TokenDigest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TokenDigest(…)")
+    }
+}
+
+/// A token to be made known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewAccessToken {
+    pub id: String,
+    pub prefix: String,
+    pub digest: TokenDigest,
+    pub owner: String,
+    pub tier: Option<String>,
+    pub scopes: Vec<String>,
+    pub name: String,
+    /// How long it is good for, in milliseconds.
+    pub ttl_ms: u64,
+}
+
+impl NewAccessToken {
+    pub fn check(&self) -> Result<(), Invalid> {
+        bounds::check_label("tokenId", &self.id)?;
+        bounds::check_label("prefix", &self.prefix)?;
+        bounds::check_name("userId", &self.owner)?;
+        self.tier.as_ref().map_or(Ok(()), |tier| bounds::check_label("tier", tier))?;
+        bounds::check_name("name", &self.name)?;
+        self.scopes.iter().try_for_each(|scope| bounds::check_label("scopes", scope))?;
+        if !(1..=SCOPES).contains(&self.scopes.len()) {
+            let problem = format!("has {} items", self.scopes.len());
+            return Err(Invalid::new("scopes", problem, format!("1 to {SCOPES} scopes")));
+        }
+        if self.ttl_ms == 0 {
+            return Err(Invalid::new("expires", "is 0", "a time in the future"));
+        }
+        bounds::check_duration_ms("expires", self.ttl_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_good_until_its_end_and_never_after_it_was_revoked() {
+        let at = Timestamp::from_micros;
+        let token = AccessToken {
+            id: "1".to_owned(),
+            prefix: "lh_live_1".to_owned(),
+            owner: "u-1".to_owned(),
+            tier: None,
+            scopes: vec!["tasks:read".to_owned()],
+            name: "ci".to_owned(),
+            created_at: at(0),
+            expires_at: at(10),
+            last_used_at: None,
+            revoked_at: None,
+        };
+        assert_eq!(token.standing(at(9)), TokenStanding::Good);
+        assert_eq!(token.standing(at(10)), TokenStanding::Expired);
+        let revoked = AccessToken { revoked_at: Some(at(5)), ..token };
+        assert_eq!(revoked.standing(at(9)), TokenStanding::Revoked);
+    }
+}

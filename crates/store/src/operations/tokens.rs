@@ -1,0 +1,119 @@
+//! Tokens: made, found, listed, used and revoked.
+
+use async_trait::async_trait;
+use longhaul_domain::{AccessToken, Invalid, KnownToken, NewAccessToken, access_token::TOUCH_EVERY_MS};
+
+use crate::{
+    catalog::Statement,
+    failure::Failure,
+    record,
+    row::Param,
+    session::{Operation, Session},
+};
+
+/// Makes a token known.
+#[derive(Debug)]
+pub(crate) struct CreateToken {
+    pub(crate) token: NewAccessToken,
+}
+
+#[async_trait]
+impl Operation for CreateToken {
+    type Output = AccessToken;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<AccessToken, Failure> {
+        let (token, clock) = (&self.token, session.clock());
+        let (digest, scopes) = (record::digest_text(token.digest), token.scopes.join(" "));
+        let ttl_micros = i64::try_from(token.ttl_ms).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000);
+        let params = [
+            clock.into(),
+            (&token.id).into(),
+            (&digest).into(),
+            (&token.prefix).into(),
+            (&token.owner).into(),
+            Param::Text(token.tier.as_deref()),
+            (&scopes).into(),
+            (&token.name).into(),
+            ttl_micros.into(),
+        ];
+        session.execute(Statement::InsertToken, &params).await?;
+        let known = find(session, &token.id).await?.ok_or_else(|| Failure::internal("the token's row is gone"))?;
+        if known.digest != token.digest {
+            let taken = Invalid::new("tokenId", "is taken", "the id of a token that is not known yet");
+            return Err(Failure::Store(taken.into()));
+        }
+        Ok(known.token)
+    }
+}
+
+/// The token with this id.
+#[derive(Debug)]
+pub(crate) struct FindToken {
+    pub(crate) id: String,
+}
+
+#[async_trait]
+impl Operation for FindToken {
+    type Output = Option<KnownToken>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Option<KnownToken>, Failure> {
+        find(session, &self.id).await
+    }
+}
+
+async fn find(session: &mut dyn Session, id: &str) -> Result<Option<KnownToken>, Failure> {
+    let clock = session.clock();
+    let rows = session.fetch(Statement::FindToken, &[clock.into(), id.into()]).await?;
+    rows.first().map(record::known_token).transpose()
+}
+
+/// A page of all tokens.
+#[derive(Debug)]
+pub(crate) struct ListTokens {
+    pub(crate) after: String,
+    pub(crate) limit: usize,
+}
+
+#[async_trait]
+impl Operation for ListTokens {
+    type Output = Vec<AccessToken>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<AccessToken>, Failure> {
+        let rows = session.fetch(Statement::ListTokens, &[(&self.after).into(), self.limit.into()]).await?;
+        rows.iter().map(record::access_token).collect()
+    }
+}
+
+/// Notes that a token is used.
+#[derive(Debug)]
+pub(crate) struct TouchToken {
+    pub(crate) id: String,
+}
+
+#[async_trait]
+impl Operation for TouchToken {
+    type Output = ();
+
+    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
+        let (clock, every) = (session.clock(), i64::try_from(TOUCH_EVERY_MS * 1_000).unwrap_or(i64::MAX));
+        session.execute(Statement::TouchToken, &[clock.into(), (&self.id).into(), every.into()]).await?;
+        Ok(())
+    }
+}
+
+/// Revokes a token for good.
+#[derive(Debug)]
+pub(crate) struct RevokeToken {
+    pub(crate) id: String,
+}
+
+#[async_trait]
+impl Operation for RevokeToken {
+    type Output = Option<AccessToken>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Option<AccessToken>, Failure> {
+        let clock = session.clock();
+        session.execute(Statement::RevokeToken, &[clock.into(), (&self.id).into()]).await?;
+        Ok(find(session, &self.id).await?.map(|known| known.token))
+    }
+}
