@@ -24,7 +24,7 @@ run: cargo ## Build and start everything in one process; it says what to open an
 	cargo run -p longhaul-cli --locked -- dev $(ARGS)
 
 test: cargo ## Set up the databases that are missing, then run every test
-	$(WITH_SERVICES) cargo test --workspace --locked $(ARGS)
+	$(WITH_SERVICES) cargo test --workspace --locked --no-fail-fast $(ARGS)
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }

@@ -55,7 +55,7 @@ fn tasks_attempts_and_lines() {
     same::<LogView>(json!({ "number": 1, "attempt": 1, "level": "warn", "message": "m", "loggedAt": AT }));
     same::<TaskNews>(json!({
         "taskId": ID, "userId": "u-1", "taskType": "sample.echo", "event": "dead_lettered", "status": "DEAD_LETTER",
-        "attempt": 5, "version": 9, "progress": { "percent": 1 }, "error": "no"
+        "correlationId": "c-1", "attempt": 5, "version": 9, "progress": { "percent": 1 }, "error": "no"
     }));
 }
 
