@@ -45,7 +45,7 @@ impl Program {
         let address = loop {
             let line = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().expect("a greeting");
             if let Some((_, rest)) = line.split_once("http://") {
-                break rest.split('/').next().unwrap().trim().to_owned();
+                break rest.split(['/', ' ']).next().unwrap().to_owned();
             }
         };
         tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });

@@ -33,7 +33,7 @@ pub(crate) fn call_of(route: &RouteInfo, id: &str) -> Call {
 }
 
 /// Files are handed out to whoever has a signed URL; the tests of files have it.
-fn is_signed(route: &RouteInfo) -> bool {
+pub(crate) fn is_signed(route: &RouteInfo) -> bool {
     route.path == "/api/artifacts/{id}"
 }
 

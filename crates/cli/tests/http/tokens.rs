@@ -9,7 +9,7 @@ use longhaul::{
 use serde_json::json;
 
 use crate::{
-    access::{MISSING, call_of},
+    access::{MISSING, call_of, is_signed},
     client::{Call, DEADLINE, Reply},
     server::Server,
 };
@@ -71,10 +71,10 @@ async fn every_route_refuses_every_token_that_is_not_good() {
     let last = if mistyped.ends_with('a') { 'b' } else { 'a' };
     mistyped.pop();
     mistyped.push(last);
-    for route in route_table() {
+    for route in route_table().into_iter().filter(|route| !is_signed(route)) {
         let call = || call_of(&route, MISSING);
         if route.policy == Policy::Public {
-            server.send(call()).await.expect(200);
+            assert_eq!(server.send(call()).await.status, 200, "{route:?}");
             continue;
         }
         challenged(server.send(call()).await, "token_missing");
@@ -122,7 +122,7 @@ async fn a_token_sees_its_owners_tasks_alone() {
     let id = made["taskId"].as_str().unwrap();
     let mine = server.send(with(Call::get(format!("/api/tasks/{id}")), &one)).await.expect(200);
     assert_eq!(mine["userId"], "u-1");
-    for route in route_table().iter().filter(|route| route.path.contains("{id}")) {
+    for route in route_table().iter().filter(|route| route.path.contains("{id}") && !is_signed(route)) {
         let theirs = server.send(with(call_of(route, id), &two)).await;
         let missing = server.send(with(call_of(route, MISSING), &two)).await;
         assert_eq!((theirs.status, &theirs.text), (404, &missing.text), "{route:?}");

@@ -66,7 +66,18 @@ impl Answer {
 
     #[track_caller]
     pub(crate) fn failed(&self) -> String {
-        assert_eq!(self.0.status.code(), Some(1), "{}", self.all());
+        self.ended_with(1)
+    }
+
+    /// What was asked for makes no sense.
+    #[track_caller]
+    pub(crate) fn refused(&self) -> String {
+        self.ended_with(2)
+    }
+
+    #[track_caller]
+    fn ended_with(&self, code: i32) -> String {
+        assert_eq!(self.0.status.code(), Some(code), "{}", self.all());
         self.all()
     }
 }

@@ -27,10 +27,10 @@ async fn a_wrong_configuration_is_told_before_anything_starts() {
     ] {
         let mut command = database.program(&["serve"]);
         command.env(name, value);
-        let told = answer(command).await.failed();
+        let told = answer(command).await.refused();
         assert!(told.contains(wanted) && !told.contains("s3cret"), "{told}");
     }
-    let told = database.run(&["serve", "--config", "missing.toml"]).await.failed();
+    let told = database.run(&["serve", "--config", "missing.toml"]).await.refused();
     assert!(told.contains("missing.toml cannot be read"), "{told}");
     assert!(!database.folder.path().join("data").exists(), "nothing was made");
 }
