@@ -43,7 +43,7 @@ fn parameters(parameters: &Value) -> String {
 
 /// The good answers in a line each, the statuses of problems in one.
 fn answers(responses: &Value) -> String {
-    let (mut text, mut problems) = (String::new(), Vec::new());
+    let (mut text, mut problems) = ("\n".to_owned(), Vec::new());
     for (status, answer) in responses.as_object().into_iter().flatten() {
         if answer["content"].get("application/problem+json").is_some() {
             problems.push(format!("`{status}`"));
@@ -54,12 +54,12 @@ fn answers(responses: &Value) -> String {
             let media = answer["content"].as_object().and_then(|map| map.keys().next()).cloned().unwrap_or_default();
             format!(" ({})", if json { kind(schema) } else { format!("`{media}`") })
         });
-        let _ = write!(text, "\n`{status}`: {}{body}.", words(&answer["description"]).trim_end_matches('.'));
+        let _ = writeln!(text, "- `{status}`: {}{body}", words(&answer["description"]).trim_end_matches('.'));
     }
     if !problems.is_empty() {
-        let _ = write!(text, "\nProblems: {}.", problems.join(", "));
+        let _ = writeln!(text, "- problems: {}", problems.join(", "));
     }
-    text + "\n"
+    text
 }
 
 fn content(holder: &Value) -> Option<&Value> {
@@ -140,7 +140,8 @@ fn words(value: &Value) -> String {
 }
 
 fn codes() -> String {
-    let mut text = "\n## Codes of problems\n\n| code | status | what it says |\n| --- | --- | --- |\n".to_owned();
+    let mut text =
+        "\n## Codes of problems\n\n| code | status | what it says, for example |\n| --- | --- | --- |\n".to_owned();
     let mut problems: Vec<_> = one_of_each().into_iter().map(ApiError::problem).collect();
     problems.sort_by(|one, other| (one.status, &one.code).cmp(&(other.status, &other.code)));
     problems.dedup_by(|one, other| one.code == other.code);
