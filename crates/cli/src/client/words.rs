@@ -35,7 +35,7 @@ pub(crate) fn progress_text(shown: &Shown) -> String {
 }
 
 /// `2 of 5`. One that people or rate limits had tried more often is past its number: `7`.
-pub(crate) fn attempts(task: &TaskSummary) -> String {
+pub(crate) fn attempt_of(task: &TaskSummary) -> String {
     let (attempt, most) = (task.attempt, task.max_attempts);
     if attempt > most { attempt.to_string() } else { format!("{attempt} of {most}") }
 }
