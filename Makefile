@@ -13,12 +13,12 @@ STORE ?= sqlite
 TASKS ?= 20000
 SEED ?= 1
 
-.PHONY: help run test test-store check generate verify bench bench-store bench-http torture services services-down clean cargo
+.PHONY: help run test test-store check generate verify bench bench-store bench-http bench-live torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store, bench-http and torture: make test ARGS=\"-- lease\""
+	@echo "  ARGS=\"...\" is passed on by run, test, test-store, bench-store, bench-http, bench-live and torture: make test ARGS=\"-- lease\""
 
 run: cargo ## Build and start everything in one process; it says what to open and what to try
 	cargo run -p longhaul-cli --locked -- dev $(ARGS)
@@ -39,10 +39,12 @@ generate: cargo ## Write the checked-in generated files anew
 	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
 	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test http --locked -- the_table_of_metrics
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-cli --lib --locked -- document_is_current
+	LONGHAUL_GENERATE=1 cargo test -p longhaul-server --lib --locked -- reference
 
 verify: cargo ## Compare the checked-in generated files with what would be generated
 	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
 	cargo test -p longhaul-cli --lib --locked -- document_is_current
+	cargo test -p longhaul-server --lib --locked -- reference
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)
@@ -52,6 +54,9 @@ bench: cargo ## Measure Longhaul beside its peers: make bench PEERS=path/to/peer
 
 bench-http: cargo ## Measure the HTTP API beside the store below it
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-http --locked -- $(ARGS)
+
+bench-live: cargo ## Measure what idle live clients cost: make bench-live ARGS='5000'
+	cargo run --release -p longhaul-bench-live --locked -- $(ARGS)
 
 torture: cargo ## Break nodes and servers under load: make torture STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
 	@[[ -n "$(and $(filter 1,$(words $(STORE))),$(filter $(DATABASES),$(STORE)))" ]] || { echo "make torture STORE=... wants one of: $(DATABASES)" >&2; exit 2; }

@@ -21,6 +21,8 @@ mod openapi;
 mod output;
 mod problem;
 mod query;
+#[cfg(test)]
+mod reference;
 mod reply;
 mod route;
 mod router;

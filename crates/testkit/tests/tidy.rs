@@ -55,6 +55,10 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/mysql/sql/append_tallies.sql", "JSON_TABLE is slow for a few rows"),
 ];
 
+/// Documents and their translations.
+const TRANSLATIONS: &[(&str, &str)] =
+    &[("README.md", "README.zh-CN.md"), ("docs/quickstart.md", "docs/zh-CN/quickstart.md")];
+
 /// Paths of somebody's machine. Written in two pieces so that this line is not one of them.
 const MACHINE_PATHS: &[&str] = &[concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/wo", "rk/")];
 
@@ -104,6 +108,13 @@ fn every_statement_names_its_columns() {
 fn links_between_documents_resolve() {
     let exists = |path: &Path| root().join(path).exists();
     expect_none("mend or remove the link", all_files(|file| link_offenders(file, &exists)));
+}
+
+#[test]
+fn translations_have_the_commands_and_sections_of_their_originals() {
+    let read = |path: &str| File { path: path.to_owned(), text: fs::read_to_string(root().join(path)).unwrap() };
+    let compare = |(original, translation): &(&str, &str)| translation_offenders(&read(original), &read(translation));
+    expect_none("translate what has changed", TRANSLATIONS.iter().flat_map(compare).collect());
 }
 
 #[test]
@@ -301,6 +312,32 @@ fn inside_repository(folder: &Path, target: &str) -> Option<PathBuf> {
         }
     }
     Some(resolved)
+}
+
+/// Blocks of code that are not the same, and headings that are not as many or not as deep.
+fn translation_offenders(original: &File, translation: &File) -> Vec<String> {
+    let (ours, theirs) = (outline(&original.text), outline(&translation.text));
+    let different = ours.iter().zip(&theirs).find(|(one, other)| one != other);
+    if let Some((one, other)) = different {
+        return vec![format!("{} has\n{other}\nwhere {} has\n{one}", translation.path, original.path)];
+    }
+    let (more, fewer) = if ours.len() > theirs.len() { (original, translation) } else { (translation, original) };
+    let is_same = ours.len() == theirs.len();
+    if is_same { vec![] } else { vec![format!("{} ends before {}", fewer.path, more.path)] }
+}
+
+/// The blocks of code of a document, and the marks of its headings between them.
+fn outline(markdown: &str) -> Vec<String> {
+    let mut parts = Vec::new();
+    for (at, piece) in markdown.split("```").enumerate() {
+        if at % 2 == 1 {
+            parts.push(piece.to_owned());
+        } else {
+            let marks = piece.lines().filter_map(|line| line.split_once(' ')).map(|(mark, _)| mark);
+            parts.extend(marks.filter(|mark| mark.chars().all(|mark| mark == '#')).map(str::to_owned));
+        }
+    }
+    parts
 }
 
 /// A path that starts there; one that merely has such a folder inside (`docs/…`, `$HOME/…`) is none.
@@ -526,6 +563,16 @@ fn a_link_to_nowhere_is_found() {
             "docs/b.md: also-gone.md does not exist"
         ]
     );
+}
+
+#[test]
+fn a_translation_that_was_left_behind_is_found() {
+    let original = file("a.md", "# A\n\n```sh\nmake\n```\n\n## B\n");
+    let with = |text: &str| translation_offenders(&original, &file("b.md", text)).len();
+    assert_eq!(with("# 甲\n\n```sh\nmake\n```\n\n## 乙\n"), 0);
+    assert_eq!(with("# 甲\n\n```sh\nmake run\n```\n\n## 乙\n"), 1, "another command");
+    assert_eq!(with("# 甲\n\n```sh\nmake\n```\n"), 1, "a section is missing");
+    assert_eq!(with("# 甲\n\n```sh\nmake\n```\n\n## 乙\n\n### 丙\n"), 1, "a section too many");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Moments, progress and texts of others as people read them.
 
-use longhaul_api::{Moment, client::Json};
+use longhaul_api::{Moment, TaskSummary, client::Json};
 use serde::Deserialize;
 
 /// The part of a progress document that everybody can show.
@@ -32,6 +32,12 @@ pub(crate) fn percent(shown: &Shown) -> String {
 pub(crate) fn progress_text(shown: &Shown) -> String {
     let message = shown.message.as_deref().map(clean).unwrap_or_default();
     format!("{} {}", percent(shown), message).trim().to_owned()
+}
+
+/// `2 of 5`. One that people or rate limits had tried more often is past its number: `7`.
+pub(crate) fn attempt_of(task: &TaskSummary) -> String {
+    let (attempt, most) = (task.attempt, task.max_attempts);
+    if attempt > most { attempt.to_string() } else { format!("{attempt} of {most}") }
 }
 
 /// How long before `now` it was: `3s`, `5m`, `2d`. What lies ahead is `in 5m`.

@@ -6,7 +6,7 @@ use longhaul_api::{
 };
 
 use crate::client::{
-    self, Ending, Screen, ServerOptions, Shown, age, clean, pretty, progress_text, short_duration, task_id,
+    self, Ending, Screen, ServerOptions, Shown, age, attempt_of, clean, pretty, progress_text, short_duration, task_id,
 };
 
 /// What `get` can be told.
@@ -83,7 +83,7 @@ fn show(screen: Screen, task: &TaskView, now: Moment) -> anyhow::Result<()> {
             ("type", clean(&summary.task_type)),
             ("status", summary.status.as_str().to_owned()),
             ("progress", progress_text(&Shown::of(summary.progress.as_ref()))),
-            ("attempt", format!("{} of {}", summary.attempt, summary.max_attempts)),
+            ("attempt", attempt_of(summary)),
             ("queue", format!("{}, priority {}", clean(&summary.queue), summary.priority)),
             ("tier", text(&summary.tier)),
             ("owner", clean(&summary.user_id)),

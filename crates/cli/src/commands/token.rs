@@ -73,7 +73,7 @@ struct List {
 struct Revoke {
     #[command(flatten)]
     config: ConfigFile,
-    /// The id, the third part of the token: lh_live_ID_…
+    /// The token as the list shows it, or its id alone, the third part: lh_live_ID
     id: String,
 }
 
@@ -165,9 +165,9 @@ async fn show(list: List) -> anyhow::Result<()> {
 #[expect(clippy::print_stdout, reason = "the answer of the command")]
 async fn end(revoke: Revoke) -> anyhow::Result<()> {
     let config = config::load(&revoke.config.sources())?;
-    // A whole token may be pasted, too. Nothing of it is repeated but the id.
-    let pasted = TokenText::parse(&revoke.id);
-    let id = pasted.as_ref().map_or(revoke.id.as_str(), TokenText::id);
+    // A whole token may be pasted, too, or its beginning as the list shows it. Nothing of it is repeated but the id.
+    let is_pasted = revoke.id.starts_with("lh_");
+    let id = revoke.id.split('_').nth(2).filter(|_| is_pasted).unwrap_or(&revoke.id);
     let store = open(&config).await?;
     let revoked = store.revoke_token(id).await?;
     store.close().await;

@@ -11,6 +11,7 @@ mod database;
 mod process;
 
 mod doctor;
+mod documents;
 mod migrate;
 mod nodes;
 mod refusals;

@@ -25,7 +25,9 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
     let list: Value = serde_json::from_str(&database.run(&["token", "list", "--json"]).await.ok()).unwrap();
     assert_eq!((&list[0]["tier"], &list[0]["state"]), (&"vip".into(), &"good".into()));
     assert!(list[0]["lastUsedAt"].is_string() && list[0].get("token").is_none(), "{list}");
-    assert!(database.run(&["token", "revoke", id]).await.ok().contains("revoked"));
+    let as_listed = format!("lh_live_{id}");
+    assert!(table.contains(&as_listed), "{table}");
+    assert!(database.run(&["token", "revoke", &as_listed]).await.ok().contains("revoked"));
     let refused = async {
         while node.get(&token, "/api/tasks").await.0 != 401 {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -84,7 +84,8 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let mut checks = vec![Check::ok("configuration", "every key is known and fits")];
     checks.push(match config.check_listening() {
         Ok(()) => {
-            Check::ok("exposure", format!("{} with identity.mode {:?}", config.http.listen, config.identity.mode))
+            let mode = serde_json::to_string(&config.identity.mode).unwrap_or_default();
+            Check::ok("exposure", format!("{} with identity.mode {mode}", config.http.listen))
         }
         Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
     });

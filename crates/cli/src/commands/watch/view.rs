@@ -9,7 +9,7 @@ use longhaul_api::{
 };
 use serde::Serialize;
 
-use crate::client::{Screen, Shown, clean, pretty, progress_text, short_duration};
+use crate::client::{Screen, Shown, attempt_of, clean, pretty, progress_text, short_duration};
 
 /// The bar is drawn again this often, so that its clock moves.
 const TICK: Duration = Duration::from_millis(200);
@@ -137,7 +137,7 @@ impl View {
         if let (Some(started), Some(finished)) = (summary.started_at, summary.finished_at) {
             text += &format!(" after {}", short_duration(finished.0.micros_since(started.0) / 1_000));
         }
-        text += &format!(", attempt {} of {}", summary.attempt, summary.max_attempts);
+        text += &format!(", attempt {}", attempt_of(summary));
         self.screen.line(text)?;
         if let Some(error) = &task.error
             && summary.status != Status::Completed
