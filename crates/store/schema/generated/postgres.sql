@@ -152,7 +152,6 @@ TABLE tasks (
     artifact_state text
 );
 
-CONSTRAINT artifacts.artifacts_pkey PRIMARY KEY (id);
 TABLE tokens (
     id text NOT NULL,
     digest text NOT NULL,
@@ -166,6 +165,8 @@ TABLE tokens (
     last_used_at bigint,
     revoked_at bigint
 );
+
+CONSTRAINT artifacts.artifacts_pkey PRIMARY KEY (id);
 
 CONSTRAINT attempts.attempts_pkey PRIMARY KEY (task_id, attempt);
 
@@ -195,12 +196,13 @@ CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['Q
 
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
 
+CONSTRAINT tokens.tokens_pkey PRIMARY KEY (id);
+
 CREATE UNIQUE INDEX artifacts_pkey ON public.artifacts USING btree (id);
 
 CREATE INDEX artifacts_sweep ON public.artifacts USING btree (sweep_at) WHERE (sweep_at IS NOT NULL);
 
 CREATE INDEX artifacts_task ON public.artifacts USING btree (task_id);
-CONSTRAINT tokens.tokens_pkey PRIMARY KEY (id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
 
@@ -242,6 +244,8 @@ CREATE UNIQUE INDEX tasks_pkey ON public.tasks USING btree (id);
 
 CREATE INDEX tasks_status_type ON public.tasks USING btree (status, task_type, id) WHERE (status <> 'COMPLETED'::text);
 
+CREATE UNIQUE INDEX tokens_pkey ON public.tokens USING btree (id);
+
 VIEW v_artifacts AS
  SELECT artifacts.id,
     artifacts.task_id,
@@ -255,7 +259,6 @@ VIEW v_artifacts AS
     longhaul_time(artifacts.cleaned_at) AS cleaned_at,
     artifacts.failures
    FROM artifacts;
-CREATE UNIQUE INDEX tokens_pkey ON public.tokens USING btree (id);
 
 VIEW v_attempts AS
  SELECT attempts.task_id,
