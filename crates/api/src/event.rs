@@ -1,6 +1,9 @@
 //! News of tasks, as live streams send them.
 
-use longhaul_domain::{Status, TaskId, event::EventKind};
+use longhaul_domain::{
+    Status, TaskId,
+    event::{EventKind, TaskEvent},
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -27,4 +30,21 @@ pub struct TaskNews {
     pub progress: Option<serde_json::Value>,
     pub error: Option<String>,
     pub correlation_id: Option<String>,
+}
+
+impl From<TaskEvent> for TaskNews {
+    fn from(event: TaskEvent) -> Self {
+        Self {
+            task_id: event.task_id,
+            user_id: event.owner,
+            task_type: event.task_type,
+            event: event.event,
+            status: event.status,
+            attempt: event.attempt,
+            version: event.version,
+            progress: event.progress,
+            error: event.error,
+            correlation_id: event.correlation_id,
+        }
+    }
 }

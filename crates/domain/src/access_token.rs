@@ -9,6 +9,8 @@ use crate::{bounds, error::Invalid, time::Timestamp, token_text::TokenText};
 const SCOPES: usize = 20;
 /// How far apart two notes of a token's last use are, in milliseconds: a note is a write, a request need not be one.
 pub const TOUCH_EVERY_MS: u64 = 60_000;
+/// How long a token is listed after its end, in milliseconds: 30 days, in which people ask whose it was.
+pub const KEEP_ENDED_MS: u64 = 30 * 24 * 3_600 * 1_000;
 
 /// A token as people see it. There is no secret in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,11 @@ pub enum TokenStanding {
 }
 
 impl AccessToken {
+    /// Since when it is good for nothing, or will be.
+    pub fn ends_at(&self) -> Timestamp {
+        self.revoked_at.map_or(self.expires_at, |revoked| revoked.min(self.expires_at))
+    }
+
     /// What it is good for at `now`.
     pub fn standing(&self, now: Timestamp) -> TokenStanding {
         if self.revoked_at.is_some() {

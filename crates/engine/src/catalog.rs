@@ -92,6 +92,11 @@ impl Catalog {
         Ok(task)
     }
 
+    /// Whether a task of this tier may be in the queue.
+    pub fn is_open_to(&self, tier: &str, queue: &str) -> bool {
+        self.routing.is_open_to(tier, queue)
+    }
+
     fn unknown(&self, name: &str) -> Invalid {
         let shown: String = name.chars().take(60).collect();
         let known: Vec<&str> = self.types.keys().take(NAMED_TYPES).map(String::as_str).collect();

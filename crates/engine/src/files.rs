@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use longhaul_domain::{
     Lease, StoreError, Task, Timestamp,
-    artifact::{ArtifactNote, ArtifactRecord},
+    artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
     contract::{
         ArtifactStore,
         artifact_store::{Artifact, ArtifactError, NewArtifact},
         store::Verdict,
     },
-    ids::ArtifactId,
 };
 
 use crate::{Engine, signer::UrlSigner};
@@ -76,7 +75,8 @@ pub enum FileError {
 }
 
 impl Files {
-    /// Keeps a file of a running attempt. One that lost its lease keeps nothing.
+    /// Keeps a file of a running attempt. One that lost its lease keeps nothing. The note comes first: what a crash leaves
+    /// of a file is swept by it, and nobody sees a file of an attempt that crashed.
     pub async fn keep(
         &self,
         engine: &Engine,
@@ -84,14 +84,13 @@ impl Files {
         lease: Lease,
         new: NewArtifact<'_>,
     ) -> Result<KeptFile, FileError> {
-        let Artifact { key, file_name, content_type, bytes } = self.store.put(new).await?;
-        let noted = self.note(engine, task, lease, (&key, &file_name, &content_type, bytes)).await;
-        let record = match noted {
-            Ok(record) => record,
+        new.check().map_err(ArtifactError::Invalid)?;
+        let record = self.note(engine, task, lease, &new).await?;
+        let Artifact { key, file_name, content_type, bytes } = match self.store.put(new).await {
+            Ok(kept) => kept,
             Err(error) => {
-                // Nobody will ask for it. What cannot be removed now goes with the task's other files.
-                let _ = self.store.remove(&key).await;
-                return Err(error);
+                self.give_up(engine, &record).await;
+                return Err(error.into());
             }
         };
         let url = self.signer.url(record.id, record.expires_at).map_err(ArtifactError::Unavailable)?;
@@ -103,19 +102,16 @@ impl Files {
         engine: &Engine,
         task: &Task,
         lease: Lease,
-        (key, file_name, content_type, bytes): (&str, &str, &str, u64),
+        new: &NewArtifact<'_>,
     ) -> Result<ArtifactRecord, FileError> {
-        let random = key.rsplit('/').next().and_then(|part| part.parse().ok());
-        let no_key = || ArtifactError::Unavailable(format!("{key:?} does not end with a random part"));
-        let id = ArtifactId(random.ok_or_else(no_key)?);
         let keep_ms = u64::try_from(self.life.of(task.tier.as_deref()).as_millis()).unwrap_or(bounds::DURATION_MS);
         let note = ArtifactNote {
             lease,
-            id,
-            key: key.to_owned(),
-            file_name: file_name.to_owned(),
-            content_type: content_type.to_owned(),
-            bytes,
+            id: new.id,
+            key: new.key(),
+            file_name: new.file_name.to_owned(),
+            content_type: new.content_type.to_owned(),
+            bytes: new.bytes.len() as u64,
             keep_ms: keep_ms.min(bounds::DURATION_MS),
         };
         match engine.store.note_artifact(&note).await? {
@@ -123,6 +119,16 @@ impl Files {
             (Verdict::Applied(_) | Verdict::Repeated(_) | Verdict::Stale(_) | Verdict::Missing, _) => {
                 Err(FileError::Lost)
             }
+        }
+    }
+
+    /// The file could not be kept: whoever finds its note is told that it is gone. What cannot be done now the sweeper
+    /// does.
+    async fn give_up(&self, engine: &Engine, record: &ArtifactRecord) {
+        let is_deleted = self.store.remove(&record.key).await.is_ok();
+        let swept = Swept { id: record.id, task_id: record.task_id, is_deleted };
+        if let Err(error) = engine.store.note_sweep(&[swept], 0).await {
+            tracing::debug!(%error, artifact = %record.id, "a file that could not be kept is left to the sweeper");
         }
     }
 }

@@ -41,6 +41,16 @@ impl Default for Routing {
 }
 
 impl Routing {
+    /// Whether tasks of this tier may be in the queue: it is one that their own rules lead to, or that no rule keeps for
+    /// another tier.
+    pub fn is_open_to(&self, tier: &str, queue: &str) -> bool {
+        let leads_there = |is_wanted: &dyn Fn(Option<&str>) -> bool| {
+            self.rules.iter().any(|rule| rule.queue == queue && is_wanted(rule.tier.as_deref()))
+        };
+        let is_own = self.otherwise == queue || leads_there(&|of| of.is_none_or(|of| of == tier));
+        is_own || !leads_there(&|of| of.is_some_and(|of| of != tier))
+    }
+
     /// The queue for a task of this tier that is expected to take so long. What nobody knows counts as short.
     pub fn queue(&self, tier: Option<&str>, expected: Option<Duration>) -> &str {
         let fits = |rule: &&Rule| {

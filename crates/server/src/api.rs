@@ -9,7 +9,8 @@ use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    identity::IdentityMode, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas, tokens::Tokens,
+    identity::IdentityMode, live::unheard::Company, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas,
+    tokens::Tokens,
 };
 
 /// Why a server does not start.
@@ -40,6 +41,7 @@ pub struct Api {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) document: Bytes,
     pub(crate) http: HttpMetrics,
+    pub(crate) company: Company,
     /// Live streams end with it, so that a shutdown does not wait for them.
     pub(crate) closing: CancellationToken,
 }
@@ -61,6 +63,7 @@ impl Api {
         let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));
         Ok(Arc::new(Self {
             http,
+            company: Company::default(),
             engine,
             intake,
             streams,

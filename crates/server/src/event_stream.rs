@@ -7,10 +7,11 @@ use futures::Stream;
 use longhaul_domain::{StoreError, TaskId, contract::store::Access};
 use serde::Serialize;
 use std::sync::Arc;
+use tokio::time::Instant;
 
 use crate::{
     api::Api,
-    live::{COME_BACK, Follower, HEARTBEAT, Told},
+    live::{COME_BACK, Follower, HEARTBEAT, Told, unheard::next_look},
 };
 
 /// What a stream is about.
@@ -35,7 +36,8 @@ pub(crate) async fn events(
         About::Owner => follower.follow_all().await?,
     }
     let first = Some(Event::default().retry(COME_BACK));
-    let client = Box::new(Client { api, about, follower, first });
+    let (look_at, said_at) = (next_look(&api).await, Instant::now());
+    let client = Box::new(Client { api, about, follower, first, look_at, said_at });
     Ok(futures::stream::unfold(client, |mut client| async {
         let event = client.next().await?;
         Some((Ok(event), client))
@@ -47,6 +49,9 @@ struct Client {
     about: About,
     follower: Follower,
     first: Option<Event>,
+    /// When to look for changes without news.
+    look_at: Instant,
+    said_at: Instant,
 }
 
 impl Client {
@@ -54,32 +59,42 @@ impl Client {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
+        let event = self.find().await?;
+        self.said_at = Instant::now();
+        Some(event)
+    }
+
+    async fn find(&mut self) -> Option<Event> {
         loop {
-            if let Some(told) = self.follower.take() {
+            while let Some(told) = self.follower.take() {
                 if let Some(event) = event_of(&told) {
                     return Some(event);
                 }
-                continue;
             }
+            if self.said_at.elapsed() >= HEARTBEAT {
+                return Some(Event::default().comment("still here"));
+            }
+            let until = self.look_at.min(self.said_at + HEARTBEAT);
             let heard = tokio::select! {
                 () = self.api.closing.cancelled() => return None,
-                heard = tokio::time::timeout(HEARTBEAT, self.follower.hear()) => heard,
+                heard = self.follower.hear() => Some(heard?),
+                () = tokio::time::sleep_until(until) => None,
             };
             let looked = match heard {
-                Ok(Some(heard)) => self.follower.digest(heard).await,
-                Ok(None) => return None,
-                Err(_) => {
-                    self.look_again().await?;
-                    return Some(Event::default().comment("still here"));
-                }
+                Some(heard) => self.follower.digest(heard).await,
+                None => self.look_if_due().await,
             };
             self.goes_on(looked)?;
         }
     }
 
-    async fn look_again(&mut self) -> Option<()> {
+    async fn look_if_due(&mut self) -> Result<(), StoreError> {
+        if Instant::now() < self.look_at {
+            return Ok(());
+        }
         let looked = self.follower.look_again().await;
-        self.goes_on(looked)
+        self.look_at = next_look(&self.api).await;
+        looked
     }
 
     /// Retention has removed the task: there is nothing left to tell. Any other trouble passes.

@@ -87,8 +87,8 @@ pub async fn serve(
                     tracing::debug!(%peer, "too many connections: one is closed");
                     continue;
                 };
-                let place = Place(Arc::new((seat, tracker.token())));
-                tokio::spawn(connection(stream, peer, router.clone(), settings, place, closing.clone(), cut.clone()));
+                let place = Place { cut: cut.clone(), _held: Arc::new((seat, tracker.token())) };
+                tokio::spawn(connection(stream, peer, router.clone(), settings, place, closing.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -114,8 +114,8 @@ async fn connection(
     settings: ListenerSettings,
     place: Place,
     closing: CancellationToken,
-    cut: CancellationToken,
 ) {
+    let cut = place.cut.clone();
     // Answers are small and complete; waiting for company would only delay them.
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
@@ -152,7 +152,17 @@ async fn connection(
 /// A connection's place among the others, and the promise to wait for it at the end. A connection that becomes a WebSocket
 /// keeps it.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(#[expect(dead_code, reason = "held, not read")] Arc<(Seat, TaskTrackerToken)>);
+pub(crate) struct Place {
+    cut: CancellationToken,
+    _held: Arc<(Seat, TaskTrackerToken)>,
+}
+
+impl Place {
+    /// Ends when whoever sits here has had their time after the stop, and must leave where they stand.
+    pub(crate) async fn cut(&self) {
+        self.cut.cancelled().await;
+    }
+}
 
 /// Who is connected, in all and by address.
 #[derive(Debug)]

@@ -4,6 +4,8 @@
 //! own. News may be lost: a listener that lags is told so and shown the current state again, and so is one that has heard
 //! nothing for a while when the task has changed meanwhile. Nothing is queued here but what one look brought.
 
+pub(crate) mod unheard;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use longhaul_domain::{
         store::Access,
     },
     event::{EventKind, TaskEvent},
-    filter::{PageRequest, SortOrder, TaskFilter},
+    filter::{self, PageRequest, SortOrder, TaskFilter},
 };
 use longhaul_engine::metrics::Listener;
 use tokio::time::Instant;
@@ -127,7 +129,7 @@ impl Follower {
         }
     }
 
-    /// Shows tasks that have changed without news of it.
+    /// Tells of tasks that have changed without news of it.
     pub(crate) async fn look_again(&mut self) -> Result<(), StoreError> {
         for id in self.tasks.clone() {
             let before = self.known.get(&id).map(|known| known.version);
@@ -138,7 +140,7 @@ impl Follower {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        if self.follows_all { self.look_at_open_tasks().await } else { Ok(()) }
     }
 
     /// Retention has removed a task. It is not found only when nothing else is followed.
@@ -169,17 +171,22 @@ impl Follower {
     }
 
     async fn show_open_tasks(&mut self) -> Result<(), StoreError> {
-        let open = TaskFilter {
-            statuses: Status::ALL.into_iter().filter(|status| !status.is_ended()).collect(),
-            ..TaskFilter::default()
-        };
-        let found = self.api.engine.store.list_tasks(&self.access, &open, &PageRequest::first(SHOWN)).await?;
+        let found = self.open_tasks().await?;
         found.items.iter().for_each(|task| self.remember(task));
         let summary = |task| with_progress(&self.api, TaskSummary::from(task));
         let next_cursor = found.next.map(|id| cursor::of_task(SortOrder::NewestFirst, id));
         let items = found.items.into_iter().map(summary).collect();
         self.pending.push_back(Told::States(Page { items, next_cursor }));
         Ok(())
+    }
+
+    /// The newest of the caller's open tasks.
+    async fn open_tasks(&mut self) -> Result<filter::Page<Task>, StoreError> {
+        let open = TaskFilter {
+            statuses: Status::ALL.into_iter().filter(|status| !status.is_ended()).collect(),
+            ..TaskFilter::default()
+        };
+        self.api.engine.store.list_tasks(&self.access, &open, &PageRequest::first(SHOWN)).await
     }
 
     async fn tell(&mut self, event: TaskEvent) -> Result<(), StoreError> {
@@ -200,21 +207,9 @@ impl Follower {
             return Ok(());
         }
         let version = known.version.max(event.version);
-        let news = TaskNews {
-            task_id: id,
-            user_id: event.owner.clone(),
-            task_type: event.task_type.clone(),
-            event: event.event,
-            status,
-            attempt: known.attempt,
-            version,
-            progress: event.progress.clone(),
-            error: event.error.clone(),
-            correlation_id: event.correlation_id.clone(),
-        };
-        let told_as = TaskEvent { version, ..event };
-        self.api.engine.metrics.processed(Listener::Live, news.event);
-        self.pending.push_back(Told::News { id: told_as.id(), news: Box::new(news) });
+        let told = TaskEvent { status, attempt: known.attempt, version, ..event };
+        self.api.engine.metrics.processed(Listener::Live, told.event);
+        self.pending.push_back(Told::News { id: told.id(), news: Box::new(TaskNews::from(told)) });
         Ok(())
     }
 

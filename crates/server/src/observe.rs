@@ -169,6 +169,11 @@ impl HttpMetrics {
         seconds.observe(since.elapsed().as_secs_f64());
     }
 
+    /// How many live streams are open.
+    pub(crate) fn open_streams(&self) -> u32 {
+        u32::try_from(self.streams.get()).unwrap_or(0)
+    }
+
     /// A live stream that is counted until this is dropped.
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.streams.inc();

@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::{
     api::Api,
     live::{COME_BACK, HEARTBEAT},
+    observe::OpenStream,
 };
 
 /// Entries that a reader takes at once: a mebibyte if all are as large as they may be.
@@ -46,6 +47,7 @@ pub(crate) struct OutputReader {
     /// Whether the store should be asked if the task has ended.
     is_unsure: bool,
     is_over: bool,
+    _open: OpenStream,
 }
 
 impl OutputReader {
@@ -55,7 +57,8 @@ impl OutputReader {
         let news = api.engine.bus.subscribe(Subscription { task_id: Some(id), owner: None });
         api.engine.store.get_task(&access, id).await?;
         let pending = VecDeque::from([Event::default().retry(COME_BACK)]);
-        Ok(Self { api, access, id, after: 0, news, pending, ended: None, is_unsure: true, is_over: false })
+        let _open = api.http.open_stream();
+        Ok(Self { api, access, id, after: 0, news, pending, ended: None, is_unsure: true, is_over: false, _open })
     }
 
     /// Goes on after this offset.
@@ -148,7 +151,7 @@ impl OutputReader {
             Content::Rewind { to } => to <= self.after,
             Content::Chunk(_) | Content::End => false,
         };
-        let is_behind = self.after + 1 < read.first_kept && !read.entries.first().is_some_and(goes_on);
+        let is_behind = self.after.saturating_add(1) < read.first_kept && !read.entries.first().is_some_and(goes_on);
         if is_behind {
             self.reset(read.first_kept - 1, "what came before is no longer kept");
         } else if read.last > 0 && read.last < self.after {

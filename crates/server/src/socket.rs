@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
     api::Api,
-    live::{Follower, HEARTBEAT, Told},
+    live::{Follower, HEARTBEAT, Told, unheard::next_look},
 };
 
 /// One message of a client, in bytes. A subscription has about a hundred.
@@ -40,11 +40,16 @@ const fn closing(code: u16, reason: &'static str) -> Closing {
     Closing { code, reason }
 }
 
-/// Serves the socket until either side leaves.
-pub(crate) async fn serve(mut socket: WebSocket, api: Arc<Api>, access: Access) {
+/// Serves the socket until either side leaves, or the caller is no longer who may be here.
+pub(crate) async fn serve(
+    mut socket: WebSocket,
+    api: Arc<Api>,
+    access: Access,
+    until_refused: impl Future<Output = ()> + Send,
+) {
     let follower = Follower::start(Arc::clone(&api), access, None);
     let mut guest = Box::new(Guest { api, follower, heard_at: Instant::now() });
-    let Some(Closing { code, reason }) = guest.converse(&mut socket).await else { return };
+    let Some(Closing { code, reason }) = guest.converse(&mut socket, Box::pin(until_refused)).await else { return };
     let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
     // Whoever does not read does not hear it either.
     let _ = tokio::time::timeout(Duration::from_secs(1), socket.send(Message::Close(Some(frame)))).await;
@@ -58,10 +63,15 @@ struct Guest {
 
 impl Guest {
     /// Answers why the socket is to be closed; nothing when the client has gone.
-    async fn converse(&mut self, socket: &mut WebSocket) -> Option<Closing> {
+    async fn converse(
+        &mut self,
+        socket: &mut WebSocket,
+        mut until_refused: impl Future<Output = ()> + Unpin,
+    ) -> Option<Closing> {
         let mut beat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let api = Arc::clone(&self.api);
+        let mut look_at = next_look(&api).await;
         loop {
             while let Some(told) = self.follower.take() {
                 if let Err(end) = say(socket, &message_of(told)).await {
@@ -70,8 +80,14 @@ impl Guest {
             }
             let step = tokio::select! {
                 () = api.closing.cancelled() => return Some(closing(close_code::AWAY, "the server stops")),
+                () = &mut until_refused => return Some(closing(close_code::POLICY, "the token is no longer good")),
                 message = socket.recv() => self.listen(socket, message?.ok()?).await,
                 heard = self.follower.hear() => self.digest(heard?).await,
+                () = tokio::time::sleep_until(look_at) => {
+                    pass(self.follower.look_again().await);
+                    look_at = next_look(&api).await;
+                    Ok(())
+                }
                 _ = beat.tick() => self.beat(socket).await,
             };
             if let Err(end) = step {
@@ -92,7 +108,6 @@ impl Guest {
         if self.heard_at.elapsed() > SILENT {
             return Err(Some(closing(close_code::POLICY, "no answer to pings")));
         }
-        pass(self.follower.look_again().await);
         send(socket, Message::Ping(axum::body::Bytes::new())).await
     }
 

@@ -88,6 +88,7 @@ statements! {
     InsertToken "insert_token",
     FindToken "find_token",
     ListTokens "list_tokens",
+    PruneTokens "prune_tokens",
     TouchToken "touch_token",
     RevokeToken "revoke_token",
     ListAttempts "list_attempts",

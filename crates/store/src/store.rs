@@ -52,7 +52,7 @@ use crate::{
         strays::HandBackStrays,
         submit::{self, SubmitAndClaim},
         tallies::{FoldTallies, ReadTallies},
-        tokens::{CreateToken, FindToken, ListTokens, RevokeToken, TouchToken},
+        tokens::{CreateToken, FindToken, ListTokens, PruneTokens, RevokeToken, TouchToken},
     },
     postgres::PostgresDatabase,
     session::Shared,
@@ -470,6 +470,11 @@ impl Store for SqlStore {
     async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
         self.database.run(Mode::ReadOnly, ListTokens { after: after.unwrap_or("").to_owned(), limit }).await
+    }
+
+    async fn prune_tokens(&self, limit: usize) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::OneStatement, PruneTokens { limit }).await
     }
 
     async fn touch_token(&self, id: &str) -> Result<(), StoreError> {

@@ -7,6 +7,7 @@ use libtest_mimic::Trial;
 use longhaul_domain::{
     TaskId, bounds,
     contract::artifact_store::{Artifact, ArtifactError, ArtifactStore, NewArtifact},
+    ids::ArtifactId,
 };
 
 use crate::suite::{self, Case, Dice, Factory, cases, random_task_id};
@@ -41,7 +42,8 @@ fn cases() -> Vec<Case<ArtifactStoreFactory>> {
 }
 
 fn text_file(task_id: TaskId, bytes: &[u8]) -> NewArtifact<'_> {
-    NewArtifact { task_id, attempt: 1, file_name: "chapter.txt", content_type: "text/plain; charset=utf-8", bytes }
+    let id = ArtifactId(random_task_id().0);
+    NewArtifact { id, task_id, attempt: 1, file_name: "chapter.txt", content_type: "text/plain; charset=utf-8", bytes }
 }
 
 async fn put(store: &dyn ArtifactStore, task_id: TaskId, text: &str) -> Artifact {

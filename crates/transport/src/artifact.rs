@@ -1,16 +1,9 @@
-//! What every artifact store refuses, and the keys that they all make.
+//! The keys that all artifact stores know.
 
 use std::{fmt, str::FromStr};
 
-use longhaul_domain::{
-    Invalid, TaskId,
-    artifact::FILE_NAME_BYTES,
-    bounds::{ARTIFACT_BYTES, NAME_BYTES, check_text},
-    contract::artifact_store::NewArtifact,
-};
+use longhaul_domain::{Invalid, TaskId, contract::artifact_store::NewArtifact};
 use uuid::Uuid;
-
-use crate::random;
 
 /// Where a file is kept: `{task}/{attempt}/{random}`. Nothing else can be written as a key, so no key leads elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,9 +14,9 @@ pub struct ArtifactKey {
 }
 
 impl ArtifactKey {
-    /// A key that nobody can guess.
-    pub fn fresh(task_id: TaskId, attempt: u32) -> Self {
-        Self { task_id, attempt, random: random::uuid() }
+    /// The key of a file to be kept.
+    pub const fn of(new: &NewArtifact<'_>) -> Self {
+        Self { task_id: new.task_id, attempt: new.attempt, random: new.id.0 }
     }
 
     /// The three parts as they stand in the key: hexadecimal digits and hyphens, and a plain number in the middle.
@@ -56,18 +49,4 @@ fn parse(text: &str) -> Option<ArtifactKey> {
     let attempt = parts.next()?.parse().ok()?;
     let random = parts.next()?.parse().ok()?;
     Some(ArtifactKey { task_id, attempt, random })
-}
-
-/// Refuses what cannot be kept or could not be shown to people: names end up in the headers of downloads.
-pub fn check(artifact: &NewArtifact<'_>) -> Result<(), Invalid> {
-    check_text("fileName", artifact.file_name, FILE_NAME_BYTES)?;
-    check_text("contentType", artifact.content_type, NAME_BYTES)?;
-    if !artifact.content_type.is_ascii() {
-        return Err(Invalid::new("contentType", "is not ASCII", "a media type such as text/plain"));
-    }
-    if artifact.bytes.len() > ARTIFACT_BYTES {
-        let problem = format!("has {} bytes", artifact.bytes.len());
-        return Err(Invalid::new("bytes", problem, format!("up to {ARTIFACT_BYTES} bytes")));
-    }
-    Ok(())
 }

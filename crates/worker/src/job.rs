@@ -9,12 +9,14 @@ use longhaul_domain::{
         artifact_store::{ArtifactError, NewArtifact},
         rate_limiter::Reservation,
     },
+    ids::ArtifactId,
 };
 use longhaul_engine::files::{FileError, KeptFile};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     progress::Progress,
+    random,
     run::Run,
     state::{State, save_newest},
     stop::Stop,
@@ -227,7 +229,8 @@ impl Job {
     pub async fn store_artifact(&self, file_name: &str, content_type: &str, bytes: &[u8]) -> Result<KeptFile, Stop> {
         self.check()?;
         let (task_id, attempt) = (self.id(), self.attempt());
-        let artifact = NewArtifact { task_id, attempt, file_name, content_type, bytes };
+        let id = ArtifactId(random::id());
+        let artifact = NewArtifact { id, task_id, attempt, file_name, content_type, bytes };
         let services = &self.0.services;
         match services.files.keep(&services.engine, &self.0.task, self.0.lease, artifact).await {
             Ok(kept) => {

@@ -7,6 +7,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(test)]
+mod dying_files;
 mod patience;
 #[cfg(test)]
 mod quiet;

@@ -24,6 +24,7 @@ mod reads;
 mod refusals;
 mod server;
 mod socket;
+mod standing;
 mod submits;
 mod tokens;
 mod types;

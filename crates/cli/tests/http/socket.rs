@@ -14,9 +14,9 @@ use crate::{
     server::Server,
 };
 
-struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
+pub(crate) struct Socket(pub(crate) WebSocketStream<MaybeTlsStream<TcpStream>>);
 
-async fn connect(server: &Server, headers: &[(&'static str, &str)]) -> Result<Socket, Error> {
+pub(crate) async fn connect(server: &Server, headers: &[(&'static str, &str)]) -> Result<Socket, Error> {
     let mut request = format!("ws://{}/api/ws", server.address).into_client_request().unwrap();
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().unwrap());
@@ -29,16 +29,16 @@ async fn connected(server: &Server, user: &str) -> Socket {
 }
 
 impl Socket {
-    async fn say(&mut self, message: &Value) {
+    pub(crate) async fn say(&mut self, message: &Value) {
         self.0.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    async fn frame(&mut self) -> Message {
+    pub(crate) async fn frame(&mut self) -> Message {
         tokio::time::timeout(DEADLINE, self.0.next()).await.expect("a message in time").expect("one more").unwrap()
     }
 
     /// The next message in JSON.
-    async fn hear(&mut self) -> Value {
+    pub(crate) async fn hear(&mut self) -> Value {
         loop {
             let frame = self.frame().await;
             if let Message::Text(text) = &frame {
@@ -48,7 +48,7 @@ impl Socket {
         }
     }
 
-    async fn until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+    pub(crate) async fn until(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let mut heard = Vec::new();
         loop {
             heard.push(self.hear().await);
@@ -59,7 +59,7 @@ impl Socket {
     }
 
     /// How the server closes it.
-    async fn closed(&mut self) -> CloseFrame {
+    pub(crate) async fn closed(&mut self) -> CloseFrame {
         loop {
             if let Message::Close(frame) = self.frame().await {
                 return frame.expect("a code and a reason");

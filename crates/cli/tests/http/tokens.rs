@@ -17,7 +17,7 @@ use crate::{
 const ALL: [&str; 3] = ["tasks:read", "tasks:write", "operate"];
 
 /// Bytes that are different for each token of a test.
-fn mint(seed: u64) -> TokenText {
+pub(crate) fn mint(seed: u64) -> TokenText {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let draw = move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -27,11 +27,18 @@ fn mint(seed: u64) -> TokenText {
 }
 
 impl Server {
-    async fn with_tokens() -> Self {
+    pub(crate) async fn with_tokens() -> Self {
         Self::start_with(IdentityMode::Tokens, ListenerSettings::default()).await
     }
 
-    async fn token(&self, seed: u64, owner: &str, scopes: &[&str], tier: Option<&str>, ttl_ms: u64) -> TokenText {
+    pub(crate) async fn token(
+        &self,
+        seed: u64,
+        owner: &str,
+        scopes: &[&str],
+        tier: Option<&str>,
+        ttl_ms: u64,
+    ) -> TokenText {
         let text = mint(seed);
         let new = NewAccessToken {
             id: text.id().to_owned(),
@@ -48,7 +55,7 @@ impl Server {
     }
 }
 
-fn with(call: Call, token: &TokenText) -> Call {
+pub(crate) fn with(call: Call, token: &TokenText) -> Call {
     call.header("Authorization", &format!("Bearer {}", token.reveal()))
 }
 

@@ -1,20 +1,49 @@
 //! The artifact store: files that tasks make (R41).
 //!
-//! Keys are made by the store from task, attempt and a random part; what a task calls its file is only shown.
+//! Keys are made of task, attempt and a random part; what a task calls its file is only shown. Whoever puts a file draws
+//! the random part, so that the key can be noted before there is a file: a crash then leaves no file that nobody knows.
 
 use async_trait::async_trait;
 
-use crate::ids::TaskId;
+use crate::{
+    artifact::FILE_NAME_BYTES,
+    bounds::{ARTIFACT_BYTES, NAME_BYTES, check_text},
+    error::Invalid,
+    ids::{ArtifactId, TaskId},
+};
 
 /// A file to be kept.
 #[derive(Debug, Clone, Copy)]
 pub struct NewArtifact<'a> {
+    /// Random, and never used before.
+    pub id: ArtifactId,
     pub task_id: TaskId,
     pub attempt: u32,
     /// What people see when they download it. Never part of a path.
     pub file_name: &'a str,
     pub content_type: &'a str,
     pub bytes: &'a [u8],
+}
+
+impl NewArtifact<'_> {
+    /// Where it is kept: `{task}/{attempt}/{random}`.
+    pub fn key(&self) -> String {
+        format!("{}/{}/{}", self.task_id, self.attempt, self.id)
+    }
+
+    /// Refuses what cannot be kept or could not be shown to people: names end up in the headers of downloads.
+    pub fn check(&self) -> Result<(), Invalid> {
+        check_text("fileName", self.file_name, FILE_NAME_BYTES)?;
+        check_text("contentType", self.content_type, NAME_BYTES)?;
+        if !self.content_type.is_ascii() {
+            return Err(Invalid::new("contentType", "is not ASCII", "a media type such as text/plain"));
+        }
+        if self.bytes.len() > ARTIFACT_BYTES {
+            let problem = format!("has {} bytes", self.bytes.len());
+            return Err(Invalid::new("bytes", problem, format!("up to {ARTIFACT_BYTES} bytes")));
+        }
+        Ok(())
+    }
 }
 
 /// A file that is kept, as the task's result may carry it.
@@ -32,7 +61,7 @@ pub enum ArtifactError {
     #[error("there is no such artifact")]
     NotFound,
     #[error(transparent)]
-    Invalid(#[from] crate::error::Invalid),
+    Invalid(#[from] Invalid),
     #[error("the artifact store is unavailable: {0}")]
     Unavailable(String),
 }
@@ -46,7 +75,7 @@ pub trait ArtifactStore: Send + Sync + std::fmt::Debug {
     async fn get(&self, key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError>;
     /// At most `length` bytes of the file from `offset` on; fewer only where it ends.
     async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError>;
-    /// Removes the file; one that is gone already is no error.
+    /// Removes the file, and what a crash has left of one; one that is gone already is no error.
     async fn remove(&self, key: &str) -> Result<(), ArtifactError>;
     /// Removes all files of a task.
     async fn remove_all(&self, task: TaskId) -> Result<(), ArtifactError>;

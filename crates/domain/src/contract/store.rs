@@ -288,6 +288,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Notes that a token is used, unless that was noted in the last
     /// [`TOUCH_EVERY_MS`](crate::access_token::TOUCH_EVERY_MS).
     async fn touch_token(&self, id: &str) -> Result<(), StoreError>;
+    /// Removes tokens that ended [`KEEP_ENDED_MS`](crate::access_token::KEEP_ENDED_MS) ago or earlier, at most `limit`, and
+    /// answers with their number.
+    async fn prune_tokens(&self, limit: usize) -> Result<usize, StoreError>;
     /// Revokes a token for good. Answers with it, or with nothing when there is none.
     async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError>;
 

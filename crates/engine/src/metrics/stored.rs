@@ -1,6 +1,7 @@
 //! How often the store is asked for what, how long it takes, and how often it fails.
 
-use std::sync::OnceLock;
+use std::collections::HashMap;
+use std::sync::{PoisonError, RwLock};
 use std::time::Instant;
 
 use longhaul_domain::StoreError;
@@ -19,21 +20,18 @@ pub struct StoreOperation {
     pub name: &'static str,
     /// Whether it changes something.
     pub is_update: bool,
-    pub(crate) index: usize,
 }
-
-/// As many operations as the contract has, with room for more.
-const OPERATIONS: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct StoreMetrics {
     updates: Many<Counter, 1>,
     errors: Many<Counter, 1>,
     seconds: Many<Histogram, 1>,
-    handles: [OnceLock<Handles>; OPERATIONS],
+    /// By the name of the operation: as many as the contract has.
+    handles: RwLock<HashMap<&'static str, Handles>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Handles {
     updates: Option<Counter>,
     errors: Counter,
@@ -59,7 +57,7 @@ impl StoreMetrics {
                 "How long the store took to answer",
                 store_seconds,
             ),
-            handles: [const { OnceLock::new() }; OPERATIONS],
+            handles: RwLock::default(),
         }
     }
 
@@ -71,21 +69,27 @@ impl StoreMetrics {
     ) -> Result<T, StoreError> {
         let asked = Instant::now();
         let answer = answer.await;
-        if let Some(handles) = self.handles.get(operation.index) {
-            let handles = handles.get_or_init(|| Handles {
+        let handles = self.handles_of(operation);
+        handles.seconds.observe(asked.elapsed().as_secs_f64());
+        if let (Some(updates), Ok(_)) = (&handles.updates, &answer) {
+            updates.inc();
+        }
+        if answer.as_ref().is_err_and(is_failure) {
+            handles.errors.inc();
+        }
+        answer
+    }
+
+    fn handles_of(&self, operation: StoreOperation) -> Handles {
+        let known = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(operation.name).cloned();
+        known.unwrap_or_else(|| {
+            let made = Handles {
                 updates: operation.is_update.then(|| self.updates.get([operation.name])),
                 errors: self.errors.get([operation.name]),
                 seconds: self.seconds.get([operation.name]),
-            });
-            handles.seconds.observe(asked.elapsed().as_secs_f64());
-            if let (Some(updates), Ok(_)) = (&handles.updates, &answer) {
-                updates.inc();
-            }
-            if answer.as_ref().is_err_and(is_failure) {
-                handles.errors.inc();
-            }
-        }
-        answer
+            };
+            self.handles.write().unwrap_or_else(PoisonError::into_inner).entry(operation.name).or_insert(made).clone()
+        })
     }
 }
 

@@ -47,7 +47,7 @@ pub struct Percentiles {
 
 impl Percentiles {
     fn of(histogram: &BTreeMap<i32, i64>) -> Self {
-        let at = |p| percentile(histogram, p).map(|micros| (micros / 1_000.0 * 1_000.0).round() / 1_000.0);
+        let at = |p| percentile(histogram, p).map(|micros| micros.round() / 1_000.0);
         Self { p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
     }
 }

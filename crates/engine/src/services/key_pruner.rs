@@ -1,4 +1,4 @@
-//! The key pruner: idempotency keys whose promise has run out are forgotten (R9).
+//! The key pruner: idempotency keys whose promise has run out are forgotten (R9), and tokens that ended long ago.
 
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ impl Duty for KeyPruner {
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
         let removed = engine.store.prune_idempotency_keys(MAINTENANCE_BATCH).await?;
-        Ok(if removed >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
+        let tokens = engine.store.prune_tokens(MAINTENANCE_BATCH).await?;
+        Ok(if removed.max(tokens) >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
     }
 }

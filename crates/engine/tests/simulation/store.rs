@@ -382,6 +382,10 @@ impl Store for SimStore {
         self.memory.list_tokens(after, limit).await
     }
 
+    async fn prune_tokens(&self, limit: usize) -> Result<usize, StoreError> {
+        self.memory.prune_tokens(limit).await
+    }
+
     async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
         self.memory.touch_token(id).await
     }

@@ -11,7 +11,7 @@ use longhaul_domain::{
         artifact_store::{Artifact, ArtifactError, NewArtifact},
     },
 };
-use longhaul_transport::artifact::{ArtifactKey, check};
+use longhaul_transport::artifact::ArtifactKey;
 
 /// A file and the task that made it, by its key.
 type Files = BTreeMap<String, (TaskId, Artifact, Vec<u8>)>;
@@ -30,9 +30,9 @@ impl MemoryArtifacts {
 #[async_trait]
 impl ArtifactStore for MemoryArtifacts {
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
-        check(&artifact)?;
+        artifact.check()?;
         let kept = Artifact {
-            key: ArtifactKey::fresh(artifact.task_id, artifact.attempt).to_string(),
+            key: artifact.key(),
             file_name: artifact.file_name.to_owned(),
             content_type: artifact.content_type.to_owned(),
             bytes: artifact.bytes.len() as u64,

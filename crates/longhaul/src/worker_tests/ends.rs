@@ -110,8 +110,7 @@ impl ArtifactStore for FullDisk {
             return Err(ArtifactError::Unavailable("no space left on device".to_owned()));
         }
         let (file_name, content_type) = (artifact.file_name.to_owned(), artifact.content_type.to_owned());
-        let key = format!("{}/{}/{}", artifact.task_id, artifact.attempt, artifact.task_id);
-        Ok(Artifact { key, file_name, content_type, bytes: 1 })
+        Ok(Artifact { key: artifact.key(), file_name, content_type, bytes: 1 })
     }
 
     async fn get(&self, _key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError> {

@@ -10,7 +10,7 @@ use longhaul_domain::{
     filter::SortOrder,
 };
 
-use super::change::reschedule as change_of;
+use super::{change::reschedule as change_of, check_queue};
 use crate::{
     api::Api,
     body::{JsonBody, NoBody},
@@ -67,6 +67,7 @@ pub(crate) async fn reschedule(
     query: Query,
     JsonBody(wanted): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
+    check_queue(&api, &caller, wanted.queue.as_deref())?;
     let wanted = change_of(wanted);
     wanted.check()?;
     change(&api, &caller, &query, BulkChange::Reschedule(wanted)).await

@@ -10,7 +10,7 @@ use axum::{
 use longhaul_api::{RetryRequest, RetryScope, SubmitAnswer, TaskChange, TaskView};
 use longhaul_domain::{Status, contract::store, lifecycle::reschedule::Reschedule};
 
-use super::with_progress;
+use super::{check_queue, with_progress};
 use crate::{
     api::{Api, PathId},
     body::{JsonBody, OptionalBody},
@@ -33,6 +33,7 @@ pub(crate) async fn patch(
     PathId(id): PathId,
     JsonBody(change): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
+    check_queue(&api, &caller, change.queue.as_deref())?;
     let task = api.engine.reschedule(&caller.access(), id, &reschedule(change)).await?;
     let mut view = TaskView::from(task);
     view.summary = with_progress(&api, view.summary);

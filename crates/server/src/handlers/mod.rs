@@ -21,7 +21,18 @@ pub(crate) mod ws;
 use longhaul_api::TaskSummary;
 use longhaul_domain::Json;
 
-use crate::api::Api;
+use crate::{api::Api, identity::Caller, problem::ApiError};
+
+/// Refuses a queue that is kept for another tier than the caller's: nobody gets into a better one by naming it.
+pub(crate) fn check_queue(api: &Api, caller: &Caller, queue: Option<&str>) -> Result<(), ApiError> {
+    match (&caller.tier, queue) {
+        (Some(tier), Some(queue)) if !api.catalog.is_open_to(tier, queue) => {
+            let shown: String = queue.chars().take(60).collect();
+            Err(ApiError::unfit("queue", format!("{shown:?} is kept for another tier"), format!("a queue for {tier}")))
+        }
+        (_, _) => Ok(()),
+    }
+}
 
 /// The summary with the newest progress, if the task runs in this process (R38).
 pub(crate) fn with_progress(api: &Api, mut summary: TaskSummary) -> TaskSummary {

@@ -12,6 +12,7 @@ use longhaul_domain::{Idempotency, Json, NewTask, RunAt, Status, bounds};
 use longhaul_engine::catalog::Order;
 use sha2::{Digest as _, Sha256};
 
+use super::check_queue;
 use crate::{
     api::Api,
     body::JsonBody,
@@ -111,6 +112,7 @@ fn task(
         (None, Some(delay)) => RunAt::AfterMs(delay.as_millis()),
         (Some(_), Some(_)) => return Err(ApiError::unfit("delay", "is given beside runAt", "one of the two")),
     };
+    check_queue(api, caller, request.queue.as_deref())?;
     let text = request.parameters.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
     let task = api.catalog.new_task(Order {
         owner: caller.owner.clone(),

@@ -16,6 +16,7 @@ use crate::{
     openapi::Doc,
     problem::ApiError,
     socket::{self, MESSAGE_BYTES},
+    tokens::Standing,
 };
 
 pub(crate) fn connect_doc() -> Doc {
@@ -33,6 +34,7 @@ pub(crate) async fn connect(
     State(api): State<Arc<Api>>,
     caller: Caller,
     Extension(place): Extension<Place>,
+    token: Option<Extension<Standing>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|_| ApiError::NotWebSocket)?;
@@ -40,7 +42,16 @@ pub(crate) async fn connect(
     let upgrade = upgrade.max_message_size(2 * MESSAGE_BYTES).max_frame_size(2 * MESSAGE_BYTES);
     let upgrade = upgrade.read_buffer_size(2 * 1024).write_buffer_size(0);
     Ok(upgrade.on_upgrade(async move |socket| {
-        socket::serve(socket, api, caller.access()).await;
+        let until_refused = async {
+            match token {
+                Some(Extension(token)) => token.until_refused().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = socket::serve(socket, api, caller.access(), until_refused) => {}
+            () = place.cut() => {}
+        }
         drop(place);
     }))
 }

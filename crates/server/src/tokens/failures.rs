@@ -1,7 +1,7 @@
 //! How often an address has shown tokens that are none. Guessing finds nothing, but each guess would cost a read.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Failures {
     /// Refuses an address that has failed too often, until its stretch ends.
     pub(super) fn check(&self, peer: IpAddr, now: Instant) -> Result<(), ApiError> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = counts.get(&peer).filter(|count| count.failures >= FREE) else { return Ok(()) };
+        let Some(count) = counts.get(&caller_at(peer)).filter(|count| count.failures >= FREE) else { return Ok(()) };
         let left = STRETCH.saturating_sub(now.duration_since(count.since));
         if left.is_zero() { Ok(()) } else { Err(ApiError::TooManyFailures { seconds: left.as_secs() + 1 }) }
     }
@@ -38,7 +38,7 @@ impl Failures {
         if counts.len() >= ADDRESSES {
             counts.clear();
         }
-        let count = counts.entry(peer).or_insert(Count { since: now, failures: 0 });
+        let count = counts.entry(caller_at(peer)).or_insert(Count { since: now, failures: 0 });
         if now.duration_since(count.since) >= STRETCH {
             *count = Count { since: now, failures: 0 };
         }
@@ -46,9 +46,28 @@ impl Failures {
     }
 }
 
+/// Who is counted as one. Whoever has an IPv6 address has a network of 64 bits of them.
+fn caller_at(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_addresses_of_one_network_are_one_caller() {
+        let (failures, now) = (Failures::default(), Instant::now());
+        let at = |text: &str| text.parse::<IpAddr>().unwrap();
+        for n in 0..FREE {
+            failures.note(at(&format!("fd00::1:{n:x}")), now);
+        }
+        assert!(failures.check(at("fd00::2"), now).is_err());
+        assert!(failures.check(at("fd00:0:0:1::2"), now).is_ok());
+    }
 
     #[test]
     fn an_address_that_fails_too_often_waits_and_others_do_not() {

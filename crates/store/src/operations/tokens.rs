@@ -1,7 +1,10 @@
 //! Tokens: made, found, listed, used and revoked.
 
 use async_trait::async_trait;
-use longhaul_domain::{AccessToken, Invalid, KnownToken, NewAccessToken, access_token::TOUCH_EVERY_MS};
+use longhaul_domain::{
+    AccessToken, Invalid, KnownToken, NewAccessToken,
+    access_token::{KEEP_ENDED_MS, TOUCH_EVERY_MS},
+};
 
 use crate::{
     catalog::Statement,
@@ -98,6 +101,24 @@ impl Operation for TouchToken {
         let (clock, every) = (session.clock(), i64::try_from(TOUCH_EVERY_MS * 1_000).unwrap_or(i64::MAX));
         session.execute(Statement::TouchToken, &[clock.into(), (&self.id).into(), every.into()]).await?;
         Ok(())
+    }
+}
+
+/// Removes tokens that ended long ago. There are few tokens, and this keeps it so: they are all looked at.
+#[derive(Debug)]
+pub(crate) struct PruneTokens {
+    pub(crate) limit: usize,
+}
+
+#[async_trait]
+impl Operation for PruneTokens {
+    type Output = usize;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+        let (clock, keep) = (session.clock(), i64::try_from(KEEP_ENDED_MS * 1_000).unwrap_or(i64::MAX));
+        let params = [clock.into(), keep.into(), self.limit.into()];
+        let removed = session.execute(Statement::PruneTokens, &params).await?;
+        Ok(usize::try_from(removed).unwrap_or(usize::MAX))
     }
 }
 

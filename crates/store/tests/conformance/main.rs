@@ -11,6 +11,7 @@
     reason = "a test: what is not as it must be stops it"
 )]
 
+mod backlog;
 mod doorbell;
 mod embedded;
 mod fresh;
@@ -34,6 +35,7 @@ fn main() {
         trials.extend(transactions::trials(backend));
         trials.extend(plain_sql::trials(backend));
     }
+    trials.extend(backlog::trials());
     trials.extend(doorbell::trials());
     trials.extend(generated::trials());
     libtest_mimic::run(&arguments, trials).exit();

@@ -367,6 +367,11 @@ impl Store for MemoryStore {
         self.begin().0.list_tokens(after, limit)
     }
 
+    async fn prune_tokens(&self, limit: usize) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.prune_tokens(limit, now)
+    }
+
     async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
         let (mut state, now) = self.begin();
         state.touch_token(id, now);

@@ -1,7 +1,9 @@
 //! Tokens: made, found, listed, used and revoked.
 
 use longhaul_domain::{
-    AccessToken, Invalid, KnownToken, NewAccessToken, StoreError, Timestamp, access_token::TOUCH_EVERY_MS, bounds,
+    AccessToken, Invalid, KnownToken, NewAccessToken, StoreError, Timestamp,
+    access_token::{KEEP_ENDED_MS, TOUCH_EVERY_MS},
+    bounds,
 };
 
 use super::{state::State, working::check_limit};
@@ -45,6 +47,20 @@ impl State {
         {
             token.last_used_at = Some(now);
         }
+    }
+
+    pub(super) fn prune_tokens(&mut self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+        check_limit(limit, bounds::MAINTENANCE_BATCH)?;
+        let is_old = |token: &AccessToken| token.ends_at().plus_ms(KEEP_ENDED_MS) <= now;
+        let old: Vec<String> = self
+            .tokens
+            .values()
+            .filter(|(token, _)| is_old(token))
+            .map(|(token, _)| token.id.clone())
+            .take(limit)
+            .collect();
+        old.iter().for_each(|id| drop(self.tokens.remove(id)));
+        Ok(old.len())
     }
 
     pub(super) fn revoke_token(&mut self, id: &str, now: Timestamp) -> Option<AccessToken> {

@@ -84,6 +84,7 @@ async fn the_passes_of_duties_are_bounded(fixture: Arc<Fixture>) {
         fixture.store.list_prunable(&keep, None, too_many).await.map(|_| ()),
         fixture.store.prune_tasks(&keep, &ids).await.map(|_| ()),
         fixture.store.prune_idempotency_keys(too_many).await.map(|_| ()),
+        fixture.store.prune_tokens(too_many).await.map(|_| ()),
         fixture.store.lease_outbox(too_many, HOUR_MS).await.map(|_| ()),
         fixture.store.fold_tallies(too_many).await.map(|_| ()),
     ];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longhaul_domain::{
     AccessToken, NewAccessToken, TokenStanding,
-    access_token::{TOUCH_EVERY_MS, TokenDigest},
+    access_token::{KEEP_ENDED_MS, TOUCH_EVERY_MS, TokenDigest},
     bounds,
 };
 
@@ -23,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_revoked_token_stays_revoked_since_the_first_time,
         a_use_is_noted_at_most_once_a_minute,
         tokens_are_listed_by_id_in_pages,
+        tokens_that_ended_long_ago_are_removed_and_no_others,
         tokens_that_do_not_fit_are_refused_by_field,
         strange_owners_and_names_of_tokens_are_kept_exactly,
     ]
@@ -105,6 +106,23 @@ async fn a_use_is_noted_at_most_once_a_minute(fixture: Arc<Fixture>) {
     fixture.store.touch_token("a1").await.unwrap();
     assert!(fixture.token("a1").await.last_used_at >= Some(first.plus_ms(TOUCH_EVERY_MS)));
     fixture.store.touch_token("nobody").await.unwrap();
+}
+
+async fn tokens_that_ended_long_ago_are_removed_and_no_others(fixture: Arc<Fixture>) {
+    let long = |id| NewAccessToken { ttl_ms: 3 * KEEP_ENDED_MS, ..new_token(id) };
+    for new in [new_token("short"), new_token("other"), long("revoked"), long("good")] {
+        fixture.store.create_token(&new).await.unwrap();
+    }
+    fixture.store.revoke_token("revoked").await.unwrap();
+    assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 0);
+    fixture.clock.advance_ms(KEEP_ENDED_MS);
+    assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 1, "the revoked one; the others ended an hour later");
+    assert_eq!(fixture.store.find_token("revoked").await.unwrap(), None);
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.store.prune_tokens(1).await.unwrap(), 1);
+    assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 1);
+    assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 0);
+    assert!(fixture.store.find_token("good").await.unwrap().is_some());
 }
 
 async fn tokens_are_listed_by_id_in_pages(fixture: Arc<Fixture>) {

@@ -1,7 +1,7 @@
 //! Artifacts in a folder of this machine: `{task}/{attempt}/{random}`, a file each.
 //!
 //! A file starts with what is known of it, so that both appear at once: it is written under another name, made durable and
-//! then renamed. What a crash leaves half written has a name that no key can have, and goes with the task's files.
+//! then renamed. What a crash leaves half written has a name that no key can have, and goes when its key is removed.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -16,7 +16,7 @@ use longhaul_domain::{
 };
 
 use super::folder::Folder;
-use crate::artifact::{ArtifactKey, check};
+use crate::artifact::ArtifactKey;
 
 /// The first bytes of each file: what it is and how it is laid out.
 const MAGIC: &[u8; 8] = b"LHFILE1\n";
@@ -52,8 +52,8 @@ impl FolderArtifactStore {
 #[async_trait]
 impl ArtifactStore for FolderArtifactStore {
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
-        check(&artifact)?;
-        let key = ArtifactKey::fresh(artifact.task_id, artifact.attempt);
+        artifact.check()?;
+        let key = ArtifactKey::of(&artifact);
         let kept = Artifact {
             key: key.to_string(),
             file_name: artifact.file_name.to_owned(),
@@ -108,7 +108,7 @@ fn put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::R
 fn try_put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
     let [task, attempt, name] = key.parts();
     let folder = root.make(&task)?.make(&attempt)?;
-    let half_written = format!("{name}.part");
+    let half_written = half_written(&name);
     let file = folder.create_file(&half_written)?;
     let written = write_file(file, kept, bytes).and_then(|()| folder.rename_file(&half_written, &name));
     if written.is_err() {
@@ -117,6 +117,11 @@ fn try_put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> i
     }
     written?;
     folder.sync()
+}
+
+/// What a file is called until it is complete. No key is written like this.
+fn half_written(name: &str) -> String {
+    format!("{name}.part")
 }
 
 fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
@@ -188,6 +193,7 @@ fn remove(root: &Folder, key: &ArtifactKey) -> io::Result<()> {
     let Some(of_task) = root.find(&task)? else { return Ok(()) };
     let Some(of_attempt) = of_task.find(&attempt)? else { return Ok(()) };
     of_attempt.remove_file(&name)?;
+    of_attempt.remove_file(&half_written(&name))?;
     of_attempt.sync()?;
     of_task.remove_if_empty(&attempt)?;
     root.remove_if_empty(&task)

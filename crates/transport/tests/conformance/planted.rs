@@ -8,6 +8,7 @@ use libtest_mimic::Trial;
 use longhaul_domain::{
     TaskId,
     contract::artifact_store::{Artifact, ArtifactError, ArtifactStore, NewArtifact},
+    ids::ArtifactId,
 };
 use longhaul_transport::local::FolderArtifactStore;
 
@@ -56,7 +57,8 @@ impl Scene {
 
     async fn put(&self, text: &str) -> Artifact {
         let bytes = text.as_bytes();
-        let new = NewArtifact { task_id: self.task, attempt: 1, file_name: "a.txt", content_type: "text/plain", bytes };
+        let (id, task_id) = (ArtifactId(random_id()), self.task);
+        let new = NewArtifact { id, task_id, attempt: 1, file_name: "a.txt", content_type: "text/plain", bytes };
         self.store.put(new).await.unwrap()
     }
 
@@ -97,6 +99,7 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
         assert_eq!(scene.store.get(&real.key).await, Err(ArtifactError::NotFound));
         scene.store.remove(&real.key).await.unwrap();
         let new = NewArtifact {
+            id: ArtifactId(random_id()),
             task_id: scene.task,
             attempt: 1,
             file_name: "a",
@@ -141,6 +144,9 @@ async fn a_half_written_file_is_never_visible() {
         let named = format!("{crashed}.part");
         assert!(matches!(scene.store.get(&named).await, Err(ArtifactError::Invalid(_))));
     }
+    scene.store.remove(&crashed).await.unwrap();
+    assert!(!half.exists(), "it goes with its key");
+    fs::write(&half, &whole).unwrap();
     scene.store.remove_all(scene.task).await.unwrap();
     assert!(!half.exists(), "it goes with the task's files");
 }
