@@ -15,6 +15,7 @@ pub struct TaskChange {
     pub priority: Option<u8>,
     #[schema(minimum = 1, maximum = 1000)]
     pub max_attempts: Option<u32>,
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
 }
 

@@ -12,6 +12,7 @@ use crate::{duration::WireDuration, task::StatusSchema, time::Moment};
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitRequest {
     /// The name of a registered type; `GET /api/types` lists them.
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub task_type: String,
     /// What fits the type's schema. Without it, `null`.
     #[serde(default)]
@@ -29,9 +30,11 @@ pub struct SubmitRequest {
     pub delay: Option<WireDuration>,
     /// The queue, whatever tier and expected duration say.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
     /// The owner's class; with the expected duration it decides the queue.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub tier: Option<String>,
     #[serde(default)]
     pub expected_duration: Option<WireDuration>,
@@ -43,9 +46,11 @@ pub struct SubmitRequest {
     pub timeout: Option<WireDuration>,
     /// A business id that people search by.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub task_key: Option<String>,
     /// What ties the task to a request of the caller's; children inherit it.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub correlation_id: Option<String>,
 }
 

@@ -25,6 +25,7 @@ mod reply;
 mod route;
 mod router;
 mod schemas;
+mod shapes;
 mod socket;
 mod tokens;
 
