@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::{duration::WireDuration, task::StatusSchema, time::Moment};
+use crate::{duration::WireDuration, task::StatusSchema, time::Moment, whole::whole};
 
 /// A task to be made. What is absent is as the type says.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -19,7 +19,7 @@ pub struct SubmitRequest {
     #[schema(value_type = Option<serde_json::Value>)]
     pub parameters: Option<Box<RawValue>>,
     /// From 1, the default, to 9, which goes first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
     /// Not before this moment. Either this or `delay`.
@@ -38,7 +38,7 @@ pub struct SubmitRequest {
     pub tier: Option<String>,
     #[serde(default)]
     pub expected_duration: Option<WireDuration>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 1000)]
     pub max_attempts: Option<u32>,
     /// How long one attempt may take.

@@ -86,7 +86,7 @@ async fn batches_that_race_with_one_key_are_made_once(store: Backend) {
 async fn the_same_key_of_two_owners_is_two_tasks(store: Backend) {
     let server = Server::start(store).await;
     let call = |n: usize| {
-        let user = if n % 2 == 0 { "u-1" } else { "u-2" };
+        let user = if n.is_multiple_of(2) { "u-1" } else { "u-2" };
         Call::post("/api/tasks", &body(&json!(1))).user(user).header("Idempotency-Key", "same")
     };
     for reply in race(&server, (0..CLIENTS).map(call).collect()).await {
