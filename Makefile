@@ -37,7 +37,7 @@ check: cargo ## The fast loop: format, clippy, tidy
 
 generate: cargo ## Write the checked-in generated files anew
 	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
-	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test http --locked -- the_table_of_metrics
+	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-cli --lib --locked -- document_is_current
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-server --lib --locked -- reference
 

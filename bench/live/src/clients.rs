@@ -10,20 +10,13 @@ use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
 /// No stream takes longer to show its state.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that are opened at once: the queue of a listener is not endless.
 const AT_ONCE: usize = 100;
 
 /// Opens `count` streams of `path` (the first task's, if none is named) and prints what they cost.
 pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let mut server = Command::new(std::env::current_exe()?)
-        .args(["serve".as_ref(), folder.path().as_os_str()])
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()?;
-    let address = address_of(&mut server).await?;
-    let pid = server.id().context("the server has ended")?;
+    let (mut server, address, pid, _folder) = start().await?;
     let id = submit(address, r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#).await?;
     let path = path.unwrap_or_else(|| format!("/api/tasks/{id}/events"));
     // What a server needs once is not the clients'.
@@ -50,18 +43,31 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     Ok(())
 }
 
+/// A server in a process of its own: the process, its address and id, and its folder, which goes with the last of them.
+pub(crate) async fn start() -> Result<(Child, SocketAddr, u32, tempfile::TempDir)> {
+    let folder = tempfile::tempdir()?;
+    let mut server = Command::new(std::env::current_exe()?)
+        .args(["serve".as_ref(), folder.path().as_os_str()])
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let address = address_of(&mut server).await?;
+    let pid = server.id().context("the server has ended")?;
+    Ok((server, address, pid, folder))
+}
+
 async fn address_of(server: &mut Child) -> Result<SocketAddr> {
     let mut lines = BufReader::new(server.stdout.take().context("no output")?).lines();
     Ok(lines.next_line().await?.context("the server did not start")?.parse()?)
 }
 
-fn resident_kib(pid: u32) -> Result<u64> {
+pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
     Ok(line.split_whitespace().next().context("no number")?.parse()?)
 }
 
-async fn submit(address: SocketAddr, body: &str) -> Result<String> {
+pub(crate) async fn submit(address: SocketAddr, body: &str) -> Result<String> {
     let mut socket = TcpStream::connect(address).await?;
     let head = format!(
         "POST /api/tasks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",

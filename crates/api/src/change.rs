@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::time::Moment;
+use crate::{time::Moment, whole::whole};
 
 /// What to change; what is absent stays.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
@@ -11,10 +11,13 @@ use crate::time::Moment;
 pub struct TaskChange {
     /// The new time of a task that waits for one.
     pub run_at: Option<Moment>,
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
+    #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 1000)]
     pub max_attempts: Option<u32>,
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
 }
 

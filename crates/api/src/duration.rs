@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 /// A duration of whole milliseconds, never negative. A day has 24 hours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
-#[schema(value_type = String, examples("30s", "PT30S"))]
+#[schema(value_type = String, format = "time-span", examples("30s", "PT30S"))]
 pub struct WireDuration(pub Duration);
 
 impl WireDuration {

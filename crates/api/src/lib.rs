@@ -10,6 +10,7 @@ pub mod client;
 mod document;
 pub mod duration;
 pub mod time;
+mod whole;
 
 pub mod problem;
 

@@ -5,20 +5,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::{duration::WireDuration, task::StatusSchema, time::Moment};
+use crate::{duration::WireDuration, task::StatusSchema, time::Moment, whole::whole};
 
 /// A task to be made. What is absent is as the type says.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitRequest {
     /// The name of a registered type; `GET /api/types` lists them.
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub task_type: String,
     /// What fits the type's schema. Without it, `null`.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub parameters: Option<Box<RawValue>>,
     /// From 1, the default, to 9, which goes first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
     /// Not before this moment. Either this or `delay`.
@@ -29,13 +30,15 @@ pub struct SubmitRequest {
     pub delay: Option<WireDuration>,
     /// The queue, whatever tier and expected duration say.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
     /// The owner's class; with the expected duration it decides the queue.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub tier: Option<String>,
     #[serde(default)]
     pub expected_duration: Option<WireDuration>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 1000)]
     pub max_attempts: Option<u32>,
     /// How long one attempt may take.
@@ -43,9 +46,11 @@ pub struct SubmitRequest {
     pub timeout: Option<WireDuration>,
     /// A business id that people search by.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub task_key: Option<String>,
     /// What ties the task to a request of the caller's; children inherit it.
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub correlation_id: Option<String>,
 }
 

@@ -57,7 +57,8 @@ impl Api {
         identity: IdentityMode,
     ) -> Result<Arc<Self>, ServerError> {
         let schemas = Schemas::compile(&catalog)?;
-        let document = openapi::document().to_json().map_err(|error| ServerError::Document(error.to_string()))?;
+        let document =
+            openapi::document(&identity).to_json().map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
         let http = HttpMetrics::new(&engine.metrics);
         let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));

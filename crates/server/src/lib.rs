@@ -27,6 +27,7 @@ mod reply;
 mod route;
 mod router;
 mod schemas;
+mod shapes;
 mod socket;
 mod tokens;
 

@@ -7,16 +7,23 @@ use utoipa::{
         path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem},
         request_body::RequestBodyBuilder,
         response::{Response, ResponseBuilder},
-        schema::{ArrayBuilder, KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type},
+        schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type},
+        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
 
 use longhaul_api::Problem;
 
 use crate::{
-    route::{Policy, Route, Verb},
+    identity::IdentityMode,
+    route::{Policy, Route, Verb, is_live},
     router::routes,
+    shapes,
 };
+
+/// The names of the two ways to show a token.
+const BEARER: &str = "bearer";
+const IN_ADDRESS: &str = "accessToken";
 
 /// What a handler says of itself.
 pub(crate) struct Doc {
@@ -115,19 +122,22 @@ impl Doc {
     }
 }
 
-pub(crate) fn document() -> OpenApi {
+pub(crate) fn document(mode: &IdentityMode) -> OpenApi {
     let (mut paths, mut components) = (PathsBuilder::new(), ComponentsBuilder::new());
     for route in routes() {
         let doc = (route.doc)();
         for (name, schema) in &doc.schemas {
             components = components.schema(name, schema.clone());
         }
-        let item = PathItem::new(method(route.verb), operation(&route, doc));
+        let item = PathItem::new(method(route.verb), operation(&route, doc, mode));
         paths = paths.path(route.path, item);
     }
     let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
     components = components.schemas_from_iter(schemas);
+    if *mode == IdentityMode::Tokens {
+        components = with_tokens(components);
+    }
     OpenApiBuilder::new()
         .info(Info::new("Longhaul", env!("CARGO_PKG_VERSION")))
         .paths(paths)
@@ -135,7 +145,16 @@ pub(crate) fn document() -> OpenApi {
         .build()
 }
 
-fn operation(route: &Route, doc: Doc) -> OperationBuilder {
+/// Who calls is known by a token; in the other modes a gateway or this machine vouches for them.
+fn with_tokens(components: ComponentsBuilder) -> ComponentsBuilder {
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("lh_…");
+    let bearer = bearer.description(Some("`longhaul token create` makes one."));
+    let why = "For browsers, which can set no header on a live route";
+    let in_address = SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::with_description("access_token", why)));
+    components.security_scheme(BEARER, SecurityScheme::Http(bearer.build())).security_scheme(IN_ADDRESS, in_address)
+}
+
+fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
     let mut operation = OperationBuilder::new()
         .operation_id(Some(doc.name))
         .summary(Some(doc.summary))
@@ -152,6 +171,10 @@ fn operation(route: &Route, doc: Doc) -> OperationBuilder {
     if let Policy::Needs(scope) = route.policy {
         operation = operation.description(Some(format!("Needs the scope `{}`.", scope.as_str())));
         problems.extend([401, 403, 429]);
+        if *mode == IdentityMode::Tokens {
+            let ways = [BEARER, IN_ADDRESS].into_iter().take(if is_live(route.path) { 2 } else { 1 });
+            operation = operation.securities(Some(ways.map(|way| SecurityRequirement::new(way, [] as [&str; 0]))));
+        }
     }
     problems.extend(route.path.contains("{id}").then_some(404));
     for status in problems {
@@ -179,17 +202,14 @@ fn tag(path: &str) -> &str {
 fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
     let named = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     named.map(|name| {
-        let text = ObjectBuilder::new().schema_type(Type::String);
-        let uuid = SchemaFormat::KnownFormat(KnownFormat::Uuid);
-        let schema = if name == "id" { text.format(Some(uuid)) } else { text };
         let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
-        parameter.schema(Some(schema)).build()
+        parameter.schema(Some(shapes::of_parameter(name))).build()
     })
 }
 
 pub(crate) fn query_parameter(name: &str, what: &str) -> Parameter {
     let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).required(Required::False);
-    parameter.description(Some(what)).schema(Some(String::schema())).build()
+    parameter.description(Some(what)).schema(Some(shapes::of_parameter(name))).build()
 }
 
 pub(crate) fn header_parameter(name: &str, what: &str) -> Parameter {
@@ -213,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_document_has_every_route_and_every_reference_leads_somewhere() {
-        let document = serde_json::to_value(document()).unwrap();
+        let document = serde_json::to_value(document(&IdentityMode::Dev)).unwrap();
         assert_eq!(document["openapi"], "3.1.0");
         for route in routes() {
             let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
@@ -224,6 +244,21 @@ mod tests {
         assert!(found.contains("#/components/schemas/Problem"));
         for reference in found {
             assert!(document.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
+        }
+    }
+
+    #[test]
+    fn with_tokens_every_route_says_whether_it_needs_one() {
+        let document = serde_json::to_value(document(&IdentityMode::Tokens)).unwrap();
+        assert_eq!(document["components"]["securitySchemes"][BEARER]["scheme"], "bearer");
+        for route in routes() {
+            let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
+            let ways = operation["security"].as_array().map_or(0, Vec::len);
+            let wanted = match route.policy {
+                Policy::Public => 0,
+                Policy::Needs(_) => 1 + usize::from(is_live(route.path)),
+            };
+            assert_eq!(ways, wanted, "{}", route.path);
         }
     }
 

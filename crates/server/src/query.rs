@@ -10,12 +10,10 @@ use longhaul_domain::{
 };
 use utoipa::openapi::path::Parameter;
 
-use crate::{cursor, openapi::query_parameter, problem::ApiError};
+use crate::{cursor, openapi::query_parameter, problem::ApiError, shapes::LARGEST_PAGE};
 
 /// Tasks of a page when nobody says how many.
 const PAGE: usize = 50;
-/// Tasks of a page at most: with the largest documents in each, what an answer may still weigh.
-const LARGEST_PAGE: usize = 200;
 /// Parameters in one query string.
 const PAIRS: usize = 300;
 

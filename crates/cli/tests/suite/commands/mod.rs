@@ -1,0 +1,16 @@
+//! The program `longhaul` as people and scripts run it, against a server in this process. They show what a server says: one
+//! store is enough.
+
+mod changes;
+mod inputs;
+mod outputs;
+pub(crate) mod program;
+mod screen;
+mod watching;
+
+use libtest_mimic::Trial;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let parts = [changes::trials(), inputs::trials(), outputs::trials(), screen::trials(), watching::trials()];
+    parts.into_iter().flatten().collect()
+}

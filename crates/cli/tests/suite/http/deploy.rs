@@ -1,0 +1,145 @@
+//! What is deployed beside the program: the dashboard, the alerts and the table of metrics know the program as it is.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use libtest_mimic::Trial;
+use longhaul::Status;
+use serde_json::{Value, json};
+
+use crate::database::Backend;
+use crate::http::{
+    metrics::scrape,
+    server::{Server, setting},
+};
+use crate::trial::{once, plain};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = once![
+        dashboard_and_alerts_use_only_metrics_that_a_server_shows,
+        promtool_agrees_with_rules_their_tests_and_the_metrics,
+        the_table_of_metrics_is_the_programs_own
+    ];
+    trials.extend(plain![every_alert_points_to_a_place_in_the_documents]);
+    trials
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The metrics that a text speaks of.
+fn metrics_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
+    let is_metric = |word: &&str| ["tasks_", "http_", "process_"].iter().any(|start| word.starts_with(start));
+    let base =
+        |word: &str| ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end)).map(str::to_owned);
+    words.filter(is_metric).map(|word| base(word).unwrap_or_else(|| word.to_owned())).collect()
+}
+
+fn expressions(value: &Value) -> Vec<&str> {
+    let inner = value.as_object().into_iter().flat_map(|map| map.values());
+    let all = inner.chain(value.as_array().into_iter().flatten()).flat_map(expressions);
+    value["expr"].as_str().into_iter().chain(all).collect()
+}
+
+/// Every sample type once, good and bad.
+async fn run_the_samples(server: &Server) {
+    let runs = [
+        ("sample.echo", json!(1), json!({})),
+        ("sample.fail", json!({ "kind": "retryable", "retryAfterMs": 1 }), json!({ "maxAttempts": 2 })),
+        ("sample.fail", json!({ "kind": "fatal" }), json!({})),
+        ("sample.fail", json!({ "kind": "rate_limited", "times": 1, "retryAfterMs": 1 }), json!({})),
+        ("sample.fanout", json!({ "children": 2 }), json!({})),
+        ("sample.progress", json!({ "steps": 2, "stepMs": 1 }), json!({})),
+    ];
+    for (task_type, parameters, more) in runs {
+        let id = server.submit(task_type, parameters, more).await;
+        server.until_ended(&id).await;
+    }
+    let queued = server.submit_for_later("default").await;
+    server.until_status(&queued, Status::Queued).await;
+}
+
+async fn dashboard_and_alerts_use_only_metrics_that_a_server_shows() {
+    let server = Server::start(Backend::Sqlite).await;
+    run_the_samples(&server).await;
+    let text = scrape(&server).await;
+    let shown: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    let dashboard: Value = serde_json::from_str(&read("deploy/grafana/longhaul.json")).unwrap();
+    let asked = expressions(&dashboard);
+    assert!(asked.len() > 20, "{asked:?}");
+    let alerts = read("deploy/prometheus/alerts.yaml");
+    let used: BTreeSet<String> = metrics_in(&asked.join("\n")).union(&metrics_in(&alerts)).cloned().collect();
+    let missing: Vec<&String> = used.iter().filter(|name| !shown.contains(name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?} of {used:?}\n{text}");
+    assert!(used.contains("tasks_queue_size") && used.contains("tasks_execution_seconds"));
+}
+
+fn promtool(arguments: &[&str], input: &str) {
+    let tool = setting("LONGHAUL_TEST_PROMTOOL").expect("LONGHAUL_TEST_PROMTOOL: run the tests with make test");
+    let mut running = Command::new(tool)
+        .args(arguments)
+        .current_dir(root().join("deploy/prometheus"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut running.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    let ended = running.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stdout).into_owned() + &String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success(), "promtool {arguments:?}: {told}");
+}
+
+async fn promtool_agrees_with_rules_their_tests_and_the_metrics() {
+    promtool(&["check", "rules", "alerts.yaml"], "");
+    promtool(&["test", "rules", "alerts_test.yaml"], "");
+    let server = Server::start(Backend::Sqlite).await;
+    run_the_samples(&server).await;
+    promtool(&["check", "metrics"], &scrape(&server).await);
+}
+
+fn every_alert_points_to_a_place_in_the_documents() {
+    let document = read("docs/operations.md");
+    let anchors: BTreeSet<String> = document
+        .lines()
+        .filter_map(|line| line.strip_prefix('#'))
+        .map(|title| title.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
+        .collect();
+    let alerts = read("deploy/prometheus/alerts.yaml");
+    let runbooks: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("runbook: ")).collect();
+    assert_eq!(runbooks.len(), alerts.matches("- alert: ").count());
+    for runbook in runbooks {
+        let anchor = runbook.strip_prefix("docs/operations.md#").unwrap();
+        assert!(anchors.contains(anchor), "{anchor} is not in {anchors:?}");
+    }
+}
+
+const BEGIN: &str = "<!-- metrics: written by the test http::deploy, from the program's own words -->\n";
+const END: &str = "<!-- metrics end -->\n";
+
+async fn the_table_of_metrics_is_the_programs_own() {
+    let server = Server::start(Backend::Sqlite).await;
+    let mut table = "| metric | kind | labels | what it is |\n| --- | --- | --- | --- |\n".to_owned();
+    for one in server.longhaul.engine().metrics.described() {
+        let labels: Vec<String> = one.labels.iter().map(|label| format!("`{label}`")).collect();
+        writeln!(table, "| `{}` | {} | {} | {}. |", one.name, one.kind.as_str(), labels.join(", "), one.help).unwrap();
+    }
+    let document = read("docs/operations.md");
+    let (before, rest) = document.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let wanted = format!("{before}{BEGIN}{table}{END}{after}");
+    if setting("LONGHAUL_GENERATE").is_some() {
+        std::fs::write(root().join("docs/operations.md"), wanted).unwrap();
+    } else {
+        assert!(document == wanted, "docs/operations.md is not what the metrics say: make generate");
+    }
+}

@@ -1,0 +1,133 @@
+use libtest_mimic::Trial;
+use longhaul::Status;
+use serde_json::{Value, json};
+
+use crate::database::Backend;
+use crate::http::{client::Call, server::Server};
+use crate::trial::on_every_store;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    on_every_store![
+        a_paused_queue_holds_its_tasks_and_says_so,
+        a_task_says_why_it_is_not_running,
+        types_are_listed_with_their_schemas,
+        statistics_tell_what_ended_and_on_which_attempt,
+        nodes_health_and_the_document_are_told,
+        a_checkpoint_is_kept_and_shown,
+        a_rate_limited_task_is_put_back_without_using_up_a_retry,
+        a_task_that_finds_no_slot_says_how_many_are_ahead_of_it
+    ]
+}
+
+async fn a_paused_queue_holds_its_tasks_and_says_so(store: Backend) {
+    let server = Server::start(store).await;
+    let queue = |what: &str| Call::new("POST", format!("/api/queues/free_default/{what}"));
+    server.send(queue("pause")).await.expect(204);
+    let id = server.submit("sample.echo", json!(1), json!({})).await;
+    let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["queue"]), (&json!("paused"), &json!("free_default")));
+    let queues = server.get("/api/queues").await.expect(200);
+    let row = queues["items"].as_array().unwrap().iter().find(|queue| queue["name"] == "free_default").unwrap();
+    assert_eq!((&row["paused"], &row["tasks"]), (&json!(true), &json!({ "QUEUED": 1 })));
+    assert!(row["pausedAt"].is_string());
+    server.send(queue("resume")).await.expect(204);
+    server.until_status(&id, Status::Completed).await;
+    let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
+    assert_eq!(why["reason"], "ended");
+}
+
+async fn a_task_says_why_it_is_not_running(store: Backend) {
+    let server = Server::start(store).await;
+    let later = server.submit_for_later("default").await;
+    let why = server.get(format!("/api/tasks/{later}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["dueAt"]), (&json!("not_due"), &server.task(&later).await["runAt"]));
+    assert!(why["sentence"].as_str().unwrap().starts_with("It is due at "));
+    let unserved = server.submit("sample.echo", json!(1), json!({ "queue": "own" })).await;
+    let why = server.get(format!("/api/tasks/{unserved}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["othersWaiting"]), (&json!("in_line"), &json!(0)));
+    assert_eq!(why["facts"]["ahead"], 0);
+    let parent = server.submit("sample.fanout", json!({ "children": 2, "childMs": 3_600_000 }), json!({})).await;
+    server.until_status(&parent, Status::Waiting).await;
+    let why = server.get(format!("/api/tasks/{parent}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["openChildren"]), (&json!("waits_for_children"), &json!(2)));
+    server.send(Call::new("DELETE", format!("/api/tasks/{parent}"))).await.expect(204);
+}
+
+async fn types_are_listed_with_their_schemas(store: Backend) {
+    let server = Server::start(store).await;
+    let types = server.get("/api/types").await.expect(200);
+    let names: Vec<&str> =
+        types["items"].as_array().unwrap().iter().map(|one| one["taskType"].as_str().unwrap()).collect();
+    let wanted = ["artifact", "checkpoint", "echo", "fail", "fanout", "progress", "sleep", "stream"];
+    assert_eq!(names[..wanted.len()], wanted.map(|name| format!("sample.{name}")));
+    let sleep = &types["items"][6];
+    assert_eq!((&sleep["parameters"]["required"], &sleep["maxAttempts"]), (&json!(["ms"]), &json!(5)));
+}
+
+async fn statistics_tell_what_ended_and_on_which_attempt(store: Backend) {
+    let server = Server::start(store).await;
+    let one = server.submit("sample.echo", json!(1), json!({})).await;
+    let two =
+        server.submit("sample.fail", json!({ "kind": "retryable", "times": 1, "retryAfterMs": 1 }), json!({})).await;
+    server.until_status(&one, Status::Completed).await;
+    server.until_status(&two, Status::Completed).await;
+    let stats = server.get("/api/stats").await.expect(200);
+    assert_eq!(stats["tasks"], json!({ "COMPLETED": 2 }));
+    let row =
+        |name: &str| stats["types"].as_array().unwrap().iter().find(|row| row["taskType"] == name).unwrap().clone();
+    assert_eq!(row("sample.echo")["completedOnFirstAttempt"], 1);
+    assert_eq!(row("sample.fail")["completedOnSecondAttempt"], 1);
+    assert!(row("sample.echo")["run"]["p50Ms"].is_f64(), "{stats}");
+    let long_ago = server.get("/api/stats?from=2001-01-01T00:00:00Z&to=2001-01-02T00:00:00Z").await.expect(200);
+    assert_eq!(long_ago["types"][0]["ended"], json!({}));
+}
+
+async fn nodes_health_and_the_document_are_told(store: Backend) {
+    let server = Server::start(store).await;
+    let nodes = server.get("/api/nodes").await.expect(200);
+    assert_eq!((nodes["items"].as_array().unwrap().len(), &nodes["items"][0]["lostAt"]), (1, &Value::Null));
+    assert_eq!(server.get("/healthz").await.expect(200), json!({ "status": "ok" }));
+    assert_eq!(server.get("/readyz").await.expect(200), json!({ "status": "ok" }));
+    let document = server.get("/api/openapi.json").await.expect(200);
+    assert_eq!(document["openapi"], "3.1.0");
+    for route in longhaul::server::route_table() {
+        let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
+        assert!(operation.is_object(), "{} {}", route.verb.as_str(), route.path);
+    }
+}
+
+async fn a_checkpoint_is_kept_and_shown(store: Backend) {
+    let server = Server::start(store).await;
+    let id = server.submit("sample.checkpoint", json!({ "steps": 3, "stepMs": 1 }), json!({})).await;
+    server.until_status(&id, Status::Completed).await;
+    let task = server.task(&id).await;
+    assert_eq!((&task["result"], &task["checkpoint"]), (&json!({ "steps": 3, "resumedFrom": 0 }), &json!(3)));
+    assert_eq!(task["progress"]["percent"], 100.0);
+}
+
+async fn a_rate_limited_task_is_put_back_without_using_up_a_retry(store: Backend) {
+    let server = Server::start(store).await;
+    let limited = json!({ "kind": "rate_limited", "times": 2, "retryAfterMs": 1 });
+    let id = server.submit("sample.fail", limited, json!({ "maxAttempts": 1 })).await;
+    server.until_status(&id, Status::Completed).await;
+    let task = server.task(&id).await;
+    assert_eq!((&task["retryCount"], &task["snoozeCount"], &task["attempt"]), (&json!(0), &json!(2), &json!(3)));
+}
+
+async fn a_task_that_finds_no_slot_says_how_many_are_ahead_of_it(store: Backend) {
+    let server = Server::start_with_slots(store, 1).await;
+    let busy = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
+    server.until_status(&busy, Status::Running).await;
+    let mut last = String::new();
+    for _ in 0..3 {
+        last = server.submit("sample.echo", json!(1), json!({})).await;
+    }
+    let why = server.get(format!("/api/tasks/{last}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["ahead"]), (&json!("slots_full"), &json!(2)), "{why}");
+    assert_eq!((&why["facts"]["used"], &why["facts"]["slots"]), (&json!(1), &json!(1)));
+    server.submit("sample.echo", json!(1), json!({ "priority": 9 })).await;
+    let why = server.get(format!("/api/tasks/{last}/why")).await.expect(200);
+    assert_eq!(why["facts"]["ahead"], 3);
+    server.send(Call::new("DELETE", format!("/api/tasks/{busy}"))).await.expect(204);
+    server.until_status(&last, Status::Completed).await;
+}

@@ -1,0 +1,27 @@
+//! The program `longhaul`, its API over real sockets and its commands, in one program of tests.
+//!
+//! What depends on the store runs on all three, each case on a fresh database. A server that is missing fails its cases
+//! and says how to get it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test: what is not as it must be stops it"
+)]
+
+mod commands;
+mod database;
+mod http;
+mod program;
+mod telemetry;
+mod trial;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let parts = [commands::trials(), http::trials(), program::trials(), telemetry::trials()];
+    let trials: Vec<Trial> = parts.into_iter().flatten().collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

@@ -1,0 +1,150 @@
+//! The shell commands of the documents, run as a reader would copy them, and what they print compared with what the
+//! documents say they print.
+//!
+//! All `sh` blocks of a document are one script. A `text` block after one has lines that its output must have; words with
+//! digits in them (ids, ages, sizes) are all alike, and `…` stands for anything.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use tokio::{io::AsyncReadExt as _, process::Command};
+
+use crate::trial::{once, plain};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = once![the_quick_start_does_what_it_says, the_readme_does_what_it_says];
+    trials.extend(plain![words_with_digits_are_alike, dots_stand_for_anything]);
+    trials
+}
+
+/// A document takes seconds; on a busy machine, more.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+const END: &str = "echo '=== end of block'";
+
+/// Commands that build or fetch: a test has the program already.
+const NOT_RUN: [&str; 4] = ["git clone", "make ", "cargo ", "export PATH"];
+
+/// A block of commands, and the lines that they are said to print.
+#[derive(Debug, Default)]
+struct Block {
+    commands: String,
+    printed: Vec<String>,
+}
+
+/// The blocks of a document that can be run, in their order.
+fn blocks(document: &str) -> Vec<Block> {
+    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+    let text = std::fs::read_to_string(place).unwrap();
+    let mut blocks: Vec<Block> = Vec::new();
+    // Every other piece is code, which starts with its kind.
+    for code in text.split("\n```").skip(1).step_by(2) {
+        let (kind, body) = code.split_once('\n').unwrap_or((code, ""));
+        if kind == "sh" {
+            let is_run = |line: &&str| !NOT_RUN.iter().any(|start| line.starts_with(start));
+            let commands: Vec<&str> = body.lines().filter(is_run).collect();
+            blocks.push(Block { commands: commands.join("\n"), printed: Vec::new() });
+        } else if kind == "text" {
+            let printed = body.lines().map(alike);
+            blocks.last_mut().expect("commands before what they print").printed.extend(printed);
+        }
+    }
+    blocks
+}
+
+/// A line in which all words that have a digit are the same word, and all space is one space.
+fn alike(line: &str) -> String {
+    let is_word = |letter: char| letter.is_alphanumeric() || "-_%.:+".contains(letter);
+    let mut told = String::new();
+    for piece in line.split_inclusive(|letter| !is_word(letter)) {
+        let word = piece.trim_end_matches(|letter| !is_word(letter));
+        let is_number = word.contains(|letter: char| letter.is_ascii_digit());
+        told += if is_number { "#" } else { word };
+        told += &piece[word.len()..];
+    }
+    let words: Vec<&str> = told.split_whitespace().collect();
+    words.join(" ").replace("# #", "#").replace("# #", "#")
+}
+
+/// Whether a line is what the document has, in which `…` stands for anything.
+fn fits(line: &str, wanted: &str) -> bool {
+    let Some((start, rest)) = wanted.split_once('…') else { return line == wanted };
+    let (middle, end) = rest.rsplit_once('…').unwrap_or(("", rest));
+    let between = line.strip_prefix(start.trim_end()).and_then(|line| line.strip_suffix(end.trim_start()));
+    between.is_some_and(|between| between.contains(middle.trim()))
+}
+
+/// A shell for the commands: an empty folder, the program on the path, nothing else of the tester's own.
+fn shell(script: &str, folder: &Path, address: &str) -> Command {
+    let program = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
+    let path = std::env::vars().find(|(name, _)| name == "PATH").map(|(_, value)| value).unwrap_or_default();
+    let mut bash = Command::new("bash");
+    bash.args(["-c", script]).current_dir(folder).env_clear().process_group(0);
+    bash.env("PATH", format!("{}:{path}", program.display())).env("LONGHAUL_URL", format!("http://{address}"));
+    bash.stdin(Stdio::null()).stdout(Stdio::piped());
+    bash
+}
+
+/// Runs a script to its end, and gives what it said. Whatever it started ends with it.
+async fn said(script: &str, address: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bash = shell(script, folder.path(), address).spawn().unwrap();
+    let group = format!("-{}", bash.id().expect("it has just started"));
+    let (mut out, mut text) = (bash.stdout.take().unwrap(), Vec::new());
+    let reading = async {
+        let _ = out.read_to_end(&mut text).await;
+    };
+    let in_time = tokio::time::timeout(DEADLINE, reading).await.is_ok();
+    let _ = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status().await;
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(in_time, "it did not end in time; until then:\n{text}");
+    text
+}
+
+async fn run(document: &str, before: &str) {
+    let blocks = blocks(document);
+    assert!(blocks.iter().any(|block| !block.printed.is_empty()), "{document} has no commands with an output");
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let mut script =
+        format!("set -eu -o pipefail\nexec 2>&1\ntrap 'kill -9 $(jobs -p) || true' EXIT\n{before}\n{END}\n");
+    for block in &blocks {
+        script += &format!("{}\n{END}\n", block.commands);
+    }
+    let script = script.replace("127.0.0.1:7080", &address);
+    let script = script.replace("longhaul dev", &format!("longhaul dev --listen {address}"));
+    let said = said(&script, &address).await;
+    let parts: Vec<&str> = said.split("=== end of block\n").skip(1).collect();
+    assert_eq!(parts.len(), blocks.len() + 1, "{document}: a command failed; all that was said:\n{said}");
+    for (block, part) in blocks.iter().zip(&parts) {
+        let lines: Vec<String> = part.lines().map(alike).collect();
+        for line in &block.printed {
+            let commands = &block.commands;
+            let is_there = lines.iter().any(|said| fits(said, line));
+            assert!(is_there, "{document}:\n{commands}\nshould print {line:?}, but prints\n{part}");
+        }
+    }
+}
+
+async fn the_quick_start_does_what_it_says() {
+    run("docs/quickstart.md", "").await;
+}
+
+async fn the_readme_does_what_it_says() {
+    let ready = "curl -sf --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:7080/readyz";
+    run("README.md", &format!("longhaul dev > log 2>&1 &\n{ready}")).await;
+}
+
+fn words_with_digits_are_alike() {
+    assert_eq!(alike("01a1-e08e  sample.fail  RUNNING   1/5   2m 3s"), "# sample.fail RUNNING #/#");
+    assert_eq!(alike("\"attempt\": 3,"), "\"attempt\": #,");
+}
+
+fn dots_stand_for_anything() {
+    assert!(fits("# crashed vm # ago crash: it died", "# crashed … crash: it died"));
+    assert!(fits("# crashed vm # ago crash: it died", "… crashed … died"));
+    assert!(!fits("# completed vm # ago", "# crashed … ago") && !fits("# crashed", "# crashed … ago"));
+}

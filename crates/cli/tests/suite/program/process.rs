@@ -1,0 +1,176 @@
+//! The program started, asked over HTTP, and stopped.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+
+use crate::database::Database;
+
+/// Nothing here takes this long.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+impl Database {
+    /// The program with the configuration of this test and nothing else from outside.
+    pub(crate) fn program(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+        command.args(arguments).current_dir(self.folder.path()).kill_on_drop(true);
+        command.env_clear().env("LONGHAUL_STORE", &self.url).env("LONGHAUL_LISTEN", "127.0.0.1:0");
+        command.env("NO_COLOR", "1");
+        command
+    }
+
+    /// Runs a command to its end.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Answer {
+        answer(self.program(arguments)).await
+    }
+
+    /// A new token of this owner.
+    pub(crate) async fn token(&self, owner: &str) -> String {
+        let scopes = "tasks:read,tasks:write,operate";
+        let made = self.run(&["token", "create", "--owner", owner, "--scopes", scopes, "--json"]).await.ok();
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["token"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn start(&self, arguments: &[&str]) -> Process {
+        Process::start(self.program(arguments)).await
+    }
+}
+
+pub(crate) async fn answer(mut command: Command) -> Answer {
+    let done = tokio::time::timeout(DEADLINE, command.output()).await.expect("an end in time");
+    Answer(done.unwrap())
+}
+
+/// How a command ended, and what it said.
+pub(crate) struct Answer(Output);
+
+impl Answer {
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&self.0.stdout).into_owned()
+    }
+
+    /// All that anybody could read.
+    pub(crate) fn all(&self) -> String {
+        format!("{}{}", self.out(), String::from_utf8_lossy(&self.0.stderr))
+    }
+
+    #[track_caller]
+    pub(crate) fn ok(&self) -> String {
+        assert!(self.0.status.success(), "{}", self.all());
+        self.out()
+    }
+
+    /// It was told something that it does not understand.
+    #[track_caller]
+    pub(crate) fn failed(&self) -> String {
+        self.ended_with(1)
+    }
+
+    /// What was asked for makes no sense.
+    #[track_caller]
+    pub(crate) fn misused(&self) -> String {
+        self.ended_with(2)
+    }
+
+    #[track_caller]
+    fn ended_with(&self, code: i32) -> String {
+        assert_eq!(self.0.status.code(), Some(code), "{}", self.all());
+        self.all()
+    }
+}
+
+/// A node that runs.
+pub(crate) struct Process {
+    child: Child,
+    _out: Lines<BufReader<ChildStdout>>,
+    log: Lines<BufReader<ChildStderr>>,
+    pub(crate) greeting: String,
+}
+
+impl Process {
+    /// Starts a node and waits for its greeting.
+    pub(crate) async fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+        let first = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a greeting in time").unwrap();
+        let Some(greeting) = first else {
+            let mut said = String::new();
+            while let Ok(Some(line)) = log.next_line().await {
+                said += &line;
+            }
+            panic!("it did not start: {said}");
+        };
+        Self { child, _out: out, log, greeting }
+    }
+
+    fn url(&self, path: &str) -> String {
+        let place = self.greeting.split_whitespace().find(|word| word.starts_with("http://"));
+        format!("{}{path}", place.expect("the address of the API"))
+    }
+
+    pub(crate) async fn get(&self, token: &str, path: &str) -> (u16, Value) {
+        let asked = client().get(self.url(path)).bearer_auth(token).send().await.unwrap();
+        (asked.status().as_u16(), asked.json().await.unwrap_or_default())
+    }
+
+    pub(crate) async fn submit(&self, token: &str, task_type: &str, parameters: Value) -> String {
+        let body = json!({ "taskType": task_type, "parameters": parameters });
+        let sent = client().post(self.url("/api/tasks")).bearer_auth(token).json(&body).send().await.unwrap();
+        assert_eq!(sent.status().as_u16(), 202, "{:?}", sent.text().await);
+        let answer: Value = sent.json().await.unwrap();
+        answer["taskId"].as_str().unwrap().to_owned()
+    }
+
+    /// Waits until the task has this status.
+    pub(crate) async fn until(&self, token: &str, id: &str, status: &str) -> Value {
+        let so = async {
+            loop {
+                let (_, task) = self.get(token, &format!("/api/tasks/{id}")).await;
+                if task["status"] == status {
+                    return task;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("{id} did not become {status} in time"))
+    }
+
+    /// Sends a signal as a supervisor would.
+    pub(crate) async fn signal(&self, name: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        assert!(Command::new("kill").args([name, &id]).status().await.unwrap().success());
+    }
+
+    /// Waits for a line of the log.
+    pub(crate) async fn logged(&mut self, wanted: &str) {
+        let found = async {
+            while let Some(line) = self.log.next_line().await.unwrap() {
+                if line.contains(wanted) {
+                    return;
+                }
+            }
+            panic!("it ended without {wanted:?}");
+        };
+        tokio::time::timeout(DEADLINE, found).await.expect("the line in time");
+    }
+
+    /// Waits for the end, which must be a clean one.
+    pub(crate) async fn ended(mut self) {
+        let ended = tokio::time::timeout(DEADLINE, self.child.wait()).await.expect("an end in time").unwrap();
+        assert!(ended.success(), "{ended}");
+    }
+
+    pub(crate) async fn stop(self) {
+        self.signal("-TERM").await;
+        self.ended().await;
+    }
+}
+
+fn client() -> reqwest::Client {
+    reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap()
+}

@@ -1,0 +1,113 @@
+//! A node as people start it first, and asked by HTTP alone: `dev` on SQLite, `serve` with tokens on the servers.
+
+use std::net::SocketAddr;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::Child;
+
+use crate::database::{Backend, Database};
+use crate::http::client::{Call, Events, Reply};
+use crate::program::process::DEADLINE;
+
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    token: String,
+}
+
+impl Running {
+    /// Starts it on this store, again if it ran before.
+    pub(crate) async fn start(store: Backend, database: &Database, token: &str) -> Self {
+        match store {
+            Backend::Sqlite => {
+                Self::spawn(database, &["dev", "--listen", "127.0.0.1:0", "--data", "data"], token).await
+            }
+            Backend::Postgres | Backend::MySql => Self::spawn(database, &["serve", "--samples"], token).await,
+        }
+    }
+
+    pub(crate) async fn spawn(database: &Database, arguments: &[&str], token: &str) -> Self {
+        let log = std::fs::File::options().create(true).append(true).open(database.folder.path().join("log")).unwrap();
+        let mut command = database.program(arguments);
+        // A node that dies is noticed sooner than by default: the test need not wait so long.
+        command.env("LONGHAUL_DUTIES__LEASE", "2s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let greeting = async {
+            while let Some(line) = lines.next_line().await.unwrap() {
+                if let Some((_, place)) = line.split_once("http://") {
+                    let place = place.split(|letter: char| letter == '/' || letter.is_whitespace()).next().unwrap();
+                    return place.parse().unwrap();
+                }
+            }
+            let log = std::fs::read_to_string(database.folder.path().join("log"));
+            panic!("it did not start: {}", log.unwrap_or_default());
+        };
+        let address = tokio::time::timeout(DEADLINE, greeting).await.expect("a greeting in time");
+        tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });
+        Self { child, address, token: token.to_owned() }
+    }
+
+    /// Kills it as a power cut would: nothing in it runs any more.
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
+    fn signed(&self, call: Call) -> Call {
+        call.header("Authorization", &format!("Bearer {}", self.token))
+    }
+
+    pub(crate) async fn send(&self, call: Call) -> Reply {
+        self.signed(call).send(self.address).await
+    }
+
+    pub(crate) async fn get(&self, path: impl Into<String>) -> Value {
+        self.send(Call::get(path)).await.expect(200)
+    }
+
+    pub(crate) async fn follow(&self, path: impl Into<String>) -> Events {
+        self.signed(Call::get(path)).follow(self.address).await
+    }
+
+    pub(crate) async fn submit(&self, task_type: &str, parameters: Value, more: Value) -> String {
+        let mut body = json!({ "taskType": task_type, "parameters": parameters });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = self.send(Call::post("/api/tasks", &body)).await.expect(202);
+        answer["taskId"].as_str().unwrap().to_owned()
+    }
+
+    /// Everything that a list has, page after page.
+    pub(crate) async fn all(&self, path: &str) -> Vec<Value> {
+        let (mut all, mut next) = (Vec::new(), String::new());
+        loop {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let page = self.get(format!("{path}{sign}size=200{next}")).await;
+            all.extend(page["items"].as_array().unwrap().clone());
+            let Some(cursor) = page["nextCursor"].as_str() else { return all };
+            next = format!("&cursor={cursor}");
+        }
+    }
+
+    /// What is at this path, once it is as wanted.
+    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let so = async {
+            loop {
+                let found = self.get(path).await;
+                if is_so(&found) {
+                    return found;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(DEADLINE, so).await {
+            Ok(found) => found,
+            Err(_) => panic!("{path} is not as wanted in time: {}", self.get(path).await),
+        }
+    }
+
+    pub(crate) async fn until_status(&self, id: &str, status: &str) -> Value {
+        self.until(&format!("/api/tasks/{id}"), |task| task["status"] == status).await
+    }
+}
