@@ -9,7 +9,7 @@ mod events;
 
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, Url, header::HeaderValue};
 use serde::de::DeserializeOwned;
 
 pub use calls::{Answered, Filters};
@@ -43,6 +43,24 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+impl Identity {
+    /// Refuses what no header can carry, before a request fails of it and cannot say which.
+    fn check(&self) -> Result<(), ClientError> {
+        for (name, value) in [("the token", &self.token), ("the user", &self.user)] {
+            if let Some(value) = value {
+                header(name, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text as the value of a header. What does not fit is named and not shown.
+fn header(name: &str, text: &str) -> Result<HeaderValue, ClientError> {
+    let unfit = |_| ClientError::Unsendable(format!("{name} has characters that a header cannot carry"));
+    HeaderValue::from_str(text).map_err(unfit)
+}
+
 /// A client of one server. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -62,10 +80,17 @@ impl Client {
     /// Reads the address. Nothing is sent yet.
     pub fn new(url: &str, identity: Identity) -> Result<Self, ClientError> {
         let refuse = |problem: String| ClientError::Url { url: url.to_owned(), problem };
-        let base = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
+        let mut base = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(refuse("it must start with http:// or https:// and name a host".to_owned()));
         }
+        // A password in an address would be shown wherever the address is.
+        if !base.username().is_empty() || base.password().is_some() {
+            let _ = (base.set_username(""), base.set_password(None));
+            let problem = "it came with a user or a password, which it does not take; a token does that".to_owned();
+            return Err(ClientError::Url { url: base.to_string(), problem });
+        }
+        identity.check()?;
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
