@@ -185,3 +185,28 @@ fn q_and_control_c_leave() {
     let control_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     assert_eq!(typed(&mut model, &control_c), Wish::Leave);
 }
+
+#[test]
+fn names_have_room_on_the_usual_terminal_and_on_a_narrow_one() {
+    let screen = drawn(&model(), 80, 24);
+    for part in ["free_default", "vip_short", "sample.progress", "30%", "000000000001", "4 retrying", "0/s"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+    let screen = drawn(&model(), 40, 16);
+    for part in ["free_defa", "vip_short", "sample.progress", "30%"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+}
+
+#[test]
+fn the_answer_to_a_key_stays_until_the_next_one() {
+    let mut model = model();
+    model.note = "vip_short is open".to_owned();
+    model.see(snapshot(130), 1.0);
+    assert!(drawn(&model, 80, 24).contains("vip_short is open"), "a look is no reason to forget it");
+    model.trouble = "no server answers".to_owned();
+    assert!(drawn(&model, 80, 24).contains("no server answers"), "what is shown is old, and that comes first");
+    model.see(snapshot(130), 1.0);
+    press(&mut model, KeyCode::Down);
+    assert!(drawn(&model, 80, 24).contains("q leave"));
+}
