@@ -61,8 +61,8 @@ fn tell(error: &anyhow::Error) {
         if let ClientError::Unreachable { .. } = client {
             text += "\nstart one with `longhaul dev`, or say where it is with --url or LONGHAUL_URL";
         }
-        if let Some("unauthenticated" | "invalid_token") = client.code() {
-            text += "\ngive a token with --token or LONGHAUL_TOKEN";
+        if client.problem().is_some_and(|problem| problem.status == 401) {
+            text += "\ngive a token with --token or LONGHAUL_TOKEN; longhaul token create makes one where the store is";
         }
     }
     // A refusal may quote what somebody else wrote.
