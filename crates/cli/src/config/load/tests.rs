@@ -67,6 +67,18 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
         ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level"),
         ("[worker]\nslots = 0\n", "worker.slots"),
+        ("[worker]\nheartbeat = \"0s\"\n", "worker.heartbeat is 0"),
+        ("[worker]\npoll_least = \"2s\"\n", "worker.poll_least is longer than worker.poll_most"),
+        ("[duties]\nrescue_every = \"0ms\"\n", "duties.rescue_every is 0"),
+        ("[http]\nconnections = 0\n", "http.connections is 0"),
+        ("[worker.queues.a]\nreserved = 101\n", "reserve 101 slots, and worker.slots is 100"),
+        ("[worker.queues.a]\nreserved = 3\nat_most = 2\n", "worker.queues.a.at_most is 2; allowed: at least 3"),
+        ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
+        ("[routing]\notherwise = \"\"\n", "routing"),
+        ("[limits.openai]\nrate = 0\n", "limits"),
+        ("[identity]\nenvironment = \"Live!\"\n", "identity.environment"),
+        ("[artifacts]\nurl = \"file://\"\n", "only file://folder"),
+        ("[telemetry]\notlp_endpoint = \"collector:4318\"\n", "telemetry.otlp_endpoint"),
     ] {
         let told = file_refused(text);
         assert!(told.contains(wanted), "{text}: {told}");
