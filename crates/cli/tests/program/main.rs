@@ -15,4 +15,5 @@ mod migrate;
 mod nodes;
 mod refusals;
 mod serve;
+mod starts;
 mod token;

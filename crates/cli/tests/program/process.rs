@@ -96,13 +96,18 @@ impl Process {
         Self { child, _out: out, log, greeting }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         let place = self.greeting.split_whitespace().find(|word| word.starts_with("http://"));
         format!("{}{path}", place.expect("the address of the API"))
     }
 
     pub(crate) async fn get(&self, token: &str, path: &str) -> (u16, Value) {
         let asked = client().get(self.url(path)).bearer_auth(token).send().await.unwrap();
+        (asked.status().as_u16(), asked.json().await.unwrap_or_default())
+    }
+
+    pub(crate) async fn post(&self, token: &str, path: &str) -> (u16, Value) {
+        let asked = client().post(self.url(path)).bearer_auth(token).send().await.unwrap();
         (asked.status().as_u16(), asked.json().await.unwrap_or_default())
     }
 

@@ -84,7 +84,8 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let mut checks = vec![Check::ok("configuration", "every key is known and fits")];
     checks.push(match config.check_listening() {
         Ok(()) => {
-            Check::ok("exposure", format!("{} with identity.mode {:?}", config.http.listen, config.identity.mode))
+            let mode = config.identity.mode.as_str();
+            Check::ok("exposure", format!("{} with identity.mode {mode}", config.http.listen))
         }
         Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
     });
@@ -92,6 +93,7 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let is_asked_for_tokens = config.identity.mode == IdentityKind::Tokens;
     checks.extend(store::examine(&config, is_asked_for_tokens).await);
     checks.extend(machine::folders(&config));
+    checks.push(machine::handles(&config));
     checks
 }
 
