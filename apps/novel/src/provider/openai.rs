@@ -59,7 +59,7 @@ pub struct OpenAi {
 impl OpenAi {
     /// A client. `Err` when the key cannot be sent at all, or the system has no TLS.
     pub fn new(settings: OpenAiSettings) -> Result<Self, ProviderError> {
-        let unfit = |_| ProviderError::Unreadable("the key has characters that cannot be sent".to_owned());
+        let unfit = |_| ProviderError::Unusable("the key has characters that cannot be sent");
         let mut headers = header::HeaderMap::new();
         if let Some(key) = &settings.key {
             let mut authorization = header::HeaderValue::from_str(&format!("Bearer {key}")).map_err(unfit)?;
