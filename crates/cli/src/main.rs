@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
-    client::{Ending, finish},
+    client::{Ending, causes, finish},
     commands::{
         bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token, top, watch, why,
         worker,
@@ -116,7 +116,7 @@ async fn run(program: Program) -> ExitCode {
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", causes(&error));
             ExitCode::FAILURE
         }
     };
@@ -126,6 +126,6 @@ async fn run(program: Program) -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "there is no log yet")]
 fn refuse(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", causes(error));
     ExitCode::FAILURE
 }

@@ -7,6 +7,7 @@ mod calls;
 mod error;
 mod events;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response, Url, header::HeaderValue};
@@ -41,6 +42,12 @@ impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").field("has_token", &self.token.is_some()).field("user", &self.user).finish()
     }
+}
+
+/// Whether an address is on this machine.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl Identity {
@@ -91,7 +98,10 @@ impl Client {
             return Err(ClientError::Url { url: base.to_string(), problem });
         }
         identity.check()?;
-        let http = reqwest::Client::builder()
+        // A proxy is for the way to other machines.
+        let http = reqwest::Client::builder();
+        let http = if is_here(&base) { http.no_proxy() } else { http };
+        let http = http
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
             .redirect(reqwest::redirect::Policy::none())

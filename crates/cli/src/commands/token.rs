@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{config_file::ConfigFile, node::make_folder};
 use crate::{
+    client::{Screen, clean},
     config::{self, Config},
     random,
 };
@@ -143,23 +144,24 @@ async fn show(list: List) -> anyhow::Result<()> {
         println!("{}", Value::from(views));
         return Ok(());
     }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
+    let screen = Screen::new(true);
+    if tokens.is_empty() {
+        return Ok(screen.hint("There is no token: longhaul token create --owner u-1")?);
+    }
+    let mut table = screen.table(&["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
     for token in &tokens {
         table.add_row([
             token.prefix.clone(),
-            token.name.clone(),
-            token.owner.clone(),
-            token.tier.clone().unwrap_or_default(),
+            clean(&token.name),
+            clean(&token.owner),
+            clean(token.tier.as_deref().unwrap_or("")),
             token.scopes.join(","),
             state(token.standing(now)).to_owned(),
             written(token.expires_at),
             token.last_used_at.map_or("never".to_owned(), written),
         ]);
     }
-    println!("{table}");
-    Ok(())
+    Ok(screen.show(table)?)
 }
 
 #[expect(clippy::print_stdout, reason = "the answer of the command")]

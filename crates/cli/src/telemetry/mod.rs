@@ -15,7 +15,6 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
-    field::MakeExt as _,
     fmt::{self, MakeWriter},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
@@ -119,15 +118,11 @@ where
         LogFormat::Pretty => {
             let fields = fmt::format::debug_fn(|writer, field, value| match field.name() {
                 name if name.starts_with(FOR_TRACES) => Ok(()),
+                // It comes first. The others bring their space along, so that what is left out leaves none.
                 "message" => write!(writer, "{value:?}"),
-                name => write!(writer, "{name}={value:?}"),
+                name => write!(writer, " {name}={value:?}"),
             });
-            fmt::layer()
-                .with_ansi(has_colours())
-                .fmt_fields(fields.delimited(" "))
-                .with_writer(writer)
-                .with_filter(filter)
-                .boxed()
+            fmt::layer().with_ansi(has_colours()).fmt_fields(fields).with_writer(writer).with_filter(filter).boxed()
         }
     })
 }
