@@ -38,10 +38,8 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
     Node { config, roles, samples: true, greet }.run().await
 }
 
-#[expect(clippy::print_stdout, reason = "what a person who starts this wants to know")]
-fn greet(address: Option<SocketAddr>, _: &[Role]) {
-    let Some(address) = address else { return };
-    println!("{}", greeting(address, &program()));
+fn greet(address: Option<SocketAddr>, _: &[Role]) -> String {
+    address.map_or(String::new(), |address| greeting(address, &program()))
 }
 
 /// How this program was called, so that what is told to try can be pasted.

@@ -1,6 +1,7 @@
 //! A node, from its configuration to its last breath. `dev`, `serve` and `worker` are this with different words.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -39,8 +40,8 @@ pub(super) struct Node {
     pub(super) roles: Vec<Role>,
     /// Whether the sample types and the novel application are known.
     pub(super) samples: bool,
-    /// Tells people that it runs, and where the API is.
-    pub(super) greet: fn(Option<SocketAddr>, &[Role]),
+    /// What people and scripts are told: that it runs, and where the API is.
+    pub(super) greet: fn(Option<SocketAddr>, &[Role]) -> String,
 }
 
 impl Node {
@@ -71,7 +72,8 @@ impl Node {
             }
             anyhow::Ok(())
         });
-        (self.greet)(address, &self.roles);
+        // A node works whether or not somebody reads this.
+        let _ = writeln!(std::io::stdout(), "{}", (self.greet)(address, &self.roles));
         tokio::select! {
             ended = serving.as_mut() => return ended,
             () = stop.heard() => {}

@@ -89,3 +89,17 @@ async fn what_an_application_submits_has_the_tier_of_its_caller() {
     assert_eq!((task["tier"].as_str(), task["queue"].as_str()), (Some("vip"), Some("vip_long")), "{task}");
     node.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_who_has_seen_enough_is_no_failure() {
+    let database = Database::make(Backend::Sqlite).await;
+    for arguments in ["doctor", "migrate", "token create --owner u-1", "token list --json"] {
+        let script = format!("set -o pipefail; {} {arguments} | true", env!("CARGO_BIN_EXE_longhaul"));
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).current_dir(database.folder.path()).kill_on_drop(true);
+        shell.env("LONGHAUL_STORE", &database.url).env("LONGHAUL_LISTEN", "127.0.0.1:0");
+        let told = answer(shell).await;
+        assert!(!told.all().contains("panicked"), "{}", told.all());
+        told.ok();
+    }
+}

@@ -121,7 +121,8 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let skipped = model.throughput.len().saturating_sub(width);
     let samples: Vec<u64> = model.throughput.iter().skip(skipped).copied().collect();
     let most = samples.iter().copied().max().unwrap_or(0);
-    let block = panel(model, format!("Ended each second, at most {most}"), false);
+    let what = if width < 36 { "Ended/s" } else { "Ended each second" };
+    let block = panel(model, format!("{what}, at most {most}"), false);
     let line = Sparkline::default().data(&samples).style(paint(model, Color::Green)).block(block);
     frame.render_widget(line, area);
 }

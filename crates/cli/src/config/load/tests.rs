@@ -56,6 +56,13 @@ fn variables_of_others_are_left_alone() {
 }
 
 #[test]
+fn a_variable_that_holds_nothing_is_not_set() {
+    let names = ["LONGHAUL_STORE", "LONGHAUL_LISTEN", "LONGHAUL_WORKER__SLOTS", "LONGHAUL_ARTIFACTS__KEY"];
+    let config = load(&variables(&names.map(|name| (name, "")))).unwrap();
+    assert_eq!((config.store.url.scheme(), config.http.listen.port(), config.worker.slots), ("sqlite", 7080, 100));
+}
+
+#[test]
 fn a_value_that_does_not_fit_is_told_with_its_key() {
     for (text, wanted) in [
         ("[worker]\ndrain = \"soon\"\n", "worker.drain"),
