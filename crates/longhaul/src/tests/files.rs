@@ -1,6 +1,6 @@
 //! What the URLs of files are signed with.
 
-use longhaul_domain::{ArtifactId, Timestamp};
+use longhaul_domain::{Timestamp, ids::ArtifactId};
 
 use super::Far;
 use crate::Builder;
