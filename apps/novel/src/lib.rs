@@ -41,7 +41,7 @@ pub enum InstallError {
     #[error(transparent)]
     Library(#[from] LibraryError),
     /// The provider's client cannot be made.
-    #[error("the provider of the novels: {0}")]
+    #[error(transparent)]
     Provider(#[from] provider::ProviderError),
 }
 

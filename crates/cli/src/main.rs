@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
-    client::finish,
+    client::{Ending, causes, finish},
     commands::{
         bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token, top, watch, why,
         worker,
@@ -59,9 +59,19 @@ enum Command {
     Completions(completions::Completions),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let program = Program::parse();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse(&anyhow::Error::new(error).context("the program cannot start its threads")),
+    };
+    let code = runtime.block_on(run(program));
+    // A handler that blocks its thread must not keep the program from ending: its task has been handed back by now.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run(program: Program) -> ExitCode {
     let started = match &program.command {
         Command::Serve(serve) => serve.config(),
         Command::Worker(worker) => worker.config(),
@@ -89,9 +99,9 @@ async fn main() -> ExitCode {
         Command::Dev(dev) => dev::run(dev).await,
         Command::Serve(serve) => serve::run(serve, config).await,
         Command::Worker(worker) => worker::run(worker, config).await,
-        Command::Migrate(migrate) => migrate::run(migrate).await,
-        Command::Token(token) => token::run(token).await,
-        Command::Doctor(doctor) => doctor::run(doctor).await,
+        Command::Migrate(command) => return finish(migrate::run(command).await.map(|()| Ending::Done)),
+        Command::Token(command) => return finish(token::run(command).await.map(|()| Ending::Done)),
+        Command::Doctor(command) => return finish(doctor::run(command).await.map(|()| Ending::Done)),
         Command::Submit(command) => return finish(submit::run(command).await),
         Command::Get(command) => return finish(get::run(command).await),
         Command::List(command) => return finish(list::run(command).await),
@@ -106,7 +116,7 @@ async fn main() -> ExitCode {
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!("{error:#}");
+            tracing::error!("{}", causes(&error));
             ExitCode::FAILURE
         }
     };
@@ -116,6 +126,6 @@ async fn main() -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "there is no log yet")]
 fn refuse(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
-    ExitCode::from(2)
+    eprintln!("error: {}", causes(error));
+    ExitCode::FAILURE
 }

@@ -29,6 +29,8 @@ use crate::{Longhaul, artifacts::LazyArtifacts};
 
 /// Events that a listener may be behind before it loses some.
 const BUS: usize = 4_096;
+/// The folder for files when nothing is said and the store is a server.
+const ARTIFACTS: &str = "longhaul-artifacts";
 
 /// What is to be started. [`Longhaul::open`] makes one.
 #[derive(Debug)]
@@ -47,7 +49,9 @@ pub struct Builder {
     #[cfg(feature = "server")]
     pub(crate) applications: Vec<crate::mounting::Application>,
     file_life: FileLife,
-    signer: UrlSigner,
+    /// Where the key is that URLs of files are signed with, unless one was given.
+    key_file: PathBuf,
+    artifact_key: Option<[u8; 32]>,
 }
 
 impl Longhaul {
@@ -56,7 +60,7 @@ impl Longhaul {
         let store = SqlStore::open(url, StoreOptions::default()).await?;
         let artifacts = match url.split_once("://").filter(|_| store.is_embedded()) {
             Some((_, path)) => format!("{}.artifacts", path.split('?').next().unwrap_or(path)),
-            None => "longhaul-artifacts".to_owned(),
+            None => ARTIFACTS.to_owned(),
         };
         let mut builder = Builder::on(Arc::new(store.clone()), Arc::new(SystemClock::default()));
         builder.sql = Some(store);
@@ -89,11 +93,12 @@ impl Builder {
             duties: DutySettings::default(),
             routing: Routing::default(),
             limits: LimitRules::default(),
-            artifacts: Arc::new(LazyArtifacts::new(PathBuf::from("longhaul-artifacts"))),
+            artifacts: Arc::new(LazyArtifacts::new(PathBuf::from(ARTIFACTS))),
             #[cfg(feature = "server")]
             applications: Vec::new(),
             file_life: FileLife::default(),
-            signer: signer_of(PathBuf::from("longhaul-artifacts")),
+            key_file: key_beside(PathBuf::from(ARTIFACTS)),
+            artifact_key: None,
         }
     }
 
@@ -177,15 +182,15 @@ impl Builder {
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
-        self.signer = signer_of(folder.clone());
+        self.key_file = key_beside(folder.clone());
         self.artifacts = Arc::new(LazyArtifacts::new(folder));
         self
     }
 
     /// The key that the URLs of files are signed with, for several processes that share their files.
     #[must_use]
-    pub fn artifact_key(mut self, key: [u8; 32]) -> Self {
-        self.signer = UrlSigner::new(move || Ok(key));
+    pub const fn artifact_key(mut self, key: [u8; 32]) -> Self {
+        self.artifact_key = Some(key);
         self
     }
 
@@ -221,6 +226,10 @@ impl Builder {
         if let Some(problem) = self.problem {
             return Err(problem.into());
         }
+        let signer = match self.artifact_key {
+            Some(key) => UrlSigner::new(move || Ok(key)),
+            None => signer_of(self.key_file),
+        };
         let bus = Arc::new(MemoryEventBus::new(BUS));
         let shared_bell = self.sql.as_ref().and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
@@ -230,7 +239,7 @@ impl Builder {
             engine,
             Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
-            Arc::new(Files { store: self.artifacts, signer: self.signer, life: self.file_life }),
+            Arc::new(Files { store: self.artifacts, signer, life: self.file_life }),
             self.routing,
             self.registry,
         );
@@ -241,8 +250,13 @@ impl Builder {
     }
 }
 
-/// Signs with the key beside this folder.
-fn signer_of(mut folder: PathBuf) -> UrlSigner {
+/// The file of the key, beside the folder that it is for.
+fn key_beside(mut folder: PathBuf) -> PathBuf {
     folder.as_mut_os_string().push(".key");
-    UrlSigner::new(move || signing_key(&folder).map_err(|error| format!("{}: {error}", folder.display())))
+    folder
+}
+
+/// Signs with the key in this file, which is made when it is first needed.
+fn signer_of(file: PathBuf) -> UrlSigner {
+    UrlSigner::new(move || signing_key(&file).map_err(|error| format!("{}: {error}", file.display())))
 }

@@ -84,6 +84,11 @@ impl Caller {
         &self.owner
     }
 
+    /// The tier that what they submit has; nothing when their token names none.
+    pub fn tier(&self) -> Option<&str> {
+        self.tier.as_deref()
+    }
+
     /// Whether the caller has the scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)

@@ -48,6 +48,9 @@ pub enum ProviderError {
     /// It answered something else than the protocol says.
     #[error("the provider's answer cannot be read: {0}")]
     Unreadable(String),
+    /// It cannot even be asked: what it is to be asked with is wrong.
+    #[error("the provider cannot be asked: {0}")]
+    Unusable(&'static str),
     /// It answered nothing.
     #[error("the provider's answer is empty")]
     Empty,
@@ -58,7 +61,7 @@ impl ProviderError {
     /// many requests are waited for without using one up.
     pub fn class(&self) -> Class {
         match self {
-            Self::InvalidKey { .. } | Self::Refused { .. } | Self::Unreadable(_) => Class::Fatal,
+            Self::InvalidKey { .. } | Self::Refused { .. } | Self::Unreadable(_) | Self::Unusable(_) => Class::Fatal,
             Self::TooManyRequests { retry_after, .. } => Class::RateLimited { retry_after: *retry_after },
             Self::Unavailable { .. } | Self::TimedOut(_) | Self::Broken(_) | Self::Empty => Class::Retryable,
         }

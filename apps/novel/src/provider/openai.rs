@@ -59,7 +59,7 @@ pub struct OpenAi {
 impl OpenAi {
     /// A client. `Err` when the key cannot be sent at all, or the system has no TLS.
     pub fn new(settings: OpenAiSettings) -> Result<Self, ProviderError> {
-        let unfit = |_| ProviderError::Unreadable("the key has characters that cannot be sent".to_owned());
+        let unfit = |_| ProviderError::Unusable("the key has characters that cannot be sent");
         let mut headers = header::HeaderMap::new();
         if let Some(key) = &settings.key {
             let mut authorization = header::HeaderValue::from_str(&format!("Bearer {key}")).map_err(unfit)?;
@@ -209,12 +209,17 @@ async fn refusal(mut response: Response, silence: Duration, key: Option<&str>) -
     }
 }
 
-/// `Retry-After` in seconds; some say it in milliseconds in a header of their own.
+/// How long the provider asks to be left alone: `Retry-After` in seconds or as a moment; some say it in milliseconds in a
+/// header of their own.
 fn retry_after(response: &Response) -> Duration {
-    let header =
-        |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()?.trim().parse::<f64>().ok());
-    let seconds = header("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| header("retry-after"));
+    let text = |name: &str| response.headers().get(name)?.to_str().ok().map(str::trim);
+    let number = |name: &str| text(name).and_then(|text| text.parse::<f64>().ok());
+    let moment = |name: &str| text(name).and_then(|text| jiff::fmt::rfc2822::parse(text).ok());
+    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after"));
     let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    // A moment is the provider's own, and so is the time that its answer was made at: clocks need not agree.
+    let until = || Some(moment("retry-after")?.timestamp().duration_since(moment("date")?.timestamp()));
+    let asked = asked.or_else(|| Duration::try_from(until()?).ok());
     asked.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MOST)
 }
 

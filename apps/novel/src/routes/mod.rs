@@ -13,8 +13,8 @@ use axum::{
     routing::{get, post},
 };
 use longhaul::{
-    Longhaul, StoreError,
-    server::{ApiError, accepted},
+    Longhaul, StoreError, Submission, Task,
+    server::{ApiError, Caller, accepted},
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -57,6 +57,15 @@ struct Submitted<'s> {
 impl Submitted<'_> {
     fn answer(&self) -> Response {
         accepted(&format!("/api/tasks/{}", self.task_id), self)
+    }
+}
+
+/// A task of the caller's, about this novel: theirs is the name that it runs in, and the tier that decides its queue.
+fn of_caller<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Submission<T> {
+    let task = task.owner(caller.owner()).key(&format!("novel/{novel}"));
+    match caller.tier() {
+        Some(tier) => task.tier(tier),
+        None => task,
     }
 }
 

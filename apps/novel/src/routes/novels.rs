@@ -10,7 +10,7 @@ use axum::{
 use longhaul::server::{ApiError, Caller, JsonBody, NoBody, TextBody, accepted, ok};
 use serde::{Deserialize, Serialize};
 
-use super::{Application, NovelPath, Params, novel_id, told};
+use super::{Application, NovelPath, Params, novel_id, of_caller, told};
 use crate::{
     SAMPLE, SAMPLE_TITLE,
     library::{NewNovel, NovelCard},
@@ -93,7 +93,7 @@ async fn submit(
     check(title, source)?;
     let (id, key) = (uuid::Uuid::now_v7().to_string(), import_key(headers)?);
     let order = ImportOrder { novel_id: id.clone() };
-    let task = application.longhaul.submit::<ImportNovel>(order).owner(caller.owner()).key(&format!("novel/{id}"));
+    let task = of_caller(caller, &id, application.longhaul.submit::<ImportNovel>(order));
     let novel = NewNovel { id: &id, owner: caller.owner(), title, source, import_key: key.as_deref() };
     let imported = application.library.import(&novel, &application.longhaul, task).await.map_err(told)?;
     application.longhaul.wake();
@@ -144,7 +144,8 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let size = query.size.unwrap_or(PAGE);
     if !(1..=PAGE_MOST).contains(&size) {
-        return Err(ApiError::unfit("size", format!("is {size}"), format!("1 to {PAGE_MOST}")));
+        let (field, problem) = ("size".to_owned(), format!("is {size}"));
+        return Err(ApiError::BadFilter { field, problem, allowed: format!("1 to {PAGE_MOST}") });
     }
     let before = query.before.as_deref().map(novel_id).transpose()?;
     // One more than asked for tells whether there is a next page.

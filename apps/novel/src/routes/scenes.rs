@@ -9,7 +9,7 @@ use longhaul::{
 };
 use serde::Deserialize;
 
-use super::{Application, NovelPath, ScenePath, Submitted, told};
+use super::{Application, NovelPath, ScenePath, Submitted, of_caller, told};
 use crate::{
     library::{LibraryError, Scene, Transaction},
     splitting::SCENES,
@@ -129,15 +129,14 @@ async fn add_in(
     new: &NewScenes,
 ) -> Result<(Vec<i64>, String), LibraryError> {
     let scenes = open.add_scenes(novel, new.chapter, &new.summaries).await?;
-    let (longhaul, key) = (&application.longhaul, format!("novel/{novel}"));
-    let novel_id = novel.to_owned();
+    let (longhaul, novel_id) = (&application.longhaul, novel.to_owned());
     let task_id = if let [scene] = scenes[..] {
         let task = longhaul.submit::<GenerateScene>(SceneOrder { novel_id, scene });
-        open.submit(longhaul, task.owner(caller.owner()).key(&key)).await?.id()
+        open.submit(longhaul, of_caller(caller, novel, task)).await?.id()
     } else {
         let order = BatchOrder { novel_id, scenes: Some(scenes.clone()), style: new.style };
         let task = longhaul.submit::<BatchGenerateScene>(order);
-        open.submit(longhaul, task.owner(caller.owner()).key(&key)).await?.id()
+        open.submit(longhaul, of_caller(caller, novel, task)).await?.id()
     };
     Ok((scenes, task_id.0.to_string()))
 }
@@ -190,7 +189,6 @@ async fn order(application: &Application, caller: &Caller, novel: &str, batch: B
 }
 
 async fn submit<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Result<Response, ApiError> {
-    let key = format!("novel/{novel}");
-    let handle = task.owner(caller.owner()).key(&key).await.map_err(ApiError::from)?;
+    let handle = of_caller(caller, novel, task).await.map_err(ApiError::from)?;
     Ok(Submitted { novel_id: novel, scenes: None, task_id: handle.id().0.to_string() }.answer())
 }

@@ -68,6 +68,10 @@ async fn what_a_refusal_means() {
         (429, "Retry-After: 7\r\n", limited(7)),
         (429, "retry-after-ms: 3000\r\n", limited(3)),
         (429, "", limited(20)),
+        (429, "Date: Sun, 15 Nov 2026 08:00:00 GMT\r\nRetry-After: Sun, 15 Nov 2026 08:00:09 GMT\r\n", limited(9)),
+        (429, "Date: Sun, 15 Nov 2026 08:00:00 GMT\r\nRetry-After: Sun, 15 Nov 2026 07:00:00 GMT\r\n", limited(20)),
+        (429, "Retry-After: -1\r\n", limited(20)),
+        (429, "Retry-After: soon\r\n", limited(20)),
         (429, "Retry-After: 99999999\r\n", limited(3_600)),
     ];
     for (status, headers, class) in cases {

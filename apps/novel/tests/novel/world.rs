@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use eventsource_stream::Eventsource as _;
+use futures::StreamExt as _;
 use longhaul::{
     Longhaul, Record, Status, TaskId,
     server::{CancellationToken, IdentityMode, ListenerSettings, Network},
@@ -99,6 +101,28 @@ impl World {
         let task = self.ended(id).await;
         assert_eq!(task.status, Status::Completed, "{:?}", task.error);
         serde_json::from_str(task.result.unwrap().as_str()).unwrap()
+    }
+
+    /// The chunks of an ended task's output, as a reader gets them. Nothing of it may be taken back.
+    pub(crate) async fn output(&self, id: &Value) -> Vec<String> {
+        let stream = self.get(&format!("/api/tasks/{}/stream", id.as_str().unwrap())).send().await;
+        let (mut events, mut chunks) = (stream.bytes_stream().eventsource(), Vec::new());
+        let read = async {
+            while let Some(event) = events.next().await {
+                let event = event.unwrap();
+                match event.event.as_str() {
+                    "chunk" => {
+                        let chunk: Value = serde_json::from_str(&event.data).unwrap();
+                        chunks.push(chunk["text"].as_str().unwrap().to_owned());
+                    }
+                    "end" => return,
+                    other => panic!("{other} in the output: {}", event.data),
+                }
+            }
+            panic!("the output has no end");
+        };
+        tokio::time::timeout(DEADLINE, read).await.expect("the whole output in time");
+        chunks
     }
 
     pub(crate) async fn novel(&self, id: &str) -> Value {

@@ -4,7 +4,7 @@ use longhaul_domain::TaskId;
 use reqwest::{Method, RequestBuilder};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Answer, Client, ClientError};
+use super::{Answer, Client, ClientError, header};
 use crate::{
     change::{RetryRequest, RetryScope, TaskChange},
     page::Page,
@@ -23,7 +23,7 @@ impl Client {
     pub async fn submit(&self, order: &SubmitRequest, key: Option<&str>) -> Answered<SubmitAnswer> {
         let mut request = body(self.request(Method::POST, &["tasks"], &[]), order)?;
         if let Some(key) = key {
-            request = request.header("idempotency-key", key);
+            request = request.header("idempotency-key", header("the idempotency key", key)?);
         }
         self.send(request).await
     }

@@ -7,9 +7,10 @@ mod calls;
 mod error;
 mod events;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::{Method, RequestBuilder, Response, Url};
+use reqwest::{Method, RequestBuilder, Response, Url, header::HeaderValue};
 use serde::de::DeserializeOwned;
 
 pub use calls::{Answered, Filters};
@@ -43,6 +44,30 @@ impl std::fmt::Debug for Identity {
     }
 }
 
+/// Whether an address is on this machine.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl Identity {
+    /// Refuses what no header can carry, before a request fails of it and cannot say which.
+    fn check(&self) -> Result<(), ClientError> {
+        for (name, value) in [("the token", &self.token), ("the user", &self.user)] {
+            if let Some(value) = value {
+                header(name, value)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text as the value of a header. What does not fit is named and not shown.
+fn header(name: &str, text: &str) -> Result<HeaderValue, ClientError> {
+    let unfit = |_| ClientError::Unsendable(format!("{name} has characters that a header cannot carry"));
+    HeaderValue::from_str(text).map_err(unfit)
+}
+
 /// A client of one server. Clones share their connections.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -62,11 +87,21 @@ impl Client {
     /// Reads the address. Nothing is sent yet.
     pub fn new(url: &str, identity: Identity) -> Result<Self, ClientError> {
         let refuse = |problem: String| ClientError::Url { url: url.to_owned(), problem };
-        let base = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
+        let mut base = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
             return Err(refuse("it must start with http:// or https:// and name a host".to_owned()));
         }
-        let http = reqwest::Client::builder()
+        // A password in an address would be shown wherever the address is.
+        if !base.username().is_empty() || base.password().is_some() {
+            let _ = (base.set_username(""), base.set_password(None));
+            let problem = "it came with a user or a password, which it does not take; a token does that".to_owned();
+            return Err(ClientError::Url { url: base.to_string(), problem });
+        }
+        identity.check()?;
+        // A proxy is for the way to other machines.
+        let http = reqwest::Client::builder();
+        let http = if is_here(&base) { http.no_proxy() } else { http };
+        let http = http
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
             .redirect(reqwest::redirect::Policy::none())

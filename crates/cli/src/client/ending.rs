@@ -56,19 +56,28 @@ pub fn finish(result: anyhow::Result<Ending>) -> ExitCode {
 
 /// Says what went wrong, and what to do where that is known.
 fn tell(error: &anyhow::Error) {
-    let mut text = format!("error: {error:#}");
+    let mut text = format!("error: {}", causes(error));
     if let Some(client) = error.downcast_ref::<ClientError>() {
         if let ClientError::Unreachable { .. } = client {
             text += "\nstart one with `longhaul dev`, or say where it is with --url or LONGHAUL_URL";
         }
-        if let Some("unauthenticated" | "invalid_token") = client.code() {
-            text += "\ngive a token with --token or LONGHAUL_TOKEN";
+        if client.problem().is_some_and(|problem| problem.status == 401) {
+            text += "\ngive a token with --token or LONGHAUL_TOKEN; longhaul token create makes one where the store is";
         }
     }
     // A refusal may quote what somebody else wrote.
     let text = text.lines().map(clean).collect::<Vec<_>>().join("\n");
     // Nobody is left to be told when this fails.
     let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// An error with its causes. Some say their cause themselves, and once is enough.
+pub fn causes(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).reduce(joined).unwrap_or_default()
+}
+
+fn joined(text: String, cause: String) -> String {
+    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
 }
 
 /// One of several calls has failed. The rest is tried, too, unless nobody answers at all.
@@ -82,4 +91,15 @@ pub(crate) fn tell_about(id: impl std::fmt::Display, error: ClientError) -> anyh
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow::anyhow!("it is away").context("the store: it is away").context("it cannot start");
+        assert_eq!(causes(&error), "it cannot start: the store: it is away");
+    }
 }

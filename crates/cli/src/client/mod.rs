@@ -7,7 +7,7 @@ mod tables;
 mod words;
 
 pub(crate) use ending::tell_about;
-pub use ending::{Ending, finish};
+pub use ending::{Ending, causes, finish};
 pub use options::ServerOptions;
 pub(crate) use options::task_id;
 pub(crate) use screen::Screen;

@@ -28,6 +28,11 @@ impl Screen {
         if self.is_terminal { writeln!(std::io::stderr(), "{text}") } else { Ok(()) }
     }
 
+    /// A page is not all, and nobody must take it for that. Scripts read `nextCursor` of the JSON.
+    pub(crate) fn more(self, cursor: &str) -> std::io::Result<()> {
+        self.hint(format_args!("\nThere are more: --cursor {cursor}"))
+    }
+
     /// A table without lines. On a terminal it keeps to the width; elsewhere a row is a line.
     pub(crate) fn table(self, header: &[&str]) -> Table {
         let mut table = Table::new();

@@ -6,19 +6,21 @@ use std::path::PathBuf;
 use super::node::{Node, Role};
 use crate::config::{Config, IdentityKind, SecretUrl};
 
-/// Where the client commands look when nothing is said.
-const DEFAULT_PORT: u16 = 7080;
-
 /// What `dev` can be told.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  longhaul dev --listen 127.0.0.1:7080 --data ./longhaul-data")]
 pub struct Dev {
     /// Where the HTTP API listens. Only this machine may call.
-    #[arg(long, default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
+    #[arg(long, default_value_t = Self::USUAL)]
     listen: SocketAddr,
     /// The folder for the store and the files that tasks make. It is made when it is missing.
     #[arg(long, default_value = "./longhaul-data")]
     data: PathBuf,
+}
+
+impl Dev {
+    /// Where it listens when nothing is said, and where the client commands look.
+    const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7080);
 }
 
 pub async fn run(dev: Dev) -> anyhow::Result<()> {
@@ -36,39 +38,58 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
     Node { config, roles, samples: true, greet }.run().await
 }
 
-/// What a person types to call this program again: `make run` starts one that is not on the path.
-fn program() -> String {
-    std::env::args().next().unwrap_or_else(|| "longhaul".to_owned())
+fn greet(address: Option<SocketAddr>, _: &[Role]) -> String {
+    address.map_or(String::new(), |address| greeting(address, &program()))
 }
 
-#[expect(clippy::print_stdout, reason = "what a person who starts this wants to know")]
-fn greet(address: Option<SocketAddr>, _: &[Role]) {
-    let Some(address) = address else { return };
-    let (api, program) = (format!("http://{address}/api"), program());
-    let novels = format!("http://{address}{}/api/novels", longhaul_novel::PREFIX);
-    // Whoever chose the address has to name it.
-    let at = if address.port() == DEFAULT_PORT { String::new() } else { format!(" --url http://{address}") };
-    println!(
+/// How this program was called, so that what is told to try can be pasted.
+fn program() -> String {
+    std::env::args_os().next().map_or("longhaul".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn greeting(address: SocketAddr, program: &str) -> String {
+    let (site, api) = (format!("http://{address}"), format!("http://{address}/api"));
+    let novels = format!("{site}{}/api/novels", longhaul_novel::PREFIX);
+    // The client commands find the usual address by themselves.
+    let url = if address == Dev::USUAL { String::new() } else { format!(" --url {site}") };
+    let open = [
+        (site.clone(), "what runs now, live"),
+        (format!("{site}/docs"), "the API to read and try"),
+        (format!("{api}/tasks"), "your tasks"),
+        (format!("{api}/types"), "what can be submitted, with schemas"),
+        (format!("{api}/openapi.json"), "the whole API"),
+    ];
+    let open = open.map(|(place, what)| format!("{place:42}  {what}")).join("\n         ");
+    format!(
         "Longhaul is running.
 
-  open   http://{address}                     what runs now, live
-         http://{address}/docs                the API to read and try
-         {api}/tasks           your tasks
-         {api}/types           what can be submitted, with schemas
-         {api}/openapi.json    the whole API
+  open   {open}
 
-  try    {program} submit sample.progress '{{\"steps\":50,\"stepMs\":200}}' --watch{at}
-         {program} top{at}
+  try    {program} submit sample.progress '{{\"steps\":50,\"stepMs\":200}}' --watch{url}
+         {program} top{url}
          curl -s {api}/tasks -H 'content-type: application/json' \\
            -d '{{\"taskType\":\"sample.progress\",\"parameters\":{{\"steps\":50,\"stepMs\":200}}}}'
-         curl -N {api}/events                     # live
+         curl -N {api}/events    # live
          curl -s '{api}/tasks?status=RUNNING'
          curl -s {api}/tasks/ID/why
-         curl -X DELETE {api}/tasks/ID            # cancel
+         curl -X DELETE {api}/tasks/ID    # cancel
 
-  novel  curl -sX POST {novels}/sample        # a novel, and a summary of each of its scenes
-         curl -s {novels}/NOVEL_ID            # the summaries, as they come
+  novel  curl -sX POST {novels}/sample    # a novel, and a summary of each of its scenes
+         curl -s {novels}/NOVEL_ID    # the summaries, as they come
 
   Ctrl-C stops it; tasks go on where they were at the next start."
-    );
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_to_try_finds_the_server() {
+        let usual = greeting(Dev::USUAL, "longhaul");
+        assert!(usual.contains("longhaul top\n") && !usual.contains("--url"), "{usual}");
+        let other = greeting(SocketAddr::from(([127, 0, 0, 1], 7081)), "target/debug/longhaul");
+        assert!(other.contains("target/debug/longhaul top --url http://127.0.0.1:7081\n"), "{other}");
+    }
 }

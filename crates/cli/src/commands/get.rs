@@ -19,6 +19,9 @@ pub struct Get {
     id: TaskId,
     #[command(flatten)]
     part: Part,
+    /// Go on from a page of log lines or children before, by what it ended with.
+    #[arg(long, conflicts_with = "attempts")]
+    cursor: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
@@ -41,22 +44,27 @@ struct Part {
 pub async fn run(get: Get) -> anyhow::Result<Ending> {
     let (client, screen) = (get.server.client()?, get.server.screen());
     let (id, json, now) = (get.id, get.server.json, Moment::now());
-    let (text, table) = if get.part.attempts {
+    let page: Vec<(&str, String)> = get.cursor.into_iter().map(|cursor| ("cursor", cursor)).collect();
+    let (text, table, next) = if get.part.attempts {
         let answer = client.attempts(id).await?;
-        (answer.text, client::attempts(screen, &answer.value.items, now))
+        (answer.text, client::attempts(screen, &answer.value.items, now), answer.value.next_cursor)
     } else if get.part.logs {
-        let answer = client.logs(id, &[]).await?;
-        (answer.text, client::log_lines(screen, &answer.value.items))
+        let answer = client.logs(id, &page).await?;
+        (answer.text, client::log_lines(screen, &answer.value.items), answer.value.next_cursor)
     } else if get.part.children {
-        let answer = client.children(id, &[]).await?;
-        (answer.text, client::tasks(screen, &answer.value.items, now))
+        let answer = client.children(id, &page).await?;
+        (answer.text, client::tasks(screen, &answer.value.items, now), answer.value.next_cursor)
     } else {
+        anyhow::ensure!(page.is_empty(), "--cursor is for --logs and --children");
         return record(&client, screen, id, json).await;
     };
     if json {
-        screen.line(text)?
-    } else {
-        screen.show(table)?
+        screen.line(text)?;
+        return Ok(Ending::Done);
+    }
+    screen.show(table)?;
+    if let Some(cursor) = next {
+        screen.more(&cursor)?;
     }
     Ok(Ending::Done)
 }

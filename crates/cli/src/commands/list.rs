@@ -70,7 +70,7 @@ pub async fn run(list: List) -> anyhow::Result<Ending> {
     }
     screen.show(client::tasks(screen, &answer.value.items, Moment::now()))?;
     if let Some(cursor) = answer.value.next_cursor {
-        screen.hint(format_args!("\nThere are more: --cursor {cursor}"))?;
+        screen.more(&cursor)?;
     }
     Ok(Ending::Done)
 }

@@ -9,7 +9,10 @@ use longhaul::{
 };
 
 use super::{config_file::ConfigFile, node::make_folder};
-use crate::config::{self, Config};
+use crate::{
+    client::Screen,
+    config::{self, Config},
+};
 
 /// What `migrate` can be told.
 #[derive(Debug, clap::Args)]
@@ -24,9 +27,8 @@ pub struct Migrate {
     check: bool,
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of the command")]
 pub async fn run(migrate: Migrate) -> anyhow::Result<()> {
-    let config = config::load(&migrate.config.sources())?;
+    let (config, screen) = (config::load(&migrate.config.sources())?, Screen::new(true));
     let url = &config.store.url;
     if migrate.check && config.store_file().is_some_and(|file| !file.exists()) {
         bail!("{url} is not there yet: longhaul migrate makes it");
@@ -36,17 +38,15 @@ pub async fn run(migrate: Migrate) -> anyhow::Result<()> {
         return Err(StoreError::SchemaTooNew { found: before.found, known: before.known }.into());
     }
     if before.pending.is_empty() {
-        println!("the schema is current: migration {:04}", before.known);
-        return Ok(());
+        return Ok(screen.line(format_args!("the schema is current: migration {:04}", before.known))?);
     }
     for name in &before.pending {
-        println!("{} {name}", if migrate.check { "pending" } else { "done" });
+        screen.line(format_args!("{} {name}", if migrate.check { "pending" } else { "done" }))?;
     }
     if migrate.check {
         bail!("the schema is at migration {:04} and this program needs {:04}", before.found, before.known);
     }
-    println!("the schema is current: migration {:04}", before.known);
-    Ok(())
+    Ok(screen.line(format_args!("the schema is current: migration {:04}", before.known))?)
 }
 
 /// What the schema was, and unless this is only a check, brings it up to date.

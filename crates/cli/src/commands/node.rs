@@ -1,6 +1,7 @@
 //! A node, from its configuration to its last breath. `dev`, `serve` and `worker` are this with different words.
 
 use std::fmt;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -10,7 +11,7 @@ use longhaul::{Builder, Longhaul, operating::SqlStore, server::CancellationToken
 use tokio::net::TcpListener;
 
 use super::stop_signal::StopSignal;
-use crate::{config::Config, samples};
+use crate::{client::short_duration, config::Config, samples};
 
 /// What a node does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -39,18 +40,28 @@ pub(super) struct Node {
     pub(super) roles: Vec<Role>,
     /// Whether the sample types and the novel application are known.
     pub(super) samples: bool,
-    /// Tells people that it runs, and where the API is.
-    pub(super) greet: fn(Option<SocketAddr>, &[Role]),
+    /// What people and scripts are told: that it runs, and where the API is.
+    pub(super) greet: fn(Option<SocketAddr>, &[Role]) -> String,
 }
 
 impl Node {
     /// Runs until a signal, then drains; a second signal ends it at once.
     pub(super) async fn run(self) -> anyhow::Result<()> {
+        if self.has(Role::Api) {
+            raise_file_limit();
+        }
         // Before anything is touched: what cannot be served must not start to work.
         let listener = if self.has(Role::Api) { Some(self.listen().await?) } else { None };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let mut stop = StopSignal::new()?;
-        let longhaul = self.start().await?;
+        // A store that does not answer must not keep the program from being stopped.
+        let longhaul = tokio::select! {
+            started = self.start() => started?,
+            () = stop.heard() => {
+                tracing::info!("stopped before it had started");
+                return Ok(());
+            }
+        };
         let closing = CancellationToken::new();
         let (identity, settings) = (self.config.identity_mode()?, self.config.listener_settings());
         let api = listener.map(|listener| longhaul.serve(listener, identity, settings, closing.clone()));
@@ -61,12 +72,13 @@ impl Node {
             }
             anyhow::Ok(())
         });
-        (self.greet)(address, &self.roles);
+        // A node works whether or not somebody reads this.
+        let _ = writeln!(std::io::stdout(), "{}", (self.greet)(address, &self.roles));
         tokio::select! {
             ended = serving.as_mut() => return ended,
             () = stop.heard() => {}
         }
-        let patience = self.config.worker.drain;
+        let patience = short_duration(self.config.worker.drain.as_millis());
         tracing::info!("stopping: what runs may finish within {patience}; a second signal ends it now");
         longhaul.begin_drain();
         closing.cancel();
@@ -121,10 +133,25 @@ impl Node {
             builder = builder.artifact_key(key);
         }
         if !self.samples {
+            if self.has(Role::Api) || self.has(Role::Worker) {
+                tracing::warn!(
+                    "this node knows no task type, so it takes and runs no task: start it with --samples, or build a \
+                     program with types of your own (docs/tasks.md)"
+                );
+            }
             return Ok(builder);
         }
         let url = self.config.store.url.reveal();
-        Ok(longhaul_novel::install(samples::register(builder), url, &novel_settings()?).await?)
+        let builder = longhaul_novel::install(samples::register(builder), url, &novel_settings()?).await?;
+        Ok(self.insist(builder))
+    }
+
+    /// What the operator says of limits and resources counts, whatever an application has brought along.
+    fn insist(&self, builder: Builder) -> Builder {
+        let limits = self.config.limit_rules().limits;
+        let builder = limits.into_iter().fold(builder, |builder, (key, limit)| builder.limit(&key, limit));
+        let resources = &self.config.worker.resources;
+        resources.iter().fold(builder, |builder, (name, tasks)| builder.resource(name, *tasks))
     }
 }
 
@@ -137,6 +164,15 @@ fn novel_settings() -> Result<longhaul_novel::Settings, longhaul_novel::Settings
 fn at_once() -> anyhow::Result<()> {
     tracing::warn!("stopped at once; what ran is taken up again when its node is found dead");
     Ok(())
+}
+
+/// Every connection is a file handle, and many systems give a process only 1,024 unless it asks for what it may have.
+fn raise_file_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+        tracing::warn!(?current, "the limit of open files could not be raised");
+    }
 }
 
 /// The store with a schema that is this program's.

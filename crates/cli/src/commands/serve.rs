@@ -41,9 +41,8 @@ pub async fn run(serve: Serve, config: Config) -> anyhow::Result<()> {
     Node { config, roles: serve.roles, samples: serve.samples, greet }.run().await
 }
 
-#[expect(clippy::print_stdout, reason = "what a person or a script that starts this wants to know")]
-pub(super) fn greet(address: Option<SocketAddr>, roles: &[Role]) {
+pub(super) fn greet(address: Option<SocketAddr>, roles: &[Role]) -> String {
     let roles: Vec<String> = roles.iter().map(Role::to_string).collect();
     let place = address.map_or(String::new(), |address| format!(" at http://{address}"));
-    println!("Longhaul is running{place} ({})", roles.join(", "));
+    format!("Longhaul is running{place} ({})", roles.join(", "))
 }

@@ -1,5 +1,6 @@
 //! `longhaul token`: the tokens of callers, made and revoked where the store is. There is no way to make one over HTTP.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{config_file::ConfigFile, node::make_folder};
 use crate::{
+    client::{Screen, clean},
     config::{self, Config},
     random,
 };
@@ -85,7 +87,6 @@ pub async fn run(token: Token) -> anyhow::Result<()> {
     }
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the answer of the command")]
 async fn make(create: Create) -> anyhow::Result<()> {
     let config = config::load(&create.config.sources())?;
     for scope in &create.scopes {
@@ -103,25 +104,22 @@ async fn make(create: Create) -> anyhow::Result<()> {
         name: create.name,
         ttl_ms: create.expires.as_millis(),
     };
-    let store = open(&config).await?;
+    let (store, screen) = (open(&config).await?, Screen::new(true));
     let made = store.create_token(&new).await?;
     store.close().await;
     if create.json {
         let mut answer = view(&made, TokenStanding::Good);
         answer["token"] = json!(text.reveal());
-        println!("{answer}");
-    } else {
-        println!("{}", text.reveal());
-        let until = written(made.expires_at);
-        eprintln!(
-            "Shown this once. Its id is {}, it is good until {until}; send it as: Authorization: Bearer …",
-            made.id
-        );
+        return Ok(screen.line(answer)?);
     }
-    Ok(())
+    screen.line(text.reveal())?;
+    // Beside the token, so that a script that takes it finds nothing else.
+    let (id, until) = (&made.id, written(made.expires_at));
+    let told =
+        format!("Shown this once. Its id is {id}, it is good until {until}; send it as: Authorization: Bearer …");
+    Ok(writeln!(std::io::stderr(), "{told}")?)
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of the command")]
 async fn show(list: List) -> anyhow::Result<()> {
     let config = config::load(&list.config.sources())?;
     let store = open(&config).await?;
@@ -138,31 +136,30 @@ async fn show(list: List) -> anyhow::Result<()> {
     }
     store.close().await;
     tokens.sort_by_key(|token| token.created_at);
+    let screen = Screen::new(true);
     if list.json {
         let views: Vec<Value> = tokens.iter().map(|token| view(token, token.standing(now))).collect();
-        println!("{}", Value::from(views));
-        return Ok(());
+        return Ok(screen.line(Value::from(views))?);
     }
-    let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
+    if tokens.is_empty() {
+        return Ok(screen.hint("There is no token: longhaul token create --owner u-1")?);
+    }
+    let mut table = screen.table(&["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
     for token in &tokens {
         table.add_row([
             token.prefix.clone(),
-            token.name.clone(),
-            token.owner.clone(),
-            token.tier.clone().unwrap_or_default(),
+            clean(&token.name),
+            clean(&token.owner),
+            clean(token.tier.as_deref().unwrap_or("")),
             token.scopes.join(","),
             state(token.standing(now)).to_owned(),
             written(token.expires_at),
             token.last_used_at.map_or("never".to_owned(), written),
         ]);
     }
-    println!("{table}");
-    Ok(())
+    Ok(screen.show(table)?)
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of the command")]
 async fn end(revoke: Revoke) -> anyhow::Result<()> {
     let config = config::load(&revoke.config.sources())?;
     // A whole token may be pasted, too, or its beginning as the list shows it. Nothing of it is repeated but the id.
@@ -172,8 +169,8 @@ async fn end(revoke: Revoke) -> anyhow::Result<()> {
     let revoked = store.revoke_token(id).await?;
     store.close().await;
     let Some(token) = revoked else { bail!("there is no token with the id {id:?}; longhaul token list has them all") };
-    println!("revoked {} ({}, of {})", token.prefix, token.name, token.owner);
-    Ok(())
+    let (name, owner) = (clean(&token.name), clean(&token.owner));
+    Ok(Screen::new(true).line(format_args!("revoked {} ({name}, of {owner})", token.prefix))?)
 }
 
 /// The store, beside whoever works with it. A schema that is not current is brought up to date where that is wanted.

@@ -54,7 +54,10 @@ pub async fn run(top: Top) -> anyhow::Result<Ending> {
 /// What arrives from elsewhere.
 enum News {
     Looked(Box<model::Snapshot>, f64),
+    /// The answer to a key.
     Said(String),
+    /// A look that came to nothing.
+    Failed(String),
 }
 
 async fn show(
@@ -79,6 +82,7 @@ async fn show(
                 match news {
                     Some(News::Looked(snapshot, seconds)) => model.see(*snapshot, seconds),
                     Some(News::Said(text)) => model.note = text,
+                    Some(News::Failed(text)) => model.trouble = text,
                     None => {}
                 }
                 Wish::Nothing

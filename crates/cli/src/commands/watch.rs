@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use longhaul_api::{
     TaskView,
-    client::{About, Client, ClientError, TaskId, Told},
+    client::{About, Client, ClientError, Events, TaskId, Told},
 };
 
 use crate::client::{EXIT_CODES, Ending, Screen, ServerOptions, task_id};
 use view::{Standing, View};
 
-/// Between two questions to a server that went away just when the task had ended.
+/// Between two questions: to a server that went away just when the task had ended, and about a task of which no news
+/// come, because another process runs it.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What `watch` can be told.
@@ -41,7 +42,7 @@ pub(crate) async fn follow(client: &Client, screen: Screen, id: TaskId, json: bo
     let view = View::new(screen, json);
     let mut standing = Standing::default();
     while !standing.is_ended() {
-        match events.next().await {
+        match next(client, &mut events, id, &standing).await {
             Ok(Told::State(task)) => {
                 standing.see(&task);
                 view.show(&standing, &*task)?;
@@ -63,6 +64,23 @@ pub(crate) async fn follow(client: &Client, screen: Screen, id: TaskId, json: bo
     view.close();
     view.end(&task?)?;
     Ok(Ending::of(standing.status))
+}
+
+/// The next word about the task: news, or what has changed when there were none for a while.
+async fn next(client: &Client, events: &mut Events, id: TaskId, standing: &Standing) -> Result<Told, ClientError> {
+    let mut news = std::pin::pin!(events.next());
+    loop {
+        tokio::select! {
+            told = news.as_mut() => return told,
+            () = tokio::time::sleep(ASK_AGAIN) => {}
+        }
+        // A server that does not answer is the business of the stream, which opens itself again.
+        if let Ok(answer) = client.get(id).await
+            && standing.is_before(&answer.value.summary)
+        {
+            return Ok(Told::State(Box::new(answer.value.summary)));
+        }
+    }
 }
 
 /// The whole record, which has the result. A server that is away is waited for, as it was before.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use figment::{
     Figment, Profile, Provider,
     providers::{Format as _, Serialized, Toml},
-    value::{Dict, Empty, Map, Value},
+    value::{Dict, Map, Value},
 };
 use longhaul::operating::WireDuration;
 
@@ -65,7 +65,8 @@ pub fn load(sources: &Sources) -> anyhow::Result<Config> {
         check_keys(&dict).with_context(|| format!("in {shown}"))?;
         figment = figment.merge(Source { name: shown, dict });
     }
-    for (name, value) in &sources.variables {
+    // A variable that holds nothing says nothing: that is how many tools write one that is not set.
+    for (name, value) in sources.variables.iter().filter(|(_, value)| !value.is_empty()) {
         if let Some((path, key)) = key_of_variable(name)? {
             figment = figment.merge(Source::of(name, &path, read_text(key, value).with_context(|| name.clone())?));
         }
@@ -171,8 +172,6 @@ fn read_text(key: &Key, text: &str) -> anyhow::Result<Value> {
         Kind::Flag => Value::from(text.parse::<bool>().with_context(refuse)?),
         Kind::Duration => Value::from(text.parse::<WireDuration>().map_err(anyhow::Error::msg)?.to_string()),
         Kind::Texts => Value::from(text.split(',').map(|part| part.trim().to_owned()).collect::<Vec<_>>()),
-        // An empty URL is one that is not set.
-        Kind::Url if text.is_empty() => Value::Empty(figment::value::Tag::Default, Empty::None),
         Kind::Text | Kind::Url | Kind::Address => Value::from(text),
         Kind::Rules => bail!("{} can only be set in the file", key.name),
     })

@@ -3,6 +3,7 @@
 //! [`keys`] lists every key with its documentation; [`load`] brings the four sources together and refuses what is not
 //! on the list; [`settings`] turns the result into what the rest of the program takes.
 
+mod bounds;
 mod document;
 mod keys;
 mod load;

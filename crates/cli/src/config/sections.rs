@@ -112,6 +112,17 @@ pub enum IdentityKind {
     Dev,
 }
 
+impl IdentityKind {
+    /// As it is written in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::TrustedHeader => "trusted-header",
+            Self::Dev => "dev",
+        }
+    }
+}
+
 /// Who calls.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Identity {

@@ -31,15 +31,20 @@ impl Config {
             bail!("redis.url is {url}; this version does without Redis: leave LONGHAUL_REDIS unset");
         }
         if let Some(url) = &self.artifacts.url {
-            ensure!(url.scheme() == "file", "artifacts.url is {url}; this version knows only file://folder");
+            let folder = url.reveal().strip_prefix("file://").unwrap_or_default();
+            ensure!(!folder.is_empty(), "artifacts.url is {url}; this version knows only file://folder");
         }
         ensure!(self.store.max_connections >= 2, "store.max_connections is below 2: a node needs at least two");
         ensure!(self.worker.slots >= 1, "worker.slots is 0; a node without a worker has other --roles");
+        if let Some(url) = &self.telemetry.otlp_endpoint {
+            let is_http = ["http", "https"].contains(&url.scheme());
+            ensure!(is_http, "telemetry.otlp_endpoint is {url}; allowed: http://collector:4318 or https://…");
+        }
         let level = self.log.level.parse::<tracing_subscriber::EnvFilter>();
         level.map_err(|error| anyhow::anyhow!("log.level is {:?}: {error}", self.log.level))?;
         self.networks()?;
         self.artifact_key()?;
-        Ok(())
+        self.check_bounds()
     }
 
     /// Refuses to be open to the world by mistake.
@@ -74,7 +79,7 @@ impl Config {
     /// The folder for files that tasks make.
     pub fn artifacts_folder(&self) -> PathBuf {
         if let Some(url) = &self.artifacts.url {
-            return PathBuf::from(url.reveal().trim_start_matches("file://"));
+            return PathBuf::from(url.reveal().strip_prefix("file://").unwrap_or_default());
         }
         match self.store_file() {
             Some(file) => PathBuf::from(format!("{}.artifacts", file.display())),

@@ -5,7 +5,7 @@ use crate::config::Config;
 
 /// Options that every command takes.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Log")]
+#[command(next_help_heading = "Logs and traces")]
 pub struct LogFlags {
     /// How much is logged: error, warn, info, debug, trace, or a filter such as `info,longhaul_store=debug`.
     #[arg(long, global = true)]

@@ -15,7 +15,6 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::{
     EnvFilter, Layer, Registry,
-    field::MakeExt as _,
     fmt::{self, MakeWriter},
     layer::SubscriberExt as _,
     util::SubscriberInitExt as _,
@@ -91,28 +90,53 @@ impl Telemetry {
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
+/// A level alone is for Longhaul: what its libraries say of their own affairs is worth a line when it is a warning.
+fn filter_of(level: &str) -> String {
+    let is_plain = ["info", "debug"].contains(&level.trim().to_lowercase().as_str());
+    if is_plain {
+        format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn")
+    } else {
+        level.to_owned()
+    }
+}
+
+/// On a terminal, unless `NO_COLOR` says otherwise.
+fn has_colours() -> bool {
+    let is_refused = std::env::vars_os().any(|(name, value)| name == "NO_COLOR" && !value.is_empty());
+    std::io::IsTerminal::is_terminal(&std::io::stderr()) && !is_refused
+}
+
 /// The lines of the log.
 fn lines<W>(settings: &TelemetrySettings, writer: W) -> anyhow::Result<BoxedLayer>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::try_new(&settings.level)
+    let filter = EnvFilter::try_new(filter_of(&settings.level))
         .with_context(|| format!("{:?} is no level or filter of the log", settings.level))?;
     Ok(match settings.format {
         LogFormat::Json => json::JsonLines::new(writer).with_filter(filter).boxed(),
         LogFormat::Pretty => {
             let fields = fmt::format::debug_fn(|writer, field, value| match field.name() {
                 name if name.starts_with(FOR_TRACES) => Ok(()),
+                // It comes first. The others bring their space along, so that what is left out leaves none.
                 "message" => write!(writer, "{value:?}"),
-                name => write!(writer, "{name}={value:?}"),
+                name => write!(writer, " {name}={value:?}"),
             });
-            let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr());
-            fmt::layer()
-                .with_ansi(ansi)
-                .fmt_fields(fields.delimited(" "))
-                .with_writer(writer)
-                .with_filter(filter)
-                .boxed()
+            fmt::layer().with_ansi(has_colours()).fmt_fields(fields).with_writer(writer).with_filter(filter).boxed()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_alone_quiets_the_libraries_and_a_filter_is_taken_as_it_is() {
+        assert!(filter_of("info").starts_with("info,sqlx=warn"));
+        assert!(EnvFilter::try_new(filter_of(" DEBUG")).is_ok());
+        for own in ["trace", "warn", "info,sqlx=debug", "longhaul=debug"] {
+            assert_eq!(filter_of(own), own);
+        }
+    }
 }

@@ -4,6 +4,7 @@
 mod line;
 
 mod drain;
+mod files;
 mod news;
 mod patience;
 mod room;

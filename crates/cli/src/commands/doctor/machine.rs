@@ -12,6 +12,8 @@ use crate::config::Config;
 
 /// How long somebody who has the port may take to say who they are.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Files that a node has open besides its connections: the store, logs, files of tasks.
+const FILES_BESIDE: u64 = 100;
 /// Free bytes below which people should know, and below which a start is pointless.
 const FREE_WARN: u64 = 1024 * 1024 * 1024;
 const FREE_FAIL: u64 = 100 * 1024 * 1024;
@@ -88,6 +90,19 @@ fn space(folder: &Path) -> Check {
         FREE_FAIL..FREE_WARN => Check::warn("disk", found, "make room before it is gone"),
         _ => Check::ok("disk", found),
     }
+}
+
+/// Whether there are file handles for as many connections as are allowed.
+pub(super) fn handles(config: &Config) -> Check {
+    let wanted = u64::try_from(config.http.connections).unwrap_or(u64::MAX).saturating_add(FILES_BESIDE);
+    // A node asks for as many as it may have.
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    let Some(most) = most.filter(|most| *most < wanted) else {
+        return Check::ok("open files", format!("there are handles for {} connections", config.http.connections));
+    };
+    let found = format!("{most} files may be open, and http.connections is {}", config.http.connections);
+    let advice = format!("raise the limit (ulimit -Hn {wanted}, LimitNOFILE= of systemd), or lower http.connections");
+    Check::warn("open files", found, advice)
 }
 
 /// The folder, or the part of its path that is there.

@@ -7,7 +7,10 @@ use anyhow::bail;
 use serde::Serialize;
 
 use super::config_file::ConfigFile;
-use crate::config::{self, IdentityKind};
+use crate::{
+    client::Screen,
+    config::{self, IdentityKind},
+};
 
 /// What `doctor` can be told.
 #[derive(Debug, clap::Args)]
@@ -65,7 +68,7 @@ impl Check {
 
 pub async fn run(doctor: Doctor) -> anyhow::Result<()> {
     let checks = examine(&doctor).await;
-    show(&checks, doctor.json);
+    show(&checks, doctor.json)?;
     let failed = checks.iter().filter(|check| check.state == State::Fail).count();
     if failed > 0 {
         bail!("{failed} of {} checks failed", checks.len());
@@ -84,7 +87,7 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let mut checks = vec![Check::ok("configuration", "every key is known and fits")];
     checks.push(match config.check_listening() {
         Ok(()) => {
-            let mode = serde_json::to_string(&config.identity.mode).unwrap_or_default();
+            let mode = config.identity.mode.as_str();
             Check::ok("exposure", format!("{} with identity.mode {mode}", config.http.listen))
         }
         Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
@@ -93,21 +96,22 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let is_asked_for_tokens = config.identity.mode == IdentityKind::Tokens;
     checks.extend(store::examine(&config, is_asked_for_tokens).await);
     checks.extend(machine::folders(&config));
+    checks.push(machine::handles(&config));
     checks
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of the command")]
-fn show(checks: &[Check], is_json: bool) {
+fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
+    let screen = Screen::new(true);
     if is_json {
         let states = [State::Fail, State::Warn];
         let worst = states.into_iter().find(|state| checks.iter().any(|check| check.state == *state));
-        println!("{}", serde_json::json!({ "state": worst.unwrap_or(State::Ok), "checks": checks }));
-        return;
+        return screen.line(serde_json::json!({ "state": worst.unwrap_or(State::Ok), "checks": checks }));
     }
     for check in checks {
-        println!("{:4}  {:13}  {}", check.state.as_str(), check.name, check.found);
+        screen.line(format_args!("{:4}  {:13}  {}", check.state.as_str(), check.name, check.found))?;
         if let Some(advice) = &check.advice {
-            println!("{:21}→ {advice}", "");
+            screen.line(format_args!("{:21}→ {advice}", ""))?;
         }
     }
+    Ok(())
 }

@@ -24,7 +24,13 @@ pub(super) async fn examine(config: &Config, is_asked_for_tokens: bool) -> Vec<C
 }
 
 fn away(config: &Config, why: String) -> Check {
-    let advice = format!("check LONGHAUL_STORE ({}), the network, the server and its user's rights", config.store.url);
+    let url = &config.store.url;
+    let advice = match config.store_file() {
+        Some(_) => {
+            format!("check that LONGHAUL_STORE ({url}) names a file of Longhaul's that this user may read and write")
+        }
+        None => format!("check LONGHAUL_STORE ({url}), the network, the server and its user's rights"),
+    };
     Check::fail("store", why, advice)
 }
 

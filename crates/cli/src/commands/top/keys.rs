@@ -23,6 +23,7 @@ pub fn typed(model: &mut Model, event: &Event) -> Wish {
     if key.kind == KeyEventKind::Release {
         return Wish::Nothing;
     }
+    model.note.clear();
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
         return Wish::Leave;
     }

@@ -56,8 +56,12 @@ pub struct Model {
     pub is_typing: bool,
     /// Asked whether it is meant.
     pub cancelling: Option<TaskId>,
-    /// The last word on the bottom line.
+    /// The last word on the bottom line; it stays until the next key.
     pub note: String,
+    /// What the caller may not see.
+    pub refusal: String,
+    /// Why the last look failed: what is shown is old.
+    pub trouble: String,
     /// Tasks that ended each second, the newest last.
     pub throughput: VecDeque<u64>,
     running: Vec<TaskSummary>,
@@ -79,6 +83,8 @@ impl Model {
             is_typing: false,
             cancelling: None,
             note: String::new(),
+            refusal: String::new(),
+            trouble: String::new(),
             throughput: VecDeque::new(),
             running: Vec::new(),
             ended_before: HashMap::new(),
@@ -97,7 +103,8 @@ impl Model {
         }
         (self.queues, self.nodes, self.running, self.now) = (rows, look.nodes, look.running, look.now);
         self.nodes.sort_by_key(|node| node.lost_at.is_some());
-        self.note = look.refusal.unwrap_or_default();
+        self.trouble.clear();
+        self.refusal = look.refusal.unwrap_or_default();
         self.chosen_queue = self.chosen_queue.min(self.queues.len().saturating_sub(1));
         self.chosen_task = self.chosen_task.min(self.tasks().len().saturating_sub(1));
     }

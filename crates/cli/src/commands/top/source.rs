@@ -48,7 +48,7 @@ pub(super) async fn keep_looking(client: Client, every: Duration, tell: mpsc::Se
                 last = Instant::now();
                 News::Looked(Box::new(snapshot), seconds)
             }
-            Err(error) => News::Said(error.to_string()),
+            Err(error) => News::Failed(error.to_string()),
         };
         if tell.send(news).await.is_err() {
             return;

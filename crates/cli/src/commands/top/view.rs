@@ -14,6 +14,10 @@ use crate::client::{Shown, age, clean, cut};
 
 /// Characters of a bar of progress.
 const BAR: usize = 12;
+/// Columns of a screen below which only what matters most is shown: names count more than numbers.
+const NARROW: u16 = 110;
+/// Columns below which not even a task's id has room.
+const TINY: u16 = 70;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(10, 16);
@@ -24,10 +28,11 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let [left, right] = Layout::horizontal([Constraint::Percentage(60), Constraint::Percentage(40)]).areas(above);
+    let share = if frame.area().width < NARROW { 65 } else { 60 };
+    let [left, right] = Layout::horizontal([Constraint::Percentage(share), Constraint::Fill(1)]).areas(above);
     let nodes_height = u16::try_from(model.nodes.len()).unwrap_or(u16::MAX).saturating_add(2).clamp(3, 6);
     let [rates, nodes] = Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
-    frame.render_widget(header(model), head);
+    frame.render_widget(header(model, head.width), head);
     draw_queues(frame, model, left);
     draw_throughput(frame, model, rates);
     draw_nodes(frame, model, nodes);
@@ -49,14 +54,15 @@ fn panel(model: &Model, title: String, is_chosen: bool) -> Block<'static> {
     Block::bordered().border_type(kind).border_style(border).title(format!(" {title} "))
 }
 
-fn header(model: &Model) -> Paragraph<'static> {
+fn header(model: &Model, width: u16) -> Paragraph<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let rate = model.throughput.back().copied().unwrap_or(0);
+    let url = if width < NARROW { String::new() } else { format!("{}  ", model.url) };
     let text = vec![
         Span::styled(" Longhaul ", bold),
-        Span::styled(model.url.clone(), faint(model)),
+        Span::styled(url, faint(model)),
         Span::raw(format!(
-            "   {} running   {} waiting   {} retrying   {} failed   {rate}/s",
+            " {} running   {} waiting   {} retrying   {} failed   {rate}/s",
             model.total(|row| row.running),
             model.total(|row| row.waiting),
             model.total(|row| row.retrying),
@@ -73,33 +79,41 @@ fn draw_queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
         return;
     }
-    let rows = model.queues.iter().map(|row| queue_row(model, row));
-    let widths = [
-        Constraint::Fill(1),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(9),
-        Constraint::Length(8),
-        Constraint::Length(8),
-    ];
-    let header = ["QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S"];
+    let columns = queue_columns(frame.area().width);
+    let rows = model.queues.iter().map(|row| {
+        let mut cells = queue_cells(model, row);
+        Row::new(columns.iter().map(|place| std::mem::take(&mut cells[*place])).collect::<Vec<_>>())
+    });
+    let all = ["QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S"];
+    let header: Vec<&str> = columns.iter().map(|place| all[*place]).collect();
+    let width = |place: &usize| if *place == 0 { Constraint::Fill(1) } else { Constraint::Length(8) };
+    let widths: Vec<Constraint> = columns.iter().map(width).collect();
     let table = table(model, rows, &widths, &header, 1).block(block);
     let chosen = (model.focus == Focus::Queues).then_some(model.chosen_queue);
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
 }
 
-fn queue_row(model: &Model, row: &QueueRow) -> Row<'static> {
+/// The places of the columns that there is room for beside the names.
+const fn queue_columns(width: u16) -> &'static [usize] {
+    match width {
+        0..TINY => &[0, 1],
+        TINY..NARROW => &[0, 1, 2, 4],
+        NARROW.. => &[0, 1, 2, 3, 4, 5],
+    }
+}
+
+fn queue_cells(model: &Model, row: &QueueRow) -> [Cell<'static>; 6] {
     let number = |count: i64| Cell::new(Line::from(count.to_string()).alignment(Alignment::Right));
     let name = if row.paused { format!("⏸ {}", clean(&row.name)) } else { clean(&row.name) };
     let failed = if row.failed > 0 { paint(model, Color::Red) } else { Style::new() };
-    Row::new([
+    [
         Cell::new(name).style(if row.paused { paint(model, Color::Yellow) } else { Style::new() }),
         number(row.waiting),
         number(row.running),
         number(row.retrying),
         number(row.failed).style(failed),
         Cell::new(Line::from(format!("{:.1}", row.rate)).alignment(Alignment::Right)),
-    ])
+    ]
 }
 
 fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
@@ -107,7 +121,8 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let skipped = model.throughput.len().saturating_sub(width);
     let samples: Vec<u64> = model.throughput.iter().skip(skipped).copied().collect();
     let most = samples.iter().copied().max().unwrap_or(0);
-    let block = panel(model, format!("Ended each second, at most {most}"), false);
+    let what = if width < 36 { "Ended/s" } else { "Ended each second" };
+    let block = panel(model, format!("{what}, at most {most}"), false);
     let line = Sparkline::default().data(&samples).style(paint(model, Color::Green)).block(block);
     frame.render_widget(line, area);
 }
@@ -144,34 +159,74 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
         return;
     }
-    let rows = tasks.iter().map(|task| task_row(model, task));
-    let widths = [
-        Constraint::Length(36),
-        Constraint::Fill(1),
-        Constraint::Length(14),
-        Constraint::Length(5),
-        Constraint::Length(8),
-        Constraint::Length(18),
-        Constraint::Fill(1),
-    ];
-    let header = ["ID", "TYPE", "QUEUE", "TRY", "FOR", "PROGRESS", ""];
+    let columns = task_columns(area.width);
+    let rows = tasks.iter().map(|task| Row::new(columns.iter().map(|column| column.cell(model, task))));
+    let widths: Vec<Constraint> = columns.iter().map(|column| column.width()).collect();
+    let header: Vec<&str> = columns.iter().map(|column| column.name()).collect();
     let table = table(model, rows, &widths, &header, usize::MAX).block(block);
     let chosen = (model.focus == Focus::Tasks).then_some(model.chosen_task);
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
 }
 
-fn task_row(model: &Model, task: &TaskSummary) -> Row<'static> {
-    let shown = Shown::of(task.progress.as_ref());
-    let since = task.started_at.map(|started| age(started, model.now)).unwrap_or_default();
-    Row::new([
-        Cell::new(task.task_id.to_string()).style(faint(model)),
-        Cell::new(clean(&task.task_type)),
-        Cell::new(clean(&task.queue)),
-        Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
-        Cell::new(since),
-        Cell::new(shown.percent.map(bar).unwrap_or_default()).style(paint(model, Color::Cyan)),
-        Cell::new(cut(shown.message.as_deref().unwrap_or(""), 80)),
-    ])
+/// What is shown of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Id,
+    Type,
+    Queue,
+    Try,
+    For,
+    Progress,
+    Message,
+}
+
+/// The columns that there is room for.
+const fn task_columns(width: u16) -> &'static [Column] {
+    match width {
+        0..TINY => &[Column::Type, Column::Progress],
+        TINY..NARROW => &[Column::Id, Column::Type, Column::Try, Column::Progress],
+        NARROW.. => {
+            &[Column::Id, Column::Type, Column::Queue, Column::Try, Column::For, Column::Progress, Column::Message]
+        }
+    }
+}
+
+impl Column {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Id => "ID",
+            Self::Type => "TYPE",
+            Self::Queue => "QUEUE",
+            Self::Try => "TRY",
+            Self::For => "FOR",
+            Self::Progress => "PROGRESS",
+            Self::Message => "",
+        }
+    }
+
+    const fn width(self) -> Constraint {
+        match self {
+            Self::Id => Constraint::Length(36),
+            Self::Type | Self::Message => Constraint::Fill(1),
+            Self::Queue => Constraint::Length(14),
+            Self::Try => Constraint::Length(5),
+            Self::For => Constraint::Length(8),
+            Self::Progress => Constraint::Length(18),
+        }
+    }
+
+    fn cell(self, model: &Model, task: &TaskSummary) -> Cell<'static> {
+        let shown = Shown::of(task.progress.as_ref());
+        match self {
+            Self::Id => Cell::new(task.task_id.to_string()).style(faint(model)),
+            Self::Type => Cell::new(clean(&task.task_type)),
+            Self::Queue => Cell::new(clean(&task.queue)),
+            Self::Try => Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
+            Self::For => Cell::new(task.started_at.map(|started| age(started, model.now)).unwrap_or_default()),
+            Self::Progress => Cell::new(shown.percent.map(bar).unwrap_or_default()).style(paint(model, Color::Cyan)),
+            Self::Message => Cell::new(cut(shown.message.as_deref().unwrap_or(""), 80)),
+        }
+    }
 }
 
 /// `━━━━────────   30%`
@@ -204,8 +259,8 @@ fn footer(model: &Model) -> Paragraph<'static> {
         format!(" Cancel {id} and all below it? y cancels, any other key does not.")
     } else if model.is_typing {
         format!(" /{}▏ Enter keeps it, Esc shows all", model.filter)
-    } else if !model.note.is_empty() {
-        format!(" {}", clean(&model.note))
+    } else if let Some(told) = [&model.trouble, &model.note, &model.refusal].into_iter().find(|text| !text.is_empty()) {
+        format!(" {}", clean(told))
     } else {
         " q leave  Tab choose  ↑↓ move  p pause or resume  c cancel  / filter".to_owned()
     };

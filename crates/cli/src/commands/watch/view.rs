@@ -48,6 +48,12 @@ impl Standing {
         };
     }
 
+    /// Whether the task has moved on since. Progress that is not in the store yet leaves the version alone.
+    pub(super) fn is_before(&self, task: &TaskSummary) -> bool {
+        let is_newer = task.version == self.version && Shown::of(task.progress.as_ref()) != self.progress;
+        task.version > self.version || is_newer
+    }
+
     /// Whether this was news.
     pub(super) fn hear(&mut self, news: &TaskNews) -> bool {
         if news.version < self.version {

@@ -56,6 +56,13 @@ fn variables_of_others_are_left_alone() {
 }
 
 #[test]
+fn a_variable_that_holds_nothing_is_not_set() {
+    let names = ["LONGHAUL_STORE", "LONGHAUL_LISTEN", "LONGHAUL_WORKER__SLOTS", "LONGHAUL_ARTIFACTS__KEY"];
+    let config = load(&variables(&names.map(|name| (name, "")))).unwrap();
+    assert_eq!((config.store.url.scheme(), config.http.listen.port(), config.worker.slots), ("sqlite", 7080, 100));
+}
+
+#[test]
 fn a_value_that_does_not_fit_is_told_with_its_key() {
     for (text, wanted) in [
         ("[worker]\ndrain = \"soon\"\n", "worker.drain"),
@@ -67,6 +74,18 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
         ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level"),
         ("[worker]\nslots = 0\n", "worker.slots"),
+        ("[worker]\nheartbeat = \"0s\"\n", "worker.heartbeat is 0"),
+        ("[worker]\npoll_least = \"2s\"\n", "worker.poll_least is longer than worker.poll_most"),
+        ("[duties]\nrescue_every = \"0ms\"\n", "duties.rescue_every is 0"),
+        ("[http]\nconnections = 0\n", "http.connections is 0"),
+        ("[worker.queues.a]\nreserved = 101\n", "reserve 101 slots, and worker.slots is 100"),
+        ("[worker.queues.a]\nreserved = 3\nat_most = 2\n", "worker.queues.a.at_most is 2; allowed: at least 3"),
+        ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
+        ("[routing]\notherwise = \"\"\n", "routing"),
+        ("[limits.openai]\nrate = 0\n", "limits"),
+        ("[identity]\nenvironment = \"Live!\"\n", "identity.environment"),
+        ("[artifacts]\nurl = \"file://\"\n", "only file://folder"),
+        ("[telemetry]\notlp_endpoint = \"collector:4318\"\n", "telemetry.otlp_endpoint"),
     ] {
         let told = file_refused(text);
         assert!(told.contains(wanted), "{text}: {told}");

@@ -17,7 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_task_can_be_made_for_later,
         wrong_input_is_told_with_what_is_allowed,
         a_server_that_is_away_is_named_with_what_to_do,
-        a_server_of_another_kind_is_noticed
+        a_server_of_another_kind_is_noticed,
+        a_password_in_the_address_is_refused_and_not_shown
     ]
 }
 
@@ -76,6 +77,8 @@ async fn wrong_input_is_told_with_what_is_allowed() {
         (vec!["top"], 1, vec!["needs a terminal"]),
         (vec!["sumbit"], 2, vec!["submit"]),
         (vec!["list", "--url", "ftp://here"], 1, vec!["ftp://here", "http://"]),
+        (vec!["list", "--token", "a\nb"], 1, vec!["the token", "header"]),
+        (vec!["submit", "sample.echo", "--key", "a\nb"], 1, vec!["the idempotency key", "header"]),
     ] {
         let told = server.run(&arguments).await.refusal(code);
         assert!(parts.iter().all(|part| told.contains(part)), "{arguments:?} told {told}, wanted {parts:?}");
@@ -109,4 +112,9 @@ async fn a_server_of_another_kind_is_noticed() {
     });
     let told = run_at(&url, &["list"], None).await.refusal(1);
     assert!(told.contains("404") && told.contains("right address"), "{told}");
+}
+
+async fn a_password_in_the_address_is_refused_and_not_shown() {
+    let told = run_at("http://u:s3cret@127.0.0.1:1", &["list"], None).await.refusal(1);
+    assert!(told.contains("http://127.0.0.1:1") && !told.contains("s3cret"), "{told}");
 }

@@ -24,7 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_chosen_queue_is_paused_or_resumed,
         a_cancel_is_asked_about_first,
         a_filter_shows_what_holds_the_word,
-        q_and_control_c_leave
+        q_and_control_c_leave,
+        names_have_room_on_the_usual_terminal_and_on_a_narrow_one,
+        the_answer_to_a_key_stays_until_the_next_one
     ]
 }
 
@@ -191,4 +193,27 @@ fn q_and_control_c_leave() {
     model.is_typing = true;
     let control_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
     assert_eq!(typed(&mut model, &control_c), Wish::Leave);
+}
+
+fn names_have_room_on_the_usual_terminal_and_on_a_narrow_one() {
+    let screen = drawn(&model(), 80, 24);
+    for part in ["free_default", "vip_short", "sample.progress", "30%", "000000000001", "4 retrying", "0/s"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+    let screen = drawn(&model(), 40, 16);
+    for part in ["free_defa", "vip_short", "sample.progress", "30%"] {
+        assert!(screen.contains(part), "{part} in\n{screen}");
+    }
+}
+
+fn the_answer_to_a_key_stays_until_the_next_one() {
+    let mut model = model();
+    model.note = "vip_short is open".to_owned();
+    model.see(snapshot(130), 1.0);
+    assert!(drawn(&model, 80, 24).contains("vip_short is open"), "a look is no reason to forget it");
+    model.trouble = "no server answers".to_owned();
+    assert!(drawn(&model, 80, 24).contains("no server answers"), "what is shown is old, and that comes first");
+    model.see(snapshot(130), 1.0);
+    press(&mut model, KeyCode::Down);
+    assert!(drawn(&model, 80, 24).contains("q leave"));
 }

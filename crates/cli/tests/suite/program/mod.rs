@@ -10,6 +10,7 @@ pub(crate) mod process;
 mod refusals;
 pub(crate) mod running;
 mod serve;
+mod starts;
 mod token;
 
 use libtest_mimic::Trial;
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         nodes::trials(),
         refusals::trials(),
         serve::trials(),
+        starts::trials(),
         token::trials(),
     ];
     parts.into_iter().flatten().collect()

@@ -36,10 +36,10 @@ async fn a_wrong_configuration_is_told_before_anything_starts() {
     ] {
         let mut command = database.program(&["serve"]);
         command.env(name, value);
-        let told = answer(command).await.misused();
+        let told = answer(command).await.failed();
         assert!(told.contains(wanted) && !told.contains("s3cret"), "{told}");
     }
-    let told = database.run(&["serve", "--config", "missing.toml"]).await.misused();
+    let told = database.run(&["serve", "--config", "missing.toml"]).await.failed();
     assert!(told.contains("missing.toml cannot be read"), "{told}");
     assert!(!database.folder.path().join("data").exists(), "nothing was made");
 }

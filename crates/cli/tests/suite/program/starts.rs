@@ -1,0 +1,110 @@
+//! What a node does with what it is told, from its start on.
+
+use std::process::Stdio;
+
+use libtest_mimic::Trial;
+use tokio::{net::TcpListener, process::Command};
+
+use super::process::{DEADLINE, Process, answer};
+use crate::database::{Backend, Database};
+use crate::trial::once;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    once![
+        a_node_that_waits_for_its_store_can_be_stopped,
+        a_task_of_another_process_is_watched_as_it_goes,
+        limits_of_the_configuration_count_before_those_of_an_application,
+        a_node_that_knows_no_type_says_so,
+        commands_that_are_no_nodes_tell_their_errors_plainly,
+        what_an_application_submits_has_the_tier_of_its_caller,
+        a_reader_who_has_seen_enough_is_no_failure
+    ]
+}
+
+async fn a_node_that_waits_for_its_store_can_be_stopped() {
+    let database = Database::make(Backend::Sqlite).await;
+    // It takes connections and never says a word.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut command = database.program(&["serve"]);
+    command.env("LONGHAUL_STORE", format!("postgres://u@{}/tasks", mute.local_addr().unwrap()));
+    let mut node = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let _open = tokio::time::timeout(DEADLINE, mute.accept()).await.expect("a connection in time").unwrap();
+    let id = node.id().expect("it runs").to_string();
+    assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
+    let ended = tokio::time::timeout(DEADLINE, node.wait()).await.expect("an end in time").unwrap();
+    assert!(ended.success(), "{ended}");
+}
+
+async fn a_task_of_another_process_is_watched_as_it_goes() {
+    let database = Database::make(Backend::Postgres).await;
+    let token = database.token("u-1").await;
+    let api = database.start(&["serve", "--roles", "api", "--samples"]).await;
+    let worker = database.start(&["worker", "--samples"]).await;
+    let steps = r#"{"steps":4,"stepMs":1000}"#;
+    let mut submit = database.program(&["submit", "sample.progress", steps, "--watch"]);
+    submit.env("LONGHAUL_URL", api.url("")).env("LONGHAUL_TOKEN", &token);
+    let told = answer(submit).await.ok();
+    assert!(told.contains("RUNNING attempt 1 25% step 1 of 4") && told.contains("COMPLETED"), "{told}");
+    worker.stop().await;
+    api.stop().await;
+}
+
+async fn limits_of_the_configuration_count_before_those_of_an_application() {
+    let database = Database::make(Backend::Sqlite).await;
+    let limit = "[limits.\"offline/steady\"]\nrate = 1\nper = \"1h\"\n";
+    std::fs::write(database.folder.path().join("longhaul.toml"), limit).unwrap();
+    let token = database.token("u-1").await;
+    let node = Process::start(database.program(&["serve", "--samples"])).await;
+    let (status, _) = node.post(&token, "/novel/api/novels/sample").await;
+    assert_eq!(status, 202);
+    let parked = async {
+        loop {
+            let (_, page) = node.get(&token, "/api/tasks?taskType=generate_summary&status=RETRYING").await;
+            if page["items"].as_array().is_some_and(|items| !items.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, parked).await.expect("one call an hour, so that the others wait");
+    node.stop().await;
+}
+
+async fn a_node_that_knows_no_type_says_so() {
+    let database = Database::make(Backend::Sqlite).await;
+    let mut node = database.start(&["serve"]).await;
+    node.logged("--samples").await;
+    node.stop().await;
+}
+
+async fn commands_that_are_no_nodes_tell_their_errors_plainly() {
+    let database = Database::make(Backend::Sqlite).await;
+    let told = database.run(&["token", "create", "--owner", "u-1", "--scopes", "all"]).await.failed();
+    assert!(told.starts_with("error: there is no scope \"all\"; allowed: tasks:read"), "{told}");
+    let told = database.run(&["migrate", "--check"]).await.failed();
+    assert!(told.starts_with("error: "), "{told}");
+}
+
+async fn what_an_application_submits_has_the_tier_of_its_caller() {
+    let database = Database::make(Backend::Sqlite).await;
+    let token = database.run(&["token", "create", "--owner", "u-1", "--tier", "vip"]).await.ok();
+    let node = database.start(&["serve", "--samples"]).await;
+    let (_, imported) = node.post(token.trim(), "/novel/api/novels/sample").await;
+    let path = format!("/api/tasks/{}", imported["taskId"].as_str().unwrap());
+    let (_, task) = node.get(token.trim(), &path).await;
+    assert_eq!((task["tier"].as_str(), task["queue"].as_str()), (Some("vip"), Some("vip_long")), "{task}");
+    node.stop().await;
+}
+
+async fn a_reader_who_has_seen_enough_is_no_failure() {
+    let database = Database::make(Backend::Sqlite).await;
+    for arguments in ["doctor", "migrate", "token create --owner u-1", "token list --json"] {
+        let script = format!("set -o pipefail; {} {arguments} | true", env!("CARGO_BIN_EXE_longhaul"));
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &script]).current_dir(database.folder.path()).kill_on_drop(true);
+        shell.env("LONGHAUL_STORE", &database.url).env("LONGHAUL_LISTEN", "127.0.0.1:0");
+        let told = answer(shell).await;
+        assert!(!told.all().contains("panicked"), "{}", told.all());
+        told.ok();
+    }
+}
