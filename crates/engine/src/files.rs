@@ -13,6 +13,7 @@ use longhaul_domain::{
         store::Verdict,
     },
 };
+use tokio::time::Instant;
 
 use crate::{Engine, signer::UrlSigner};
 
@@ -85,6 +86,7 @@ impl Files {
         new: NewArtifact<'_>,
     ) -> Result<KeptFile, FileError> {
         new.check().map_err(ArtifactError::Invalid)?;
+        let began = Instant::now();
         let record = self.note(engine, task, lease, &new).await?;
         let Artifact { key, file_name, content_type, bytes } = match self.store.put(new).await {
             Ok(kept) => kept,
@@ -93,6 +95,10 @@ impl Files {
                 return Err(error.into());
             }
         };
+        if began.elapsed() >= self.life.of(task.tier.as_deref()) {
+            // Its time was over before it was there, and the sweeper may have come in between.
+            self.give_up(engine, &record).await;
+        }
         let url = self.signer.url(record.id, record.expires_at).map_err(ArtifactError::Unavailable)?;
         Ok(KeptFile { key, file_name, content_type, bytes, url, expires_at: record.expires_at })
     }
