@@ -6,13 +6,19 @@ use std::fmt::Write as _;
 use longhaul_domain::{Invalid, Status, StoreError, TokenFault, lifecycle};
 use serde_json::Value;
 
-use crate::{identity::Scope, openapi, problem::ApiError, route::Policy, router::routes};
+use crate::{
+    identity::{IdentityMode, Scope},
+    openapi,
+    problem::ApiError,
+    route::Policy,
+    router::routes,
+};
 
 /// Everything below this line is written here; everything above is written by people.
 const MARK: &str = "<!-- Below this line: written by `make generate` from crates/server. Do not edit. -->\n";
 
 fn reference() -> String {
-    let document = serde_json::to_value(openapi::document()).unwrap();
+    let document = serde_json::to_value(openapi::document(&IdentityMode::Tokens)).unwrap();
     let mut text = "\n## Routes\n".to_owned();
     for route in routes() {
         let (verb, path) = (route.verb.as_str(), route.path);
