@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul::{Context, Longhaul, Outcome, Progress, Task, server::ListenerSettings};
+use longhaul::{Context, Longhaul, Outcome, Progress, Task};
 use serde_json::{Value, json};
 
 use crate::{
@@ -41,7 +41,7 @@ pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Re
     let database = backend.fresh().await?;
     let reported = Reported::default();
     let longhaul = Longhaul::open(&database.url).await?.register(Stepping(Arc::clone(&reported))).start().await?;
-    let served = Served::start(longhaul, ListenerSettings::default()).await?;
+    let served = Served::start(longhaul).await?;
     let mut client = Client::connect(served.address).await?;
     let answer: Value =
         serde_json::from_str(&client.submit(&json!({"taskType": "stepping", "parameters": null}).to_string()).await?)?;

@@ -5,7 +5,6 @@
 
 mod client;
 mod database;
-mod idle;
 mod live;
 mod reads;
 mod report;
@@ -24,7 +23,7 @@ Measures the HTTP API. Run it with `make bench-http`.
     make bench-http ARGS='--quick'                   smaller numbers
     make bench-http ARGS='sqlite submits'            one database, one part
 
-Databases: sqlite postgres mysql. Parts: submits reads live idle.
+Databases: sqlite postgres mysql. Parts: submits reads live.
 ";
 
 /// What to measure, and how much of it.
@@ -47,7 +46,6 @@ fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>>
             "submits" => plan.parts.push("submits"),
             "reads" => plan.parts.push("reads"),
             "live" => plan.parts.push("live"),
-            "idle" => plan.parts.push("idle"),
             other => bail!("{other:?} is not known\n\n{HELP}"),
         }
     }
@@ -55,18 +53,14 @@ fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>>
         plan.backends = vec![Backend::Sqlite, Backend::Postgres, Backend::MySql];
     }
     if plan.parts.is_empty() {
-        plan.parts = vec!["submits", "reads", "live", "idle"];
+        plan.parts = vec!["submits", "reads", "live"];
     }
     Ok(Some(plan))
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut arguments = std::env::args().skip(1).peekable();
-    if arguments.next_if_eq(idle::SERVER).is_some() {
-        return idle::serve(&arguments.next().unwrap_or_default()).await;
-    }
-    let Some(plan) = plan(arguments)? else {
+    let Some(plan) = plan(std::env::args().skip(1))? else {
         print!("{HELP}");
         return Ok(());
     };
@@ -76,8 +70,7 @@ async fn main() -> anyhow::Result<()> {
             match *part {
                 "submits" => submits::measure(backend, plan.quick, &mut report).await?,
                 "reads" => reads::measure(backend, plan.quick, &mut report).await?,
-                "live" => live::measure(backend, &mut report).await?,
-                _ => idle::measure(backend, &mut report).await?,
+                _ => live::measure(backend, &mut report).await?,
             }
         }
     }

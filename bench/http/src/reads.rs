@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use longhaul::{Longhaul, Submission, server::ListenerSettings};
+use longhaul::{Longhaul, Submission};
 use tokio::time::MissedTickBehavior;
 
 use crate::{
@@ -29,7 +29,7 @@ const PAGES: [&str; 5] = [
 pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) -> anyhow::Result<()> {
     let (tasks, seconds) = if quick { (50_000, 3) } else { (1_000_000, 10) };
     let database = backend.fresh().await?;
-    let served = Served::idle(Longhaul::open(&database.url).await?, ListenerSettings::default()).await?;
+    let served = Served::idle(Longhaul::open(&database.url).await?).await?;
     let ids = fill(&served, tasks).await?;
     let mut took = one_by_one(&served, &ids, Duration::from_secs(seconds)).await?;
     let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));

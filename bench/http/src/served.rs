@@ -47,15 +47,15 @@ pub(crate) struct Served {
 
 impl Served {
     /// Serves what submits and looks, and runs nothing.
-    pub(crate) async fn idle(builder: Builder, settings: ListenerSettings) -> anyhow::Result<Self> {
-        Self::start(builder.register(Noop).without_worker()?, settings).await
+    pub(crate) async fn idle(builder: Builder) -> anyhow::Result<Self> {
+        Self::start(builder.register(Noop).without_worker()?).await
     }
 
-    pub(crate) async fn start(longhaul: Longhaul, settings: ListenerSettings) -> anyhow::Result<Self> {
+    pub(crate) async fn start(longhaul: Longhaul) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let closing = CancellationToken::new();
-        let serving = longhaul.serve(listener, IdentityMode::Dev, settings, closing.clone());
+        let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
         let serving = tokio::spawn(async {
             if let Err(error) = serving.await {
                 eprintln!("the server stopped: {error}");

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use futures::future::try_join_all;
-use longhaul::{Longhaul, server::ListenerSettings};
+use longhaul::Longhaul;
 use serde_json::json;
 
 use crate::{
@@ -18,7 +18,7 @@ const CALLERS: usize = 16;
 pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) -> anyhow::Result<()> {
     let (count, repetitions) = if quick { (4_000, 1) } else { (16_000, 3) };
     let database = backend.fresh().await?;
-    let served = Served::idle(Longhaul::open(&database.url).await?, ListenerSettings::default()).await?;
+    let served = Served::idle(Longhaul::open(&database.url).await?).await?;
     let (mut direct, mut by_http) = (Vec::new(), Vec::new());
     for _ in 0..repetitions {
         direct.push(into_the_store(&served, count).await?);
