@@ -1,10 +1,10 @@
 //! The program itself: what it logs, what it sends to a collector of traces, and what it never tells.
 
+use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::trial::once;
 use libtest_mimic::Trial;
 use opentelemetry_proto::tonic::{collector::trace::v1::ExportTraceServiceRequest, trace::v1::Span};
 use prost::Message as _;
@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
+
+use crate::http::client::awaited;
+use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
@@ -28,7 +31,7 @@ const SPAN_ID: &str = "00f067aa0ba902b7";
 /// The program, started on a folder of its own.
 struct Program {
     child: Child,
-    api: String,
+    address: SocketAddr,
     _folder: tempfile::TempDir,
 }
 
@@ -48,30 +51,23 @@ impl Program {
         let address = loop {
             let line = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().expect("a greeting");
             if let Some((_, rest)) = line.split_once("http://") {
-                break rest.split(['/', ' ']).next().unwrap().to_owned();
+                break rest.split(['/', ' ']).next().unwrap().parse().unwrap();
             }
         };
         tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });
-        Self { child, api: format!("http://{address}/api"), _folder: folder }
+        Self { child, address, _folder: folder }
     }
 
     async fn run_task(&self, body: &Value, headers: &[(&str, &str)]) -> Value {
         let client = reqwest::Client::new();
-        let mut request = client.post(format!("{}/tasks", self.api)).json(body);
+        let mut request = client.post(format!("http://{}/api/tasks", self.address)).json(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let made: Value = request.send().await.unwrap().error_for_status().unwrap().json().await.unwrap();
-        let place = format!("{}/tasks/{}", self.api, made["taskId"].as_str().unwrap());
-        let ended = async {
-            loop {
-                let task: Value = client.get(&place).send().await.unwrap().json().await.unwrap();
-                if task["finishedAt"].is_string() {
-                    return task;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
+        let path = format!("/api/tasks/{}", made["taskId"].as_str().unwrap());
+        let news = format!("{path}/events");
+        let ended = awaited(self.address, |call| call, (&news, &path), |task| task["finishedAt"].is_string());
         tokio::time::timeout(DEADLINE, ended).await.expect("an end in time")
     }
 

@@ -123,6 +123,24 @@ impl Call {
     }
 }
 
+/// What is at a path, once it is as wanted. It is looked at again at each word of a live stream.
+pub(crate) async fn awaited(
+    address: SocketAddr,
+    signed: impl Fn(Call) -> Call,
+    (news, path): (&str, &str),
+    is_so: impl Fn(&Value) -> bool,
+) -> Value {
+    // The stream is open before the first look, so that nothing can fall between them.
+    let mut events = signed(Call::get(news)).follow(address).await;
+    loop {
+        let found = signed(Call::get(path)).send(address).await.expect(200);
+        if is_so(&found) {
+            return found;
+        }
+        assert!(events.next().await.is_some(), "{path} is not as wanted when the news end: {found}");
+    }
+}
+
 fn read_reply(text: &str) -> Reply {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
     let mut lines = head.lines();

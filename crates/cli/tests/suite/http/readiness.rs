@@ -70,6 +70,7 @@ async fn a_process_whose_store_is_away_is_not_ready_until_it_is_back(store: Back
     let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
     let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
     let serving = tokio::spawn(serving);
+    // As a load balancer does: nobody tells of readiness, it is asked for.
     let until = async |wanted: u16| {
         let so = async {
             while Call::get("/readyz").send(address).await.status != wanted {

@@ -58,7 +58,8 @@ async fn a_token_that_was_known_is_good_whatever_others_at_its_address_guess(sto
     }
     let guess = || with(Call::get("/api/tasks"), &mint(2_000));
     server.send(guess()).await.problem(429, "too_many_failures");
-    // What the store said of the good one is forgotten meanwhile, and asked for again.
+    // What the store said of the good one is forgotten meanwhile, and asked for again. Only requests show when: a live
+    // stream would ask in their place, and it is a request that must be let through here.
     server.longhaul.store().revoke_token(good.id()).await.unwrap();
     let asked_again = async {
         loop {

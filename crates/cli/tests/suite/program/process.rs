@@ -1,5 +1,6 @@
 //! The program started, asked over HTTP, and stopped.
 
+use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::database::Database;
+use crate::http::client::{Call, awaited};
 
 /// Nothing here takes this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
@@ -120,18 +122,29 @@ impl Process {
         answer["taskId"].as_str().unwrap().to_owned()
     }
 
+    fn address(&self) -> SocketAddr {
+        self.url("").trim_start_matches("http://").parse().expect("an address and a port")
+    }
+
     /// Waits until the task has this status.
     pub(crate) async fn until(&self, token: &str, id: &str, status: &str) -> Value {
-        let so = async {
-            loop {
-                let (_, task) = self.get(token, &format!("/api/tasks/{id}")).await;
-                if task["status"] == status {
-                    return task;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("{id} did not become {status} in time"))
+        let (news, path) = (format!("/api/tasks/{id}/events"), format!("/api/tasks/{id}"));
+        self.until_so(token, (&news, &path), |task| task["status"] == status).await
+    }
+
+    /// Waits until what is at the path is as wanted, and looks again at each word of a live stream.
+    pub(crate) async fn until_so(&self, token: &str, places: (&str, &str), is_so: impl Fn(&Value) -> bool) -> Value {
+        let signed = |call: Call| call.header("Authorization", &format!("Bearer {token}"));
+        let so = awaited(self.address(), signed, places, is_so);
+        tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("{places:?} is not as wanted in time"))
+    }
+
+    /// Waits until a live stream of this caller's ends: their token is no longer good.
+    pub(crate) async fn until_refused(&self, token: &str) {
+        let live = client().get(self.url("/api/events")).bearer_auth(token).send().await.unwrap();
+        if live.status() != 401 {
+            tokio::time::timeout(DEADLINE, live.bytes()).await.expect("an end in time").unwrap();
+        }
     }
 
     /// Sends a signal as a supervisor would.

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
 use crate::database::{Backend, Database};
-use crate::http::client::{Call, Events, Reply};
+use crate::http::client::{Call, Events, Reply, awaited};
 use crate::program::process::DEADLINE;
 
 pub(crate) struct Running {
@@ -92,15 +92,7 @@ impl Running {
 
     /// What is at this path, once it is as wanted.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let so = async {
-            loop {
-                let found = self.get(path).await;
-                if is_so(&found) {
-                    return found;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            }
-        };
+        let so = awaited(self.address, |call| self.signed(call), ("/api/events", path), is_so);
         match tokio::time::timeout(DEADLINE, so).await {
             Ok(found) => found,
             Err(_) => panic!("{path} is not as wanted in time: {}", self.get(path).await),

@@ -3,6 +3,7 @@
 use std::process::Stdio;
 
 use libtest_mimic::Trial;
+use serde_json::Value;
 use tokio::{net::TcpListener, process::Command};
 
 use super::process::{DEADLINE, Process, answer};
@@ -57,16 +58,10 @@ async fn limits_of_the_configuration_count_before_those_of_an_application() {
     let node = Process::start(database.program(&["serve", "--samples"])).await;
     let (status, _) = node.post(&token, "/novel/api/novels/sample").await;
     assert_eq!(status, 202);
-    let parked = async {
-        loop {
-            let (_, page) = node.get(&token, "/api/tasks?taskType=generate_summary&status=RETRYING").await;
-            if page["items"].as_array().is_some_and(|items| !items.is_empty()) {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, parked).await.expect("one call an hour, so that the others wait");
+    // One call an hour, so that the others wait.
+    let waiting = "/api/tasks?taskType=generate_summary&status=RETRYING";
+    let has_some = |page: &Value| page["items"].as_array().is_some_and(|items| !items.is_empty());
+    node.until_so(&token, ("/api/events", waiting), has_some).await;
     node.stop().await;
 }
 

@@ -1,15 +1,10 @@
 //! `token`: made, listed and revoked, beside a node that runs.
 
-use std::time::Duration;
-
 use libtest_mimic::Trial;
 use serde_json::Value;
 
+use crate::database::{Backend, Database};
 use crate::trial::{on_every_store, once};
-use crate::{
-    database::{Backend, Database},
-    program::process::DEADLINE,
-};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = on_every_store![a_token_is_made_listed_and_revoked_beside_a_node];
@@ -36,12 +31,7 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
     let as_listed = format!("lh_live_{id}");
     assert!(table.contains(&as_listed), "{table}");
     assert!(database.run(&["token", "revoke", &as_listed]).await.ok().contains("revoked"));
-    let refused = async {
-        while node.get(&token, "/api/tasks").await.0 != 401 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, refused).await.expect("it is refused in time");
+    node.until_refused(&token).await;
     assert_eq!(node.get(&token, "/api/tasks").await.1["code"], "token_revoked");
     node.stop().await;
 }
