@@ -45,6 +45,7 @@ verify: cargo ## Compare the checked-in generated files with what would be gener
 	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
 	cargo test -p longhaul-cli --lib --locked -- document_is_current
 	cargo test -p longhaul-server --lib --locked -- reference
+	$(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)

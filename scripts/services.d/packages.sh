@@ -67,3 +67,23 @@ packages_of() {
 apt_knows() {
     apt-cache show "$1" >/dev/null 2>&1
 }
+
+# A tool that the tests use: Debian's package, and a command that tells whether the tool is there.
+get_tool() {
+    local package=$1
+    shift
+    ! "$@" >/dev/null 2>&1 || return 0
+    if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
+        die "the tests need what Debian and Ubuntu have in $package: sudo apt-get install -y $package"
+    fi
+    say "installing $package; the output goes to target/services/install.log"
+    if ! (
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update || true # a broken third-party source need not matter; the installation will tell
+        apt-get install -y --no-install-recommends --no-remove -o DPkg::Lock::Timeout=300 "$package"
+    ) </dev/null >>"$state/install.log" 2>&1 8>&- 9>&-; then
+        stop_if_interrupted
+        tail -n 5 "$state/install.log" >&2
+        die "could not install $package"
+    fi
+}

@@ -15,7 +15,8 @@ find_schemathesis() {
 make_schemathesis() {
     local folder=$1 list=$2
     say "fetching Schemathesis; the output goes to target/services/install.log"
-    get_python
+    # Debian's python3 comes without what makes virtual environments.
+    get_tool python3-venv python3 -c 'import venv, ensurepip'
     rm -rf "$root"/target/tools/schemathesis-*
     mkdir -p "$(dirname "$folder")"
     if ! (
@@ -26,22 +27,5 @@ make_schemathesis() {
         stop_if_interrupted
         tail -n 5 "$state/install.log" >&2
         die "could not fetch Schemathesis from PyPI; install $(grep '^schemathesis==' "$list") yourself and name the program in LONGHAUL_TEST_SCHEMATHESIS"
-    fi
-}
-
-# Debian's python3 comes without what makes virtual environments.
-get_python() {
-    ! python3 -c 'import venv, ensurepip' 2>/dev/null || return 0
-    if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
-        die "Python 3.10 or newer with venv is missing; on Debian and Ubuntu: sudo apt-get install -y python3-venv"
-    fi
-    if ! (
-        export DEBIAN_FRONTEND=noninteractive
-        apt-get update || true # a broken third-party source need not matter; the installation will tell
-        apt-get install -y --no-install-recommends --no-remove -o DPkg::Lock::Timeout=300 python3-venv
-    ) </dev/null >>"$state/install.log" 2>&1 8>&- 9>&-; then
-        stop_if_interrupted
-        tail -n 5 "$state/install.log" >&2
-        die "could not install python3-venv; the tests need Python 3.10 or newer with venv"
     fi
 }

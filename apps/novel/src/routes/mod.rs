@@ -18,7 +18,10 @@ use longhaul::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::library::{Library, LibraryError};
+use crate::{
+    library::{Library, LibraryError},
+    tasks::{BatchGenerateScene, BatchGenerateSummary},
+};
 
 /// What the routes share.
 #[derive(Debug)]
@@ -39,8 +42,8 @@ pub fn router(application: Arc<Application>) -> Router {
         .route("/api/novels/{novel}/scenes/{scene}", get(scenes::read))
         .route("/api/novels/{novel}/scenes/{scene}/summary", post(scenes::summarize))
         .route("/api/novels/{novel}/scenes/{scene}/text", post(scenes::tell))
-        .route("/api/novels/{novel}/summaries", post(scenes::summarize_many))
-        .route("/api/novels/{novel}/texts", post(scenes::tell_many))
+        .route("/api/novels/{novel}/summaries", post(scenes::many::<BatchGenerateSummary>))
+        .route("/api/novels/{novel}/texts", post(scenes::many::<BatchGenerateScene>))
         .with_state(application)
 }
 

@@ -13,7 +13,7 @@ use super::{Application, NovelPath, ScenePath, Submitted, of_caller, told};
 use crate::{
     library::{LibraryError, Scene, Transaction},
     splitting::SCENES,
-    tasks::{BatchGenerateScene, BatchGenerateSummary, BatchOrder, GenerateScene, GenerateSummary, SceneOrder, Style},
+    tasks::{BatchGenerateScene, BatchOrder, GenerateScene, GenerateSummary, SceneOrder, Style},
 };
 
 /// New scenes of one request: some hundred calls of a provider.
@@ -77,24 +77,15 @@ pub(super) async fn tell(
     submit(&caller, &novel, application.longhaul.submit::<GenerateScene>(order)).await
 }
 
-pub(super) async fn summarize_many(
+/// A batch of either kind.
+pub(super) async fn many<T: Task<Params = BatchOrder>>(
     State(application): State<Arc<Application>>,
     caller: Caller,
     NovelPath(novel): NovelPath,
     OptionalBody(batch): OptionalBody<Batch>,
 ) -> Result<Response, ApiError> {
     let order = order(&application, &caller, &novel, batch).await?;
-    submit(&caller, &novel, application.longhaul.submit::<BatchGenerateSummary>(order)).await
-}
-
-pub(super) async fn tell_many(
-    State(application): State<Arc<Application>>,
-    caller: Caller,
-    NovelPath(novel): NovelPath,
-    OptionalBody(batch): OptionalBody<Batch>,
-) -> Result<Response, ApiError> {
-    let order = order(&application, &caller, &novel, batch).await?;
-    submit(&caller, &novel, application.longhaul.submit::<BatchGenerateScene>(order)).await
+    submit(&caller, &novel, application.longhaul.submit::<T>(order)).await
 }
 
 /// The new scenes and the task that writes them are committed together.
