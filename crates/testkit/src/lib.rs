@@ -29,6 +29,8 @@ pub mod suite;
 #[cfg(feature = "suites")]
 pub mod artifact_suite;
 #[cfg(feature = "suites")]
+pub mod broker_suite;
+#[cfg(feature = "suites")]
 pub mod doorbell_suite;
 #[cfg(feature = "suites")]
 pub mod event_bus_suite;
