@@ -91,8 +91,7 @@ impl DirectRing {
             let (now, later) = {
                 let mut desk = self.desk();
                 let (now, later) = (desk.now.len().min(BATCH), desk.later.len().min(BATCH));
-                let batch =
-                    (desk.now.drain(..now).collect::<Vec<_>>(), desk.later.drain(..later).collect::<Vec<_>>());
+                let batch = (desk.now.drain(..now).collect::<Vec<_>>(), desk.later.drain(..later).collect::<Vec<_>>());
                 desk.is_ringing = now + later > 0;
                 batch
             };

@@ -30,8 +30,7 @@ pub(crate) struct BrokerMetrics {
 
 impl BrokerMetrics {
     pub(crate) fn new(book: &mut Book) -> Self {
-        let mut family =
-            |name, help, part: Part| (Bounded::new(book.counters(name, ["queue"], help)), part);
+        let mut family = |name, help, part: Part| (Bounded::new(book.counters(name, ["queue"], help)), part);
         let traffic = [
             family("broker_messages_published", "Messages that the broker took from this process", |of| of.published),
             family("broker_messages_delivered", "Messages that it handed to this process", |of| of.delivered),
