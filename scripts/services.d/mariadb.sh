@@ -85,6 +85,10 @@ mariadb_sql() {
         --protocol=tcp --host=127.0.0.1 --port="$1" --user=longhaul <<<"$2"
 }
 
+mariadb_answers() {
+    mariadb_sql "$1" 'SELECT 1;'
+}
+
 # Databases of test runs that were killed.
 mariadb_drop_leftovers() {
     local drops

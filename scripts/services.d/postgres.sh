@@ -88,6 +88,10 @@ postgres_sql() {
         --set=ON_ERROR_STOP=1 --host=127.0.0.1 --port="$1" --username=longhaul --dbname=postgres <<<"$2"
 }
 
+postgres_answers() {
+    postgres_sql "$1" 'SELECT 1;'
+}
+
 # Databases of test runs that were killed.
 postgres_drop_leftovers() {
     postgres_sql "$1" "SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database

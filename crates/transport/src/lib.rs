@@ -6,4 +6,5 @@
 pub mod artifact;
 pub mod local;
 
+mod names;
 mod random;

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use longhaul_testkit::{
-    artifact_suite, clock::TestClock, doorbell_suite, event_bus_suite, rate_limiter_suite, stream_log_suite,
-    suite::Fresh,
+    artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite, rate_limiter_suite,
+    stream_log_suite, suite::Fresh,
 };
 use longhaul_transport::local::{
-    FolderArtifactStore, LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
+    FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
 };
 
 use fresh::FreshFolder;
@@ -50,7 +50,10 @@ fn local_trials() -> Vec<Trial> {
     });
     let doorbell: doorbell_suite::DoorbellFactory =
         Arc::new(move |()| Box::pin(async move { Fresh::new(Arc::new(LocalDoorbell::new()) as _, clock(), None) }));
+    let broker: broker_suite::BrokerFactory =
+        Arc::new(move |()| Box::pin(async move { Fresh::new(Arc::new(MemoryBroker::new()) as _, clock(), None) }));
     let mut trials = rate_limiter_suite::trials("local", &rate_limiter);
+    trials.extend(broker_suite::trials("local", broker_suite::Lanes::ByPriority, &broker));
     trials.extend(event_bus_suite::trials("local", &event_bus));
     trials.extend(stream_log_suite::trials("local", &stream_log));
     trials.extend(artifact_suite::trials("local", &artifacts));
