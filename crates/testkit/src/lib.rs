@@ -15,6 +15,8 @@
 )]
 
 pub mod clock;
+#[cfg(feature = "fault_proxy")]
+pub mod fault_proxy;
 pub mod reference;
 
 #[cfg(feature = "suites")]
@@ -28,6 +30,8 @@ pub mod suite;
 
 #[cfg(feature = "suites")]
 pub mod artifact_suite;
+#[cfg(feature = "suites")]
+pub mod broker_suite;
 #[cfg(feature = "suites")]
 pub mod doorbell_suite;
 #[cfg(feature = "suites")]

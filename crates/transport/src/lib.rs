@@ -7,4 +7,5 @@ pub mod artifact;
 pub mod local;
 pub mod redis;
 
+mod names;
 mod random;

@@ -70,11 +70,12 @@ pub enum BrokerState {
 /// One consumer of a queue's bells.
 #[async_trait]
 pub trait Bells: Send + std::fmt::Debug {
-    /// Waits for bells and hands out at most `most`. The broker sends no more than that ahead. May be dropped in the
-    /// middle: what has come is handed out by the next call. Survives a broker that goes and comes back; tags from
-    /// before are then void, and answering them does nothing.
+    /// Waits for bells and hands out at most `most`; nothing, at once, when that is none. The broker sends no more than
+    /// that ahead. May be dropped in the middle: what has come is handed out by the next call. Survives a broker that
+    /// goes and comes back; tags from before are then void, and answering them does nothing.
     async fn next(&mut self, most: usize) -> Vec<Delivery>;
-    /// The claim, or the decision not to claim, is committed: these bells are done with.
+    /// The claim, or the decision not to claim, is committed: these bells are done with. What is not answered when the
+    /// consumer is dropped goes back to the broker.
     async fn answered(&mut self, tags: &[u64]);
     /// No slot is free: the broker sends nothing more, and what it has sent and nobody answered goes back to it. The
     /// next call of [`Self::next`] opens the consumer again.
@@ -135,11 +136,12 @@ pub struct Traffic {
 #[async_trait]
 pub trait Broker: Send + Sync + std::fmt::Debug {
     /// Makes queues and exchanges, for these queues of tasks among others. What is there already stays; what differs is
-    /// an error that names it.
+    /// an error that names it. Everything that was declared or consumed once is made again when the broker comes back.
     async fn declare(&self, queues: &[String]) -> Result<(), BrokerError>;
-    /// Rings now. One answer for each bell, in order. Higher priorities overtake.
+    /// Rings now. One answer for each bell, in order. Higher priorities overtake. A bell for a queue that nobody has
+    /// declared is refused.
     async fn ring(&self, bells: &[Bell]) -> Vec<Published>;
-    /// Rings after so many milliseconds each, or a little earlier; never much later. At most an hour.
+    /// Rings after so many milliseconds each, or earlier, by half of it or 250 ms at most; never much later. At most an hour.
     async fn ring_later(&self, bells: &[(Bell, u64)]) -> Vec<Published>;
     /// Bells that wait in a queue, as the broker counts them. Those in the hands of nodes do not count.
     async fn depth(&self, queue: &str) -> Result<usize, BrokerError>;
@@ -163,7 +165,7 @@ pub trait Broker: Send + Sync + std::fmt::Debug {
     fn state(&self) -> BrokerState;
     /// Waits until the state is another than `known`.
     async fn state_after(&self, known: &BrokerState) -> BrokerState;
-    /// What has gone over each queue, by name.
+    /// What has gone over each queue and exchange, by its name at the broker, without the namespace.
     fn traffic(&self) -> Vec<(String, Traffic)>;
     /// Delivers what waits and closes the connection.
     async fn close(&self);

@@ -3,6 +3,8 @@
 //! What is in memory goes with the process. Nothing of it is the truth: tasks are in the store.
 
 mod artifact_store;
+mod broker;
+mod broker_consumer;
 mod calendar;
 mod doorbell;
 mod event_bus;
@@ -13,6 +15,7 @@ mod signing_key;
 mod stream_log;
 
 pub use artifact_store::FolderArtifactStore;
+pub use broker::MemoryBroker;
 pub use doorbell::LocalDoorbell;
 pub use event_bus::MemoryEventBus;
 pub use longhaul_domain::contract::rate_limiter::LimitRules;

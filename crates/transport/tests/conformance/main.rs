@@ -3,7 +3,7 @@
 //! The suites of the contracts come from the testkit; what only one implementation has (its bounds, its files) stands
 //! beside them here. `cargo test -p longhaul-transport --test conformance -- local::stream_log` runs a part.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is not as it must be stops it")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what is not as it must be stops it")]
 
 mod bounds;
 mod fresh;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use longhaul_testkit::{
-    artifact_suite, clock::TestClock, doorbell_suite, event_bus_suite, progress_cache_suite, rate_limiter_suite,
-    stream_log_suite, suite::Fresh,
+    artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite, progress_cache_suite,
+    rate_limiter_suite, stream_log_suite, suite::Fresh,
 };
 use longhaul_transport::local::{
-    FolderArtifactStore, LocalDoorbell, MemoryEventBus, MemoryProgressCache, MemoryRateLimiter, MemoryStreamLog,
-    StreamBounds,
+    FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryProgressCache, MemoryRateLimiter,
+    MemoryStreamLog, StreamBounds,
 };
 
 use fresh::FreshFolder;
@@ -56,7 +56,10 @@ fn local_trials() -> Vec<Trial> {
     });
     let doorbell: doorbell_suite::DoorbellFactory =
         Arc::new(move |()| Box::pin(async move { Fresh::new(Arc::new(LocalDoorbell::new()) as _, clock(), None) }));
+    let broker: broker_suite::BrokerFactory =
+        Arc::new(move |()| Box::pin(async move { Fresh::new(Arc::new(MemoryBroker::new()) as _, clock(), None) }));
     let mut trials = rate_limiter_suite::trials("local", &rate_limiter);
+    trials.extend(broker_suite::trials("local", broker_suite::Lanes::ByPriority, &broker));
     trials.extend(event_bus_suite::trials("local", &event_bus));
     trials.extend(stream_log_suite::trials("local", &stream_log));
     trials.extend(artifact_suite::trials("local", &artifacts));
