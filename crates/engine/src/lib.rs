@@ -21,7 +21,9 @@ pub mod service;
 pub mod services;
 pub mod signer;
 pub mod slots;
+pub mod tiers;
 pub mod trace;
+mod turns;
 
 pub use catalog::Catalog;
 pub use desk::Desk;
