@@ -17,10 +17,13 @@ const REST: Duration = Duration::from_millis(500);
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
+    // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
+    let mut is_behind = false;
     while !inner.draining.is_cancelled() {
         let (scopes, full) = {
             let desk = inner.desk();
-            (desk.scopes(), desk.full_scopes())
+            let portions = if is_behind { desk.portions() } else { Vec::new() };
+            ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
             tokio::select! {
@@ -28,7 +31,9 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 () = inner.room.notified() => continue,
             }
         }
-        match claim_all(&inner, &scopes).await {
+        let look = claim_all(&inner, &scopes).await;
+        is_behind = matches!(look, Ok(Look { is_full: true, .. }));
+        match look {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
