@@ -35,6 +35,10 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// How often it looks when nobody wakes it.
     fn every(&self) -> Duration;
+    /// How long it rests now: as long as ever, unless it knows of work.
+    fn rest(&self) -> Duration {
+        self.every()
+    }
     /// One bounded piece of work.
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError>;
 }
@@ -51,7 +55,7 @@ pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: C
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(duty.every()) => {}
+            () = tokio::time::sleep(duty.rest()) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 mod expirer;
 mod key_pruner;
 mod pruner;
+mod registrar;
 mod rescuer;
 mod sweeper;
 mod tallier;
@@ -15,6 +16,7 @@ use longhaul_domain::{bounds, contract::ArtifactStore};
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
+pub use registrar::Registrar;
 pub use rescuer::Rescuer;
 pub use sweeper::Sweeper;
 pub use tallier::Tallier;
