@@ -242,6 +242,10 @@ mod tests {
             ran: None,
             version: task.version,
             has_output: false,
+            priority: task.priority,
+            retry_count: task.retry_count,
+            created_at: task.created_at,
+            trace_context: None,
         }
     }
 

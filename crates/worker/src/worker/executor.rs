@@ -115,9 +115,13 @@ fn report(inner: &Inner, task: &Task, report: Report, ran: Option<Duration>, has
         ran,
         version: task.version,
         has_output,
+        priority: task.priority,
+        retry_count: task.retry_count,
+        created_at: task.created_at,
+        trace_context: task.trace_context.clone(),
     };
     inner.desk().end(ended);
-    inner.room.notify_one();
+    inner.has_room();
     inner.ended.notify_one();
 }
 
