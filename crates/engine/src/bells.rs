@@ -44,7 +44,7 @@ impl Engine {
     }
 
     /// Something may be claimable whose tasks are not known here.
-    pub(crate) fn ring_for_unknown(&self) {
+    pub fn wake(&self) {
         self.doorbell.ring("");
         self.look_at_lanes.notify_one();
     }

@@ -50,7 +50,7 @@ impl Engine {
                 self.look_at_leases.notify_one();
                 self.tell_nodes(Signal::Cancelled { task_ids: Vec::new() });
             }
-            BulkChange::Retry | BulkChange::Reschedule(_) => self.ring_for_unknown(),
+            BulkChange::Retry | BulkChange::Reschedule(_) => self.wake(),
         }
         Ok(outcome)
     }

@@ -19,7 +19,7 @@ impl Engine {
             self.ring_for_task(&task);
         }
         // The children's queues are not known here; one ring of any queue makes every local node look.
-        self.ring_for_unknown();
+        self.wake();
         Ok(())
     }
 }

@@ -74,7 +74,7 @@ impl Duty for Rescuer {
         for id in rescued.quarantined {
             engine.tell_of(id, EventKind::DeadLettered).await;
         }
-        engine.ring_for_unknown();
+        engine.wake();
         Ok(if taken == BATCH { Pass::More } else { Pass::Clear })
     }
 }

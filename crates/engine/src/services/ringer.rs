@@ -185,8 +185,7 @@ impl Memory {
     fn say_what_is_held(&mut self, engine: &Engine, now: Instant) {
         let held: Vec<String> =
             self.queues.iter().filter(|(_, queue)| queue.lane.is_held()).map(|(name, _)| name.clone()).collect();
-        let is_said =
-            self.said.as_ref().is_some_and(|(at, said)| *said == held && now.duration_since(*at) < IDLE);
+        let is_said = self.said.as_ref().is_some_and(|(at, said)| *said == held && now.duration_since(*at) < IDLE);
         if !is_said {
             engine.tell_nodes(Signal::Held { queues: held.clone() });
             self.said = Some((now, held));
