@@ -81,6 +81,11 @@ impl Desk {
         self.slots.scopes().iter().filter(|scope| self.room(scope) > 0).cloned().collect()
     }
 
+    /// What to ask for before [`Self::scopes`] while tasks wait: the portions of the queues.
+    pub fn portions(&self) -> Vec<Scope> {
+        self.slots.portions().into_iter().filter(|scope| self.room(scope) > 0).cloned().collect()
+    }
+
     /// The scopes that are left out of [`Self::scopes`].
     pub fn full_scopes(&self) -> Vec<Scope> {
         self.slots.scopes().iter().filter(|scope| self.room(scope) == 0).cloned().collect()

@@ -27,7 +27,9 @@ mod signals;
 pub mod signer;
 pub mod slots;
 pub mod store_time;
+pub mod tiers;
 pub mod trace;
+mod turns;
 
 pub use catalog::Catalog;
 pub use desk::Desk;

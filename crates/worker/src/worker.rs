@@ -16,7 +16,7 @@ mod reporter;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use std::time::Duration;
 
@@ -75,6 +75,8 @@ pub(crate) struct Inner {
     rooms: Vec<Notify>,
     /// Whoever asks the store for all that there is room for has this alone; whoever holds slots one by one shares it.
     asking: tokio::sync::RwLock<()>,
+    /// Answerers that wait for a slot, or have just got one.
+    starving: AtomicUsize,
     /// Bells that were heard.
     heard: AtomicU64,
     /// Queues and types whose bells were turned down for want of a slot: once there is one, the store is asked.
@@ -102,6 +104,7 @@ impl Inner {
         let inner = Arc::new(Self {
             rooms: (0..=plan.queues.len()).map(|_| Notify::new()).collect(),
             asking: tokio::sync::RwLock::new(()),
+            starving: AtomicUsize::new(0),
             heard: AtomicU64::new(0),
             owed: Mutex::default(),
             desk: Mutex::new(Desk::new(plan)),

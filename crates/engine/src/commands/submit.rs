@@ -15,7 +15,8 @@ use crate::{Engine, bells::made_at};
 
 impl Engine {
     /// Makes one task.
-    pub async fn submit(&self, task: NewTask) -> Result<Submitted, StoreError> {
+    pub async fn submit(&self, mut task: NewTask) -> Result<Submitted, StoreError> {
+        self.place(std::slice::from_mut(&mut task)).await;
         let note = Note::of(&task);
         note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_task(task).await?;
@@ -26,7 +27,8 @@ impl Engine {
     }
 
     /// Makes all of them, in order, or none.
-    pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+    pub async fn submit_many(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+        self.place(&mut tasks).await;
         let notes: Vec<Note> = tasks.iter().map(Note::of).collect();
         notes.iter().filter_map(|note| note.parent.as_ref()).for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_tasks(tasks).await?;
@@ -41,9 +43,10 @@ impl Engine {
     /// Makes one task and claims, in one commit. The bell rings unless the task itself was claimed.
     pub async fn submit_and_claim(
         &self,
-        task: NewTask,
+        mut task: NewTask,
         request: &ClaimRequest,
     ) -> Result<(Submitted, Vec<Task>), StoreError> {
+        self.place(std::slice::from_mut(&mut task)).await;
         let note = Note::of(&task);
         let (submitted, claimed) = self.store.submit_and_claim(task, request).await?;
         self.submitted(&note, submitted);

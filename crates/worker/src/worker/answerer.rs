@@ -61,6 +61,7 @@ pub(super) fn start_all(inner: &Arc<Inner>, loops: &mut JoinSet<()>) {
             in_hand: Vec::new(),
             early: BTreeMap::new(),
             passed_on: (Instant::now(), 0),
+            starving: None,
         };
         loops.spawn(answerer.run());
     }
@@ -80,6 +81,7 @@ struct Answerer {
     early: BTreeMap<(Instant, TaskId), Bell>,
     /// Bells that were passed on since then.
     passed_on: (Instant, usize),
+    starving: Option<Starving>,
 }
 
 impl Answerer {
@@ -89,6 +91,9 @@ impl Answerer {
             let most = self.inner.desk().room_in_queue(&self.queue).min(bounds::CLAIM_BATCH);
             if most == 0 {
                 self.wait_for_room().await;
+                continue;
+            }
+            if self.gives_way().await {
                 continue;
             }
             if let Some(heard) = self.hear(most).await
@@ -125,10 +130,22 @@ impl Answerer {
         };
         tokio::pin!(room);
         if tokio::time::timeout(FOR_A_SLOT, &mut room).await.is_err() {
+            self.starving.get_or_insert_with(|| Starving::new(&self.inner));
             self.in_hand.clear();
             self.bells.pause().await;
             room.await;
         }
+    }
+
+    /// A queue that has its portion of the slots lets those go first that wait for theirs, for a moment: they may have no
+    /// bells at all.
+    async fn gives_way(&mut self) -> bool {
+        let others = self.inner.starving.load(Ordering::Relaxed) > usize::from(self.starving.is_some());
+        if !others || !self.inner.desk().slots().has_its_portion(&self.queue) {
+            return false;
+        }
+        tokio::time::sleep(FOR_A_SLOT).await;
+        self.inner.desk().room_in_queue(&self.queue) == 0
     }
 
     /// Waits for bells, or for the moment of one that came early. Nothing when the drain has begun.
@@ -143,7 +160,9 @@ impl Answerer {
             () = self.inner.draining.cancelled() => return None,
             () = tokio::time::sleep_until(first.unwrap_or_else(Instant::now)), if first.is_some() => Vec::new(),
             heard = self.bells.next(most) => heard,
+            () = tokio::time::sleep(FOR_A_SLOT), if self.starving.is_some() => Vec::new(),
         };
+        self.starving = None;
         self.inner.heard.fetch_add(heard.len() as u64, Ordering::Relaxed);
         Some(heard)
     }
@@ -272,6 +291,22 @@ impl Answerer {
             () = self.inner.draining.cancelled() => {}
             () = tokio::time::sleep(claimer::REST.mul_f64(0.5 + random::unit())) => {}
         }
+    }
+}
+
+/// While this lives, a queue waits for its portion.
+struct Starving(Arc<Inner>);
+
+impl Starving {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.starving.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Starving {
+    fn drop(&mut self) {
+        self.0.starving.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

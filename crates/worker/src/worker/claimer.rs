@@ -23,10 +23,13 @@ const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
     let mut heard = 0;
+    // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
+    let mut is_behind = false;
     while !inner.draining.is_cancelled() {
         let (scopes, full) = {
             let desk = inner.desk();
-            (desk.scopes(), desk.full_scopes())
+            let portions = if is_behind { desk.portions() } else { Vec::new() };
+            ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
             tokio::select! {
@@ -35,10 +38,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
         let owed = inner.owed_claims();
-        let looked = claim_all(&inner, &scopes).await;
+        let look = claim_all(&inner, &scopes).await;
+        is_behind = matches!(look, Ok(Look { is_full: true, .. }));
         // Work that no bell has come for is a reason to go on as if there were no broker.
         let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
-        if let Ok(look) = &looked
+        if let Ok(look) = &look
             && inner.engine().is_broker_up()
             && (look.claimed == 0 || heard != heard_before)
         {
@@ -49,7 +53,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             rest_below_bells(&inner).await;
             continue;
         }
-        match looked {
+        match look {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
