@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn progress_is_due_at_first_then_every_five_seconds_and_at_the_full() {
         let (mut pending, start) = (PendingProgress::default(), Instant::now());
-        let mut due = |pending: &mut PendingProgress, seconds| {
+        let due = |pending: &mut PendingProgress, seconds| {
             let due = pending.due(start + Duration::from_secs(seconds));
             due.iter().for_each(|(lease, _)| pending.answered(lease, true));
             due.len()

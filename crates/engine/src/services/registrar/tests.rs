@@ -5,7 +5,7 @@ use std::sync::Arc;
 use longhaul_domain::{
     Json, Lease, LeaseToken, NewTask, NodeId, TaskId,
     contract::{
-        Doorbell, EventBus, ProgressCache, Store as _,
+        Doorbell, EventBus, ProgressCache,
         event_bus::{EventStream, Heard, Subscription},
         progress_cache::CacheError,
         store::{ClaimRequest, Outcome, Report},
