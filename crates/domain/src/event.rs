@@ -123,6 +123,9 @@ pub struct MessageBody {
     pub version: u64,
     /// Microseconds since 1970; a bell before this moment is early.
     pub due_at: i64,
+    /// When it happened, in microseconds since 1970; 0 in rows of older versions, which did not say.
+    #[serde(default)]
+    pub happened_at: i64,
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,
 }
@@ -170,6 +173,7 @@ fn body(task: &Task, event: EventKind) -> MessageBody {
         retry_count: task.retry_count,
         version: task.version,
         due_at: task.due_at.as_micros(),
+        happened_at: task.updated_at.as_micros(),
         correlation_id: task.correlation_id.clone(),
         trace_context: task.trace_context.clone(),
     }

@@ -5,6 +5,7 @@
 
 pub mod artifact;
 pub mod local;
+pub mod rabbitmq;
 
 mod names;
 mod random;

@@ -8,3 +8,8 @@ pub(crate) fn uuid() -> Uuid {
     rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
+
+/// A number below `end`, for rests that nodes must not take in step.
+pub(crate) fn below(end: u64) -> u64 {
+    rand::RngExt::random_range(&mut rand::rng(), 0..end.max(1))
+}

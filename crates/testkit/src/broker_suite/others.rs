@@ -62,6 +62,7 @@ async fn events_are_taken_whoever_listens(make: BrokerFactory) {
             retry_count: 0,
             version,
             due_at: 1_700_000_000_000_000,
+            happened_at: 1_700_000_000_123_456,
             correlation_id: None,
             trace_context: None,
         },
