@@ -40,6 +40,8 @@ pub const ARTIFACTS: usize = 1_000;
 
 /// Priorities run from 1, the default, to 9, which goes first.
 pub const PRIORITY: std::ops::RangeInclusive<u8> = 1..=9;
+/// Where tasks stand that have waited too long: before every priority. No task is submitted there.
+pub const FORWARD: u8 = 10;
 /// Attempts that a task may be given. Above this a loop is a mistake, not a policy.
 pub const MAX_ATTEMPTS: std::ops::RangeInclusive<u32> = 1..=1_000;
 /// Attempts a task has when nobody says otherwise.
@@ -59,6 +61,10 @@ pub const PAGE_SIZE: usize = 1_000;
 pub const COUNT: usize = 100_000;
 /// Rows that one maintenance pass touches in one transaction.
 pub const MAINTENANCE_BATCH: usize = 1_000;
+/// Bells that one look at a queue answers with: about a second's work of the largest fleet.
+pub const DUE_BATCH: usize = 5_000;
+/// Waiting tasks of one queue, type and priority that one pass of the aging looks at: ten times those that it moves.
+pub const AGING_LOOK: usize = 100;
 /// Children that one parent may have.
 pub const CHILDREN: u32 = 1_000_000;
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    event_selection::EventSelection,
     ids::TaskId,
     task::{Status, Task},
 };
@@ -25,6 +26,41 @@ pub enum EventKind {
 }
 
 impl EventKind {
+    /// All of them.
+    pub const ALL: [Self; 11] = [
+        Self::Submitted,
+        Self::Started,
+        Self::Progress,
+        Self::Waiting,
+        Self::Requeued,
+        Self::Retrying,
+        Self::Rescheduled,
+        Self::Completed,
+        Self::Failed,
+        Self::DeadLettered,
+        Self::Cancelled,
+    ];
+
+    /// The kind of this spelling.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// Whether the task's last error is part of the news.
+    const fn is_about_an_error(self) -> bool {
+        match self {
+            Self::Retrying | Self::Failed | Self::DeadLettered => true,
+            Self::Submitted
+            | Self::Started
+            | Self::Progress
+            | Self::Waiting
+            | Self::Requeued
+            | Self::Rescheduled
+            | Self::Completed
+            | Self::Cancelled => false,
+        }
+    }
+
     /// As it is told outside.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -79,32 +115,32 @@ impl TaskEvent {
 
 /// Which messages a store writes beside its changes. Without a relay nobody reads them, so an embedded
 /// store writes none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OutboxPolicy {
-    /// A bell for each task that becomes claimable.
-    pub dispatch: bool,
-    /// An event for each change of state.
-    pub events: bool,
+    /// The changes that are told to the world.
+    pub events: EventSelection,
+    /// A message for each task that ends as `FAILED` or `DEAD_LETTER` (R18).
+    pub dead_letters: bool,
 }
 
 /// Where a message goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
-    Dispatch,
     Event,
+    DeadLetter,
 }
 
 impl Topic {
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Dispatch => "dispatch",
             Self::Event => "event",
+            Self::DeadLetter => "dead_letter",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Dispatch, Self::Event].into_iter().find(|topic| topic.as_str() == text)
+        [Self::Event, Self::DeadLetter].into_iter().find(|topic| topic.as_str() == text)
     }
 }
 
@@ -121,11 +157,17 @@ pub struct MessageBody {
     pub attempt: u32,
     pub retry_count: u32,
     pub version: u64,
-    /// Microseconds since 1970; a bell before this moment is early.
+    /// Microseconds since 1970.
     pub due_at: i64,
-    /// When it happened, in microseconds since 1970; 0 in rows of older versions, which did not say.
+    /// When it happened, in microseconds since 1970.
     #[serde(default)]
-    pub happened_at: i64,
+    pub occurred_at: i64,
+    /// The last error's message, for failures and retries.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// The last error's class.
+    #[serde(default)]
+    pub error_class: Option<String>,
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,
 }
@@ -147,21 +189,31 @@ pub struct LeasedMessage {
     pub message: OutboxMessage,
 }
 
+impl OutboxMessage {
+    /// Unique for what happened: the same as that of the [`TaskEvent`] which tells it.
+    pub fn event_id(&self) -> String {
+        format!("{}-{}-{}", self.task_id.0, self.body.version, self.body.event.as_str())
+    }
+}
+
 impl OutboxPolicy {
-    /// The messages that go with `event`, which left `task` as it is.
-    pub fn messages(self, task: &Task, event: EventKind) -> Vec<OutboxMessage> {
-        let wanted = [(Topic::Dispatch, self.dispatch && task.status.is_claimable()), (Topic::Event, self.events)];
-        let message = |topic| OutboxMessage { topic, task_id: task.id, body: body(task, event) };
-        wanted.into_iter().filter(|(_, on)| *on).map(|(topic, _)| message(topic)).collect()
+    /// A policy that tells everything: each change as an event, and each dead letter.
+    pub fn everything() -> Self {
+        Self { events: EventSelection::everything(), dead_letters: true }
     }
 
-    /// Whether no message is ever written.
-    pub const fn is_off(self) -> bool {
-        !self.dispatch && !self.events
+    /// The messages that go with `event`, which left `task` as it is.
+    pub fn messages(&self, task: &Task, event: EventKind) -> Vec<OutboxMessage> {
+        let is_told = self.events.selects(event, &task.task_type);
+        let is_dead = self.dead_letters && matches!(event, EventKind::Failed | EventKind::DeadLettered);
+        let message = |topic| OutboxMessage { topic, task_id: task.id, body: body(task, event) };
+        let wanted = [(Topic::Event, is_told), (Topic::DeadLetter, is_dead)];
+        wanted.into_iter().filter(|(_, on)| *on).map(|(topic, _)| message(topic)).collect()
     }
 }
 
 fn body(task: &Task, event: EventKind) -> MessageBody {
+    let error = task.error.as_ref().filter(|_| event.is_about_an_error());
     MessageBody {
         event,
         user_id: task.owner.clone(),
@@ -173,7 +225,9 @@ fn body(task: &Task, event: EventKind) -> MessageBody {
         retry_count: task.retry_count,
         version: task.version,
         due_at: task.due_at.as_micros(),
-        happened_at: task.updated_at.as_micros(),
+        occurred_at: task.updated_at.as_micros(),
+        error: error.map(|error| error.message.clone()),
+        error_class: error.map(|error| error.class.clone()),
         correlation_id: task.correlation_id.clone(),
         trace_context: task.trace_context.clone(),
     }

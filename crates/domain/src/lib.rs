@@ -22,6 +22,7 @@ pub mod task;
 pub mod token_text;
 
 pub mod event;
+pub mod event_selection;
 pub mod filter;
 pub mod statistics;
 

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use longhaul_domain::{
     Json, Lease, Status, StoreError, Task, TaskId,
-    contract::{Doorbell, EventBus, Store, store::Verdict},
+    contract::{Broker, Doorbell, EventBus, Store, broker::BrokerState, store::Verdict},
     event::{EventKind, TaskEvent},
 };
 use tokio::{sync::Notify, time::Instant};
+use tokio_util::task::AbortOnDropHandle;
 
-use crate::{hot::HotTasks, local_node::LocalNode, measured::MeasuredStore, metrics::Metrics};
+use crate::{
+    direct_ring::DirectRing, hot::HotTasks, local_node::LocalNode, measured::MeasuredStore, metrics::Metrics,
+    parts::Parts, signals, store_time::StoreTime,
+};
 
 /// Ends that are remembered, so that one that is told twice is counted once.
 const COUNTED_ENDS: usize = 1_000;
@@ -45,7 +49,15 @@ pub struct Engine {
     pub store: Arc<dyn Store>,
     pub bus: Arc<dyn EventBus>,
     pub doorbell: Arc<dyn Doorbell>,
+    /// Rings across processes, where there is one. Without it, or while it is away, nodes look into the store.
+    pub broker: Option<Arc<dyn Broker>>,
     pub metrics: Arc<Metrics>,
+    /// Rings over the broker for what this process makes claimable.
+    pub(crate) direct_ring: Option<Arc<DirectRing>>,
+    /// Hears what other nodes tell.
+    listener: OnceLock<AbortOnDropHandle<()>>,
+    /// What time it is in the store, as far as this process knows.
+    pub store_time: StoreTime,
     node: OnceLock<Weak<dyn LocalNode>>,
     counted_ends: Mutex<VecDeque<(TaskId, u64)>>,
     pub(crate) hot: HotTasks,
@@ -53,23 +65,48 @@ pub struct Engine {
     in_touch: Mutex<Option<Touch>>,
     /// Rung when this process has changed something that a running handler should hear of.
     pub look_at_leases: Notify,
+    /// Rung when there may be something new to ring for: the ringer of this process looks, if it has the duty.
+    pub(crate) look_at_lanes: Notify,
 }
 
 impl Engine {
+    /// An engine of one process, without a broker. [`Parts`] makes others.
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
+        Parts::new(store, bus, doorbell).build()
+    }
+
+    pub(crate) fn from_parts(parts: Parts) -> Arc<Self> {
+        let Parts { store, bus, doorbell, broker } = parts;
         let metrics = Arc::new(Metrics::default());
         let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, Arc::clone(&metrics)));
-        Arc::new(Self {
+        let direct_ring = broker.as_ref().map(|broker| DirectRing::new(Arc::clone(broker), Arc::clone(&metrics)));
+        let engine = Arc::new(Self {
             store,
             bus,
             doorbell,
+            broker,
             metrics,
+            direct_ring,
+            listener: OnceLock::new(),
+            store_time: StoreTime::default(),
             node: OnceLock::new(),
             counted_ends: Mutex::default(),
             hot: HotTasks::default(),
             in_touch: Mutex::default(),
             look_at_leases: Notify::new(),
-        })
+            look_at_lanes: Notify::new(),
+        });
+        if let Some(broker) = &engine.broker {
+            let listening = tokio::spawn(signals::listen(broker.signals(), Arc::downgrade(&engine)));
+            // Set by nobody else.
+            let _ = engine.listener.set(AbortOnDropHandle::new(listening));
+        }
+        engine
+    }
+
+    /// Whether bells travel over a broker now.
+    pub fn is_broker_up(&self) -> bool {
+        self.broker.as_ref().is_some_and(|broker| broker.state() == BrokerState::Up)
     }
 
     /// Makes the node of this process known. The first one counts.

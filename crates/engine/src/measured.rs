@@ -9,9 +9,10 @@ use longhaul_domain::{
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
+        broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope, Submitted,
-            Verdict,
+            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
+            Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::LeasedMessage,
@@ -101,6 +102,14 @@ impl Store for MeasuredStore {
         self.watch(update("claim_tasks"), self.store.claim_tasks(request)).await
     }
 
+    async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
+        self.watch(update("claim_named"), self.store.claim_named(request)).await
+    }
+
+    async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        self.watch(update("claim_kept"), self.store.claim_kept(request)).await
+    }
+
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
         self.watch(update("save_progress"), self.store.save_progress(reports)).await
     }
@@ -155,6 +164,22 @@ impl Store for MeasuredStore {
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
         self.watch(update("expire_tasks"), self.store.expire_tasks(overdue, limit)).await
+    }
+
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
+        self.watch(read("list_due"), self.store.list_due(queue, limit)).await
+    }
+
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
+        self.watch(read("list_heads"), self.store.list_heads()).await
+    }
+
+    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+        self.watch(update("bring_forward"), self.store.bring_forward(waited_ms, most_per_queue)).await
+    }
+
+    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
+        self.watch(update("fail_waiting"), self.store.fail_waiting(ids, failure)).await
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {

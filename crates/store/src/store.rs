@@ -11,12 +11,13 @@ use longhaul_domain::{
     bounds,
     contract::{
         Doorbell, Store,
+        broker::Bell,
         store::{
-            Access, BulkChange, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope,
-            Submitted, Verdict,
+            Access, BulkChange, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report,
+            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
-    event::{LeasedMessage, OutboxPolicy},
+    event::{EventKind, LeasedMessage, OutboxPolicy},
     filter::{Page, PageRequest, Retention, TaskFilter},
     ids::ArtifactId,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
@@ -39,6 +40,7 @@ use crate::{
         claim::ClaimTasks,
         duties::{PauseQueue, TakeDuty},
         expire::ExpireTasks,
+        fail_waiting::FailWaiting,
         finish::{self, CompleteTasks, FinishTasks},
         logs::{AppendLogs, ListLogs},
         nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
@@ -167,6 +169,15 @@ impl SqlStore {
     /// Closes the connections.
     pub async fn close(&self) {
         self.database.close().await;
+    }
+
+    /// How claims are run: their messages, if there are any, are committed with them.
+    fn claim_mode(&self, task_types: &[String]) -> Mode {
+        let events = &self.database.shared().outbox.events;
+        match task_types.iter().any(|name| events.selects(EventKind::Started, name)) {
+            true => Mode::Transaction,
+            false => Mode::OneStatement,
+        }
     }
 
     /// Submits within a transaction that the caller has open on the same PostgreSQL database: the tasks are made
@@ -302,8 +313,7 @@ impl Store for SqlStore {
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         check_claim(request)?;
-        let mode = if self.database.shared().outbox.events { Mode::Transaction } else { Mode::OneStatement };
-        self.database.run(mode, ClaimTasks { request: request.clone() }).await
+        self.database.run(self.claim_mode(&request.task_types), ClaimTasks { request: request.clone() }).await
     }
 
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
@@ -331,8 +341,8 @@ impl Store for SqlStore {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
-        // With a listener on the outbox every end takes the longer way, which writes its message.
-        let ended = match self.database.shared().outbox.is_off() {
+        // With a listener to completed tasks every end takes the longer way, which writes its message.
+        let ended = match !self.database.shared().outbox.events.selects_some(EventKind::Completed) {
             true => self.database.run(Mode::OneStatement, CompleteTasks { reports: reports.to_vec() }).await?,
             false => HashSet::new(),
         };
@@ -392,6 +402,7 @@ impl Store for SqlStore {
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
         bounds::check_duration_ms("lease", request.lease_ms)?;
+        bounds::check_duration_ms("keepForHost", request.keep_for_host_ms)?;
         check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::Transaction, RescueTasks { request: *request }).await
     }
@@ -399,6 +410,37 @@ impl Store for SqlStore {
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::Transaction, ExpireTasks { overdue: *overdue, limit }).await
+    }
+
+    async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
+        bounds::check_batch("ids", request.ids.len(), bounds::CLAIM_BATCH)?;
+        Err(StoreError::Internal("claim_named is not there yet".to_owned()))
+    }
+
+    async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        check_claim(request)?;
+        Err(StoreError::Internal("claim_kept is not there yet".to_owned()))
+    }
+
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
+        bounds::check_label("queue", queue)?;
+        check_limit(limit, bounds::DUE_BATCH)?;
+        Err(StoreError::Internal("list_due is not there yet".to_owned()))
+    }
+
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
+        Err(StoreError::Internal("list_heads is not there yet".to_owned()))
+    }
+
+    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+        bounds::check_duration_ms("waited", waited_ms)?;
+        check_limit(most_per_queue, bounds::CLAIM_BATCH)?;
+        Err(StoreError::Internal("bring_forward is not there yet".to_owned()))
+    }
+
+    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
+        bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
+        self.database.run(Mode::Transaction, FailWaiting { ids: ids.to_vec(), failure: failure.clone() }).await
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {

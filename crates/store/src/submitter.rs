@@ -1,6 +1,6 @@
 //! From checked input to a submit: ids and lanes are settled first, then one operation writes.
 
-use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted};
+use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted, event::EventKind};
 
 use crate::{
     database::{Database, Mode},
@@ -15,9 +15,11 @@ pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<V
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
-    let outbox_is_off = database.shared().outbox.is_off();
-    let plain = outbox_is_off && tasks.iter().all(|task| task.idempotency.is_none() && task.parent.is_none());
-    if plain {
+    let events = &database.shared().outbox.events;
+    let is_plain = |task: &NewTask| {
+        task.idempotency.is_none() && task.parent.is_none() && !events.selects(EventKind::Submitted, &task.task_type)
+    };
+    if tasks.iter().all(is_plain) {
         let operation = prepare(database, tasks).await?;
         let mode = if operation.is_one_statement() { Mode::OneStatement } else { Mode::Transaction };
         return database.run(mode, operation).await;

@@ -15,6 +15,8 @@
 )]
 
 pub mod clock;
+#[cfg(feature = "fault_proxy")]
+pub mod fault_proxy;
 pub mod reference;
 
 #[cfg(feature = "suites")]

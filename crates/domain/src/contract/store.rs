@@ -10,6 +10,7 @@ use crate::{
     access_token::{AccessToken, KnownToken, NewAccessToken},
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     attempt::Attempt,
+    contract::broker::Bell,
     error::StoreError,
     event::LeasedMessage,
     filter::{Page, PageRequest, Retention, TaskFilter},
@@ -51,6 +52,25 @@ pub struct ClaimRequest {
     /// The types that the node has registered; others are left for those who know them.
     pub task_types: Vec<String>,
     pub limit: usize,
+}
+
+/// A node's request for tasks that it knows by their ids: those of the bells that it has heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimNamed {
+    pub node_id: NodeId,
+    pub host: String,
+    /// The types that the node has registered; others are left for those who know them.
+    pub task_types: Vec<String>,
+    pub ids: Vec<TaskId>,
+}
+
+/// Where the line of those that wait begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueueHead {
+    pub queue: String,
+    pub priority: u8,
+    /// The due time of the first task that waits there.
+    pub due_at: Timestamp,
 }
 
 /// How an attempt ended, as its worker tells it.
@@ -162,6 +182,9 @@ pub struct RescueRequest {
     pub max_crashes: u32,
     /// Tasks that one pass takes, so that a restart does not stampede.
     pub limit: usize,
+    /// How long a rescued task is kept for nodes of the host that it ran on, in milliseconds (R23). Others may claim it
+    /// afterwards; with 0 they may at once.
+    pub keep_for_host_ms: u64,
 }
 
 /// What a rescue pass did.
@@ -214,6 +237,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError>;
     /// Takes due tasks: highest priority first, then the longest due, then the oldest. Tasks of paused queues stay.
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
+    /// Takes those of the named tasks that [`Self::claim_tasks`] could take for this node now, from whatever queue, at most
+    /// [`bounds::CLAIM_BATCH`](crate::bounds::CLAIM_BATCH), and answers with them in the order of claims. What is unknown,
+    /// named twice, early, ended, held, paused, of another type, or being changed at this moment is left out.
+    async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError>;
+    /// Takes tasks that a rescue has kept for the node's host, as [`Self::claim_tasks`] takes due ones. They are due from
+    /// then on.
+    async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError>;
     async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError>;
     /// Keeps log lines with their tasks, in the order given, at most [`bounds::LOG_BATCH`](crate::bounds::LOG_BATCH).
@@ -248,6 +278,20 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError>;
     /// Ends tasks past their deadline and fails hung attempts, at most `limit` of each. Answers with how many.
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError>;
+    /// The first due tasks of a queue, of all types, in the order of claims; none while it is paused. Tasks that another
+    /// process has made or moved a moment ago may be missing for some seconds.
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError>;
+    /// For each queue and priority that a due task waits in, paused or not, when the first of them became due; sorted. What
+    /// another process did a moment ago may be missing for some seconds.
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError>;
+    /// Puts tasks that have waited for longer than `waited_ms` to be claimed before all others of their queue, the longest
+    /// waiting first, so that at most `most_per_queue` of a queue stand there at a time. They keep their priority, and lose
+    /// the place with their next change. Of each queue, type and priority only the first
+    /// [`bounds::AGING_LOOK`](crate::bounds::AGING_LOOK) are looked at. Answers with how many were put there.
+    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError>;
+    /// Fails tasks that wait to be claimed, due or not: they cannot be brought to any node. Answers with those that were
+    /// failed; what is anywhere else stays as it is.
+    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError>;
     /// When the next task of these queues and types is due; in the past when one waits already.
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError>;
     /// The tasks that [`Store::prune_tasks`] would remove, from `after` on, for export before they go.
@@ -324,7 +368,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError>;
     /// A published file, whoever asks: who may is decided by the signature of the URL.
     async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError>;
-    /// Tasks of the same queue that are due at `now` and would be claimed before this one. Counting stops at `limit`.
+    /// Tasks of the same queue that are due at `now` and would be claimed before this one, those that were brought forward
+    /// among them. Counting stops at `limit`.
     async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;

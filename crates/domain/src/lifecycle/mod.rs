@@ -25,6 +25,7 @@ pub mod retry;
 
 pub mod child_ended;
 pub mod expire;
+pub mod fail_waiting;
 pub mod prune;
 pub mod rescue;
 

@@ -1,7 +1,7 @@
 //! Rescue: a duty takes the task from a node that is dead. It knows nothing of handlers or run times:
 //! only the loss of the node's heartbeat makes a rescue.
 
-use super::{Command, Refusal, Transition, admit, event_of_end, left_behind, moved};
+use super::{Command, Refusal, Transition, admit, event_of_end, left_behind, moved, touched};
 use crate::{
     attempt::AttemptOutcome,
     ids::NodeId,
@@ -26,4 +26,19 @@ pub fn decide(task: &Task, dead: NodeId, max_crashes: u32, now: Timestamp) -> Re
     let archived = left_behind(task, AttemptOutcome::Crashed, Some(&error), now);
     let after = Task { crash_count, lease_token: None, error: Some(error), ..moved(task, status, now) };
     Ok(Transition { after, archived, event: Some(event_of_end(status)) })
+}
+
+/// The rescued task kept for its host: for others it is due `keep_ms` later. A quarantined one is as it was.
+pub fn keep_for_host(mut rescued: Transition, keep_ms: u64, now: Timestamp) -> Transition {
+    if rescued.after.status.is_claimable() {
+        rescued.after.due_at = now.plus_ms(keep_ms);
+    }
+    rescued
+}
+
+/// The kept task due at `now`, because a node of its host is about to claim it.
+pub fn release(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
+    admit(task, Command::Claim)?;
+    let after = Task { due_at: task.due_at.min(now), ..touched(task, now) };
+    Ok(Transition { after, archived: None, event: None })
 }

@@ -21,6 +21,7 @@ pub enum Command {
     Reschedule,
     Rescue,
     Expire,
+    FailWaiting,
     ChildEnded,
     Prune,
 }
@@ -51,7 +52,7 @@ const fn to(targets: &'static [Status]) -> Cell {
 /// Columns in the order of [`Status::ALL`]: Queued, Running, reTrying, Waiting, completeD, with Errors, Failed,
 /// Cancelled, dead letter (X).
 #[rustfmt::skip]
-pub const TABLE: [(Command, [Cell; 9]); 16] = [
+pub const TABLE: [(Command, [Cell; 9]); 17] = [
     //                       Q         R                     T         W                     D         E         F         C         X
     (Command::Claim,        [to(&[R]), no,                   to(&[R]), no,                   no,       no,       no,       no,       no]),
     (Command::Heartbeat,    [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
@@ -67,6 +68,7 @@ pub const TABLE: [(Command, [Cell; 9]); 16] = [
     (Command::Reschedule,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W]),             no,       no,       no,       no,       no]),
     (Command::Rescue,       [no,       to(&[Q, X]),          no,       no,                   no,       no,       no,       no,       no]),
     (Command::Expire,       [to(&[F]), to(&[F, T, X]),       to(&[F]), to(&[F]),             no,       no,       no,       no,       no]),
+    (Command::FailWaiting,  [to(&[F]), no,                   to(&[F]), no,                   no,       no,       no,       no,       no]),
     (Command::ChildEnded,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W, Q, D, E, F]), to(&[D]), to(&[E]), to(&[F]), to(&[C]), to(&[X])]),
     (Command::Prune,        [no,       no,                   no,       no,                   Gone,     Gone,     Gone,     Gone,     Gone]),
 ];
@@ -88,6 +90,7 @@ impl Command {
             Self::Reschedule => "reschedule",
             Self::Rescue => "rescue",
             Self::Expire => "expire",
+            Self::FailWaiting => "fail waiting",
             Self::ChildEnded => "child ended",
             Self::Prune => "prune",
         }
@@ -112,6 +115,7 @@ impl Command {
             Self::Reschedule => "a person changes time, priority, queue or number of attempts",
             Self::Rescue => "a duty takes the task from a dead node; after repeated crashes it is quarantined",
             Self::Expire => "a duty ends what is past its deadline, and fails attempts that give no sign of life",
+            Self::FailWaiting => "a duty ends a waiting task that cannot be brought to any node",
             Self::ChildEnded => {
                 "a child moved: the parent's counters follow, and the last end lets a waiting parent go on"
             }
@@ -136,6 +140,7 @@ impl Command {
             | Self::Reschedule
             | Self::Rescue
             | Self::Expire
+            | Self::FailWaiting
             | Self::ChildEnded
             | Self::Prune => false,
         }

@@ -5,6 +5,7 @@
 //! names of users' choice are counted as `other` from the 201st on. No label is an id or an owner.
 
 pub mod book;
+mod broker;
 mod events;
 mod gauges;
 mod handles;
@@ -19,6 +20,7 @@ use longhaul_domain::{Status, Task};
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use book::{Book, Description, Format, Kind};
+use broker::BrokerMetrics;
 use events::EventMetrics;
 pub use events::Listener;
 use gauges::Gauges;
@@ -47,6 +49,7 @@ pub struct Metrics {
     rescued: Counter,
     pub(crate) events: EventMetrics,
     pub(crate) store: StoreMetrics,
+    pub(crate) broker: BrokerMetrics,
     gauges: Gauges,
 }
 
@@ -70,8 +73,8 @@ impl Default for Metrics {
             Kind::Counter,
             "Tasks that this node took from nodes that died, those that it quarantined among them",
         );
-        let (events, store, gauges) =
-            (EventMetrics::new(&mut book), StoreMetrics::new(&mut book), Gauges::new(&mut book));
+        let (events, store) = (EventMetrics::new(&mut book), StoreMetrics::new(&mut book));
+        let (broker, gauges) = (BrokerMetrics::new(&mut book), Gauges::new(&mut book));
         Self {
             other: families.of(OTHER),
             families,
@@ -81,6 +84,7 @@ impl Default for Metrics {
             rescued,
             events,
             store,
+            broker,
             gauges,
             book: Mutex::new(book),
         }

@@ -32,6 +32,7 @@ impl Engine {
         };
         sight.slots = self.local_node().map(|node| node.slots());
         sight.process = crate::metrics::process_sight();
+        self.metrics.broker.show(self.broker.as_deref());
         self.metrics.text(&sight, format)
     }
 

@@ -22,8 +22,12 @@ pub struct Rescuer {
 
 impl Rescuer {
     pub fn new(settings: &DutySettings) -> Self {
-        let request =
-            RescueRequest { lease_ms: millis(settings.lease), max_crashes: settings.max_crashes, limit: BATCH };
+        let request = RescueRequest {
+            lease_ms: millis(settings.lease),
+            max_crashes: settings.max_crashes,
+            limit: BATCH,
+            keep_for_host_ms: 0,
+        };
         Self { every: settings.rescue_every, request }
     }
 }

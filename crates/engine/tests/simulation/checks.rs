@@ -139,8 +139,8 @@ fn claim(history: &mut History, call: Call<'_>, before: &Task, after: &Task, nod
 /// task: a delivery holds the reports of a parent and of its last child.
 fn is_a_path(call: Call<'_>, from: Status, to: Status) -> bool {
     use Command::{
-        Cancel, Checkpoint, ChildEnded, Claim, Expire, Fail, Finish, HandBack, Progress, RedoChildren, Rescue, Retry,
-        Snooze,
+        Cancel, Checkpoint, ChildEnded, Claim, Expire, Fail, FailWaiting, Finish, HandBack, Progress, RedoChildren,
+        Rescue, Retry, Snooze,
     };
     let commands: &[Command] = match call {
         Call::Submit => &[ChildEnded],
@@ -155,6 +155,7 @@ fn is_a_path(call: Call<'_>, from: Status, to: Status) -> bool {
         Call::Reschedule | Call::Bulk(BulkChange::Reschedule(_)) => &[Command::Reschedule],
         Call::Rescue(_) => &[Rescue, ChildEnded],
         Call::Expire => &[Expire, ChildEnded],
+        Call::FailWaiting => &[FailWaiting, ChildEnded],
         Call::Node => &[],
     };
     let next = |status: Status| commands.iter().flat_map(move |command| table::targets(*command, status));

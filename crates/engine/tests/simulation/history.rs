@@ -40,6 +40,7 @@ pub(crate) enum Call<'a> {
     Bulk(&'a BulkChange),
     Rescue(&'a RescueRequest),
     Expire,
+    FailWaiting,
     /// Registration, heartbeat, retirement, duties: no task changes.
     Node,
 }

@@ -10,9 +10,10 @@ use longhaul_domain::{
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
+        broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope, Submitted,
-            Verdict,
+            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
+            Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -191,6 +192,14 @@ impl Store for SimStore {
         self.call("claim", Call::Claim(request.node_id), || self.claim_with_bug(request))
     }
 
+    async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
+        self.call("claim named", Call::Claim(request.node_id), || ready(self.memory.claim_named(request)))
+    }
+
+    async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        self.call("claim kept", Call::Claim(request.node_id), || ready(self.memory.claim_kept(request)))
+    }
+
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
         self.call("progress", Call::Progress, || ready(self.memory.save_progress(reports)))
     }
@@ -266,6 +275,22 @@ impl Store for SimStore {
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
         self.call("expire", Call::Expire, || ready(self.memory.expire_tasks(overdue, limit)))
+    }
+
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
+        self.memory.list_due(queue, limit).await
+    }
+
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
+        self.memory.list_heads().await
+    }
+
+    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+        self.memory.bring_forward(waited_ms, most_per_queue).await
+    }
+
+    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
+        self.call("fail waiting", Call::FailWaiting, || ready(self.memory.fail_waiting(ids, failure)))
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {

@@ -35,13 +35,16 @@ impl Operation for ClaimTasks {
         if claimed.is_empty() {
             check_node(session, &self.request).await?;
         }
-        let policy = session.shared().outbox;
-        if policy.events {
-            let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
-            ledger::insert_messages(session, &messages).await?;
-        }
+        tell_started(session, &claimed).await?;
         Ok(claimed)
     }
+}
+
+/// Writes the messages of claims, if the policy wants any.
+async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
+    let policy = &session.shared().outbox;
+    let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
+    ledger::insert_messages(session, &messages).await
 }
 
 /// Refuses a node that is unknown or was declared dead.

@@ -17,6 +17,7 @@ pub(crate) mod retry;
 
 pub(crate) mod duties;
 pub(crate) mod expire;
+pub(crate) mod fail_waiting;
 pub(crate) mod outbox;
 pub(crate) mod prune;
 pub(crate) mod rescue;

@@ -44,6 +44,8 @@ impl State {
     pub(super) fn rescue(&mut self, request: &RescueRequest, now: Timestamp) -> Result<Rescued, StoreError> {
         check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
         bounds::check_duration_ms("lease", request.lease_ms)?;
+        bounds::check_duration_ms("keepForHost", request.keep_for_host_ms)?;
+        self.kept.retain(|_, (_, until)| *until > now);
         for node in self.nodes.values_mut().filter(|node| node.heartbeat_at.plus_ms(request.lease_ms) <= now) {
             node.lost_at.get_or_insert(now);
         }
@@ -53,7 +55,11 @@ impl State {
         let orphans: Vec<(TaskId, NodeId)> = orphans.take(request.limit).collect();
         let mut rescued = Rescued::default();
         for (id, dead) in orphans {
-            let transition = rescue::decide(&self.tasks[&id], dead, request.max_crashes, now)?;
+            let mut transition = rescue::decide(&self.tasks[&id], dead, request.max_crashes, now)?;
+            if request.keep_for_host_ms > 0 {
+                transition = rescue::keep_for_host(transition, request.keep_for_host_ms, now);
+                self.keep(&transition.after);
+            }
             let quarantined = transition.after.status == Status::DeadLetter;
             if quarantined { &mut rescued.quarantined } else { &mut rescued.requeued }.push(id);
             self.apply(transition, now);

@@ -8,6 +8,7 @@ mod state;
 mod artifacts;
 mod logs;
 mod submitting;
+mod waiting;
 mod working;
 
 mod duties;
@@ -25,9 +26,10 @@ use longhaul_domain::{
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
+        broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimRequest, Report, RescueRequest, Rescued, RetryScope, Submitted,
-            Verdict,
+            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
+            Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -212,6 +214,14 @@ impl Store for MemoryStore {
         self.of_node("claim_tasks", |state, now| state.claim(request, now)).await
     }
 
+    async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
+        self.of_node("claim_named", |state, now| state.claim_named(request, now)).await
+    }
+
+    async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
+        self.of_node("claim_kept", |state, now| state.claim_kept(request, now)).await
+    }
+
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
         let (mut state, now) = self.begin();
         state.save_progress(reports, now)
@@ -295,6 +305,26 @@ impl Store for MemoryStore {
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
         let (mut state, now) = self.begin();
         state.expire(overdue, limit, now)
+    }
+
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
+        let (state, now) = self.begin();
+        state.list_due(queue, limit, now)
+    }
+
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
+        let (state, now) = self.begin();
+        Ok(state.list_heads(now))
+    }
+
+    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.bring_forward(waited_ms, most_per_queue, now)
+    }
+
+    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
+        let (mut state, now) = self.begin();
+        state.fail_waiting(ids, failure, now)
     }
 
     async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {

@@ -58,7 +58,7 @@ impl State {
         let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]);
         let is_ahead = |other: &&Task| {
             other.queue == task.queue
-                && match other.priority.cmp(&task.priority) {
+                && match self.standing(other).cmp(&self.standing(task)) {
                     std::cmp::Ordering::Greater => other.due_at <= now,
                     std::cmp::Ordering::Equal => (other.due_at, other.id) < (task.due_at, task.id),
                     std::cmp::Ordering::Less => false,

@@ -12,6 +12,7 @@ use longhaul_domain::{
     AccessToken, Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
+    bounds,
     event::{OutboxMessage, OutboxPolicy},
     ids::ArtifactId,
     lifecycle::{
@@ -48,6 +49,10 @@ pub(super) struct State {
     pub(super) tasks: BTreeMap<TaskId, Task>,
     /// The claimable tasks in the order of claims.
     pub(super) claimable: BTreeSet<(Reverse<u8>, Timestamp, TaskId)>,
+    /// Those of them that were brought forward.
+    pub(super) forward: BTreeSet<TaskId>,
+    /// Tasks that are kept for a host until a moment, which is their due time.
+    pub(super) kept: BTreeMap<TaskId, (String, Timestamp)>,
     pub(super) children: BTreeMap<TaskId, BTreeSet<TaskId>>,
     pub(super) attempts: BTreeMap<(TaskId, u32), Attempt>,
     pub(super) logs: BTreeMap<TaskId, Vec<LogEntry>>,
@@ -74,6 +79,8 @@ impl State {
             ids: TaskIdSequence::default(),
             tasks: BTreeMap::new(),
             claimable: BTreeSet::new(),
+            forward: BTreeSet::new(),
+            kept: BTreeMap::new(),
             children: BTreeMap::new(),
             attempts: BTreeMap::new(),
             logs: BTreeMap::new(),
@@ -138,19 +145,24 @@ impl State {
 
     /// Replaces the row and what is found by it. Answers with the row as it was.
     fn write(&mut self, after: &Task) -> Option<Task> {
-        let place = |task: &Task| (Reverse(task.priority), task.due_at, task.id);
         let before = self.tasks.insert(after.id, after.clone());
         if let Some(before) = &before {
-            self.claimable.remove(&place(before));
+            self.claimable.remove(&(Reverse(self.standing(before)), before.due_at, before.id));
+            self.forward.remove(&before.id);
         }
         if after.status.is_claimable() {
-            self.claimable.insert(place(after));
+            self.claimable.insert((Reverse(after.priority), after.due_at, after.id));
         }
         if let Some(parent) = after.parent_id {
             self.children.entry(parent).or_default().insert(after.id);
         }
         self.queues.entry(after.queue.clone()).or_default();
         before
+    }
+
+    /// The priority that a waiting task is claimed by: its own, unless it was brought forward.
+    pub(super) fn standing(&self, task: &Task) -> u8 {
+        if self.forward.contains(&task.id) { bounds::FORWARD } else { task.priority }
     }
 
     /// Removes a row with its history and its log, and counts it out.

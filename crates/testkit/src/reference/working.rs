@@ -2,7 +2,7 @@
 
 use longhaul_domain::{
     Json, Lease, LeaseToken, Node, NodeId, StoreError, Task, TaskId, Timestamp, bounds,
-    contract::store::{ClaimRequest, Outcome, Report, Verdict},
+    contract::store::{ClaimNamed, ClaimRequest, Outcome, Report, Verdict},
     lifecycle::{Refusal, Transition, cancel, checkpoint, claim, fail, finish, hand_back, heartbeat, progress, snooze},
 };
 use rand::RngExt;
@@ -35,7 +35,7 @@ impl State {
         Ok(())
     }
 
-    fn live_node(&mut self, id: NodeId) -> Result<&mut Node, StoreError> {
+    pub(super) fn live_node(&mut self, id: NodeId) -> Result<&mut Node, StoreError> {
         self.nodes.get_mut(&id).filter(|node| node.lost_at.is_none()).ok_or(StoreError::NodeLost)
     }
 
@@ -89,11 +89,34 @@ impl State {
             let served = request.queues.contains(&task.queue) && request.task_types.contains(&task.task_type);
             served && self.queues[&task.queue].is_none()
         });
-        let chosen: Vec<Task> = wanted.take(request.limit).cloned().collect();
+        let chosen: Vec<TaskId> = wanted.take(request.limit).map(|task| task.id).collect();
+        self.hand_out(chosen, request.node_id, &request.host, now)
+    }
+
+    pub(super) fn claim_named(&mut self, request: &ClaimNamed, now: Timestamp) -> Result<Vec<Task>, StoreError> {
+        bounds::check_batch("ids", request.ids.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_name("host", &request.host)?;
+        request.task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
+        self.live_node(request.node_id)?;
+
+        let due = self.claimable.iter().filter(|(_, due_at, id)| *due_at <= now && request.ids.contains(id));
+        let wanted = due.map(|(_, _, id)| &self.tasks[id]).filter(|task| request.task_types.contains(&task.task_type));
+        let chosen = wanted.filter(|task| self.queues[&task.queue].is_none()).map(|task| task.id).collect();
+        self.hand_out(chosen, request.node_id, &request.host, now)
+    }
+
+    /// Claims tasks that were found to be due.
+    fn hand_out(
+        &mut self,
+        chosen: Vec<TaskId>,
+        node_id: NodeId,
+        host: &str,
+        now: Timestamp,
+    ) -> Result<Vec<Task>, StoreError> {
         let mut claimed = Vec::with_capacity(chosen.len());
-        for task in chosen {
+        for id in chosen {
             let token = LeaseToken(Uuid::from_u128(self.random.random()));
-            let transition = claim::decide(&task, request.node_id, &request.host, token, now)?;
+            let transition = claim::decide(&self.tasks[&id], node_id, host, token, now)?;
             claimed.push(transition.after.clone());
             self.apply(transition, now);
         }

@@ -178,7 +178,7 @@ async fn a_rescue_keeps_to_its_limit_oldest_first(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.claim(node, MANY).await;
     fixture.store.retire_node(node).await.unwrap();
-    let request = RescueRequest { lease_ms: HOUR_MS, max_crashes: 5, limit: 3 };
+    let request = RescueRequest { lease_ms: HOUR_MS, max_crashes: 5, limit: 3, keep_for_host_ms: 0 };
     for expected in [&ids[..3], &ids[3..6], &ids[6..], &[]] {
         let mut rescued = fixture.store.rescue_tasks(&request).await.unwrap().requeued;
         rescued.sort_unstable();

@@ -6,23 +6,40 @@ use longhaul_domain::{
     NewTask, Status, TaskId,
     contract::store::{Access, RetryScope},
     event::{EventKind, LeasedMessage, OutboxPolicy, Topic},
+    event_selection::{EventRule, EventSelection},
     lifecycle::reschedule::Reschedule,
 };
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, MANY, QUEUE, completed, fatal, json, new_task, retryable, snoozed},
+    support::{HOUR_MS, MANY, QUEUE, completed, failure, fatal, json, new_task, retryable, snoozed},
 };
 use crate::fixture::Fixture;
 
-const BELLS: OutboxPolicy = OutboxPolicy { dispatch: true, events: false };
-const EVENTS: OutboxPolicy = OutboxPolicy { dispatch: false, events: true };
-const BOTH: OutboxPolicy = OutboxPolicy { dispatch: true, events: true };
+/// Every event, and nothing beside.
+fn events() -> OutboxPolicy {
+    OutboxPolicy { events: EventSelection::everything(), dead_letters: false }
+}
+
+/// Ends of one type, and starts of all.
+fn some_events() -> OutboxPolicy {
+    let rule = |types: &[&str], events: &[EventKind]| EventRule {
+        task_types: types.iter().map(|name| (*name).to_owned()).collect(),
+        events: events.to_vec(),
+    };
+    let rules = [rule(&["told"], &[EventKind::Submitted, EventKind::Completed]), rule(&[], &[EventKind::Started])];
+    OutboxPolicy { events: EventSelection::new(&rules).expect("the rules are good"), dead_letters: false }
+}
 
 pub(super) fn cases() -> Vec<Case> {
-    let with = |cases: Vec<Case>, policy: OutboxPolicy| cases.into_iter().map(move |case| case.with_outbox(policy));
+    let with =
+        |cases: Vec<Case>, policy: OutboxPolicy| cases.into_iter().map(move |case| case.with_outbox(policy.clone()));
     let mut all = cases![a_store_without_a_relay_writes_no_messages];
-    all.extend(with(cases![a_bell_rings_for_each_task_that_becomes_claimable], BELLS));
+    all.extend(with(
+        cases![every_dead_letter_is_told_and_nothing_else],
+        OutboxPolicy { events: EventSelection::default(), dead_letters: true },
+    ));
+    all.extend(with(cases![only_events_that_are_selected_are_told], some_events()));
     all.extend(with(
         cases![
             every_change_of_state_is_an_event,
@@ -31,7 +48,7 @@ pub(super) fn cases() -> Vec<Case> {
             a_parents_end_is_told_after_its_last_childs,
             refused_and_silent_changes_are_no_events,
         ],
-        EVENTS,
+        events(),
     ));
     all.extend(with(
         cases![
@@ -39,8 +56,9 @@ pub(super) fn cases() -> Vec<Case> {
             an_unconfirmed_message_is_handed_out_again,
             a_confirmed_message_is_gone,
             messages_are_counted_up_to_a_limit,
+            a_dead_letter_is_an_event_as_well,
         ],
-        BOTH,
+        OutboxPolicy::everything(),
     ));
     all
 }
@@ -63,19 +81,67 @@ async fn a_store_without_a_relay_writes_no_messages(fixture: Arc<Fixture>) {
     assert!(fixture.drain_outbox().await.is_empty());
 }
 
-async fn a_bell_rings_for_each_task_that_becomes_claimable(fixture: Arc<Fixture>) {
-    let id = fixture.submit(new_task()).await;
-    fixture.run(id, retryable(0)).await;
-    fixture.run(id, fatal()).await;
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
-    fixture.run(id, completed()).await;
-    let bell = |event, status| (id, Topic::Dispatch, event, status);
+async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
+    let failed = fixture.submit(new_task()).await;
+    fixture.run(failed, retryable(0)).await;
+    fixture.run(failed, fatal()).await;
+    let used_up = fixture.submit(NewTask { max_attempts: 1, ..new_task() }).await;
+    fixture.run(used_up, retryable(0)).await;
+    let good = fixture.submit(new_task()).await;
+    fixture.run(good, completed()).await;
+    let unreachable = fixture.submit(new_task()).await;
+    fixture.store.fail_waiting(&[unreachable], &failure("no way there")).await.unwrap();
+    let parent = fixture.start(new_task()).await;
+    let child = fixture.submit_children(parent, vec![new_task()]).await[0];
+    fixture.finish(parent, completed()).await;
+    fixture.run(child, fatal()).await;
+    let dead = |id, event, status| (id, Topic::DeadLetter, event, status);
     let expected = [
-        bell(EventKind::Submitted, Status::Queued),
-        bell(EventKind::Retrying, Status::Retrying),
-        bell(EventKind::Requeued, Status::Queued),
+        dead(failed, EventKind::Failed, Status::Failed),
+        dead(used_up, EventKind::DeadLettered, Status::DeadLetter),
+        dead(unreachable, EventKind::Failed, Status::Failed),
+        dead(child, EventKind::Failed, Status::Failed),
+        dead(parent.task_id, EventKind::Failed, Status::Failed),
+    ];
+    let messages = fixture.drain_outbox().await;
+    assert_eq!(told(&messages), expected);
+    assert_eq!(messages[0].message.body.error.as_deref(), Some("it broke for good"));
+}
+
+async fn only_events_that_are_selected_are_told(fixture: Arc<Fixture>) {
+    let named = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let told_of = fixture.submit(named("told")).await;
+    let other = fixture.submit(named("other")).await;
+    let batch = fixture.submit_all(vec![named("other"), named("told")]).await;
+    fixture.run(told_of, completed()).await;
+    fixture.run(other, completed()).await;
+    fixture.run(batch[1], fatal()).await;
+    let event = |id, event, status| (id, Topic::Event, event, status);
+    let expected = [
+        event(told_of, EventKind::Submitted, Status::Queued),
+        event(batch[1], EventKind::Submitted, Status::Queued),
+        event(told_of, EventKind::Started, Status::Running),
+        event(told_of, EventKind::Completed, Status::Completed),
+        event(other, EventKind::Started, Status::Running),
+        event(batch[1], EventKind::Started, Status::Running),
     ];
     assert_eq!(told(&fixture.drain_outbox().await), expected);
+}
+
+async fn a_dead_letter_is_an_event_as_well(fixture: Arc<Fixture>) {
+    let lease = fixture.start(new_task()).await;
+    fixture.drain_outbox().await;
+    fixture.finish(lease, fatal()).await;
+    let messages = fixture.drain_outbox().await;
+    let topics: Vec<Topic> = messages.iter().map(|leased| leased.message.topic).collect();
+    assert_eq!(topics, [Topic::Event, Topic::DeadLetter]);
+    let task = fixture.task(lease.task_id).await;
+    for leased in &messages {
+        let (message, body) = (&leased.message, &leased.message.body);
+        assert_eq!(message.event_id(), format!("{}-{}-failed", task.id, task.version));
+        assert_eq!(body.occurred_at, task.finished_at.unwrap().as_micros());
+        assert_eq!((body.error.as_deref(), body.error_class.as_deref()), (Some("it broke for good"), Some("test")));
+    }
 }
 
 async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
@@ -127,9 +193,9 @@ async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) 
     fixture.finish(lease, retryable(HOUR_MS)).await;
     let retrying = fixture.task(id).await;
     let expected = [
-        EVENTS.messages(&submitted, EventKind::Submitted),
-        EVENTS.messages(&started, EventKind::Started),
-        EVENTS.messages(&retrying, EventKind::Retrying),
+        events().messages(&submitted, EventKind::Submitted),
+        events().messages(&started, EventKind::Started),
+        events().messages(&retrying, EventKind::Retrying),
     ]
     .concat();
     let messages: Vec<_> = fixture.drain_outbox().await.into_iter().map(|leased| leased.message).collect();
@@ -183,16 +249,15 @@ async fn refused_and_silent_changes_are_no_events(fixture: Arc<Fixture>) {
 
 async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 3]).await;
-    let first = fixture.store.lease_outbox(4, HOUR_MS).await.unwrap();
+    let first = fixture.store.lease_outbox(2, HOUR_MS).await.unwrap();
     let second = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
-    assert_eq!((first.len(), second.len()), (4, 2));
+    assert_eq!((first.len(), second.len()), (2, 1));
     assert!(fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap().is_empty());
     let all = [first, second].concat();
     assert!(all.windows(2).all(|pair| pair[0].id < pair[1].id));
     assert!(all.iter().all(|leased| leased.tries == 1 && leased.message.body.queue == QUEUE));
     let order: Vec<(TaskId, Topic)> = all.iter().map(|leased| (leased.message.task_id, leased.message.topic)).collect();
-    let expected: Vec<(TaskId, Topic)> =
-        ids.iter().flat_map(|id| [(*id, Topic::Dispatch), (*id, Topic::Event)]).collect();
+    let expected: Vec<(TaskId, Topic)> = ids.iter().map(|id| (*id, Topic::Event)).collect();
     assert_eq!(order, expected);
 }
 
@@ -208,7 +273,7 @@ async fn an_unconfirmed_message_is_handed_out_again(fixture: Arc<Fixture>) {
 }
 
 async fn a_confirmed_message_is_gone(fixture: Arc<Fixture>) {
-    fixture.submit(new_task()).await;
+    fixture.submit_all(vec![new_task(); 2]).await;
     let leased = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     fixture.store.confirm_outbox(&[leased[0].id]).await.unwrap();
     fixture.store.confirm_outbox(&[leased[0].id, i64::MAX]).await.expect("what is gone may be confirmed again");

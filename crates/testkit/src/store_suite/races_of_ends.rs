@@ -9,6 +9,7 @@ use longhaul_domain::{
     ChildCounts, Lease, NewTask, Status, Task, TaskId,
     contract::store::{Access, Report, Verdict},
     event::{EventKind, OutboxPolicy, Topic},
+    event_selection::EventSelection,
 };
 
 use super::{
@@ -23,8 +24,9 @@ pub(super) fn cases() -> Vec<Case> {
         a_thousand_children_that_end_at_once_end_their_parent_once,
         a_parent_that_returns_while_its_children_end_is_ended_once,
     ];
-    let events = OutboxPolicy { dispatch: false, events: true };
-    let mut all: Vec<Case> = with_events.into_iter().map(|case| case.with_outbox(events)).collect();
+    let told =
+        |case: Case| case.with_outbox(OutboxPolicy { events: EventSelection::everything(), dead_letters: false });
+    let mut all: Vec<Case> = with_events.into_iter().map(told).collect();
     all.extend(cases![
         of_a_cancel_and_a_finish_one_wins,
         a_parent_cancelled_while_its_children_end_leaves_nothing_open,

@@ -48,38 +48,44 @@ struct Data<'a> {
     retry_count: u32,
     version: u64,
     correlation_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Failure<'a>>,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    class: Option<&'a str>,
+    message: &'a str,
 }
 
 /// The message of an outbox row. Events go to whoever listens, and to nobody; a dead letter must find its queue.
 pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) -> Outgoing {
-    let MessageBody { event, user_id, task_type, queue, version, correlation_id, trace_context, .. } = &message.body;
-    let is_event = message.topic == Topic::Event;
-    let id = format!("{}-{version}-{}", message.task_id, event.as_str());
-    let happened_at = Timestamp::from_micros(message.body.happened_at);
+    let MessageBody { event, user_id, task_type, queue, correlation_id, trace_context, .. } = &message.body;
+    let id = message.event_id();
+    let occurred_at = Timestamp::from_micros(message.body.occurred_at);
     let cloud_event = CloudEvent {
         specversion: "1.0",
         id: &id,
         source,
         kind: format!("dev.longhaul.task.{}", event.as_str()),
         subject: message.task_id,
-        time: (message.body.happened_at > 0).then(|| moment(happened_at)),
+        time: (message.body.occurred_at > 0).then(|| moment(occurred_at)),
         datacontenttype: "application/json",
         traceparent: trace_context.as_deref(),
         data: data(message),
     };
     let headers = headers(message.task_id, user_id, task_type, trace_context.as_deref());
     let properties = properties(CONTENT_TYPE, correlation_id.as_deref(), headers)
-        .with_timestamp(seconds(happened_at))
+        .with_timestamp(seconds(occurred_at))
         .with_delivery_mode(PERSISTENT);
-    let (exchange, key, counted) = if is_event {
-        (names::EVENTS_EXCHANGE, format!("task.{}.{task_type}", event.as_str()), names::EVENTS_EXCHANGE)
-    } else {
-        (names::DEAD_LETTER_EXCHANGE, routing_key(queue, task_type), names::DEAD_LETTER_QUEUE)
+    let (exchange, key, counted) = match message.topic {
+        Topic::Event => (names::EVENTS_EXCHANGE, format!("task.{}.{task_type}", event.as_str()), names::EVENTS_EXCHANGE),
+        Topic::DeadLetter => (names::DEAD_LETTER_EXCHANGE, routing_key(queue, task_type), names::DEAD_LETTER_QUEUE),
     };
     Outgoing {
         exchange: names.full(exchange),
         key,
-        is_mandatory: !is_event,
+        is_mandatory: message.topic == Topic::DeadLetter,
         properties,
         body: json(&cloud_event),
         counted: counted.to_owned(),
@@ -101,5 +107,6 @@ fn data(message: &OutboxMessage) -> Data<'_> {
         retry_count: body.retry_count,
         version: body.version,
         correlation_id: body.correlation_id.as_deref(),
+        error: body.error.as_deref().map(|message| Failure { class: body.error_class.as_deref(), message }),
     }
 }

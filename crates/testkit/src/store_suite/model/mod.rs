@@ -29,8 +29,6 @@ const STEPS: usize = 60;
 /// Shorter histories that are tried to find the shortest: each makes a fresh store.
 const SHRINKS: u32 = 500;
 
-const OUTBOX: OutboxPolicy = OutboxPolicy { dispatch: true, events: true };
-
 pub(super) fn cases() -> Vec<Case> {
     vec![Case::on_many_stores(
         "random_histories_agree_with_the_reference_store",
@@ -67,9 +65,9 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
 /// Runs a history on both stores and tells of the first difference.
 async fn compare(history: &[Operation], factory: &FixtureFactory) -> Result<(), String> {
     let clock = TestClock::new();
-    let reference = Fixture::new(Arc::new(MemoryStore::new(clock.clone(), OUTBOX)), clock, None);
+    let reference = Fixture::new(Arc::new(MemoryStore::new(clock.clone(), OutboxPolicy::everything())), clock, None);
     let mut expected = Side::new(reference).await;
-    let mut tested = Side::new(factory(OUTBOX).await).await;
+    let mut tested = Side::new(factory(OutboxPolicy::everything()).await).await;
     for (index, step) in history.iter().enumerate() {
         let (wanted, told) = (expected.perform(step).await, tested.perform(step).await);
         if wanted != told {

@@ -1,0 +1,91 @@
+//! `deploy/systemd`: systemd itself judges the units.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use libtest_mimic::Trial;
+use longhaul_cli::config::{self, Sources};
+
+use super::{configured, read, root, seconds, stop_takes, takes};
+use crate::trial::plain;
+
+pub(super) fn trials() -> Vec<Trial> {
+    plain![systemd_takes_the_units, the_units_leave_little_open, units_tell_the_program_what_it_takes_and_let_it_drain]
+}
+
+const UNITS: [&str; 3] = ["longhaul-api.service", "longhaul-worker@.service", "longhaul-duties.service"];
+/// Ten times the exposure that systemd counts for a unit: 90 is one that protects nothing, and below 20 is "OK" at most.
+const EXPOSURE: &str = "20";
+
+fn unit(name: &str) -> String {
+    read(&format!("deploy/systemd/{name}"))
+}
+
+/// The last value of a key.
+fn value<'a>(unit: &'a str, key: &str) -> &'a str {
+    let values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.last().unwrap_or_else(|| panic!("{key} is not there"))
+}
+
+fn analyze(arguments: &[&str], folder: &Path) -> String {
+    let ran = Command::new("systemd-analyze").args(arguments).current_dir(folder).output();
+    let ran = ran.expect("systemd-analyze is missing: make test sets it up, or apt-get install systemd");
+    let told = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "systemd-analyze {arguments:?}: {told}");
+    told
+}
+
+/// The units as they would be installed, with the program that was built in the place of the installed one. An
+/// instance of a template is a file of its own name.
+fn installed() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in UNITS {
+        let unit = unit(name);
+        assert!(unit.contains("ExecStart=/usr/local/bin/longhaul "), "{name}");
+        let unit = unit.replace("/usr/local/bin/longhaul", env!("CARGO_BIN_EXE_longhaul"));
+        std::fs::write(folder.path().join(name.replace('@', "@1")), unit).unwrap();
+    }
+    folder
+}
+
+fn systemd_takes_the_units() {
+    let folder = installed();
+    for name in UNITS {
+        let told = analyze(&["verify", "--man=no", &format!("./{}", name.replace('@', "@1"))], folder.path());
+        // Words about other units of this machine are none of ours.
+        let ours: Vec<&str> = told.lines().filter(|line| line.contains("longhaul")).collect();
+        assert!(ours.is_empty(), "{ours:?}");
+    }
+}
+
+fn the_units_leave_little_open() {
+    let folder = installed();
+    for name in UNITS {
+        let file = format!("./{}", name.replace('@', "@1"));
+        analyze(&["security", "--offline=true", "--no-pager", "--threshold", EXPOSURE, &file], folder.path());
+    }
+}
+
+fn units_tell_the_program_what_it_takes_and_let_it_drain() {
+    let file = Some(root().join("deploy/systemd/longhaul.toml"));
+    let config = config::load(&Sources { file, ..Sources::default() }).unwrap();
+    let example = unit("longhaul.env.example");
+    let lines = example.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('='));
+    let variables: BTreeMap<String, String> = lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let from_example = configured(&variables).unwrap();
+    assert_eq!(from_example.broker.url.scheme(), "amqp");
+    for name in UNITS {
+        let unit = unit(name);
+        let command: Vec<&str> = value(&unit, "ExecStart").split(' ').skip(1).collect();
+        takes(&command).unwrap();
+        assert!(command.windows(2).any(|pair| pair == ["--config", "/etc/longhaul/longhaul.toml"]), "{name}");
+        assert_eq!(value(&unit, "EnvironmentFile"), "/etc/longhaul/longhaul.env");
+        assert!(seconds(value(&unit, "TimeoutStopSec")) > stop_takes(&config), "{name}");
+        assert_eq!((value(&unit, "KillSignal"), value(&unit, "User")), ("SIGTERM", "longhaul"));
+        for line in unit.lines().filter_map(|line| line.strip_prefix("Environment=")) {
+            let (name, value) = line.split_once('=').expect("a value");
+            configured(&BTreeMap::from([(name.to_owned(), value.to_owned())])).unwrap();
+        }
+    }
+}
