@@ -62,7 +62,9 @@ mod tests {
     fn a_password_is_never_shown() {
         let address = Address::parse("amqps://ann:hush%21@broker.example:5671/v").unwrap();
         assert_eq!(format!("{address:?}"), "amqps://broker.example:5671 (virtual host v)");
-        for url in ["amqp://ann:hush@host:port/", "http://ann:hush@host/", "amqp://ann:hush@host/?heartbeat=hush", "hush"] {
+        for url in
+            ["amqp://ann:hush@host:port/", "http://ann:hush@host/", "amqp://ann:hush@host/?heartbeat=hush", "hush"]
+        {
             let refusal = Address::parse(url).unwrap_err();
             assert!(!format!("{refusal:?} {refusal}").contains("hush"), "{refusal}");
         }

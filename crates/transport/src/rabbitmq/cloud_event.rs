@@ -79,7 +79,9 @@ pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) ->
         .with_timestamp(seconds(occurred_at))
         .with_delivery_mode(PERSISTENT);
     let (exchange, key, counted) = match message.topic {
-        Topic::Event => (names::EVENTS_EXCHANGE, format!("task.{}.{task_type}", event.as_str()), names::EVENTS_EXCHANGE),
+        Topic::Event => {
+            (names::EVENTS_EXCHANGE, format!("task.{}.{task_type}", event.as_str()), names::EVENTS_EXCHANGE)
+        }
         Topic::DeadLetter => (names::DEAD_LETTER_EXCHANGE, routing_key(queue, task_type), names::DEAD_LETTER_QUEUE),
     };
     Outgoing {

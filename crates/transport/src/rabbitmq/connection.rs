@@ -164,16 +164,32 @@ impl Shared {
         lock(&self.wanted).insert(queue.to_owned());
     }
 
-    /// Makes everything, for these queues of tasks and all that were wanted before.
+    /// Makes everything, for these queues of tasks among others.
     pub(super) async fn declare(&self, link: &Link, queues: &[String]) -> Result<(), BrokerError> {
         queues.iter().for_each(|queue| self.want(queue));
-        let wanted: Vec<_> = lock(&self.wanted).iter().cloned().collect();
-        let channel = link.consuming.create_channel().await;
-        let channel = channel.map_err(|error| BrokerError::Unavailable(topology::said(&error)))?;
+        let channel = link.channel().await?;
         topology::declare_base(&channel, &self.names).await?;
+        for queue in queues {
+            topology::declare_lane(&channel, &self.names, self.options.lanes, queue).await?;
+            link.note_declared(queue);
+        }
+        Ok(())
+    }
+
+    /// Makes everything that was ever wanted. A lane that differs harms nobody but those who use it.
+    async fn declare_all(&self, link: &Link) -> Result<(), BrokerError> {
+        self.declare(link, &[]).await?;
+        let wanted: Vec<_> = lock(&self.wanted).iter().cloned().collect();
+        let mut channel = link.channel().await?;
         for queue in wanted {
-            topology::declare_lane(&channel, &self.names, self.options.lanes, &queue).await?;
-            link.note_declared(&queue);
+            match topology::declare_lane(&channel, &self.names, self.options.lanes, &queue).await {
+                Ok(()) => link.note_declared(&queue),
+                Err(BrokerError::Topology(why)) => {
+                    tracing::error!(queue, "no bells: {why}");
+                    channel = link.channel().await?;
+                }
+                Err(error @ BrokerError::Unavailable(_)) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -234,7 +250,7 @@ async fn open(shared: &Arc<Shared>, number: u64) -> Result<Arc<Link>, BrokerErro
     let unavailable = BrokerError::Unavailable;
     let build = async {
         let link = Arc::new(Link::connect(&shared.address, number).await.map_err(unavailable)?);
-        shared.declare(&link, &[]).await?;
+        shared.declare_all(&link).await?;
         control::listen(shared, &link).await.map_err(|error| unavailable(topology::said(&error)))?;
         Ok(link)
     };
@@ -276,7 +292,10 @@ async fn attend(shared: &Arc<Shared>, link: &Arc<Link>) -> String {
             event = consuming.next() => event.filter(|event| matches!(event, Event::Error(_))),
         };
         if let Some(Event::Error(error)) = &event {
-            link.fail(topology::said(error));
+            // Errors of single channels come here, too; who uses the channel decides on those.
+            if !link.is_connected() {
+                link.fail(topology::said(error));
+            }
         } else if let Some(Event::ConnectionBlocked(why)) = event {
             tracing::warn!(broker = %shared.address, why, "the broker takes no messages");
             shared.set(Standing::Blocked(Arc::clone(link), why));

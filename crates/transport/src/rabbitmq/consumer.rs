@@ -1,38 +1,35 @@
-//! Takes messages out of one queue, no more ahead than the caller asks for, and answers for each once.
-//!
-//! How many the server sends ahead is set when a consumer is opened. A caller that wants more or less gets another
-//! consumer: on the same channel when nothing is in its hands, else on a channel of its own, and the old one lives until
-//! its last message is answered.
+//! Takes messages out of one queue, about as many ahead as the caller asks for, and answers for each once.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt};
-use lapin::{
-    Channel,
-    options::{
-        BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions, BasicRejectOptions,
-    },
-    types::FieldTable,
-};
+use futures::{StreamExt, future::select_all};
 use longhaul_domain::contract::broker::BrokerError;
+use tokio::time::{Instant, sleep_until};
 
 use super::{
     connection::Shared,
-    link::Link,
-    topology::{declare_lane, said, short},
+    intake_channel::IntakeChannel,
+    link::{Link, lock},
+    topology::{declare_lane, said},
     watchdog::Ear,
 };
 
 /// Messages that are sent ahead at most: as many as one claim takes.
 const MOST_AHEAD: usize = 1_000;
+/// Channels of one consumer at most: a caller who asks again and again and answers nothing gets no more.
+const MOST_CHANNELS: usize = 64;
 /// Bits of a tag that are the server's number; the rest is the number of the channel.
 const TAG_BITS: u32 = 40;
+/// How long an acknowledgement is held back at most. A server gives up consumers after half an hour.
+const HOLD: Duration = Duration::from_secs(2);
+/// How long the server may send more than the caller wants, so that one who wants more in a moment costs nothing.
+const EXCESS: Duration = Duration::from_millis(50);
 /// A lane that people must mend is looked at again after this.
-const MEND_TIME: Duration = Duration::from_secs(5);
+const MEND: Duration = Duration::from_secs(5);
 
 /// A message in our hands, and what it is answered by.
 #[derive(Debug)]
@@ -52,30 +49,28 @@ pub(super) struct Intake {
     /// The queue of tasks whose lane it is, if it is one.
     lane: Option<String>,
     ear: Arc<Ear>,
-    open: Option<Open>,
-    retired: Vec<Open>,
-    channels: u64,
-}
-
-/// A channel with a consumer, unless it is paused.
-#[derive(Debug)]
-struct Open {
-    number: u64,
-    link: Arc<Link>,
-    channel: Channel,
-    consumer: Option<lapin::Consumer>,
-    consumers: u64,
-    ahead: usize,
-    arrived: VecDeque<(u64, Vec<u8>)>,
-    in_hand: BTreeSet<u64>,
+    channels: Vec<IntakeChannel>,
+    /// Channels of a paused consumer: nothing can come over them until something is acknowledged.
+    parked: Arc<Mutex<Vec<IntakeChannel>>>,
+    opened: u64,
+    /// The server may send more than is wanted, since then.
+    excess_since: Option<Instant>,
 }
 
 impl Intake {
     pub(super) fn new(shared: &Arc<Shared>, counted: String, lane: Option<String>) -> Self {
         let queue = shared.names.full(&counted);
-        let ear = Ear::new(queue.clone());
-        let shared = Arc::clone(shared);
-        Self { shared, queue, counted, lane, ear, open: None, retired: Vec::new(), channels: 0 }
+        Self {
+            shared: Arc::clone(shared),
+            ear: Ear::new(queue.clone()),
+            queue,
+            counted,
+            lane,
+            channels: Vec::new(),
+            parked: Arc::default(),
+            opened: 0,
+            excess_since: None,
+        }
     }
 
     /// Waits for messages and hands out at most `most`. May be given up at any point.
@@ -83,30 +78,22 @@ impl Intake {
         if most == 0 {
             return Vec::new();
         }
+        self.channels.append(&mut lock(&self.parked));
         loop {
             let link = self.shared.consuming_link().await;
-            self.forget_other_links(&link);
+            self.channels.retain(|channel| channel.link.number == link.number);
             let taken = self.take(most);
             if !taken.is_empty() {
                 let delivered = taken.len() as u64;
                 self.shared.traffic.count(&self.counted, |traffic| traffic.delivered += delivered);
                 return taken;
             }
-            if let Err(why) = self.open_for(&link, most).await {
-                link.fail(why);
-                link.gone().await;
-                continue;
-            }
-            let Some(consumer) = self.open.as_mut().and_then(|open| open.consumer.as_mut()) else { continue };
-            let waiting = self.ear.wait();
-            let delivery = tokio::select! {
-                delivery = consumer.next() => delivery,
-                _ = link.gone() => continue,
-            };
-            drop(waiting);
-            if self.arrived(&link, delivery) {
-                // Those that were sent together with it are about to arrive.
-                tokio::task::yield_now().await;
+            match self.open_for(&link, most).await {
+                Ok(until) => self.wait(&link, until).await,
+                Err(why) => {
+                    link.fail(why);
+                    link.gone().await;
+                }
             }
         }
     }
@@ -117,79 +104,86 @@ impl Intake {
         for tag in tags {
             by_channel.entry(tag >> TAG_BITS).or_default().insert(tag & ((1 << TAG_BITS) - 1));
         }
-        let mut acked = 0;
-        for open in self.open.iter_mut().chain(&mut self.retired) {
-            acked += by_channel.get(&open.number).map_or(0, |tags| open.ack(tags));
-        }
-        self.retired.retain(|open| !open.is_empty());
+        let count =
+            |channel: &mut IntakeChannel| by_channel.get(&channel.number).map_or(0, |tags| channel.answered(tags));
+        let acked: u64 = self.channels.iter_mut().map(count).sum();
         self.shared.traffic.count(&self.counted, |traffic| traffic.acked += acked);
     }
 
     /// A message is not for us: the server sets it aside, or drops it where nothing is set aside.
     pub(super) fn reject(&mut self, tag: u64) {
-        let (channel, tag) = (tag >> TAG_BITS, tag & ((1 << TAG_BITS) - 1));
-        let open = self.open.iter_mut().chain(&mut self.retired).find(|open| open.number == channel);
-        if let Some(open) = open
-            && open.in_hand.remove(&tag)
-        {
-            now(open.channel.basic_reject(tag, BasicRejectOptions { requeue: false }));
+        let (number, tag) = (tag >> TAG_BITS, tag & ((1 << TAG_BITS) - 1));
+        let channel = self.channels.iter_mut().find(|channel| channel.number == number);
+        if channel.is_some_and(|channel| channel.reject(tag)) {
             self.shared.traffic.count(&self.counted, |traffic| traffic.nacked += 1);
         }
     }
 
     /// Gives back everything that is not answered, and takes nothing more before it is asked again.
     pub(super) fn pause(&mut self) {
-        self.retired.clear();
-        if let Some(open) = &mut self.open {
-            open.cancel();
-            open.give_back_all();
+        let is_quiet = |channel: &IntakeChannel| channel.is_done() && channel.credit() == 0;
+        if self.channels.is_empty() || !self.channels.iter().all(is_quiet) {
+            self.channels.clear();
+            return;
         }
-    }
-
-    /// What belongs to a link that is gone is gone with it.
-    fn forget_other_links(&mut self, link: &Link) {
-        let is_here = |open: &Open| open.link.number == link.number;
-        self.retired.retain(is_here);
-        self.open.take_if(|open| !is_here(open));
+        // A slot is often free again in a moment; if none is, the channels are closed after all.
+        lock(&self.parked).append(&mut self.channels);
+        let parked = Arc::clone(&self.parked);
+        tokio::spawn(async move {
+            tokio::time::sleep(HOLD).await;
+            let is_old = |since: Instant| since.elapsed() >= HOLD;
+            lock(&parked).retain(|channel| !channel.held_since().is_some_and(is_old));
+        });
     }
 
     fn take(&mut self, most: usize) -> Vec<Message> {
         let mut taken = Vec::new();
-        for open in self.retired.iter_mut().chain(&mut self.open) {
-            open.collect();
+        for channel in &mut self.channels {
+            channel.collect();
             while taken.len() < most
-                && let Some((tag, body)) = open.arrived.pop_front()
+                && let Some((tag, body)) = channel.hand_out()
             {
-                open.in_hand.insert(tag);
-                taken.push(Message { tag: (open.number << TAG_BITS) | tag, body });
+                taken.push(Message { tag: (channel.number << TAG_BITS) | tag, body });
             }
         }
         taken
     }
 
-    /// Makes sure that the server sends about `most` messages ahead, and not more.
-    async fn open_for(&mut self, link: &Arc<Link>, most: usize) -> Result<(), String> {
+    /// Makes sure that the server sends about `most` messages ahead. Says when to look at it again.
+    async fn open_for(&mut self, link: &Arc<Link>, most: usize) -> Result<Option<Instant>, String> {
         let most = most.min(MOST_AHEAD);
-        if let Some(open) = &mut self.open {
-            if open.suits(most) {
-                return Ok(());
+        let mut credit: usize = self.channels.iter().map(IntakeChannel::credit).sum();
+        for channel in &mut self.channels {
+            credit += channel.release(most.saturating_sub(credit));
+        }
+        if !self.channels.iter().all(IntakeChannel::is_done) {
+            // The caller has not answered yet, so nothing can be closed; one who waits all the same gets another channel.
+            if credit == 0 && self.channels.len() < MOST_CHANNELS {
+                self.open(link, most).await?;
             }
-            open.cancel();
-            if !open.in_hand.is_empty() {
-                self.retired.extend(self.open.take());
-            }
+            return Ok(None);
         }
-        if self.open.is_none() {
-            self.declare(link).await?;
-            let channel = link.consuming.create_channel().await.map_err(|error| said(&error))?;
-            self.channels += 1;
-            link.watch_over(Arc::downgrade(&self.ear));
-            self.open = Some(Open::new(self.channels, link, channel));
+        let now = Instant::now();
+        self.excess_since = (credit > most).then(|| self.excess_since.unwrap_or(now));
+        let held_since = self.channels.iter().filter_map(IntakeChannel::held_since).min();
+        let again = [self.excess_since.map(|since| since + EXCESS), held_since.map(|since| since + HOLD)];
+        let again = again.into_iter().flatten().min();
+        if credit * 2 < most || again.is_some_and(|at| at <= now) {
+            self.channels.clear();
+            self.excess_since = None;
+            self.open(link, most).await?;
+            return Ok(None);
         }
-        match &mut self.open {
-            Some(open) => open.consume(&self.queue, most),
-            None => Ok(()),
-        }
+        Ok(again)
+    }
+
+    async fn open(&mut self, link: &Arc<Link>, ahead: usize) -> Result<(), String> {
+        self.declare(link).await?;
+        self.opened += 1;
+        let opened = IntakeChannel::open(link, &self.queue, self.opened, ahead).await;
+        self.channels.push(opened.map_err(|error| said(&error))?);
+        link.watch_over(Arc::downgrade(&self.ear));
+        Ok(())
     }
 
     /// A lane is made before it is consumed. One that is there otherwise is for people to mend; until then we wait.
@@ -207,111 +201,37 @@ impl Intake {
             }
             tokio::select! {
                 why = link.gone() => return Err(why),
-                () = tokio::time::sleep(MEND_TIME) => {}
+                () = tokio::time::sleep(MEND) => {}
             }
         }
     }
 
-    /// Keeps what the consumer gave. A consumer that ends by itself takes the link with it.
-    fn arrived(&mut self, link: &Link, delivery: Option<lapin::Result<lapin::message::Delivery>>) -> bool {
-        match (delivery, &mut self.open) {
-            (Some(Ok(delivery)), Some(open)) => {
-                open.arrived.push_back((delivery.delivery_tag, delivery.data));
-                return true;
-            }
-            (Some(Ok(_)), None) => {}
-            (Some(Err(error)), _) => link.fail(said(&error)),
-            (None, _) => link.fail(format!("it ended the consumer of {}", self.queue)),
+    /// Waits until something has come, the link is gone, or it is time to look again.
+    async fn wait(&mut self, link: &Link, until: Option<Instant>) {
+        let _waiting = self.ear.wait();
+        let consumers = self.channels.iter_mut().map(|channel| channel.consumer.next());
+        let (delivery, place, _) = tokio::select! {
+            delivery = select_all(consumers) => delivery,
+            _ = link.gone() => return,
+            () = at(until) => return,
+        };
+        if let Some(channel) = self.channels.get_mut(place) {
+            channel.arrived(delivery);
         }
-        false
+        // Those that were sent together with it are about to arrive.
+        tokio::task::yield_now().await;
     }
 }
 
 impl Drop for Intake {
     fn drop(&mut self) {
-        // Dropped channels are closed, and the server takes back what was sent over them; this only says it sooner.
-        self.pause();
+        lock(&self.parked).clear();
     }
 }
 
-impl Open {
-    fn new(number: u64, link: &Arc<Link>, channel: Channel) -> Self {
-        Self {
-            number,
-            link: Arc::clone(link),
-            channel,
-            consumer: None,
-            consumers: 0,
-            ahead: 0,
-            arrived: VecDeque::new(),
-            in_hand: BTreeSet::new(),
-        }
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => sleep_until(moment).await,
+        None => std::future::pending().await,
     }
-
-    fn is_empty(&self) -> bool {
-        self.in_hand.is_empty() && self.arrived.is_empty()
-    }
-
-    /// Whether the server may send about as many more as are wanted.
-    fn suits(&self, most: usize) -> bool {
-        let credit = self.ahead.saturating_sub(self.in_hand.len());
-        self.consumer.is_some() && credit <= most && credit * 2 >= most
-    }
-
-    /// Opens a consumer. Nothing is waited for: what goes wrong is heard from the consumer.
-    fn consume(&mut self, queue: &str, ahead: usize) -> Result<(), String> {
-        // What was under way to an earlier consumer, and what is behind a pause, goes back first.
-        self.give_back_all();
-        self.consumers += 1;
-        self.ahead = ahead;
-        let ahead = u16::try_from(ahead).unwrap_or(u16::MAX);
-        now(self.channel.basic_qos(ahead, BasicQosOptions { global: false }));
-        let options = BasicConsumeOptions { nowait: true, ..BasicConsumeOptions::default() };
-        let tag = short(&format!("longhaul-{}", self.consumers));
-        let consumer = now(self.channel.basic_consume(short(queue), tag, options, FieldTable::default()));
-        self.consumer = Some(consumer.ok_or("the consumer was not opened")?.map_err(|error| said(&error))?);
-        Ok(())
-    }
-
-    fn cancel(&mut self) {
-        self.collect();
-        if let Some(consumer) = self.consumer.take() {
-            now(self.channel.basic_cancel(consumer.tag(), BasicCancelOptions { nowait: true }));
-        }
-    }
-
-    /// Takes over what has arrived and nobody has looked at.
-    fn collect(&mut self) {
-        let Some(consumer) = &mut self.consumer else { return };
-        // The end of a consumer is left for whoever waits for it.
-        while let Some(Some(Ok(delivery))) = consumer.next().now_or_never() {
-            self.arrived.push_back((delivery.delivery_tag, delivery.data));
-        }
-    }
-
-    /// Everything that the server has sent over this channel and that is not answered goes back into its place.
-    fn give_back_all(&mut self) {
-        self.arrived.clear();
-        self.in_hand.clear();
-        now(self.channel.basic_nack(0, BasicNackOptions { multiple: true, requeue: true }));
-    }
-
-    /// Answers for the messages that are in hand: by one frame for all below the first that is still open.
-    fn ack(&mut self, tags: &BTreeSet<u64>) -> u64 {
-        let known: Vec<u64> = tags.iter().copied().filter(|tag| self.in_hand.remove(tag)).collect();
-        let first_open = self.in_hand.first().copied().unwrap_or(u64::MAX);
-        let together = known.partition_point(|tag| *tag < first_open);
-        if let Some(last) = known[..together].last() {
-            now(self.channel.basic_ack(*last, BasicAckOptions { multiple: true }));
-        }
-        for tag in &known[together..] {
-            now(self.channel.basic_ack(*tag, BasicAckOptions { multiple: false }));
-        }
-        known.len() as u64
-    }
-}
-
-/// Queues a frame without waiting until it is written. A channel that is broken says so to whoever reads from it.
-fn now<T>(call: impl Future<Output = T>) -> Option<T> {
-    call.now_or_never()
 }

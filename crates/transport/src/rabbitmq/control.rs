@@ -42,7 +42,11 @@ const WRITE_TIME: Duration = Duration::from_secs(5);
 /// Something to be sent without a confirm.
 #[derive(Debug)]
 pub(super) enum Outbound {
-    Message { exchange: &'static str, headers: FieldTable, body: Vec<u8> },
+    Message {
+        exchange: &'static str,
+        headers: FieldTable,
+        body: Vec<u8>,
+    },
     /// Everything before it has been sent, or dropped.
     Flush(oneshot::Sender<()>),
 }
@@ -145,7 +149,8 @@ pub(super) async fn next_of_others(
         match delivery {
             Some(Ok(delivery)) => {
                 shared.traffic.count(counted, |traffic| traffic.delivered += 1);
-                if delivery.properties.app_id().as_ref().map(lapin::types::ShortString::as_str) != Some(&shared.origin) {
+                if delivery.properties.app_id().as_ref().map(lapin::types::ShortString::as_str) != Some(&shared.origin)
+                {
                     return Some(delivery);
                 }
             }

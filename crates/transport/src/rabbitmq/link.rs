@@ -98,6 +98,15 @@ impl Link {
         why.unwrap_or_else(|| "it was given up".to_owned())
     }
 
+    pub(super) fn is_connected(&self) -> bool {
+        self.publishing.status().connected() && self.consuming.status().connected()
+    }
+
+    /// A channel to declare things with.
+    pub(super) async fn channel(&self) -> Result<Channel, BrokerError> {
+        self.consuming.create_channel().await.map_err(|error| BrokerError::Unavailable(topology::said(&error)))
+    }
+
     /// A channel for one batch of confirmed messages. Whoever saw it work gives it back.
     pub(super) async fn publishing_channel(&self) -> lapin::Result<(SemaphorePermit<'_>, Channel)> {
         // The semaphore is never closed.
@@ -169,11 +178,9 @@ impl Link {
     /// Closes both connections in order, if the server is there to hear it.
     pub(super) async fn close(&self) {
         self.fail("it was closed");
-        let close = |connection: &Connection| {
-            let closed = connection.close(200, "bye".into());
-            timeout(CLOSE_TIME, closed)
-        };
-        let _ = tokio::join!(close(&self.publishing), close(&self.consuming));
+        let closed =
+            futures::future::join(self.publishing.close(200, "bye".into()), self.consuming.close(200, "bye".into()));
+        let _ = timeout(CLOSE_TIME, closed).await;
     }
 }
 

@@ -12,6 +12,7 @@ mod connection;
 mod consumer;
 mod control;
 mod event_bus;
+mod intake_channel;
 mod link;
 mod message;
 mod news;

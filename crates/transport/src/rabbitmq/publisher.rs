@@ -5,7 +5,7 @@
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
-use futures::poll;
+use futures::{future::maybe_done, poll};
 use lapin::{BasicProperties, Channel, Confirmation, options::BasicPublishOptions};
 use longhaul_domain::contract::broker::Published;
 use tokio::time::timeout;
@@ -78,13 +78,15 @@ async fn send(link: &Link, window: &[Outgoing], confirms: &mut Vec<Confirmation>
     let (_permit, channel) = link.publishing_channel().await.map_err(|error| said(&error))?;
     let mut sending: Vec<Pin<Box<_>>> = Vec::with_capacity(window.len());
     for message in window {
-        let mut send = Box::pin(publish_one(&channel, message));
+        let mut send = Box::pin(maybe_done(publish_one(&channel, message)));
         // The first poll queues the message: so they are queued in order, and nobody waits for each to be written.
         let _ = poll!(&mut send);
         sending.push(send);
     }
-    for send in sending {
-        confirms.push(send.await.map_err(|error| said(&error))?);
+    for mut send in sending {
+        send.as_mut().await;
+        let Some(confirm) = send.as_mut().take_output() else { continue };
+        confirms.push(confirm.map_err(|error| said(&error))?);
     }
     Ok(channel)
 }
@@ -111,12 +113,13 @@ fn answers(window: &[Outgoing], confirms: Vec<Confirmation>, why: &str) -> Vec<P
     }
     // Without the end of the batch a return may be with a confirm that never came.
     let is_whole = is_taken.len() == window.len();
-    let answer = |(place, message): (usize, &Outgoing)| match (is_taken.get(place), returned.get(short(&message.id).as_str())) {
-        (_, Some(text)) => Published::Refused(format!("no queue takes it ({text}): {}", message.counted)),
-        (Some(false), None) => Published::Refused(format!("the broker refused it: {}", message.counted)),
-        (Some(true), None) if is_whole || !message.is_mandatory => Published::Confirmed,
-        (Some(true) | None, None) => Published::Unknown(why.to_owned()),
-    };
+    let answer =
+        |(place, message): (usize, &Outgoing)| match (is_taken.get(place), returned.get(short(&message.id).as_str())) {
+            (_, Some(text)) => Published::Refused(format!("no queue takes it ({text}): {}", message.counted)),
+            (Some(false), None) => Published::Refused(format!("the broker refused it: {}", message.counted)),
+            (Some(true), None) if is_whole || !message.is_mandatory => Published::Confirmed,
+            (Some(true) | None, None) => Published::Unknown(why.to_owned()),
+        };
     window.iter().enumerate().map(answer).collect()
 }
 

@@ -64,7 +64,9 @@ pub(super) fn check_lane(queue: &str) -> Result<(), String> {
     let lane = names::lane(queue);
     let ours = [names::DEAD_LETTER_QUEUE, names::PROGRESS_QUEUE, "tasks.results"].map(str::to_owned);
     if ours.into_iter().chain(rungs_ms().map(wait_queue)).any(|name| name == lane) {
-        return Err(format!("the queue {queue} cannot have bells: {lane} is kept for other messages. Rename the queue"));
+        return Err(format!(
+            "the queue {queue} cannot have bells: {lane} is kept for other messages. Rename the queue"
+        ));
     }
     Ok(())
 }
@@ -106,7 +108,8 @@ pub(super) async fn declare_lane(
     queue_name: &str,
 ) -> Result<(), BrokerError> {
     check_lane(queue_name).map_err(BrokerError::Topology)?;
-    let dead_letters = ("x-dead-letter-exchange", AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()));
+    let dead_letters =
+        ("x-dead-letter-exchange", AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()));
     let arguments = match kind {
         LaneKind::Classic => vec![dead_letters, ("x-max-priority", number(9))],
         LaneKind::Quorum => vec![

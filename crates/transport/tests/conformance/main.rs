@@ -8,6 +8,7 @@
 mod bounds;
 mod fresh;
 mod planted;
+mod rabbitmq;
 
 use std::sync::Arc;
 
@@ -26,6 +27,7 @@ fn main() {
     let mut trials = local_trials();
     trials.extend(bounds::trials());
     trials.extend(planted::trials());
+    trials.extend(rabbitmq::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
