@@ -105,7 +105,7 @@ impl TallySheet {
         let attempt = i32::try_from(ending.attempt.min(3)).unwrap_or(3);
         self.add(span, queue, task_type, Measure::Ended, status, attempt, 1);
         if let Some(started) = ending.last_attempt_at {
-            let wait = bucket_of(started.micros_since(ending.due_at));
+            let wait = bucket_of(started.micros_since(ending.waits_since));
             let run = bucket_of(at.micros_since(started));
             self.add(span, queue, task_type, Measure::Wait, status, wait, 1);
             self.add(span, queue, task_type, Measure::Run, status, run, 1);
@@ -157,7 +157,8 @@ fn named<'m, V: Default>(map: &'m mut BTreeMap<String, V>, name: &str) -> &'m mu
 pub struct Ending {
     pub status: Status,
     pub attempt: u32,
-    pub due_at: Timestamp,
+    /// Since when it waited for its last attempt.
+    pub waits_since: Timestamp,
     pub last_attempt_at: Option<Timestamp>,
     pub finished_at: Timestamp,
 }
@@ -167,7 +168,7 @@ impl Ending {
         Self {
             status: task.status,
             attempt: task.attempt,
-            due_at: task.due_at,
+            waits_since: task.waits_since(),
             last_attempt_at: task.last_attempt_at,
             finished_at: task.finished_at.unwrap_or(task.updated_at),
         }

@@ -234,6 +234,11 @@ impl Task {
         }
     }
 
+    /// Since when the task waits, or waited, for its attempt. Its place in line may be a moment before it was made.
+    pub fn waits_since(&self) -> Timestamp {
+        self.due_at.max(self.created_at)
+    }
+
     /// Whether `lease` is that of the last attempt, whether or not it is still running.
     pub fn is_last_attempt(&self, lease: &Lease) -> bool {
         self.attempt == lease.attempt && self.lease_token == Some(lease.token)

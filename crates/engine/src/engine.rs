@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use longhaul_domain::{
-    Json, Lease, Status, StoreError, Task, TaskId,
+    Json, Lease, NewTask, Status, StoreError, Task, TaskId,
     contract::{Broker, Doorbell, EventBus, Store, broker::BrokerState, store::Verdict},
     event::{EventKind, TaskEvent},
 };
@@ -13,8 +13,16 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    direct_ring::DirectRing, hot::HotTasks, local_node::LocalNode, measured::MeasuredStore, metrics::Metrics,
-    parts::Parts, signals, store_time::StoreTime,
+    direct_ring::DirectRing,
+    hot::HotTasks,
+    local_node::LocalNode,
+    measured::MeasuredStore,
+    metrics::Metrics,
+    parts::Parts,
+    signals,
+    store_time::StoreTime,
+    tiers::{TierSource, Tiers},
+    turns::Turns,
 };
 
 /// Ends that are remembered, so that one that is told twice is counted once.
@@ -61,6 +69,10 @@ pub struct Engine {
     node: OnceLock<Weak<dyn LocalNode>>,
     counted_ends: Mutex<VecDeque<(TaskId, u64)>>,
     pub(crate) hot: HotTasks,
+    /// Where new tasks join their line; nothing where nobody waits for anybody.
+    turns: OnceLock<Arc<Turns>>,
+    /// Who knows the tiers of owners.
+    tiers: OnceLock<Tiers>,
     /// Since when this process has been in touch with its store without a break. Nothing where nobody takes note.
     in_touch: Mutex<Option<Touch>>,
     /// Rung when this process has changed something that a running handler should hear of.
@@ -92,6 +104,8 @@ impl Engine {
             node: OnceLock::new(),
             counted_ends: Mutex::default(),
             hot: HotTasks::default(),
+            turns: OnceLock::new(),
+            tiers: OnceLock::new(),
             in_touch: Mutex::default(),
             look_at_leases: Notify::new(),
             look_at_lanes: Notify::new(),
@@ -124,6 +138,28 @@ impl Engine {
     /// Whether the node of this process shuts down, or has. A process without one never does.
     pub fn is_draining(&self) -> bool {
         self.node.get().is_some_and(|node| node.upgrade().is_none_or(|node| node.is_draining()))
+    }
+
+    /// From now on owners take turns in every queue.
+    pub fn take_turns(&self) {
+        self.turns.get_or_init(|| Turns::new(Arc::clone(&self.store)));
+    }
+
+    /// Gives tasks that are due at once their places in line, where owners take turns.
+    pub(crate) async fn place(&self, tasks: &mut [NewTask]) {
+        if let Some(turns) = self.turns.get() {
+            turns.place(tasks).await;
+        }
+    }
+
+    /// Makes known who knows the tiers of owners. The first one counts.
+    pub fn set_tier_source(&self, source: Arc<dyn TierSource>) {
+        self.tiers.get_or_init(|| Tiers::new(source));
+    }
+
+    /// The owner's tier, as far as anybody here knows.
+    pub async fn tier_of(&self, owner: &str) -> Option<String> {
+        self.tiers.get()?.tier_of(owner).await
     }
 
     /// Tells the listeners.

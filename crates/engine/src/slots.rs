@@ -1,6 +1,7 @@
 //! Slots: how many tasks of which queue and type a node may take now (R13, R21).
 //!
-//! A queue may have slots of its own that nobody else gets; all share the rest. Types and named resources may have
+//! A queue may have slots of its own that nobody else gets; all share the rest. While tasks wait, each queue is first asked
+//! for its portion of what is shared, so that a flood in one does not hold up the others; what they do not use is anybody's. Types and named resources may have
 //! limits. A node therefore asks in scopes: most nodes have one, "all queues, all types"; what has a limit of its own
 //! is asked for by itself, so that an answer can never be more than there is room for.
 
@@ -17,12 +18,14 @@ pub struct QueueSlots {
     pub reserved: usize,
     /// The most that it gets at once, its own and shared ones together.
     pub at_most: Option<usize>,
+    /// How large its portion of the shared slots is beside those of the other queues, while all have tasks that wait.
+    pub share: usize,
 }
 
 impl QueueSlots {
     /// A queue that only shares.
     pub fn shared(name: &str) -> Self {
-        Self { name: name.to_owned(), reserved: 0, at_most: None }
+        Self { name: name.to_owned(), reserved: 0, at_most: None, share: 1 }
     }
 }
 
@@ -50,8 +53,18 @@ pub struct SlotPlan {
 pub struct Scope {
     pub queues: Vec<String>,
     pub task_types: Vec<String>,
-    /// Whether it is about a queue's own slots.
-    reserved: bool,
+    kind: ScopeKind,
+}
+
+/// Which slots a scope is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ScopeKind {
+    /// A queue's own.
+    Own,
+    /// A queue's portion of the shared ones.
+    Portion,
+    /// All that are shared.
+    Shared,
 }
 
 impl Scope {
@@ -65,13 +78,28 @@ impl Scope {
 pub struct Slots {
     plan: SlotPlan,
     scopes: Vec<Scope>,
+    portions: Vec<Scope>,
     by_queue: HashMap<String, usize>,
     by_type: HashMap<String, usize>,
 }
 
 impl Slots {
     pub fn new(plan: SlotPlan) -> Self {
-        Self { scopes: scopes(&plan), plan, by_queue: HashMap::new(), by_type: HashMap::new() }
+        let (scopes, portions) = (scopes(&plan), portions(&plan));
+        Self { scopes, portions, plan, by_queue: HashMap::new(), by_type: HashMap::new() }
+    }
+
+    /// The ways to ask while tasks wait, before all others: each queue for its portion, those that have the least of theirs
+    /// first. Nothing where there is one queue.
+    pub fn portions(&self) -> Vec<&Scope> {
+        let mut portions: Vec<&Scope> = self.portions.iter().collect();
+        let used = |scope: &&Scope| {
+            let queue = self.plan.queues.iter().find(|queue| scope.queues.contains(&queue.name));
+            // In millionths: what is used for each share.
+            queue.map_or(0, |queue| self.shared_by(queue) * 1_000_000 / queue.share.max(1))
+        };
+        portions.sort_by_key(used);
+        portions
     }
 
     /// The ways to ask, in the order in which they should be tried.
@@ -122,9 +150,37 @@ impl Slots {
         Some(serving.any(|scope| self.room(scope) > 0))
     }
 
+    /// How many tasks of this queue could start now, if they are of types that nothing else limits.
+    pub fn room_in_queue(&self, queue: &str) -> usize {
+        let most = |kind: ScopeKind| {
+            let of_queue = |scope: &&Scope| scope.kind == kind && scope.queues.iter().any(|name| name == queue);
+            self.scopes.iter().filter(of_queue).map(|scope| self.room(scope)).max().unwrap_or(0)
+        };
+        most(ScopeKind::Own) + most(ScopeKind::Shared)
+    }
+
+    /// Whether the queue has all of its portion: others that wait go first.
+    pub fn has_its_portion(&self, queue: &str) -> bool {
+        self.own_room(&[queue.to_owned()]) == 0 && self.portion_room(&[queue.to_owned()]) == 0
+    }
+
+    /// The names of the queues that are served.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        self.plan.queues.iter().map(|queue| queue.name.as_str())
+    }
+
+    /// The names of the types that are served.
+    pub fn task_types(&self) -> impl Iterator<Item = &str> {
+        self.plan.types.iter().map(|kind| kind.name.as_str())
+    }
+
     /// How many tasks may be asked for in `scope` now.
     pub fn room(&self, scope: &Scope) -> usize {
-        let in_queues = if scope.reserved { self.own_room(&scope.queues) } else { self.shared_room(&scope.queues) };
+        let in_queues = match scope.kind {
+            ScopeKind::Own => self.own_room(&scope.queues),
+            ScopeKind::Portion => self.shared_room(&scope.queues).min(self.portion_room(&scope.queues)),
+            ScopeKind::Shared => self.shared_room(&scope.queues),
+        };
         let in_types = scope.task_types.iter().filter_map(|name| self.type_room(name)).min();
         in_types.map_or(in_queues, |room| room.min(in_queues))
     }
@@ -138,11 +194,30 @@ impl Slots {
         self.plan.queues.iter().filter(own).map(|queue| queue.reserved.saturating_sub(self.in_queue(&queue.name))).sum()
     }
 
+    /// Shared slots that the queue uses.
+    fn shared_by(&self, queue: &QueueSlots) -> usize {
+        self.in_queue(&queue.name).saturating_sub(queue.reserved)
+    }
+
+    /// Slots that no queue has for itself.
+    fn all_shared(&self) -> usize {
+        self.plan.total.saturating_sub(self.plan.queues.iter().map(|queue| queue.reserved).sum())
+    }
+
+    /// What is left of the portions of these queues. A portion is one slot at least: a queue that gets nothing would wait
+    /// for ever.
+    fn portion_room(&self, queues: &[String]) -> usize {
+        let shares: usize = self.plan.queues.iter().map(|queue| queue.share).sum();
+        let left = |queue: &QueueSlots| {
+            let portion = (self.all_shared() * queue.share / shares.max(1)).max(1);
+            portion.saturating_sub(self.shared_by(queue))
+        };
+        self.plan.queues.iter().filter(|queue| queues.contains(&queue.name)).map(left).sum()
+    }
+
     fn shared_room(&self, queues: &[String]) -> usize {
-        let reserved: usize = self.plan.queues.iter().map(|queue| queue.reserved).sum();
-        let used = |queue: &QueueSlots| self.in_queue(&queue.name).saturating_sub(queue.reserved);
-        let used: usize = self.plan.queues.iter().map(used).sum();
-        let shared = self.plan.total.saturating_sub(reserved).saturating_sub(used);
+        let used: usize = self.plan.queues.iter().map(|queue| self.shared_by(queue)).sum();
+        let shared = self.all_shared().saturating_sub(used);
         let caps = self.plan.queues.iter().filter(|queue| queues.contains(&queue.name));
         let capped = caps.filter_map(|queue| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name)))).min();
         capped.map_or(shared, |cap| cap.min(shared))
@@ -164,26 +239,30 @@ impl Slots {
 
 /// Every group of queues with every group of types, queues' own slots first.
 fn scopes(plan: &SlotPlan) -> Vec<Scope> {
+    let own = plan.queues.iter().filter(|queue| queue.reserved > 0).map(|queue| (vec![queue], ScopeKind::Own));
+    let open = plan.queues.iter().filter(|queue| queue.at_most.is_none()).collect();
+    let capped = plan.queues.iter().filter(|queue| queue.at_most.is_some());
+    let shared = std::iter::once(open).chain(capped.map(|queue| vec![queue])).map(|group| (group, ScopeKind::Shared));
+    own.chain(shared).flat_map(|(queues, kind)| with_types(plan, &queues, kind)).collect()
+}
+
+/// Each queue by itself, where there are several.
+fn portions(plan: &SlotPlan) -> Vec<Scope> {
+    let queues = plan.queues.iter().filter(|_| plan.queues.len() > 1);
+    queues.flat_map(|queue| with_types(plan, &[queue], ScopeKind::Portion)).collect()
+}
+
+/// The queues with every group of types: what has no limit together, all others by themselves.
+fn with_types(plan: &SlotPlan, queues: &[&QueueSlots], kind: ScopeKind) -> Vec<Scope> {
     let limited = |kind: &&TypeSlots| {
         kind.at_most.is_some() || kind.resources.iter().any(|resource| plan.resources.contains_key(resource))
     };
     let free: Vec<String> = plan.types.iter().filter(|kind| !limited(kind)).map(|kind| kind.name.clone()).collect();
     let mut type_groups: Vec<Vec<String>> = vec![free];
     type_groups.extend(plan.types.iter().filter(limited).map(|kind| vec![kind.name.clone()]));
-    type_groups.retain(|group| !group.is_empty());
-
-    let names = |queues: Vec<&QueueSlots>| queues.into_iter().map(|queue| queue.name.clone()).collect::<Vec<_>>();
-    let own = plan.queues.iter().filter(|queue| queue.reserved > 0).map(|queue| (names(vec![queue]), true));
-    let open = std::iter::once((names(plan.queues.iter().filter(|queue| queue.at_most.is_none()).collect()), false));
-    let capped = plan.queues.iter().filter(|queue| queue.at_most.is_some()).map(|queue| (names(vec![queue]), false));
-    let groups = own.chain(open).chain(capped).filter(|(queues, _)| !queues.is_empty());
-    groups
-        .flat_map(|(queues, reserved)| {
-            let scope =
-                move |types: &Vec<String>| Scope { queues: queues.clone(), task_types: types.clone(), reserved };
-            type_groups.iter().map(scope).collect::<Vec<_>>()
-        })
-        .collect()
+    type_groups.retain(|group| !group.is_empty() && !queues.is_empty());
+    let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
+    type_groups.into_iter().map(|task_types| Scope { queues: names.clone(), task_types, kind }).collect()
 }
 
 #[cfg(test)]
@@ -195,6 +274,7 @@ mod tests {
             name: (*name).to_owned(),
             reserved: *reserved,
             at_most: *at_most,
+            share: 1,
         };
         let kind = |(name, at_most, resources): &(&str, Option<usize>, &[&str])| TypeSlots {
             name: (*name).to_owned(),
@@ -239,13 +319,56 @@ mod tests {
     #[test]
     fn a_flood_of_one_queue_leaves_the_others_own_slots_alone() {
         let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, None)], &[("t", None, &[])]));
-        let shared = slots.scopes().iter().find(|scope| !scope.reserved).cloned().unwrap();
-        let own = slots.scopes().iter().find(|scope| scope.reserved).cloned().unwrap();
+        let shared = slots.scopes().iter().find(|scope| scope.kind == ScopeKind::Shared).cloned().unwrap();
+        let own = slots.scopes().iter().find(|scope| scope.kind == ScopeKind::Own).cloned().unwrap();
         assert_eq!((slots.room(&own), slots.room(&shared)), (4, 6));
         run(&mut slots, "free", "t", 6);
         assert_eq!((slots.room(&own), slots.room(&shared)), (4, 0));
         run(&mut slots, "vip", "t", 4);
         assert_eq!((slots.room(&own), slots.room(&shared)), (0, 0));
+    }
+
+    #[test]
+    fn a_queue_has_its_own_room_and_the_shared_one() {
+        let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, Some(5))], &[("t", None, &[])]));
+        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free"), slots.room_in_queue("x")), (10, 5, 0));
+        run(&mut slots, "free", "t", 5);
+        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free")), (5, 0));
+        run(&mut slots, "vip", "t", 5);
+        assert_eq!(slots.room_in_queue("vip"), 0);
+    }
+
+    #[test]
+    fn a_type_that_is_full_takes_no_room_from_the_others_of_its_queue() {
+        let mut slots = Slots::new(plan(&[("a", 0, None)], &[("mail", Some(1), &[]), ("text", None, &[])]));
+        run(&mut slots, "a", "mail", 1);
+        assert_eq!(slots.room_in_queue("a"), 9);
+        assert_eq!((slots.has_room("a", "mail"), slots.has_room("a", "text")), (Some(false), Some(true)));
+    }
+
+    #[test]
+    fn a_queue_that_has_less_than_its_portion_goes_before_a_flood() {
+        let mut plan = plan(&[("vip", 1, None), ("slow", 0, Some(1)), ("free", 0, None)], &[("t", None, &[])]);
+        plan.queues[0].share = 7;
+        let mut slots = Slots::new(plan);
+        run(&mut slots, "free", "t", 8);
+        let asked = |slots: &Slots| -> Vec<(String, usize)> {
+            slots.portions().iter().map(|scope| (scope.queues[0].clone(), slots.room(scope))).collect()
+        };
+        let of = |name: &str, room| (name.to_owned(), room);
+        // Nine slots are shared, and one of them is free. Portions are 7, 1 and 1 of them.
+        assert_eq!(asked(&slots), [of("vip", 1), of("slow", 1), of("free", 0)]);
+        run(&mut slots, "vip", "t", 2);
+        assert_eq!(asked(&slots), [of("slow", 0), of("vip", 0), of("free", 0)]);
+        (0..3).for_each(|_| slots.free("free", "t"));
+        assert_eq!(asked(&slots), [of("slow", 1), of("vip", 3), of("free", 0)]);
+        // What the others do not want is the flood's.
+        assert_eq!(slots.has_room("free", "t"), Some(true));
+    }
+
+    #[test]
+    fn one_queue_has_no_portions() {
+        assert!(Slots::new(plan(&[("a", 0, None)], &[("t", None, &[])])).portions().is_empty());
     }
 
     #[test]

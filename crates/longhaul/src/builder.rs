@@ -16,6 +16,7 @@ use longhaul_engine::{
     routing::Routing,
     services::{self, DutySettings},
     signer::UrlSigner,
+    tiers::TierSource,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
 use longhaul_transport::local::{
@@ -25,7 +26,7 @@ use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Work
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Longhaul, artifacts::LazyArtifacts};
+use crate::{Longhaul, artifacts::LazyArtifacts, tier_source::tier_source};
 
 /// Events that a listener may be behind before it loses some.
 const BUS: usize = 4_096;
@@ -44,6 +45,7 @@ pub struct Builder {
     pub(crate) worker: WorkerSettings,
     pub(crate) duties: DutySettings,
     routing: Routing,
+    tiers: Option<Arc<dyn TierSource>>,
     limits: LimitRules,
     pub(crate) artifacts: Arc<dyn ArtifactStore>,
     #[cfg(feature = "server")]
@@ -92,6 +94,7 @@ impl Builder {
             worker: WorkerSettings::default(),
             duties: DutySettings::default(),
             routing: Routing::default(),
+            tiers: None,
             limits: LimitRules::default(),
             artifacts: Arc::new(LazyArtifacts::new(PathBuf::from(ARTIFACTS))),
             #[cfg(feature = "server")]
@@ -159,6 +162,29 @@ impl Builder {
     #[must_use]
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
+        self
+    }
+
+    /// Who knows the tier of an owner, for tasks whose submitter and whose token say nothing: a look into a table of the
+    /// application, a call of another service. It is asked when a task is submitted, over HTTP, too; an answer is good for
+    /// half a minute. After an error, or two seconds without an answer, what was known last counts.
+    ///
+    /// ```no_run
+    /// # async fn look_up(owner: &str) -> std::io::Result<Option<String>> { Ok(None) }
+    /// # async fn example() -> Result<(), longhaul::StoreError> {
+    /// let builder = longhaul::Longhaul::open("sqlite://tasks.db").await?;
+    /// let builder = builder.tier_of(|owner| async move { look_up(&owner).await });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn tier_of<F, Fut, E>(mut self, look_up: F) -> Self
+    where
+        F: Fn(String) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Option<String>, E>> + Send + 'static,
+        E: std::fmt::Display + 'static,
+    {
+        self.tiers = Some(tier_source(look_up));
         self
     }
 
@@ -234,6 +260,13 @@ impl Builder {
         let shared_bell = self.sql.as_ref().and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
         let engine = Engine::new(self.store, bus, bell);
+        // A store whose clock a test sets has no lines that anybody could look at.
+        if self.sql.is_some() {
+            engine.take_turns();
+        }
+        if let Some(tiers) = self.tiers {
+            engine.set_tier_source(tiers);
+        }
         engine.metrics.know_types(self.registry.types().map(|kind| kind.name.as_str()));
         let services = Services::new(
             engine,

@@ -62,7 +62,11 @@ impl Longhaul {
         &self,
         submissions: impl IntoIterator<Item = Submission<T>>,
     ) -> Result<Vec<Handle<T>>, StoreError> {
-        let tasks = submissions.into_iter().map(Submission::into_new_task).collect::<Result<Vec<_>, _>>()?;
+        let submissions: Vec<Submission<T>> = submissions.into_iter().collect();
+        let mut tasks = Vec::with_capacity(submissions.len());
+        for submission in submissions {
+            tasks.push(submission.with_tier_of_owner().await.into_new_task()?);
+        }
         let submitted = self.services.submit_many(tasks).await?;
         Ok(submitted.into_iter().map(|made| self.handle(made.task_id)).collect())
     }
@@ -75,7 +79,7 @@ impl Longhaul {
         transaction: &mut impl CallersTransaction,
         submission: Submission<T>,
     ) -> Result<Handle<T>, StoreError> {
-        let task = submission.into_new_task()?;
+        let task = submission.with_tier_of_owner().await.into_new_task()?;
         let no_database = || StoreError::Internal("this store has no transactions to join".to_owned());
         let submitted = transaction.submit(self.sql.as_ref().ok_or_else(no_database)?, task).await?;
         Ok(self.handle(submitted.task_id))
@@ -83,7 +87,7 @@ impl Longhaul {
 
     /// Has the workers of this process look for work now.
     pub fn wake(&self) {
-        self.engine().doorbell.ring("");
+        self.engine().wake();
     }
 
     /// A handle to a task that was submitted elsewhere or earlier.

@@ -33,6 +33,7 @@
 mod artifacts;
 mod builder;
 mod facade;
+mod tier_source;
 mod transaction;
 
 #[cfg(feature = "server")]

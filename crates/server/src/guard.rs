@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 
 use crate::{
     api::Api,
-    identity::{IdentityMode, identify},
+    identity::{IdentityMode, Scope, identify},
     problem::ApiError,
     route::{Policy, is_live},
     tokens::shown,
@@ -39,9 +39,13 @@ pub(crate) async fn check(
         IdentityMode::Tokens => Some(api.tokens.standing(peer, shown(&mut request, is_live)?)),
         IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
     };
-    let caller = identify(&api.identity, peer, request.headers(), token.as_ref()).await?;
+    let mut caller = identify(&api.identity, peer, request.headers(), token.as_ref()).await?;
     if !caller.may(scope) {
         return Err(ApiError::Forbidden(scope));
+    }
+    // Only what is written has a tier.
+    if scope == Scope::Write && caller.tier.is_none() {
+        caller.tier = api.engine.tier_of(&caller.owner).await;
     }
     request.extensions_mut().insert(caller);
     let Some(standing) = token.filter(|_| is_live) else { return Ok(next.run(request).await) };

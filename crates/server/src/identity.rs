@@ -16,6 +16,10 @@ use crate::{network::Network, problem::ApiError, tokens::Standing};
 const USER: &str = "x-user-id";
 /// The gateway's word for what they may do, separated by spaces or commas.
 const SCOPES: &str = "x-user-scopes";
+/// The gateway's word for the tier of what they submit.
+const TIER: &str = "x-user-tier";
+/// The tier of everybody who has no other: anybody may say so.
+pub(crate) const LOWEST_TIER: &str = "free";
 /// Who calls in `dev` when nothing is said.
 const DEFAULT_USER: &str = "default";
 
@@ -70,13 +74,20 @@ impl Scope {
 pub struct Caller {
     pub(crate) owner: String,
     scopes: Vec<Scope>,
-    /// The tier that all their tasks have. Without one they may say.
+    /// The tier that all their tasks have.
     pub(crate) tier: Option<String>,
+    /// Whether they are trusted to say, if they have none.
+    names_tiers: bool,
 }
 
 impl Caller {
     pub(crate) const fn new(owner: String, scopes: Vec<Scope>, tier: Option<String>) -> Self {
-        Self { owner, scopes, tier }
+        Self { owner, scopes, tier, names_tiers: false }
+    }
+
+    /// Whether this caller may name any tier and any queue: an administrator, or a program of a machine that trusts all.
+    pub(crate) fn may_name_tiers(&self) -> bool {
+        self.tier.is_none() && (self.names_tiers || self.scopes.contains(&Scope::Admin))
     }
 
     /// Whose name the call is made in; what it makes is theirs.
@@ -84,7 +95,7 @@ impl Caller {
         &self.owner
     }
 
-    /// The tier that what they submit has; nothing when their token names none.
+    /// The tier that what they submit has; nothing when neither their token nor their gateway nor anybody else names one.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
@@ -124,7 +135,7 @@ pub(crate) async fn identify(
             }
             let owner = user(headers)?.unwrap_or(DEFAULT_USER).to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write, Scope::Operate]);
-            Ok(Caller::new(owner, scopes, None))
+            Ok(Caller { names_tiers: true, ..Caller::new(owner, scopes, tier(headers)?) })
         }
         IdentityMode::TrustedHeader { from } => {
             if !from.iter().any(|network| network.contains(peer)) {
@@ -132,7 +143,7 @@ pub(crate) async fn identify(
             }
             let owner = user(headers)?.ok_or(ApiError::Unidentified)?.to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write]);
-            Ok(Caller::new(owner, scopes, None))
+            Ok(Caller::new(owner, scopes, tier(headers)?))
         }
     }
 }
@@ -146,6 +157,17 @@ fn user(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
         return Err(ApiError::Unidentified);
     }
     Ok(Some(text))
+}
+
+/// The tier that the header names. Two such headers, or one that is no tier, are refused: the caller may have sent it.
+fn tier(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let mut given = headers.get_all(TIER).iter();
+    let Some(value) = given.next() else { return Ok(None) };
+    let text = value.to_str().unwrap_or("");
+    if given.next().is_some() || bounds::check_label("tier", text).is_err() {
+        return Err(ApiError::Unidentified);
+    }
+    Ok(Some(text.to_owned()))
 }
 
 /// The scopes that the header names; names that nobody knows give nothing. A second header takes all away.
@@ -204,6 +226,22 @@ mod tests {
         assert!(known(&[("x-user-id", "u-1"), ("x-user-id", "u-2")]).is_err());
         let caller = known(&[("x-user-id", "u-1")]).unwrap();
         assert!(caller.may(Scope::Write) && !caller.may(Scope::Operate));
+    }
+
+    #[test]
+    fn a_gateway_says_the_tier_and_whoever_calls_through_it_does_not() {
+        let mode = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
+        let known =
+            |more: &[(&'static str, &'static str)]| known(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat());
+        let vip = known(&[("x-user-tier", "vip")]).unwrap();
+        assert_eq!((vip.tier(), vip.may_name_tiers()), (Some("vip"), false));
+        assert!(!known(&[]).unwrap().may_name_tiers());
+        assert!(known(&[("x-user-scopes", "admin")]).unwrap().may_name_tiers());
+        for bad in
+            [&[("x-user-tier", "")][..], &[("x-user-tier", "a b")], &[("x-user-tier", "a"), ("x-user-tier", "b")]]
+        {
+            assert!(known(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -13,3 +13,8 @@ pub(crate) fn uuid() -> Uuid {
 pub(crate) fn below(end: u64) -> u64 {
     rand::RngExt::random_range(&mut rand::rng(), 0..end.max(1))
 }
+
+/// Between a half and all of it, so that those who were told to wait alike do not come alike.
+pub(crate) fn part_of(rest: std::time::Duration) -> std::time::Duration {
+    rest.mul_f64(rand::RngExt::random_range(&mut rand::rng(), 0.5..=1.0))
+}

@@ -50,7 +50,7 @@ fn queues(given: &[String]) -> anyhow::Result<BTreeMap<String, QueueShare>> {
         let (name, slots) = text.split_once('=').with_context(refuse)?;
         let slots: usize = slots.parse().with_context(refuse)?;
         ensure!(slots > 0 && longhaul::operating::bounds::check_label("queue", name).is_ok(), refuse());
-        let share = QueueShare { reserved: slots, at_most: Some(slots) };
+        let share = QueueShare { reserved: slots, at_most: Some(slots), ..QueueShare::default() };
         ensure!(shares.insert(name.to_owned(), share).is_none(), "--queues names {name} twice");
     }
     Ok(shares)
@@ -64,7 +64,7 @@ mod tests {
     fn queues_are_named_with_their_slots() {
         let read = |text: &[&str]| queues(&text.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
         let shares = read(&["vip_short=4", "free_default=2"]).unwrap();
-        assert_eq!(shares["vip_short"], QueueShare { reserved: 4, at_most: Some(4) });
+        assert_eq!(shares["vip_short"], QueueShare { reserved: 4, at_most: Some(4), share: 1 });
         for bad in [&["vip_short"][..], &["=4"], &["a=0"], &["a=many"], &["a=1", "a=2"], &["a b=1"]] {
             assert!(read(bad).unwrap_err().to_string().contains("--queues"), "{bad:?}");
         }

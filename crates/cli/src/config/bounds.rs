@@ -5,6 +5,9 @@ use longhaul::operating::{TokenText, WireDuration, bounds};
 
 use super::Config;
 
+/// The largest share of a queue: more than anybody needs to say that one queue is nothing beside another.
+const MOST_SHARE: usize = 1_000;
+
 impl Config {
     /// Refuses waits of nothing, which would be loops without a rest, and shares that are not there.
     pub(super) fn check_bounds(&self) -> anyhow::Result<()> {
@@ -41,6 +44,11 @@ impl Config {
         }
         for (name, share) in &self.worker.queues {
             bounds::check_label("queue", name).context("worker.queues")?;
+            ensure!(
+                (1..=MOST_SHARE).contains(&share.share),
+                "worker.queues.{name}.share is {}; allowed: 1 to {MOST_SHARE}",
+                share.share
+            );
             let least = share.reserved.max(1);
             ensure!(
                 share.at_most.is_none_or(|most| most >= least),

@@ -162,6 +162,11 @@ pub(super) const KEYS: &[Key] = &[
         "The most that this queue gets at once, its own and shared slots together.",
     ),
     key(
+        "worker.queues.*.share",
+        Kind::Number,
+        "How large its portion of the slots that no queue has for itself is, beside those of the other queues, while all have tasks that wait: 1 when nothing is said, and with 3 three times as much as one with 1. What a queue does not use, others do.",
+    ),
+    key(
         "worker.types.*",
         Kind::Number,
         "How many tasks of a type run at once in this process, whatever the type itself says. The name is quoted: `\"sample.sleep\" = 4`.",

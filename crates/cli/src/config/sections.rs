@@ -139,11 +139,18 @@ impl Default for Identity {
 }
 
 /// What one queue gets of a worker.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct QueueShare {
     pub reserved: usize,
     pub at_most: Option<usize>,
+    pub share: usize,
+}
+
+impl Default for QueueShare {
+    fn default() -> Self {
+        Self { reserved: 0, at_most: None, share: 1 }
+    }
 }
 
 /// What a worker offers.

@@ -133,6 +133,7 @@ impl Config {
             name: name.clone(),
             reserved: share.reserved,
             at_most: share.at_most,
+            share: share.share,
         };
         WorkerSettings {
             name: worker.name.clone().unwrap_or_else(|| host.to_owned()),

@@ -151,7 +151,7 @@ impl Metrics {
     /// This node claimed a task.
     pub fn claimed(&self, task: &Task) {
         if let Some(started) = task.last_attempt_at {
-            let wait = Duration::from_micros(started.micros_since(task.due_at));
+            let wait = Duration::from_micros(started.micros_since(task.waits_since()));
             self.queue_wait.get(&task.queue).observe(wait.as_secs_f64());
         }
     }

@@ -21,17 +21,21 @@ pub(crate) mod ws;
 use longhaul_api::TaskSummary;
 use longhaul_domain::Json;
 
-use crate::{api::Api, identity::Caller, problem::ApiError};
+use crate::{
+    api::Api,
+    identity::{Caller, LOWEST_TIER},
+    problem::ApiError,
+};
 
 /// Refuses a queue that is kept for another tier than the caller's: nobody gets into a better one by naming it.
 pub(crate) fn check_queue(api: &Api, caller: &Caller, queue: Option<&str>) -> Result<(), ApiError> {
-    match (&caller.tier, queue) {
-        (Some(tier), Some(queue)) if !api.catalog.is_open_to(tier, queue) => {
-            let shown: String = queue.chars().take(60).collect();
-            Err(ApiError::unfit("queue", format!("{shown:?} is kept for another tier"), format!("a queue for {tier}")))
-        }
-        (_, _) => Ok(()),
+    let Some(queue) = queue.filter(|_| !caller.may_name_tiers()) else { return Ok(()) };
+    let tier = caller.tier.as_deref().unwrap_or(LOWEST_TIER);
+    if api.catalog.is_open_to(tier, queue) {
+        return Ok(());
     }
+    let shown: String = queue.chars().take(60).collect();
+    Err(ApiError::unfit("queue", format!("{shown:?} is kept for another tier"), format!("a queue for {tier}")))
 }
 
 /// The summary with the newest progress, if the task runs in this process (R38).

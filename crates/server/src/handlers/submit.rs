@@ -16,7 +16,7 @@ use super::check_queue;
 use crate::{
     api::Api,
     body::JsonBody,
-    identity::Caller,
+    identity::{Caller, LOWEST_TIER},
     observe::RequestIds,
     openapi::{Doc, header_parameter},
     problem::ApiError,
@@ -134,12 +134,19 @@ fn task(
     Ok(task)
 }
 
-/// The tier of a caller's token is the tier of their tasks: nobody gets into a better queue by saying so.
+/// The tier of a caller is the tier of their tasks: nobody gets into a better queue by saying so.
 fn tier(caller: &Caller, asked: Option<String>) -> Result<Option<String>, ApiError> {
     match (&caller.tier, asked) {
-        (None, asked) => Ok(asked),
+        (None, asked) if caller.may_name_tiers() => Ok(asked),
+        (None, None) => Ok(None),
+        (None, Some(asked)) if asked == LOWEST_TIER => Ok(Some(asked)),
+        (None, Some(asked)) => {
+            let allowed =
+                format!("{LOWEST_TIER}, or none; another tier comes with the token (longhaul token create --tier)");
+            Err(ApiError::unfit("tier", format!("is {asked:?}, and this caller has none"), allowed))
+        }
         (Some(own), Some(asked)) if asked != *own => {
-            Err(ApiError::unfit("tier", format!("is {asked:?}"), format!("{own}, the tier of this token")))
+            Err(ApiError::unfit("tier", format!("is {asked:?}"), format!("{own}, the tier of this caller")))
         }
         (Some(own), _) => Ok(Some(own.clone())),
     }

@@ -162,7 +162,7 @@ fn count_completed(sheet: &mut TallySheet, row: &SqlRow) -> Result<(), Failure> 
     let ending = Ending {
         status: Status::Completed,
         attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
-        due_at: Timestamp::from_micros(row.must_int(4)?),
+        waits_since: Timestamp::from_micros(row.must_int(4)?),
         last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
         finished_at: Timestamp::from_micros(row.must_int(6)?),
     };

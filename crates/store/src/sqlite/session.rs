@@ -162,7 +162,7 @@ fn count_found(
     let ending = Ending {
         status: Status::Completed,
         attempt: lease.attempt,
-        due_at: Timestamp::from_micros(row.must_int(3)?),
+        waits_since: Timestamp::from_micros(row.must_int(3)?),
         last_attempt_at: row.int(4)?.map(Timestamp::from_micros),
         finished_at: Timestamp::from_micros(now),
     };

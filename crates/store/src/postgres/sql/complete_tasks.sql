@@ -8,7 +8,7 @@ WITH done AS (
         AND tasks.parent_id IS NULL AND tasks.children_total = 0 AND NOT tasks.finish_step
     RETURNING tasks.id, queue, task_type, tasks.attempt,
         finished_at - finished_at % 3600000000 AS span_start,
-        floor(4 * ln(greatest(last_attempt_at - due_at, 1)::float8) / ln(2::float8))::integer AS wait,
+        floor(4 * ln(greatest(last_attempt_at - greatest(due_at, created_at), 1)::float8) / ln(2::float8))::integer AS wait,
         floor(4 * ln(greatest(finished_at - last_attempt_at, 1)::float8) / ln(2::float8))::integer AS run
 ), counted AS (
     INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)

@@ -1,0 +1,164 @@
+//! Turns: nobody's flood holds up another's task (R13).
+//!
+//! Within a queue and a priority the store hands out tasks by the moment at which they were due. A task that is due at once
+//! gets its place in that order here, when it is submitted: a moment that has passed. Whoever comes new joins at the head of
+//! the line, and those with many tasks take turns, one task each. Where nobody waits, nothing changes.
+//!
+//! Each process decides by itself, from what it sees in the store once a second. Two processes may give the same place
+//! twice, which costs a turn and nothing else.
+
+mod lines;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use longhaul_domain::{NewTask, RunAt, StoreError, Timestamp, contract::Store};
+use tokio::{sync::watch, time::Instant};
+
+use lines::{Lines, Places};
+
+/// How often the lines are looked at while anybody submits.
+const EVERY: Duration = Duration::from_secs(1);
+/// How long after the last submit they still are.
+const WATCHED_FOR: Duration = Duration::from_secs(60);
+/// The first submit after that waits for a look, at most so long: it would not know of a line.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The turns of all who submit in this process.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+    /// How often somebody has looked.
+    looks: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: Lines,
+    /// The store's time, and when it told it.
+    clock: Option<(Timestamp, Instant)>,
+    /// When somebody last asked for a place.
+    asked: Option<Instant>,
+    /// Whether somebody looks once a second.
+    is_watched: bool,
+    /// Whether that somebody has looked.
+    is_known: bool,
+}
+
+impl State {
+    /// At most the store's time: the answer was under way for a while.
+    fn now(&self) -> Option<Timestamp> {
+        let (told, at) = self.clock?;
+        let since = i64::try_from(at.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Some(Timestamp::from_micros(told.as_micros().saturating_add(since)))
+    }
+}
+
+impl Turns {
+    pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self { store, state: Mutex::default(), looks: watch::Sender::new(0) })
+    }
+
+    /// Gives each task that is due at once its place in line.
+    pub(crate) async fn place(self: &Arc<Self>, tasks: &mut [NewTask]) {
+        if !tasks.iter().any(is_due) {
+            return;
+        }
+        let mut looks = self.looks.subscribe();
+        if !self.is_known() && tokio::time::timeout(PATIENCE, looks.changed()).await.is_err() {
+            tracing::debug!("a task is submitted without a look at its line");
+        }
+        self.give(tasks);
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the lines are known. If nobody watches them, somebody does from now on.
+    fn is_known(self: &Arc<Self>) -> bool {
+        let mut state = self.state();
+        state.asked = Some(Instant::now());
+        if !state.is_watched {
+            state.is_watched = true;
+            tokio::spawn(watch_lines(Watching(Arc::downgrade(self))));
+        }
+        state.is_known
+    }
+
+    fn give(&self, tasks: &mut [NewTask]) {
+        let mut state = self.state();
+        let Some(now) = state.now() else { return };
+        if let [task] = tasks {
+            task.run_at = state.lines.join(&task.queue, task.priority, &task.owner, 1, now).take();
+            return;
+        }
+        let mut counts: HashMap<(&str, u8, &str), usize> = HashMap::new();
+        for task in tasks.iter().filter(|task| is_due(task)) {
+            *counts.entry((&task.queue, task.priority, &task.owner)).or_default() += 1;
+        }
+        let join = |((queue, priority, owner), count): ((&str, u8, &str), usize)| {
+            let places = state.lines.join(queue, priority, owner, count, now);
+            ((queue.to_owned(), priority, owner.to_owned()), places)
+        };
+        let mut places: HashMap<(String, u8, String), Places> = counts.into_iter().map(join).collect();
+        drop(state);
+        for task in tasks.iter_mut().filter(|task| is_due(task)) {
+            // A key of its own for each look-up; batches are bounded, and their rows cost far more.
+            let line = (task.queue.clone(), task.priority, task.owner.clone());
+            task.run_at = places.get_mut(&line).map_or(RunAt::Now, Places::take);
+        }
+    }
+
+    async fn look(&self) -> Result<(), StoreError> {
+        self.state().lines.begin_look();
+        let seen = tokio::try_join!(self.store.list_heads(), self.store.now());
+        let mut state = self.state();
+        // Whoever waits goes on, also if there was nothing to be seen.
+        state.is_known = true;
+        self.looks.send_modify(|looks| *looks += 1);
+        let (heads, told) = seen?;
+        state.clock = Some((told, Instant::now()));
+        state.lines.end_look(&heads, told);
+        Ok(())
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.state().asked.is_some_and(|at| at.elapsed() < WATCHED_FOR)
+    }
+}
+
+fn is_due(task: &NewTask) -> bool {
+    task.run_at == RunAt::Now
+}
+
+/// Somebody looks while this lives. Whoever submits after it begins anew.
+struct Watching(Weak<Turns>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if let Some(turns) = self.0.upgrade() {
+            let mut state = turns.state();
+            (state.is_watched, state.is_known) = (false, false);
+        }
+    }
+}
+
+/// Looks at the lines until nobody submits any more.
+async fn watch_lines(watching: Watching) {
+    let mut is_silent = false;
+    while let Some(turns) = watching.0.upgrade().filter(|turns| turns.is_wanted()) {
+        match turns.look().await {
+            Ok(()) => is_silent = false,
+            Err(error) if !is_silent => {
+                tracing::warn!(%error, "nobody knows who waits; new tasks go by what was known");
+                is_silent = true;
+            }
+            Err(_) => {}
+        }
+        drop(turns);
+        tokio::time::sleep(EVERY).await;
+    }
+}
