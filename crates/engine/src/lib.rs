@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod commands;
+pub mod dependency;
 pub mod desk;
 mod direct_ring;
 pub mod engine;

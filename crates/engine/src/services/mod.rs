@@ -40,6 +40,10 @@ pub struct DutySettings {
     pub keep_dead_letters: Duration,
     /// How often files whose time is over are looked for.
     pub sweep_every: Duration,
+    /// How long a task waits before it gets its part of the starts whatever its priority. Nothing: never.
+    pub starve_after: Duration,
+    /// How long tasks of a node that died are kept for nodes of its host. Nothing: not at all.
+    pub keep_for_host: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -55,6 +59,8 @@ impl Default for DutySettings {
             keep_ended: DAY * 7,
             keep_dead_letters: DAY * 30,
             sweep_every: Duration::from_secs(60),
+            starve_after: Duration::from_secs(600),
+            keep_for_host: Duration::ZERO,
         }
     }
 }
