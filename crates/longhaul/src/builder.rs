@@ -11,7 +11,7 @@ use longhaul_domain::{
     },
 };
 use longhaul_engine::{
-    Engine, Files,
+    Files, Parts,
     files::FileLife,
     routing::Routing,
     services::{self, DutySettings},
@@ -19,17 +19,13 @@ use longhaul_engine::{
     tiers::TierSource,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
-use longhaul_transport::local::{
-    LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds, signing_key,
-};
+use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, StreamBounds, signing_key};
 use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Worker, WorkerSettings};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Longhaul, artifacts::LazyArtifacts, tier_source::tier_source};
+use crate::{Longhaul, artifacts::LazyArtifacts, fleet::FleetSettings, tier_source::tier_source};
 
-/// Events that a listener may be behind before it loses some.
-const BUS: usize = 4_096;
 /// The folder for files when nothing is said and the store is a server.
 const ARTIFACTS: &str = "longhaul-artifacts";
 
@@ -241,7 +237,8 @@ impl Builder {
     pub async fn start(self) -> Result<Longhaul, StoreError> {
         let duties = self.duties.clone();
         // A node must not be taken for dead between two of its heartbeats.
-        let worker = self.worker.clone().within_lease(duties.lease);
+        let mut worker = self.worker.clone().within_lease(duties.lease);
+        worker.asks_for_kept |= !duties.keep_for_host.is_zero();
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
         let queues: Vec<String> = worker.queues.iter().map(|queue| queue.name.clone()).collect();
         let longhaul = self.without_worker()?;
@@ -266,6 +263,9 @@ impl Builder {
         let fleet = self.fleet.connect(self.limits, self.clock)?;
         let engine = Parts::new(self.store, fleet.bus, bell).broker(fleet.broker).build();
         engine.set_dependencies(fleet.dependencies);
+        if let Some(store) = &self.sql {
+            store.write_messages(fleet.outbox);
+        }
         // A store whose clock a test sets has no lines that anybody could look at.
         if self.sql.is_some() {
             engine.take_turns();

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Clock, EventRule, EventSelection, Invalid, StoreError,
+    Clock, Invalid, StoreError,
     contract::{
         Broker, EventBus, ProgressCache, RateLimiter,
         broker::{BrokerError, BrokerState},
         rate_limiter::LimitRules,
     },
     event::OutboxPolicy,
+    event_selection::{EventRule, EventSelection},
 };
 use longhaul_engine::dependency::Dependency;
 use longhaul_transport::{
@@ -105,7 +106,8 @@ impl FleetSettings {
     /// Begins to connect. Nothing waits for a server here.
     pub(crate) fn connect(self, limits: LimitRules, clock: Arc<dyn Clock>) -> Result<Fleet, Invalid> {
         let news = MemoryEventBus::new(BUS);
-        let outbox = OutboxPolicy { events: EventSelection::new(&self.external)?, dead_letters: self.rabbitmq.is_some() };
+        let outbox =
+            OutboxPolicy { events: EventSelection::new(&self.external)?, dead_letters: self.rabbitmq.is_some() };
         if self.rabbitmq.is_none() && !outbox.events.is_empty() {
             let allowed = "none, or a broker that carries them (broker.url)";
             return Err(Invalid::new("events.external", "names events, and there is no broker", allowed));
@@ -184,20 +186,22 @@ impl Longhaul {
 
 /// Waits a while for the broker and declares what it needs for the queues.
 pub async fn declare(broker: &dyn Broker, queues: &[String]) -> Result<(), BrokerError> {
+    until_up(broker, BROKER_ANSWERS).await.map_err(BrokerError::Unavailable)?;
+    broker.declare(queues).await
+}
+
+/// Waits until the broker is there, at most so long; then the error says why it is not.
+pub async fn until_up(broker: &dyn Broker, most: Duration) -> Result<(), String> {
     let up = async {
         let mut state = broker.state();
         while state != BrokerState::Up {
             state = broker.state_after(&state).await;
         }
     };
-    if tokio::time::timeout(BROKER_ANSWERS, up).await.is_err() {
-        let why = match broker.state() {
-            BrokerState::Down(why) => why,
-            BrokerState::Up => "it has only just come".to_owned(),
-        };
-        return Err(BrokerError::Unavailable(why));
+    match (tokio::time::timeout(most, up).await, broker.state()) {
+        (Ok(()), _) | (Err(_), BrokerState::Up) => Ok(()),
+        (Err(_), BrokerState::Down(why)) => Err(why),
     }
-    broker.declare(queues).await
 }
 
 fn differs(what: String) -> Invalid {

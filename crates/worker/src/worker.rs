@@ -9,6 +9,7 @@ mod eager;
 mod executor;
 mod heart;
 mod hooks;
+mod kept;
 mod manual;
 mod reporter;
 

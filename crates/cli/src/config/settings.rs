@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use longhaul::{
-    DutySettings, EventKind, EventRule, EventSelection, FileLife, LaneKind, Limit, LimitRules, QueueSlots, RabbitOptions, Routing, Rule, WorkerSettings,
+    DutySettings, EventKind, EventRule, EventSelection, FileLife, LaneKind, Limit, LimitRules, QueueSlots,
+    RabbitOptions, Routing, Rule, WorkerSettings,
     operating::{PollSettings, StoreOptions},
     server::{IdentityMode, ListenerSettings, Network},
 };
@@ -30,7 +31,10 @@ impl Config {
         );
         if let Some(url) = &self.redis.url {
             let is_redis = ["redis", "rediss"].contains(&url.scheme());
-            ensure!(is_redis, "redis.url is {url}; allowed: redis://[user:password@]host[:port][/database], rediss://…");
+            ensure!(
+                is_redis,
+                "redis.url is {url}; allowed: redis://[user:password@]host[:port][/database], rediss://…"
+            );
         }
         ensure!(self.redis.nodes >= 1, "redis.nodes is 0; allowed: at least 1");
         let is_told = !self.external_events()?.is_empty();
@@ -184,6 +188,7 @@ impl Config {
             stray_age: worker.stray_age.0,
             drain: worker.drain.0,
             duties,
+            asks_for_kept: !self.duties.keep_for_host.0.is_zero(),
         }
     }
 

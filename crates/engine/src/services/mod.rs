@@ -1,5 +1,6 @@
 //! The duties of every deployment, each on the skeleton of [`crate::service`].
 
+mod ager;
 mod expirer;
 mod key_pruner;
 mod pruner;
@@ -12,6 +13,7 @@ use std::time::Duration;
 
 use longhaul_domain::{bounds, contract::ArtifactStore};
 
+pub use ager::Ager;
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
@@ -77,6 +79,7 @@ pub fn all(
         Arc::new(Pruner::new(settings, export)),
         Arc::new(KeyPruner),
         Arc::new(Tallier),
+        Arc::new(Ager::new(settings)),
         Arc::new(Sweeper::new(settings, Arc::clone(files))),
     ]
 }
