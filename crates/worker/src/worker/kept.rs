@@ -42,6 +42,7 @@ impl Kept {
                 limit,
             };
             let tasks = {
+                let _alone = inner.asking.write().await;
                 let _asking = claimer::Asking::new(inner);
                 within(for_claim(&inner.settings), inner.engine().store.claim_kept(&request)).await?
             };
