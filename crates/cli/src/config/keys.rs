@@ -165,7 +165,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "identity.mode",
         Kind::Text,
-        "How callers are known: `tokens` (made by `longhaul token create`), `trusted-header` (a gateway says who calls in X-User-Id and X-User-Scopes), or `dev` (anybody on this machine, loopback only).",
+        "How callers are known: `tokens` (made by `longhaul token create`), `trusted-header` (a gateway says who calls in X-User-Id, X-User-Scopes and X-User-Tier, and takes these headers from callers), or `dev` (anybody on this machine, loopback only).",
     ),
     key(
         "identity.trusted_from",
