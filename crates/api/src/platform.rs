@@ -112,6 +112,9 @@ pub struct WhyView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// `ok`, or what is wrong.
+    /// `ok`, or `degraded`: it works, and something that it can do without for a while is away.
     pub status: String,
+    /// What is away, by name: `broker`, `redis`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }

@@ -16,6 +16,7 @@ use tokio::{sync::Notify, time::Instant};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    dependency::Dependency,
     direct_ring::DirectRing,
     hot::HotTasks,
     local_node::LocalNode,
@@ -81,6 +82,8 @@ pub struct Engine {
     turns: OnceLock<Arc<Turns>>,
     /// Who knows the tiers of owners.
     tiers: OnceLock<Tiers>,
+    /// What this process can do without for a while.
+    dependencies: OnceLock<Vec<Arc<dyn Dependency>>>,
     /// Since when this process has been in touch with its store without a break. Nothing where nobody takes note.
     in_touch: Mutex<Option<Touch>>,
     /// Rung when this process has changed something that a running handler should hear of.
@@ -116,6 +119,7 @@ impl Engine {
             hot: HotTasks::default(),
             turns: OnceLock::new(),
             tiers: OnceLock::new(),
+            dependencies: OnceLock::new(),
             in_touch: Mutex::default(),
             look_at_leases: Notify::new(),
             look_at_lanes: Notify::new(),
@@ -165,6 +169,17 @@ impl Engine {
     /// Makes known who knows the tiers of owners. The first one counts.
     pub fn set_tier_source(&self, source: Arc<dyn TierSource>) {
         self.tiers.get_or_init(|| Tiers::new(source));
+    }
+
+    /// Makes known what this process can do without for a while. The first call counts.
+    pub fn set_dependencies(&self, dependencies: Vec<Arc<dyn Dependency>>) {
+        self.dependencies.get_or_init(|| dependencies);
+    }
+
+    /// What is away now, by name. The work goes on without it.
+    pub fn missing(&self) -> Vec<&'static str> {
+        let all = self.dependencies.get().map_or(&[][..], Vec::as_slice);
+        all.iter().filter(|dependency| !dependency.is_up()).map(|dependency| dependency.name()).collect()
     }
 
     /// The owner's tier, as far as anybody here knows.

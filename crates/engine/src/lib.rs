@@ -7,6 +7,7 @@
 mod bells;
 pub mod catalog;
 pub mod commands;
+pub mod dependency;
 pub mod desk;
 mod direct_ring;
 pub mod engine;

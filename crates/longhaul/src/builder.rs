@@ -11,7 +11,7 @@ use longhaul_domain::{
     },
 };
 use longhaul_engine::{
-    Engine, Files,
+    Files, Parts,
     files::FileLife,
     routing::Routing,
     services::{self, DutySettings},
@@ -19,17 +19,13 @@ use longhaul_engine::{
     tiers::TierSource,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
-use longhaul_transport::local::{
-    LocalDoorbell, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds, signing_key,
-};
+use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, StreamBounds, signing_key};
 use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Worker, WorkerSettings};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Longhaul, artifacts::LazyArtifacts, tier_source::tier_source};
+use crate::{Longhaul, artifacts::LazyArtifacts, fleet::FleetSettings, tier_source::tier_source};
 
-/// Events that a listener may be behind before it loses some.
-const BUS: usize = 4_096;
 /// The folder for files when nothing is said and the store is a server.
 const ARTIFACTS: &str = "longhaul-artifacts";
 
@@ -44,6 +40,7 @@ pub struct Builder {
     problem: Option<Invalid>,
     pub(crate) worker: WorkerSettings,
     pub(crate) duties: DutySettings,
+    pub(crate) fleet: FleetSettings,
     routing: Routing,
     tiers: Option<Arc<dyn TierSource>>,
     limits: LimitRules,
@@ -93,6 +90,7 @@ impl Builder {
             problem: None,
             worker: WorkerSettings::default(),
             duties: DutySettings::default(),
+            fleet: FleetSettings::default(),
             routing: Routing::default(),
             tiers: None,
             limits: LimitRules::default(),
@@ -239,9 +237,12 @@ impl Builder {
     pub async fn start(self) -> Result<Longhaul, StoreError> {
         let duties = self.duties.clone();
         // A node must not be taken for dead between two of its heartbeats.
-        let worker = self.worker.clone().within_lease(duties.lease);
+        let mut worker = self.worker.clone().within_lease(duties.lease);
+        worker.asks_for_kept |= !duties.keep_for_host.is_zero();
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
+        let queues: Vec<String> = worker.queues.iter().map(|queue| queue.name.clone()).collect();
         let longhaul = self.without_worker()?;
+        longhaul.declare_topology(&queues).await?;
         let all = services::all(&duties, None, &longhaul.services.artifacts);
         let worker = Worker::start(Arc::clone(&longhaul.services), worker, all, is_alone).await?;
         Ok(longhaul.with_worker(worker))
@@ -256,10 +257,15 @@ impl Builder {
             Some(key) => UrlSigner::new(move || Ok(key)),
             None => signer_of(self.key_file),
         };
-        let bus = Arc::new(MemoryEventBus::new(BUS));
-        let shared_bell = self.sql.as_ref().and_then(SqlStore::doorbell);
+        // With a broker, nobody need be woken by the database.
+        let shared_bell = self.sql.as_ref().filter(|_| !self.fleet.has_broker()).and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
-        let engine = Engine::new(self.store, bus, bell);
+        let fleet = self.fleet.connect(self.limits, self.clock)?;
+        let engine = Parts::new(self.store, fleet.bus, bell).broker(fleet.broker).build();
+        engine.set_dependencies(fleet.dependencies);
+        if let Some(store) = &self.sql {
+            store.write_messages(fleet.outbox);
+        }
         // A store whose clock a test sets has no lines that anybody could look at.
         if self.sql.is_some() {
             engine.take_turns();
@@ -270,7 +276,7 @@ impl Builder {
         engine.metrics.know_types(self.registry.types().map(|kind| kind.name.as_str()));
         let services = Services::new(
             engine,
-            Arc::new(MemoryRateLimiter::new(self.clock, self.limits)?),
+            fleet.limiter,
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
             Arc::new(Files { store: self.artifacts, signer, life: self.file_life }),
             self.routing,

@@ -153,6 +153,10 @@ impl Longhaul {
         if let Some(worker) = self.worker {
             worker.stop().await;
         }
+        // What the last reports had to say is said before anybody hangs up.
+        if let Some(broker) = self.services.engine.broker.as_ref().filter(|_| !self.is_client) {
+            broker.close().await;
+        }
         if let Some(store) = self.sql.filter(|_| !self.is_client) {
             store.close().await;
         }

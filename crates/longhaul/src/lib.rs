@@ -33,6 +33,7 @@
 mod artifacts;
 mod builder;
 mod facade;
+mod fleet;
 mod tier_source;
 mod transaction;
 
@@ -66,9 +67,18 @@ pub mod server {
 #[cfg(feature = "server")]
 pub mod operating {
     pub use longhaul_api::{Moment, WireDuration};
-    pub use longhaul_domain::{AccessToken, Clock, NewAccessToken, TokenStanding, TokenText, bounds, contract::Store};
+    pub use longhaul_domain::{
+        AccessToken, Clock, NewAccessToken, TokenStanding, TokenText, bounds,
+        contract::{Broker, Store, broker::BrokerError},
+    };
     pub use longhaul_engine::pace::PollSettings;
     pub use longhaul_store::{SchemaState, SqlStore, StoreOptions, SystemClock};
+    pub use longhaul_transport::{
+        rabbitmq::RabbitBroker,
+        redis::{Redis, RedisState},
+    };
+
+    pub use crate::fleet::{declare, until_up};
 }
 
 pub use builder::Builder;
@@ -86,6 +96,7 @@ pub use longhaul_domain::{
         store::{Access, RetryScope},
     },
     event::{EventKind, TaskEvent},
+    event_selection::{EventRule, EventSelection},
 };
 pub use longhaul_engine::{
     files::{FileLife, KeptFile},
@@ -94,6 +105,7 @@ pub use longhaul_engine::{
     slots::QueueSlots,
     trace::{self, TraceContext},
 };
+pub use longhaul_transport::rabbitmq::{LaneKind, RabbitOptions};
 pub use longhaul_worker::{
     Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,
     TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,

@@ -68,7 +68,7 @@ impl Ledger {
         self.tallies.record_move(current, &after);
         self.archived.extend(transition.archived);
         if let Some(event) = transition.event {
-            self.messages.extend(session.shared().outbox.messages(&after, event));
+            self.messages.extend(session.shared().outbox().messages(&after, event));
         }
         *current = after;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, LazyLock, Mutex, OnceLock, PoisonError,
     atomic::{AtomicI64, Ordering},
 };
 
@@ -119,7 +119,7 @@ pub(crate) type LaneKey = (String, String, u8);
 /// What all sessions of one store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) outbox: OutboxPolicy,
+    outbox: OnceLock<OutboxPolicy>,
     /// What is added to the database's clock: zero but in tests.
     pub(crate) offset: Arc<AtomicI64>,
     pub(crate) claim_bounds: ClaimBounds,
@@ -133,6 +133,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(outbox: OutboxPolicy, offset: Arc<AtomicI64>, local: Arc<dyn Clock>) -> Self {
+        let outbox = if outbox == OutboxPolicy::default() { OnceLock::new() } else { OnceLock::from(outbox) };
         Self {
             outbox,
             offset,
@@ -142,6 +143,17 @@ impl Shared {
             ids: Mutex::default(),
             lanes: Mutex::default(),
         }
+    }
+
+    /// Which messages are written beside changes.
+    pub(crate) fn outbox(&self) -> &OutboxPolicy {
+        static NONE: LazyLock<OutboxPolicy> = LazyLock::new(OutboxPolicy::default);
+        self.outbox.get().unwrap_or(&NONE)
+    }
+
+    /// Has messages written from now on, unless somebody has said which before.
+    pub(crate) fn write_messages(&self, policy: OutboxPolicy) {
+        self.outbox.get_or_init(|| policy);
     }
 
     pub(crate) fn local_now(&self) -> Timestamp {

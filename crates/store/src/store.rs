@@ -166,6 +166,12 @@ impl SqlStore {
         }
     }
 
+    /// Has messages written beside changes from now on, for a relay that has just been found. What
+    /// [`StoreOptions::outbox`] said before stays.
+    pub fn write_messages(&self, policy: OutboxPolicy) {
+        self.database.shared().write_messages(policy);
+    }
+
     /// Closes the connections.
     pub async fn close(&self) {
         self.database.close().await;
@@ -173,7 +179,7 @@ impl SqlStore {
 
     /// How claims are run: their messages, if there are any, are committed with them.
     fn claim_mode(&self, task_types: &[String]) -> Mode {
-        let events = &self.database.shared().outbox.events;
+        let events = &self.database.shared().outbox().events;
         match task_types.iter().any(|name| events.selects(EventKind::Started, name)) {
             true => Mode::Transaction,
             false => Mode::OneStatement,
@@ -342,7 +348,7 @@ impl Store for SqlStore {
             return Ok(Vec::new());
         }
         // With a listener to completed tasks every end takes the longer way, which writes its message.
-        let ended = match !self.database.shared().outbox.events.selects_some(EventKind::Completed) {
+        let ended = match !self.database.shared().outbox().events.selects_some(EventKind::Completed) {
             true => self.database.run(Mode::OneStatement, CompleteTasks { reports: reports.to_vec() }).await?,
             false => HashSet::new(),
         };

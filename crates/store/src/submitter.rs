@@ -15,7 +15,7 @@ pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<V
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
-    let events = &database.shared().outbox.events;
+    let events = &database.shared().outbox().events;
     let is_plain = |task: &NewTask| {
         task.idempotency.is_none() && task.parent.is_none() && !events.selects(EventKind::Submitted, &task.task_type)
     };

@@ -166,6 +166,8 @@ pub struct WorkerSettings {
     pub drain: Duration,
     /// Whether this process does the background duties when it holds their leases.
     pub duties: bool,
+    /// Whether tasks of nodes that died are kept for their host, so that it pays to ask for them.
+    pub asks_for_kept: bool,
 }
 
 impl WorkerSettings {
@@ -195,6 +197,7 @@ impl Default for WorkerSettings {
             stray_age: Duration::from_secs(30),
             drain: Duration::from_secs(30),
             duties: true,
+            asks_for_kept: false,
         }
     }
 }

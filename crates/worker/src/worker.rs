@@ -10,6 +10,7 @@ mod eager;
 mod executor;
 mod heart;
 mod hooks;
+mod kept;
 mod manual;
 mod reporter;
 

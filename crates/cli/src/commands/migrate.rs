@@ -1,11 +1,12 @@
-//! `longhaul migrate`: brings the schema up to date, or only tells.
+//! `longhaul migrate`: brings the schema up to date and declares what the broker needs, or only tells.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use longhaul::{
     StoreError,
-    operating::{SchemaState, SqlStore},
+    operating::{Broker, BrokerError, RabbitBroker, SchemaState, SqlStore, declare, until_up},
 };
 
 use super::{config_file::ConfigFile, node::make_folder};
@@ -13,6 +14,9 @@ use crate::{
     client::Screen,
     config::{self, Config},
 };
+
+/// How long the broker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What `migrate` can be told.
 #[derive(Debug, clap::Args)]
@@ -29,24 +33,51 @@ pub struct Migrate {
 
 pub async fn run(migrate: Migrate) -> anyhow::Result<()> {
     let (config, screen) = (config::load(&migrate.config.sources())?, Screen::new(true));
+    bring_schema(&config, &screen, migrate.check).await?;
+    bring_topology(&config, &screen, migrate.check).await
+}
+
+async fn bring_schema(config: &Config, screen: &Screen, is_check: bool) -> anyhow::Result<()> {
     let url = &config.store.url;
-    if migrate.check && config.store_file().is_some_and(|file| !file.exists()) {
+    if is_check && config.store_file().is_some_and(|file| !file.exists()) {
         bail!("{url} is not there yet: longhaul migrate makes it");
     }
-    let before = look(&config, migrate.check).await.with_context(|| format!("{url} cannot be migrated"))?;
+    let before = look(config, is_check).await.with_context(|| format!("{url} cannot be migrated"))?;
     if before.found > before.known {
         return Err(StoreError::SchemaTooNew { found: before.found, known: before.known }.into());
     }
-    if before.pending.is_empty() {
-        return Ok(screen.line(format_args!("the schema is current: migration {:04}", before.known))?);
-    }
     for name in &before.pending {
-        screen.line(format_args!("{} {name}", if migrate.check { "pending" } else { "done" }))?;
+        screen.line(format_args!("{} {name}", if is_check { "pending" } else { "done" }))?;
     }
-    if migrate.check {
+    if is_check && !before.pending.is_empty() {
         bail!("the schema is at migration {:04} and this program needs {:04}", before.found, before.known);
     }
     Ok(screen.line(format_args!("the schema is current: migration {:04}", before.known))?)
+}
+
+/// Declares exchanges and queues, or looks whether the queues are there.
+async fn bring_topology(config: &Config, screen: &Screen, is_check: bool) -> anyhow::Result<()> {
+    let Some((url, options)) = config.rabbitmq() else { return Ok(()) };
+    let (shown, queues) = (&config.broker.url, config.queues());
+    let broker = RabbitBroker::connect(url, options)?;
+    let done = match is_check {
+        true => are_there(&*broker, &queues).await,
+        false => declare(&*broker, &queues).await,
+    };
+    broker.close().await;
+    done.with_context(|| match is_check {
+        true => format!("{shown} is not set up: longhaul migrate does it"),
+        false => format!("{shown} cannot be set up"),
+    })?;
+    Ok(screen.line(format_args!("the broker is set up: {} queues of tasks", queues.len()))?)
+}
+
+async fn are_there(broker: &dyn Broker, queues: &[String]) -> Result<(), BrokerError> {
+    until_up(broker, PATIENCE).await.map_err(BrokerError::Unavailable)?;
+    for queue in queues {
+        broker.depth(queue).await?;
+    }
+    Ok(())
 }
 
 /// What the schema was, and unless this is only a check, brings it up to date.

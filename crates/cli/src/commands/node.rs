@@ -113,7 +113,10 @@ impl Node {
         let started = match (self.has(Role::Worker), self.has(Role::Duties)) {
             (true, _) => builder.start().await,
             (false, true) => builder.start_duties().await,
-            (false, false) => builder.without_worker(),
+            (false, false) => {
+                let longhaul = builder.without_worker()?;
+                longhaul.declare_topology(&self.config.queues()).await.map(|()| longhaul)
+            }
         };
         Ok(started?)
     }
@@ -128,7 +131,15 @@ impl Node {
             .routing(self.config.routing())
             .limits(self.config.limit_rules())
             .artifacts(self.config.artifacts_folder())
-            .file_life(self.config.file_life());
+            .file_life(self.config.file_life())
+            .nodes(self.config.redis.nodes)
+            .external_events(self.config.external_events()?);
+        if let Some((url, options)) = self.config.rabbitmq() {
+            builder = builder.rabbitmq(url, options);
+        }
+        if let Some(url) = &self.config.redis.url {
+            builder = builder.redis(url.reveal(), &self.config.redis.namespace);
+        }
         if let Some(key) = self.config.artifact_key()? {
             builder = builder.artifact_key(key);
         }

@@ -81,9 +81,45 @@ pub(super) const KEYS: &[Key] = &[
         "broker.url",
         Kind::Url,
         "LONGHAUL_BROKER",
-        "Who tells nodes of new work. Only `local` is known: nodes claim from the store, and PostgreSQL wakes them.",
+        "Who tells nodes of new work: `local` (nodes claim from the store, and PostgreSQL wakes them) or RabbitMQ, `amqp://user:password@host/vhost`, with TLS `amqps://…`. With RabbitMQ, changes, signals and progress of all nodes reach all others at once. The same on all nodes. While it is away, nodes work without it.",
     ),
-    shape("redis.url", Kind::Url, "LONGHAUL_REDIS", "Not known yet: leave it unset."),
+    key(
+        "broker.namespace",
+        Kind::Text,
+        "Stands before the names of all exchanges and queues, for several systems on one virtual host. The same on all nodes.",
+    ),
+    key(
+        "broker.lanes",
+        Kind::Text,
+        "What the queues of tasks are on RabbitMQ: `classic`, with nine priorities, or `quorum`, which a cluster keeps on several machines and which knows two. A queue that is there keeps its kind: delete it before you change this.",
+    ),
+    shape(
+        "redis.url",
+        Kind::Url,
+        "LONGHAUL_REDIS",
+        "Where rate limits are counted for all nodes together and the newest progress is found: `redis://[user:password@]host[:port][/database]`, with TLS `rediss://…`. Without it, each process counts for itself. The same on all nodes.",
+    ),
+    key(
+        "redis.namespace",
+        Kind::Text,
+        "Stands before all keys, for several systems on one server. The same on all nodes.",
+    ),
+    key(
+        "redis.nodes",
+        Kind::Number,
+        "While Redis is away, each node keeps to every limit divided by this: the number of nodes that call providers.",
+    ),
+    key(
+        "events.external",
+        Kind::Rules,
+        "What the world is told over the broker's exchange `tasks.events.exchange`, as CloudEvents. A rule selects events of types; without rules nothing is told.",
+    ),
+    key("events.external.*.types", Kind::Texts, "The types whose events are told; all when none is named."),
+    key(
+        "events.external.*.events",
+        Kind::Texts,
+        "The events that are told, such as `completed` and `failed`; all when none is named.",
+    ),
     shape(
         "artifacts.url",
         Kind::Url,
@@ -129,7 +165,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "identity.mode",
         Kind::Text,
-        "How callers are known: `tokens` (made by `longhaul token create`), `trusted-header` (a gateway says who calls in X-User-Id and X-User-Scopes), or `dev` (anybody on this machine, loopback only).",
+        "How callers are known: `tokens` (made by `longhaul token create`), `trusted-header` (a gateway says who calls in X-User-Id, X-User-Scopes and X-User-Tier, and takes these headers from callers), or `dev` (anybody on this machine, loopback only).",
     ),
     key(
         "identity.trusted_from",
@@ -211,6 +247,16 @@ pub(super) const KEYS: &[Key] = &[
     key("duties.keep_ended", Kind::Duration, "How long ended tasks are kept."),
     key("duties.keep_dead_letters", Kind::Duration, "How long `FAILED` and `DEAD_LETTER` tasks are kept."),
     key("duties.sweep_every", Kind::Duration, "How often files whose time is over are looked for."),
+    key(
+        "duties.starve_after",
+        Kind::Duration,
+        "Tasks that have waited for longer get a part of the starts of their queue, whatever their priority: every tenth, the longest waiting first. `0s` never does so.",
+    ),
+    key(
+        "duties.keep_for_host",
+        Kind::Duration,
+        "How long tasks of a node that died are kept for nodes of the same host, which may have files of theirs; then they are anybody's. `0s` keeps none. The same on all nodes.",
+    ),
     key(
         "routing.rules",
         Kind::Rules,

@@ -15,6 +15,7 @@ pub struct Config {
     pub store: Store,
     pub broker: Broker,
     pub redis: Redis,
+    pub events: Events,
     pub artifacts: Artifacts,
     pub http: Http,
     pub identity: Identity,
@@ -44,18 +45,50 @@ impl Default for Store {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Broker {
     pub url: SecretUrl,
+    pub namespace: String,
+    pub lanes: Lanes,
 }
 
 impl Default for Broker {
     fn default() -> Self {
-        Self { url: SecretUrl::new("local") }
+        Self { url: SecretUrl::new("local"), namespace: String::new(), lanes: Lanes::Classic }
     }
 }
 
+/// What the broker's queues are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lanes {
+    Classic,
+    Quorum,
+}
+
 /// What nodes share besides the store.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Redis {
     pub url: Option<SecretUrl>,
+    pub namespace: String,
+    pub nodes: u32,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self { url: None, namespace: "longhaul".to_owned(), nodes: 2 }
+    }
+}
+
+/// What the world is told.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Events {
+    pub external: Vec<ExternalEvents>,
+}
+
+/// Some events of some types.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ExternalEvents {
+    pub types: Vec<String>,
+    pub events: Vec<String>,
 }
 
 /// Files that tasks make.
@@ -201,6 +234,8 @@ pub struct Duties {
     pub keep_ended: WireDuration,
     pub keep_dead_letters: WireDuration,
     pub sweep_every: WireDuration,
+    pub starve_after: WireDuration,
+    pub keep_for_host: WireDuration,
 }
 
 impl Default for Duties {
@@ -215,6 +250,8 @@ impl Default for Duties {
             keep_ended: WireDuration(settings.keep_ended),
             keep_dead_letters: WireDuration(settings.keep_dead_letters),
             sweep_every: WireDuration(settings.sweep_every),
+            starve_after: WireDuration(settings.starve_after),
+            keep_for_host: WireDuration(settings.keep_for_host),
         }
     }
 }

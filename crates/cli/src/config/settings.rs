@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use longhaul::{
-    DutySettings, FileLife, Limit, LimitRules, QueueSlots, Routing, Rule, WorkerSettings,
+    DutySettings, EventKind, EventRule, EventSelection, FileLife, LaneKind, Limit, LimitRules, QueueSlots,
+    RabbitOptions, Routing, Rule, WorkerSettings,
     operating::{PollSettings, StoreOptions},
     server::{IdentityMode, ListenerSettings, Network},
 };
 
-use super::{Config, IdentityKind};
+use super::{Config, IdentityKind, Lanes};
 
 /// The name under `limits` that is for keys without a limit of their own.
 const DEFAULT_LIMIT: &str = "default";
@@ -22,14 +23,22 @@ impl Config {
             ["sqlite", "postgres", "postgresql", "mysql", "mariadb"].contains(&store),
             "store.url starts with {store:?}; allowed: sqlite://path/to/file.db, postgres://…, mysql://…"
         );
+        let is_rabbitmq = ["amqp", "amqps"].contains(&self.broker.url.scheme());
         ensure!(
-            self.broker.url.reveal() == "local",
-            "broker.url is {}; this version knows only local: leave LONGHAUL_BROKER unset",
+            is_rabbitmq || self.broker.url.reveal() == "local",
+            "broker.url is {}; allowed: local, amqp://user:password@host/vhost, amqps://…",
             self.broker.url
         );
         if let Some(url) = &self.redis.url {
-            bail!("redis.url is {url}; this version does without Redis: leave LONGHAUL_REDIS unset");
+            let is_redis = ["redis", "rediss"].contains(&url.scheme());
+            ensure!(
+                is_redis,
+                "redis.url is {url}; allowed: redis://[user:password@]host[:port][/database], rediss://…"
+            );
         }
+        ensure!(self.redis.nodes >= 1, "redis.nodes is 0; allowed: at least 1");
+        let is_told = !self.external_events()?.is_empty();
+        ensure!(is_rabbitmq || !is_told, "events.external names events, and broker.url names nobody who carries them");
         if let Some(url) = &self.artifacts.url {
             let folder = url.reveal().strip_prefix("file://").unwrap_or_default();
             ensure!(!folder.is_empty(), "artifacts.url is {url}; this version knows only file://folder");
@@ -64,6 +73,36 @@ impl Config {
              set http.allow_plain = true if something else protects it"
         );
         Ok(())
+    }
+
+    /// The RabbitMQ server, if there is one.
+    pub fn rabbitmq(&self) -> Option<(&str, RabbitOptions)> {
+        let lanes = match self.broker.lanes {
+            Lanes::Classic => LaneKind::Classic,
+            Lanes::Quorum => LaneKind::Quorum,
+        };
+        let options = RabbitOptions { namespace: self.broker.namespace.clone(), lanes };
+        (self.broker.url.reveal() != "local").then(|| (self.broker.url.reveal(), options))
+    }
+
+    /// What the world is told.
+    pub fn external_events(&self) -> anyhow::Result<Vec<EventRule>> {
+        let event = |name: &String| {
+            let known = EventKind::ALL.map(EventKind::as_str).join(", ");
+            EventKind::parse(name).with_context(|| format!("events.external names {name:?}; allowed: {known}"))
+        };
+        let rule = |rule: &super::ExternalEvents| {
+            let events = rule.events.iter().map(event).collect::<anyhow::Result<Vec<_>>>()?;
+            anyhow::Ok(EventRule { task_types: rule.types.clone(), events })
+        };
+        let rules = self.events.external.iter().map(rule).collect::<anyhow::Result<Vec<_>>>()?;
+        EventSelection::new(&rules)?;
+        Ok(rules)
+    }
+
+    /// Every queue that the configuration names.
+    pub fn queues(&self) -> Vec<String> {
+        self.routing().queues().into_iter().chain(self.worker.queues.keys().cloned()).collect()
     }
 
     pub fn store_options(&self) -> StoreOptions {
@@ -149,6 +188,7 @@ impl Config {
             stray_age: worker.stray_age.0,
             drain: worker.drain.0,
             duties,
+            asks_for_kept: !self.duties.keep_for_host.0.is_zero(),
         }
     }
 
@@ -163,6 +203,8 @@ impl Config {
             keep_ended: duties.keep_ended.0,
             keep_dead_letters: duties.keep_dead_letters.0,
             sweep_every: duties.sweep_every.0,
+            starve_after: duties.starve_after.0,
+            keep_for_host: duties.keep_for_host.0,
         }
     }
 

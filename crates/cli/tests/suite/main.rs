@@ -13,6 +13,7 @@
 mod commands;
 mod database;
 mod deployment;
+mod fleet;
 mod http;
 mod program;
 mod telemetry;
@@ -22,7 +23,7 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let parts = [commands::trials(), deployment::trials(), http::trials(), program::trials(), telemetry::trials()];
+    let parts = [commands::trials(), deployment::trials(), fleet::trials(), http::trials(), program::trials(), telemetry::trials()];
     let trials: Vec<Trial> = parts.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

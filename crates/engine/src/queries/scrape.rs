@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_domain::{
-    Status, StoreError, bounds,
+    Status, StoreError, Timestamp, bounds,
     statistics::{Measure, TallyFilter},
 };
 
@@ -14,6 +14,11 @@ use crate::{
 
 /// A store that takes longer is told to be down: the rest must be seen all the more.
 const STORE_ANSWERS: Duration = Duration::from_secs(2);
+
+/// A wait that is told as it is only after a closer look, in milliseconds.
+const LONG_MS: u64 = 60_000;
+/// Queues that one scrape looks into.
+const LOOKED_AT: usize = 50;
 
 impl Engine {
     /// All metrics as text. What only the store knows is looked up, and left out while it is away.
@@ -56,16 +61,32 @@ impl Engine {
         let nodes = self.store.list_nodes().await?;
         let outbox = self.store.count_outbox(bounds::COUNT).await?;
         let now = self.store.now().await?;
+        let waits_since = match due {
+            Some(due) if due.plus_ms(LONG_MS) < now => self.waits_since(&queues, now).await?,
+            Some(_) | None => due,
+        };
         let silent = nodes.iter().filter(|node| node.lost_at.is_none()).map(|node| now.micros_since(node.heartbeat_at));
         Ok(Sight {
             is_store_up: true,
-            oldest_waiting_s: due.map_or(0.0, |due| seconds(now.micros_since(due))),
+            oldest_waiting_s: waits_since.map_or(0.0, |since| seconds(now.micros_since(since))),
             most_silent_s: silent.max().map_or(0.0, seconds),
             outbox: Some(outbox as u64),
             tallies,
             nodes,
             ..Sight::default()
         })
+    }
+
+    /// Since when the first in line of these queues wait, the longest of them. A place in line may be older than its task.
+    async fn waits_since(&self, queues: &[String], now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let mut longest: Option<Timestamp> = None;
+        for queue in queues.iter().take(LOOKED_AT) {
+            for bell in self.store.list_due(queue, 1).await? {
+                let since = bell.due_at.max(bell.submitted_at).min(now);
+                longest = Some(longest.map_or(since, |longest| longest.min(since)));
+            }
+        }
+        Ok(longest)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The duties of every deployment, each on the skeleton of [`crate::service`].
 
+mod ager;
 mod expirer;
 mod key_pruner;
 mod pruner;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use longhaul_domain::{bounds, contract::ArtifactStore};
 
+pub use ager::Ager;
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
@@ -46,6 +48,10 @@ pub struct DutySettings {
     pub keep_dead_letters: Duration,
     /// How often files whose time is over are looked for.
     pub sweep_every: Duration,
+    /// How long a task waits before it gets its part of the starts whatever its priority. Nothing: never.
+    pub starve_after: Duration,
+    /// How long tasks of a node that died are kept for nodes of its host. Nothing: not at all.
+    pub keep_for_host: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -61,6 +67,8 @@ impl Default for DutySettings {
             keep_ended: DAY * 7,
             keep_dead_letters: DAY * 30,
             sweep_every: Duration::from_secs(60),
+            starve_after: Duration::from_secs(600),
+            keep_for_host: Duration::ZERO,
         }
     }
 }
@@ -77,6 +85,7 @@ pub fn all(
         Arc::new(Pruner::new(settings, export)),
         Arc::new(KeyPruner),
         Arc::new(Tallier),
+        Arc::new(Ager::new(settings)),
         Arc::new(Sweeper::new(settings, Arc::clone(files))),
     ]
 }

@@ -26,7 +26,7 @@ impl Rescuer {
             lease_ms: millis(settings.lease),
             max_crashes: settings.max_crashes,
             limit: BATCH,
-            keep_for_host_ms: 0,
+            keep_for_host_ms: millis(settings.keep_for_host),
         };
         Self { every: settings.rescue_every, request }
     }

@@ -20,6 +20,7 @@ mod limits;
 mod lives;
 mod parents;
 mod submits;
+mod turns;
 
 use std::future::Future;
 use std::time::Duration;
@@ -40,6 +41,7 @@ fn main() {
                 parents::trials(backend),
                 limits::trials(backend),
                 lives::trials(backend),
+                turns::trials(backend),
             ]
         })
         .flatten()

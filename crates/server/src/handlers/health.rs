@@ -12,8 +12,9 @@ use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
 /// A store that takes longer to tell the time is not ready for more.
 const STORE_ANSWERS: Duration = Duration::from_secs(2);
 
-fn ok() -> Response {
-    reply::ok(&Health { status: "ok".to_owned() })
+fn health(missing: Vec<String>) -> Response {
+    let status = if missing.is_empty() { "ok" } else { "degraded" };
+    reply::ok(&Health { status: status.to_owned(), missing })
 }
 
 pub(crate) fn live_doc() -> Doc {
@@ -21,12 +22,12 @@ pub(crate) fn live_doc() -> Doc {
 }
 
 pub(crate) async fn live() -> Response {
-    ok()
+    health(Vec::new())
 }
 
 pub(crate) fn ready_doc() -> Doc {
     Doc::new("readyz", "Whether the process can reach its store and takes work")
-        .answer::<Health>(200, "It can")
+        .answer::<Health>(200, "It can; without its broker or Redis it is degraded, and works")
         .problems(&[503])
 }
 
@@ -36,7 +37,8 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiEr
     }
     let silent = || StoreError::Unavailable("it does not answer in time".to_owned());
     tokio::time::timeout(STORE_ANSWERS, api.engine.store.now()).await.unwrap_or_else(|_| Err(silent()))?;
-    Ok(ok())
+    // Names and no reasons: anybody may ask.
+    Ok(health(api.engine.missing().into_iter().map(str::to_owned).collect()))
 }
 
 pub(crate) fn openapi_doc() -> Doc {

@@ -1,5 +1,6 @@
-//! Changes without news: of other processes, whose news stay there, and of bulk changes, of which there are none. Streams
-//! look for them, often where other nodes are alive, and seldom where this process is the only one.
+//! Changes without news: of other processes, whose news stay there without a broker, and of bulk changes, of which there are
+//! none. Streams look for them, often where other nodes are alive, and seldom where a broker carries news or this process is
+//! the only one.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -54,10 +55,9 @@ impl Company {
 
 /// When a stream looks next.
 pub(crate) async fn next_look(api: &Api) -> Instant {
-    let wait = match api.company.is_there(&api.engine).await {
-        true => between_looks(api.http.open_streams()),
-        false => HEARTBEAT,
-    };
+    // Over a broker the news of all processes come here; looks are then for what is no news to anybody.
+    let is_alone = api.engine.is_broker_up() || !api.company.is_there(&api.engine).await;
+    let wait = if is_alone { HEARTBEAT } else { between_looks(api.http.open_streams()) };
     Instant::now() + wait
 }
 

@@ -106,7 +106,7 @@ impl SubmitTasks {
     }
 
     async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
-        let events = &session.shared().outbox.events;
+        let events = &session.shared().outbox().events;
         let told = fresh.iter().filter(|index| events.selects(EventKind::Submitted, &self.tasks[**index].task_type));
         let told: Vec<TaskId> = told.map(|index| self.ids[*index]).collect();
         if told.is_empty() {
@@ -115,7 +115,7 @@ impl SubmitTasks {
         let list = hex_list(told);
         let mut messages = Vec::new();
         for row in session.fetch(Statement::ReadTasks, &[(&list).into()]).await? {
-            messages.extend(session.shared().outbox.messages(&record::task(&row)?, EventKind::Submitted));
+            messages.extend(session.shared().outbox().messages(&record::task(&row)?, EventKind::Submitted));
         }
         ledger::insert_messages(session, &messages).await
     }

@@ -81,6 +81,13 @@ impl Redis {
         let _ = link.wait_for(|link| matches!(link, Link::Up { .. }) == is_up).await;
     }
 
+    /// What the server does when its memory is full: `noeviction` keeps everything, the others forget.
+    pub async fn eviction_policy(&self) -> Result<String, String> {
+        let info: String = self.ask(async |mut to| redis::cmd("INFO").arg("memory").query_async(&mut to).await).await?;
+        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        policy.map(|name| name.trim().to_owned()).ok_or_else(|| "the server does not say".to_owned())
+    }
+
     /// A key of this deployment.
     pub(super) fn key(&self, kind: &str, name: &str) -> String {
         format!("{}:{kind}:{name}", self.namespace)

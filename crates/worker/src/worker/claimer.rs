@@ -9,7 +9,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
-use super::{Inner, executor};
+use super::{Inner, executor, kept::Kept};
 use crate::{
     patience::{for_claim, within},
     random,
@@ -25,6 +25,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut heard = 0;
     // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
     let mut is_behind = false;
+    let mut kept = Kept::default();
     while !inner.draining.is_cancelled() {
         let (scopes, full) = {
             let desk = inner.desk();
@@ -38,7 +39,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
         let owed = inner.owed_claims();
-        let look = claim_all(&inner, &scopes).await;
+        let look = look(&inner, &scopes, &mut kept).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
         if let Ok(look) = &look {
             // What nobody was asked for, or may have more of, is still owed.
@@ -77,6 +78,13 @@ pub(super) async fn run(inner: Arc<Inner>) {
             }
         }
     }
+}
+
+/// Asks for what is kept for this host, then for what is anybody's.
+async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept) -> Result<Look, StoreError> {
+    let own = kept.claim(inner, scopes).await?;
+    let look = claim_all(inner, scopes).await?;
+    Ok(Look { claimed: own + look.claimed, ..look })
 }
 
 /// What one look at the store brought.
@@ -120,10 +128,10 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
 }
 
 /// While this lives, the store has been asked.
-struct Asking<'a>(&'a Inner);
+pub(super) struct Asking<'a>(&'a Inner);
 
 impl<'a> Asking<'a> {
-    fn new(inner: &'a Inner) -> Self {
+    pub(super) fn new(inner: &'a Inner) -> Self {
         inner.desk().asking(true);
         Self(inner)
     }

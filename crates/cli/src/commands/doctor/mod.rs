@@ -1,5 +1,6 @@
 //! `longhaul doctor`: looks at everything that a node needs, changes nothing that matters, and says what to do.
 
+mod fleet;
 mod machine;
 mod store;
 
@@ -95,6 +96,7 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     checks.push(machine::port(config.http.listen).await);
     let is_asked_for_tokens = config.identity.mode == IdentityKind::Tokens;
     checks.extend(store::examine(&config, is_asked_for_tokens).await);
+    checks.extend(fleet::examine(&config).await);
     checks.extend(machine::folders(&config));
     checks.push(machine::handles(&config));
     checks

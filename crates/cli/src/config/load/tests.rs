@@ -81,6 +81,11 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
         ("[worker.queues.a]\nreserved = 101\n", "reserve 101 slots, and worker.slots is 100"),
         ("[worker.queues.a]\nreserved = 3\nat_most = 2\n", "worker.queues.a.at_most is 2; allowed: at least 3"),
         ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
+        ("[worker.queues.a]\nshare = 0\n", "worker.queues.a.share is 0; allowed: 1 to 1000"),
+        ("[redis]\nnodes = 0\n", "redis.nodes is 0"),
+        ("[broker]\nlanes = \"streams\"\n", "classic"),
+        ("[[events.external]]\nevents = [\"done\"]\n", "events.external names \"done\"; allowed: submitted"),
+        ("[[events.external]]\nevents = [\"completed\"]\n", "broker.url names nobody"),
         ("[routing]\notherwise = \"\"\n", "routing"),
         ("[limits.openai]\nrate = 0\n", "limits"),
         ("[identity]\nenvironment = \"Live!\"\n", "identity.environment"),
@@ -99,8 +104,8 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
 #[test]
 fn what_this_version_does_not_know_is_refused_and_says_what_it_knows() {
     for (name, value, wanted) in [
-        ("LONGHAUL_BROKER", "amqp://u:s3cret@mq", "only local"),
-        ("LONGHAUL_REDIS", "redis://u:s3cret@cache", "without Redis"),
+        ("LONGHAUL_BROKER", "kafka://u:s3cret@mq", "allowed: local, amqp://"),
+        ("LONGHAUL_REDIS", "memcached://u:s3cret@cache", "allowed: redis://"),
         ("LONGHAUL_ARTIFACTS", "s3://u:s3cret@bucket", "only file://"),
         ("LONGHAUL_STORE", "oracle://u:s3cret@db", "sqlite://"),
     ] {

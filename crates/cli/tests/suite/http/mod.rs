@@ -14,7 +14,7 @@ mod output;
 mod pages;
 mod platform;
 mod races;
-mod readiness;
+pub(crate) mod readiness;
 mod reads;
 mod refusals;
 pub(crate) mod server;

@@ -37,7 +37,7 @@ async fn a_node_that_drains_is_alive_but_not_ready(store: Backend) {
 }
 
 /// A way to the database that can be cut.
-async fn door(to: String) -> (u16, watch::Sender<bool>) {
+pub(crate) async fn door(to: String) -> (u16, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, (open, is_open)) = (listener.local_addr().unwrap().port(), watch::channel(true));
     tokio::spawn(async move {

@@ -79,12 +79,16 @@ async fn a_queue_that_is_kept_for_another_tier_is_not_to_be_had_by_naming_it(sto
     let server = Server::with_tokens(store).await;
     let free = server.token(62, "u-1", &["tasks:write"], Some("free"), HOUR).await;
     let vip = server.token(63, "u-2", &["tasks:write"], Some("vip"), HOUR).await;
-    let any = server.token(64, "u-3", &["tasks:write"], None, HOUR).await;
+    let none = server.token(64, "u-3", &["tasks:write"], None, HOUR).await;
+    let admin = server.token(65, "u-4", &["admin"], None, HOUR).await;
     let submit = |queue: &str| json!({ "taskType": "sample.echo", "delay": "1d", "queue": queue });
     let one = |token, queue| server.send(with(Call::post("/api/tasks", &submit(queue)), token));
     assert_eq!(one(&free, "vip_short").await.problem(422, "invalid_field")["field"], "queue");
     one(&vip, "enterprise_exclusive").await.problem(422, "invalid_field");
-    for (token, queue) in [(&vip, "vip_long"), (&vip, "free_default"), (&free, "my-own"), (&any, "vip_short")] {
+    one(&none, "vip_short").await.problem(422, "invalid_field");
+    let open =
+        [(&vip, "vip_long"), (&vip, "free_default"), (&free, "my-own"), (&none, "my-own"), (&admin, "vip_short")];
+    for (token, queue) in open {
         one(token, queue).await.expect(202);
     }
     let batch = Call::post("/api/tasks/batch", &json!({ "tasks": [submit("free_default"), submit("vip_long")] }));

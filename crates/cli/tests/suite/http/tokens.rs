@@ -1,10 +1,14 @@
 //! Callers with tokens: the matrix of all routes and all that can be wrong with a token, tiers, live routes, revocation.
 
+use std::time::Duration;
+
 use libtest_mimic::Trial;
 use longhaul::{
+    TaskId,
     operating::{NewAccessToken, TokenText, bounds},
-    server::{IdentityMode, ListenerSettings, Policy, route_table},
+    server::{IdentityMode, ListenerSettings, Network, Policy, route_table},
 };
+use longhaul_cli::samples::Echo;
 use serde_json::json;
 
 use crate::database::Backend;
@@ -21,12 +25,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         each_scope_of_a_token_opens_its_own_routes_and_no_other,
         a_token_sees_its_owners_tasks_alone,
         the_tier_of_a_token_is_the_tier_of_its_tasks,
+        nobody_gets_a_better_tier_by_asking_for_it,
+        a_tier_comes_from_the_gateway_or_from_who_knows_it,
         a_browser_shows_its_token_in_the_address_of_live_routes_alone,
         a_revoked_token_is_soon_refused_and_its_streams_end
     ]
 }
 
 const ALL: [&str; 3] = ["tasks:read", "tasks:write", "operate"];
+
+const DAY: Duration = Duration::from_secs(24 * 3_600);
 
 /// Bytes that are different for each token of a test.
 pub(crate) fn mint(seed: u64) -> TokenText {
@@ -163,6 +171,63 @@ async fn the_tier_of_a_token_is_the_tier_of_its_tasks(store: Backend) {
     }
     let problem = server.send(submit(Some("enterprise"))).await.problem(422, "invalid_field");
     assert_eq!((&problem["field"], problem["allowed"].as_str().unwrap().starts_with("vip")), (&json!("tier"), true));
+}
+
+async fn nobody_gets_a_better_tier_by_asking_for_it(store: Backend) {
+    let server = Server::with_tokens(store).await;
+    let plain = server.token(31, "u-1", &["tasks:write"], None, 3_600_000).await;
+    let admin = server.token(32, "u-2", &["admin"], None, 3_600_000).await;
+    let submit = |tier: Option<&str>, token| {
+        let body = json!({ "taskType": "sample.echo", "delay": "1d", "tier": tier });
+        server.send(with(Call::post("/api/tasks", &body), token))
+    };
+    let problem = submit(Some("vip"), &plain).await.problem(422, "invalid_field");
+    assert_eq!(problem["field"], "tier");
+    assert!(problem["allowed"].as_str().unwrap().contains("token create --tier"), "{problem}");
+    for (tier, token) in [(None, &plain), (Some("free"), &plain), (Some("vip"), &admin)] {
+        submit(tier, token).await.expect(202);
+    }
+}
+
+async fn a_tier_comes_from_the_gateway_or_from_who_knows_it(store: Backend) {
+    let gateway = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
+    let server = Server::configured(store, gateway, |builder| {
+        builder.tier_of(|owner| async move {
+            match owner.as_str() {
+                "u-1" => Ok(Some("enterprise".to_owned())),
+                "u-2" => Ok(None),
+                _ => Err("the office is closed"),
+            }
+        })
+    })
+    .await;
+    let submit = |user: &str, headers: &[(&str, &str)], tier: Option<&str>| {
+        let body = json!({ "taskType": "sample.echo", "delay": "1d", "tier": tier });
+        let call = headers
+            .iter()
+            .fold(Call::post("/api/tasks", &body).user(user), |call, (name, value)| call.header(name, value));
+        server.send(call)
+    };
+    let queue_of = async |made: Reply| {
+        let id = made.expect(202)["taskId"].as_str().unwrap().to_owned();
+        let task = server.longhaul.task(TaskId(id.parse().unwrap())).await.unwrap();
+        (task.tier.unwrap_or_default(), task.queue)
+    };
+    let routed = |tier: &str, queue: &str| (tier.to_owned(), queue.to_owned());
+    let vip = [("x-user-tier", "vip")];
+    assert_eq!(queue_of(submit("u-1", &[], None).await).await, routed("enterprise", "enterprise_exclusive"));
+    assert_eq!(queue_of(submit("u-1", &vip, None).await).await, routed("vip", "vip_short"));
+    for user in ["u-2", "u-3"] {
+        assert_eq!(queue_of(submit(user, &[], None).await).await, routed("", "free_default"));
+        submit(user, &[], Some("vip")).await.problem(422, "invalid_field");
+    }
+    submit("u-1", &[("x-user-tier", "no tier")], None).await.problem(401, "unauthenticated");
+    // A program that embeds Longhaul says it, or leaves it to who knows.
+    let longhaul = &server.longhaul;
+    let own = longhaul.submit::<Echo>(json!(1)).owner("u-1").delay(DAY).await.unwrap();
+    assert_eq!(longhaul.task(own.id()).await.unwrap().queue, "enterprise_exclusive");
+    let said = longhaul.submit::<Echo>(json!(1)).owner("u-1").tier("free").delay(DAY).await.unwrap();
+    assert_eq!(longhaul.task(said.id()).await.unwrap().queue, "free_default");
 }
 
 async fn a_browser_shows_its_token_in_the_address_of_live_routes_alone(store: Backend) {

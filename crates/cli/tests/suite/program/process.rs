@@ -122,7 +122,7 @@ impl Process {
         answer["taskId"].as_str().unwrap().to_owned()
     }
 
-    fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.url("").trim_start_matches("http://").parse().expect("an address and a port")
     }
 

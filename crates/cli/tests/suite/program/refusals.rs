@@ -31,7 +31,7 @@ async fn a_wrong_configuration_is_told_before_anything_starts() {
     let database = Database::make(Backend::Sqlite).await;
     for (name, value, wanted) in [
         ("LONGHAUL_STROE", "sqlite://x", "did you mean LONGHAUL_STORE?"),
-        ("LONGHAUL_BROKER", "amqp://u:s3cret@mq", "only local"),
+        ("LONGHAUL_BROKER", "kafka://u:s3cret@mq", "allowed: local, amqp://"),
         ("LONGHAUL_WORKER__DRAIN", "soon", "PT30S"),
     ] {
         let mut command = database.program(&["serve"]);

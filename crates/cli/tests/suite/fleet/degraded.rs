@@ -1,0 +1,57 @@
+//! Without its broker a fleet goes on, and says so.
+
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::{Fleet, server, until};
+use crate::http::readiness::door;
+use crate::program::process::Process;
+use crate::trial::once;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    once![a_fleet_whose_broker_is_away_is_degraded_and_works, a_node_that_starts_without_its_servers_works]
+}
+
+async fn ready(node: &Process) -> Value {
+    let (status, health) = node.get("", "/readyz").await;
+    assert_eq!(status, 200, "{health}");
+    health
+}
+
+async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
+    let url = server("LONGHAUL_TEST_RABBITMQ");
+    let (credentials, place) = url.rsplit_once('@').expect("credentials and a place");
+    let (there, rest) = place.split_once('/').unwrap_or((place, ""));
+    let (port, open) = door(there.to_owned()).await;
+    let fleet = Fleet::behind(&format!("{credentials}@127.0.0.1:{port}/{rest}")).await;
+    let token = fleet.database.token("u-1").await;
+    let (api, _worker, _duties) = tokio::join!(fleet.api(), fleet.worker(), fleet.duties());
+    let id = api.submit(&token, "sample.echo", json!(1)).await;
+    api.until(&token, &id, "COMPLETED").await;
+    assert_eq!(ready(&api).await, json!({ "status": "ok" }));
+
+    open.send(false).unwrap();
+    until("degraded", async || ready(&api).await == json!({ "status": "degraded", "missing": ["broker"] })).await;
+    for n in 0..3 {
+        let id = api.submit(&token, "sample.echo", json!(n)).await;
+        api.until(&token, &id, "COMPLETED").await;
+    }
+
+    open.send(true).unwrap();
+    until("as before", async || ready(&api).await == json!({ "status": "ok" })).await;
+    let id = api.submit(&token, "sample.echo", json!(2)).await;
+    api.until(&token, &id, "COMPLETED").await;
+}
+
+async fn a_node_that_starts_without_its_servers_works() {
+    let fleet = Fleet::make().await;
+    let token = fleet.database.token("u-1").await;
+    let mut alone = fleet.program(&["serve", "--samples"]);
+    alone.env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1").env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
+    let node = Process::start(alone).await;
+    let health = ready(&node).await;
+    assert_eq!(health, json!({ "status": "degraded", "missing": ["broker", "redis"] }));
+    let id = node.submit(&token, "sample.echo", json!(1)).await;
+    node.until(&token, &id, "COMPLETED").await;
+    node.stop().await;
+}

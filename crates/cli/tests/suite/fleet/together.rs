@@ -1,0 +1,98 @@
+//! What one node does is seen and heard on the others.
+
+use libtest_mimic::Trial;
+use serde_json::{Value, json};
+
+use super::{Fleet, until};
+use crate::http::client::Call;
+use crate::program::process::Process;
+use crate::trial::once;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    once![
+        progress_of_any_node_is_live_on_every_other,
+        a_cancel_on_any_node_reaches_the_handler,
+        a_rolling_restart_runs_nothing_twice,
+        a_queue_that_one_node_pauses_is_paused_for_all,
+    ]
+}
+
+async fn progress_of_any_node_is_live_on_every_other() {
+    let fleet = Fleet::make().await;
+    let token = fleet.database.token("u-1").await;
+    let (here, there) = tokio::join!(fleet.api(), fleet.api());
+    let (_worker, _other, _duties) = tokio::join!(fleet.worker(), fleet.worker(), fleet.duties());
+    let bearer = format!("Bearer {token}");
+    let mut all = Call::get("/api/events").header("Authorization", &bearer).follow(there.address()).await;
+    let id = here.submit(&token, "sample.progress", json!({ "steps": 40, "stepMs": 50 })).await;
+    // The list of the other node has it before the store can: that is written every five seconds.
+    let path = "/api/tasks?status=RUNNING";
+    until("progress in the list of the other node", async || {
+        let listed = there.get(&token, path).await.1;
+        let percent = listed["items"][0]["progress"]["percent"].as_f64();
+        percent.is_some_and(|percent| percent > 10.0 && percent < 100.0)
+    })
+    .await;
+    let mut told = Vec::new();
+    while told.last().is_none_or(|(name, _): &(String, Value)| name != "completed") {
+        let event = all.next().await.expect("the stream goes on");
+        if event.data["taskId"] == *id {
+            told.push((event.name, event.data));
+        }
+    }
+    let steps = told.iter().filter(|(name, _)| name == "progress").count();
+    assert!(steps >= 10, "{steps} steps of 40 were told: {told:?}");
+    let names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "progress").collect();
+    assert_eq!(names, ["submitted", "started", "completed"]);
+}
+
+async fn a_cancel_on_any_node_reaches_the_handler() {
+    let fleet = Fleet::make().await;
+    let token = fleet.database.token("u-1").await;
+    let (here, there) = tokio::join!(fleet.api(), fleet.api());
+    // Renewing leases would tell it, too, in a while: only a signal tells it sooner.
+    let mut one_slot = fleet.program(&["worker", "--samples", "--queues", "free_default=1"]);
+    one_slot.env("LONGHAUL_WORKER__HEARTBEAT", "10s").env("LONGHAUL_DUTIES__LEASE", "2m");
+    let _worker = Process::start(one_slot).await;
+    let id = here.submit(&token, "sample.sleep", json!({ "ms": 3_000_000 })).await;
+    here.until(&token, &id, "RUNNING").await;
+    let next = here.submit(&token, "sample.echo", json!(1)).await;
+    let cancelled = Call::new("DELETE", format!("/api/tasks/{id}")).header("Authorization", &format!("Bearer {token}"));
+    assert_eq!(cancelled.send(there.address()).await.status, 204);
+    // The only slot is free as soon as the handler has heard of it.
+    here.until(&token, &next, "COMPLETED").await;
+    assert_eq!(here.get(&token, &format!("/api/tasks/{id}")).await.1["status"], "CANCELLED");
+}
+
+async fn a_rolling_restart_runs_nothing_twice() {
+    let fleet = Fleet::make().await;
+    let token = fleet.database.token("u-1").await;
+    let (api, _duties) = tokio::join!(fleet.api(), fleet.duties());
+    let (first, second) = tokio::join!(fleet.worker(), fleet.worker());
+    let mut ids = Vec::new();
+    for _ in 0..60 {
+        ids.push(api.submit(&token, "sample.sleep", json!({ "ms": 200 })).await);
+    }
+    first.stop().await;
+    let third = fleet.worker().await;
+    second.stop().await;
+    let fourth = fleet.worker().await;
+    for id in &ids {
+        let task = api.until(&token, id, "COMPLETED").await;
+        assert_eq!((&task["attempt"], &task["crashCount"]), (&json!(1), &json!(0)), "{task}");
+    }
+    tokio::join!(third.stop(), fourth.stop());
+}
+
+async fn a_queue_that_one_node_pauses_is_paused_for_all() {
+    let fleet = Fleet::make().await;
+    let token = fleet.database.token("u-1").await;
+    let (here, there) = tokio::join!(fleet.api(), fleet.api());
+    let (_worker, _duties) = tokio::join!(fleet.worker(), fleet.duties());
+    assert_eq!(here.post(&token, "/api/queues/free_default/pause").await.0, 200);
+    let id = there.submit(&token, "sample.echo", json!(1)).await;
+    let why = there.get(&token, &format!("/api/tasks/{id}/why")).await.1;
+    assert_eq!(why["reason"], "paused");
+    assert_eq!(there.post(&token, "/api/queues/free_default/resume").await.0, 200);
+    here.until(&token, &id, "COMPLETED").await;
+}

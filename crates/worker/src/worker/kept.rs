@@ -1,0 +1,54 @@
+//! Tasks of a node that died and that are kept for its host for a while (R23): whoever runs there asks for them, before they
+//! are anybody's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_domain::{StoreError, bounds, contract::store::ClaimRequest};
+use longhaul_engine::slots::Scope;
+use tokio::time::Instant;
+
+use super::{Inner, claimer};
+use crate::patience::{for_claim, within};
+
+/// How often they are asked for. A node of the host that comes back asks at once.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// When to ask next.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    asked: Option<Instant>,
+}
+
+impl Kept {
+    /// Claims what is kept for this host, if tasks are kept and it is time to ask. Answers with how many were claimed.
+    pub(super) async fn claim(&mut self, inner: &Arc<Inner>, scopes: &[Scope]) -> Result<usize, StoreError> {
+        let is_time = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
+        if !inner.settings.asks_for_kept || !is_time {
+            return Ok(0);
+        }
+        self.asked = Some(Instant::now());
+        let mut claimed = 0;
+        for scope in scopes {
+            let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
+            if limit == 0 || inner.draining.is_cancelled() {
+                continue;
+            }
+            let request = ClaimRequest {
+                node_id: inner.node(),
+                host: inner.settings.host.clone(),
+                queues: scope.queues.clone(),
+                task_types: scope.task_types.clone(),
+                limit,
+            };
+            let tasks = {
+                let _alone = inner.asking.write().await;
+                let _asking = claimer::Asking::new(inner);
+                within(for_claim(&inner.settings), inner.engine().store.claim_kept(&request)).await?
+            };
+            claimed += tasks.len();
+            claimer::start(inner, tasks);
+        }
+        Ok(claimed)
+    }
+}
