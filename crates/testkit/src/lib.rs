@@ -37,6 +37,8 @@ pub mod doorbell_suite;
 #[cfg(feature = "suites")]
 pub mod event_bus_suite;
 #[cfg(feature = "suites")]
+pub mod progress_cache_suite;
+#[cfg(feature = "suites")]
 pub mod rate_limiter_suite;
 #[cfg(feature = "suites")]
 pub mod stream_log_suite;

@@ -8,3 +8,8 @@ pub(crate) fn uuid() -> Uuid {
     rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
+
+/// Between a half and all of it, so that those who were told to wait alike do not come alike.
+pub(crate) fn part_of(rest: std::time::Duration) -> std::time::Duration {
+    rest.mul_f64(rand::RngExt::random_range(&mut rand::rng(), 0.5..=1.0))
+}

@@ -37,4 +37,6 @@ pub trait ProgressCache: Send + Sync + std::fmt::Debug {
     async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<HotProgress>>, CacheError>;
     /// Forgets tasks that no longer run.
     async fn forget(&self, tasks: &[TaskId]) -> Result<(), CacheError>;
+    /// Whether other processes read it. Then what runs here is told to it, and not only what others report.
+    fn is_shared(&self) -> bool;
 }

@@ -19,11 +19,11 @@ use super::calendar::Calendar;
 /// nobody has thousands; somebody who puts user ids into keys must not fill the memory.
 const KEYS: usize = 10_000;
 /// A probe that is neither released nor parked for so long is taken as lost, and the key as open.
-const PROBE_SILENCE_MS: u64 = 30_000;
+pub(crate) const PROBE_SILENCE_MS: u64 = 30_000;
 /// Who is refused because of a probe asks again this soon: most calls have answered by then.
-const PROBE_RETRY_MS: u64 = 1_000;
+pub(crate) const PROBE_RETRY_MS: u64 = 1_000;
 /// A parked key that nobody has asked for this long after its time is forgotten.
-const PARK_MEMORY_MS: u64 = 3_600_000;
+pub(crate) const PARK_MEMORY_MS: u64 = 3_600_000;
 /// Keys below which nobody looks for what can be forgotten.
 const FEW_KEYS: usize = 64;
 
@@ -228,11 +228,11 @@ impl Parked {
 }
 
 /// The names under which a key can be parked: its own and its provider's.
-fn names_of(key: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn names_of(key: &str) -> impl Iterator<Item = &str> {
     std::iter::once(key).chain(provider_of(key))
 }
 
-fn check_key(key: &str) -> Result<(), LimiterError> {
+pub(crate) fn check_key(key: &str) -> Result<(), LimiterError> {
     bounds::check_name("key", key).map_err(|invalid| LimiterError(invalid.to_string()))
 }
 

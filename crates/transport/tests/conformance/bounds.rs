@@ -7,13 +7,14 @@ use longhaul_domain::{
     TaskId,
     bounds::CHUNK_BYTES,
     contract::{
-        RateLimiter, StreamLog,
+        ProgressCache, RateLimiter, StreamLog,
+        progress_cache::HotProgress,
         rate_limiter::{Limit, LimitRules, Reservation},
         stream_log::Content,
     },
 };
 use longhaul_testkit::clock::TestClock;
-use longhaul_transport::local::{MemoryRateLimiter, MemoryStreamLog, StreamBounds};
+use longhaul_transport::local::{MemoryProgressCache, MemoryRateLimiter, MemoryStreamLog, StreamBounds};
 
 use crate::{fresh::random_id, trial};
 
@@ -27,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial("limiter::parked_keys_are_bounded_and_forgotten", parked_keys_are_bounded_and_forgotten),
         trial("limiter::bookings_are_bounded", bookings_are_bounded),
         trial("limiter::rules_that_permit_nothing_are_refused", rules_that_permit_nothing_are_refused),
+        trial("progress::tasks_that_have_not_reported_for_longest_are_forgotten", silent_tasks_are_forgotten),
         trial("streams::a_stream_keeps_no_more_bytes_than_allowed", a_stream_keeps_no_more_bytes_than_allowed),
         trial("streams::streams_that_ended_go_first_and_the_oldest_of_them", streams_that_ended_go_first),
         trial("streams::then_go_those_that_were_not_written_to_for_longest", then_go_those_not_written_to),
@@ -218,4 +220,18 @@ async fn no_more_streams_than_allowed_are_remembered() {
     assert_eq!(kept(&log, running).await, (1, 1));
     written(&log, 1).await;
     assert_eq!(kept(&log, running).await, (0, 1));
+}
+
+async fn silent_tasks_are_forgotten() {
+    let cache = MemoryProgressCache::new(3);
+    let tasks: Vec<TaskId> = (0..5).map(|_| TaskId(random_id())).collect();
+    let put = async |task: usize, sequence| {
+        let report = HotProgress { attempt: 1, sequence, progress: 1.into() };
+        cache.put(&[(tasks[task], report)]).await.unwrap();
+    };
+    for (task, sequence) in [(0, 1), (1, 1), (2, 1), (0, 2), (3, 1), (4, 1)] {
+        put(task, sequence).await;
+    }
+    let known = cache.get(&tasks).await.unwrap().into_iter().map(|found| found.is_some());
+    assert_eq!(known.collect::<Vec<_>>(), [true, false, false, true, true]);
 }

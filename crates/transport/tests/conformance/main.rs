@@ -3,21 +3,23 @@
 //! The suites of the contracts come from the testkit; what only one implementation has (its bounds, its files) stands
 //! beside them here. `cargo test -p longhaul-transport --test conformance -- local::stream_log` runs a part.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is not as it must be stops it")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what is not as it must be stops it")]
 
 mod bounds;
 mod fresh;
 mod planted;
+mod redis;
 
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use longhaul_testkit::{
-    artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite, rate_limiter_suite,
-    stream_log_suite, suite::Fresh,
+    artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite, progress_cache_suite,
+    rate_limiter_suite, stream_log_suite, suite::Fresh,
 };
 use longhaul_transport::local::{
-    FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
+    FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryProgressCache, MemoryRateLimiter,
+    MemoryStreamLog, StreamBounds,
 };
 
 use fresh::FreshFolder;
@@ -26,6 +28,7 @@ fn main() {
     let mut trials = local_trials();
     trials.extend(bounds::trials());
     trials.extend(planted::trials());
+    trials.extend(redis::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }
 
@@ -48,6 +51,9 @@ fn local_trials() -> Vec<Trial> {
         let store = FolderArtifactStore::open(folder.path()).unwrap();
         Box::pin(async move { Fresh::new(Arc::new(store) as _, clock(), Some(Box::new(folder))) })
     });
+    let progress_cache: progress_cache_suite::ProgressCacheFactory = Arc::new(move |()| {
+        Box::pin(async move { Fresh::new(Arc::new(MemoryProgressCache::default()) as _, clock(), None) })
+    });
     let doorbell: doorbell_suite::DoorbellFactory =
         Arc::new(move |()| Box::pin(async move { Fresh::new(Arc::new(LocalDoorbell::new()) as _, clock(), None) }));
     let broker: broker_suite::BrokerFactory =
@@ -58,6 +64,7 @@ fn local_trials() -> Vec<Trial> {
     trials.extend(stream_log_suite::trials("local", &stream_log));
     trials.extend(artifact_suite::trials("local", &artifacts));
     trials.extend(doorbell_suite::trials("local", &doorbell));
+    trials.extend(progress_cache_suite::trials("local", &progress_cache));
     trials
 }
 

@@ -1,0 +1,199 @@
+//! Many nodes against one limit, by the times that the server has booked; and the script beside the code of one process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use libtest_mimic::Trial;
+use longhaul_domain::{
+    Clock, Timestamp,
+    contract::rate_limiter::{Limit, LimitRules, RateLimiter, Reservation},
+};
+use longhaul_testkit::clock::TestClock;
+use longhaul_transport::local::MemoryRateLimiter;
+use longhaul_transport::redis::RedisRateLimiter;
+use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
+
+use super::{FreshRedis, limiter};
+use crate::trial;
+
+pub(super) fn trials() -> Vec<Trial> {
+    vec![
+        trial("redis::fleet::eight_nodes_use_all_of_one_limit_and_no_more", eight_nodes_use_all_of_one_limit),
+        trial("redis::fleet::eight_nodes_keep_the_limits_of_a_model_and_its_provider", eight_nodes_keep_both_limits),
+        trial("redis::fleet::a_long_line_of_waiters_costs_no_memory", a_long_line_of_waiters_costs_no_memory),
+        trial("redis::fleet::every_key_expires_when_nothing_of_it_counts_any_more", every_key_expires),
+        trial("redis::fleet::the_script_decides_as_the_limiter_of_one_process_does", the_script_decides_alike),
+        trial("redis::fleet::rules_that_change_on_the_way_are_gone_by", rules_that_change_on_the_way),
+    ]
+}
+
+const NODES: usize = 8;
+/// Callers of each node. Together they wait for more permits than come in the longest pause of a busy machine.
+const CALLERS: usize = 100;
+/// How much of the server's time a run lasts, in microseconds.
+const RUN_MICROS: i64 = 3_000_000;
+
+/// One caller, as a handler is one: asks, waits for its turn, asks again.
+async fn call(limiter: Arc<RedisRateLimiter>, key: &'static str) -> Vec<i64> {
+    let (mut uses, mut started) = (Vec::new(), None);
+    loop {
+        let booked = limiter.book(key, 2_000).await.unwrap();
+        let start = *started.get_or_insert(booked.asked_at.as_micros());
+        if booked.asked_at.as_micros() - start > RUN_MICROS {
+            return uses;
+        }
+        uses.extend(booked.used_at.map(Timestamp::as_micros));
+        let rest_ms = match booked.reservation {
+            Reservation::Granted { wait_ms } => wait_ms,
+            Reservation::Refused { retry_in_ms } => retry_in_ms,
+        };
+        tokio::time::sleep(Duration::from_millis(rest_ms)).await;
+    }
+}
+
+/// All uses of all nodes, in order.
+async fn run(fresh: &FreshRedis, rules: &LimitRules, keys: &[&'static str]) -> Vec<(&'static str, Vec<i64>)> {
+    let mut calls = Vec::new();
+    for _ in 0..NODES {
+        let node = Arc::new(limiter(&fresh.again().await, rules.clone()));
+        for caller in 0..CALLERS {
+            let key = keys[caller % keys.len()];
+            calls.push((key, tokio::spawn(call(Arc::clone(&node), key))));
+        }
+    }
+    let (names, calls): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+    let uses = join_all(calls).await;
+    names.into_iter().zip(uses.into_iter().map(|uses| uses.unwrap())).collect()
+}
+
+/// In no stretch from one use to another more than the rate gives and the burst.
+fn assert_within(limit: Limit, uses: &[i64]) {
+    let per = i128::from(limit.per_ms) * 1_000;
+    for (first, start) in uses.iter().enumerate() {
+        for (last, end) in uses.iter().enumerate().skip(first) {
+            let count = (last - first + 1) as i128;
+            // A permit passes in the microsecond in which its time lies.
+            let flowed = i128::from(limit.permits) * i128::from(end - start + 1);
+            assert!((count - i128::from(limit.burst)) * per <= flowed, "{count} of {limit:?} in {} µs", end - start);
+        }
+    }
+}
+
+/// How much of what the limit gives between the first and the last use was used, in percent.
+fn percent_used(limit: Limit, uses: &[i64]) -> f64 {
+    let micros = (uses[uses.len() - 1] - uses[0]) as f64;
+    let most = micros * f64::from(limit.permits) / (limit.per_ms as f64 * 1_000.0) + f64::from(limit.burst);
+    uses.len() as f64 * 100.0 / most
+}
+
+fn in_order(uses: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut all: Vec<i64> = uses.collect();
+    all.sort_unstable();
+    all
+}
+
+async fn eight_nodes_use_all_of_one_limit() {
+    let limit = Limit::per_second(300).burst(40);
+    let fresh = FreshRedis::open().await;
+    let uses = run(&fresh, &LimitRules::default().limit("p", limit), &["p"]).await;
+    let uses = in_order(uses.into_iter().flat_map(|(_, uses)| uses));
+    assert_within(limit, &uses);
+    let percent = percent_used(limit, &uses);
+    assert!(percent >= 95.0, "{percent:.1} % of the limit were used: {} permits", uses.len());
+}
+
+async fn eight_nodes_keep_both_limits() {
+    let (provider, model) = (Limit::per_second(200).burst(20), Limit::per_second(37).burst(5));
+    let fresh = FreshRedis::open().await;
+    let rules = LimitRules::default().limit("p", provider).limit("p/slow", model);
+    let uses = run(&fresh, &rules, &["p/slow", "p/fast", "p"]).await;
+    let of_model = uses.iter().filter(|(key, _)| *key == "p/slow").flat_map(|(_, uses)| uses.iter().copied());
+    assert_within(model, &in_order(of_model));
+    let all = in_order(uses.iter().flat_map(|(_, uses)| uses.iter().copied()));
+    assert_within(provider, &all);
+    let percent = percent_used(provider, &all);
+    assert!(percent >= 95.0, "{percent:.1} % of the provider's limit were used");
+}
+
+async fn a_long_line_of_waiters_costs_no_memory() {
+    let fresh = FreshRedis::open().await;
+    let rules = LimitRules::default().limit("p", Limit { permits: 1, per_ms: 1_000, burst: 1 });
+    let node = limiter(&fresh.redis, rules);
+    let mut last = 0;
+    for _ in 0..5_000 {
+        let used_at = node.book("p", u64::MAX).await.unwrap().used_at.unwrap().as_micros();
+        assert!(last == 0 || used_at == last + 1_000_000 || used_at - last < 2_000_000, "a second after the other");
+        last = used_at;
+    }
+    let mut connection = redis::Client::open(super::server()).unwrap().get_connection().unwrap();
+    let key = &fresh.keys()[0].0;
+    let bytes: usize = redis::cmd("STRLEN").arg(key).query(&mut connection).unwrap();
+    assert!(bytes < 100, "{key} has {bytes} bytes");
+}
+
+async fn every_key_expires() {
+    let fresh = FreshRedis::open().await;
+    let rules = LimitRules::default().limit("p", Limit::per_minute(1)).limit("p/a", Limit::per_minute(2).burst(3));
+    let node = limiter(&fresh.redis, rules);
+    for _ in 0..5 {
+        node.reserve("p/a", 600_000).await.unwrap();
+    }
+    node.park("q", 1_000).await.unwrap();
+    let keys = fresh.keys();
+    assert_eq!(keys.len(), 3, "{keys:?}");
+    // Five permits of one a minute, and an hour after the time of what is parked.
+    assert!(keys.iter().all(|(_, ms)| (1..=3_700_000).contains(ms)), "{keys:?}");
+    let of_provider = keys.iter().find(|(key, _)| key.ends_with(":limit:{p}:p")).unwrap().1;
+    assert!(of_provider > 200_000, "while permits are booked they are remembered: {of_provider} ms");
+}
+
+/// A clock that says what it was told.
+#[derive(Debug, Default)]
+struct Told(AtomicI64);
+
+impl Clock for Told {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.load(Ordering::SeqCst))
+    }
+}
+
+async fn the_script_decides_alike() {
+    for seed in 0..12_u64 {
+        let mut dice = StdRng::seed_from_u64(seed);
+        let mut below = move |sides: u64| dice.next_u64() % sides;
+        let mut limit =
+            || Limit { permits: 1 + below(13) as u32, per_ms: 10 + below(3_000), burst: 1 + below(6) as u32 };
+        let rules = LimitRules { default: Some(limit()), ..LimitRules::default() };
+        let rules = rules.limit("p", limit()).limit("p/a", limit()).limit("p/b", limit()).limit("q", limit());
+        let (fresh, clock, told) = (FreshRedis::open().await, TestClock::new(), Arc::new(Told::default()));
+        let of_fleet = limiter(&fresh.redis, rules.clone()).clock_offset(clock.offset());
+        let of_process = MemoryRateLimiter::new(Arc::<Told>::clone(&told), rules.clone()).unwrap();
+        for step in 0..400 {
+            let key = ["p", "p/a", "p/b", "p/c", "q", "q/a", "other"][below(7) as usize];
+            let max_wait_ms = [0, 500, 5_000, 60_000, u64::MAX][below(5) as usize];
+            let booked = of_fleet.book(key, max_wait_ms).await.unwrap();
+            told.0.store(booked.asked_at.as_micros(), Ordering::SeqCst);
+            let expected = of_process.reserve(key, max_wait_ms).await.unwrap();
+            assert_eq!(booked.reservation, expected, "seed {seed}, step {step}, {key} of {rules:?}");
+            clock.advance_ms(below(2) * below(3_000));
+        }
+    }
+}
+
+async fn rules_that_change_on_the_way() {
+    let fresh = FreshRedis::open().await;
+    let node = |limit| limiter(&fresh.redis, LimitRules::default().limit("p", limit));
+    let (before, after) = (node(Limit::per_minute(7)), node(Limit::per_minute(60)));
+    let used_at = async |node: &RedisRateLimiter| node.book("p", u64::MAX).await.unwrap().used_at.unwrap().as_micros();
+    let mut times = vec![used_at(&before).await, used_at(&before).await];
+    for _ in 0..5 {
+        times.push(used_at(&after).await);
+    }
+    // The first after the change keeps the old distance, and all others the new one.
+    let distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!((8_000_000..=8_571_429).contains(&distances[0]), "{distances:?}");
+    assert!((8_571_428..=8_571_430).contains(&distances[1]), "{distances:?}");
+    assert!(distances[2..].iter().all(|micros| *micros == 1_000_000), "{distances:?}");
+}
