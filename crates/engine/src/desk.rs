@@ -25,6 +25,19 @@ pub enum StopReason {
     Drain,
 }
 
+/// What a node has for the task of a bell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForBell {
+    /// A slot, which is held.
+    Held,
+    /// None: it does not serve the queue and type.
+    NotServed,
+    /// None, although other types of the queue could start.
+    TypeFull,
+    /// None, like any other task of the queue.
+    QueueFull,
+}
+
 /// A claimed task that is now in hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
@@ -101,6 +114,21 @@ impl Desk {
     /// as there are slots.
     pub fn hold_slot(&mut self, queue: &str, task_type: &str) -> bool {
         !self.is_asking && !self.is_crowded() && self.slots.hold(queue, task_type)
+    }
+
+    /// Holds a slot for a task that a bell rang for. Nobody asks the store for all that there is room for meanwhile.
+    pub fn hold_for_bell(&mut self, queue: &str, task_type: &str) -> ForBell {
+        match self.slots.has_room(queue, task_type) {
+            None => ForBell::NotServed,
+            Some(true) if !self.is_crowded() && self.slots.hold(queue, task_type) => ForBell::Held,
+            Some(_) if self.room_in_queue(queue) == 0 => ForBell::QueueFull,
+            Some(_) => ForBell::TypeFull,
+        }
+    }
+
+    /// How many tasks of this queue could start now.
+    pub fn room_in_queue(&self, queue: &str) -> usize {
+        if self.is_crowded() { 0 } else { self.slots.room_in_queue(queue) }
     }
 
     /// Gives a held slot back: its task is about to be taken in hand, or was not claimed.
@@ -247,6 +275,10 @@ mod tests {
             ran: None,
             version: task.version,
             has_output: false,
+            priority: task.priority,
+            retry_count: task.retry_count,
+            created_at: task.created_at,
+            trace_context: None,
         }
     }
 

@@ -50,13 +50,19 @@ impl DirectRing {
         Arc::new(Self { broker, metrics, desk: Mutex::default() })
     }
 
-    /// Rings for due tasks soon, unless their queue is held.
-    pub(crate) fn ring(self: &Arc<Self>, bells: impl IntoIterator<Item = Bell>) {
-        let mut desk = self.desk();
+    /// Rings for due tasks soon, unless their queue is held. Answers with whether it rings for all.
+    pub(crate) fn ring(self: &Arc<Self>, bells: impl IntoIterator<Item = Bell>) -> bool {
+        let (mut desk, at) = (self.desk(), Instant::now());
         let Desk { gate, now, later, .. } = &mut *desk;
-        let room = WAITING.saturating_sub(now.len() + later.len());
-        now.extend(bells.into_iter().filter(|bell| gate.lets_by(&bell.queue, Instant::now())).take(room));
+        let mut rings_for_all = true;
+        for bell in bells {
+            match now.len() + later.len() < WAITING && gate.lets_by(&bell.queue, at) {
+                true => now.push(bell),
+                false => rings_for_all = false,
+            }
+        }
         self.go(desk);
+        rings_for_all
     }
 
     /// Rings for a task that is due in so many milliseconds, if that is soon enough for the broker.

@@ -4,6 +4,7 @@
 //! holds and what it may claim are plain values ([`Desk`], [`Slots`]) that a simulation can drive step by step.
 //! Background duties share one skeleton ([`service`]). Nothing here knows SQL, HTTP or handlers.
 
+mod bells;
 pub mod catalog;
 pub mod commands;
 pub mod desk;

@@ -10,16 +10,16 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use longhaul_domain::{
-    TaskId, Timestamp,
+    TaskId, Timestamp, bounds,
     contract::broker::{Bell, Published},
 };
 
 /// Bells that are out at the least: enough for the slots of a few nodes before anything is known of their speed.
 const LEAST: usize = 64;
-/// Bells that are out at the most: a second of the fastest fleet that one database can serve.
-pub const MOST: usize = 5_000;
-/// Tasks that are listed at the most: those that nobody answers for stand before the others.
-const MOST_LISTED: usize = 10_000;
+/// Bells that are out at the most: a second of the fastest fleet that one database can serve. More are listed, since
+/// those that nobody answers for may stand before the others.
+pub const MOST: usize = bounds::DUE_BATCH * 4 / 5;
+const MOST_LISTED: usize = bounds::DUE_BATCH;
 /// Whoever made a task claimable rings at once. What still has no bell after this long is the ringer's.
 const GRACE: Duration = Duration::from_millis(150);
 /// A bell that is not in the broker any more and was not answered is lost. It may also have met nodes that do not know

@@ -35,14 +35,23 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
     fn name(&self) -> &'static str;
     /// How often it looks when nobody wakes it.
     fn every(&self) -> Duration;
+    /// How long it rests now: as long as ever, unless it knows of work.
+    fn rest(&self) -> Duration {
+        self.every()
+    }
+    /// Returns when there is work before the rest is over.
+    async fn woken(&self, _engine: &Engine) {
+        std::future::pending().await
+    }
     /// One bounded piece of work.
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError>;
 }
 
 /// Runs the duty until `stop`.
 pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken) {
+    let mut hold = Hold::default();
     loop {
-        match tokio::time::timeout(LONGEST_ROUND, round(&engine, node, &*duty, &stop)).await {
+        match tokio::time::timeout(LONGEST_ROUND, held_round(&engine, node, &*duty, &stop, &mut hold)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, duty = duty.name(), "a duty could not do its work and tries again")
@@ -51,18 +60,47 @@ pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: C
         }
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(duty.every()) => {}
+            () = duty.woken(&engine) => {}
+            () = tokio::time::sleep(duty.rest()) => {}
         }
     }
 }
 
 /// One round: passes until nothing is left or `stop`, if the duty is this node's.
 pub async fn round(engine: &Engine, node: NodeId, duty: &dyn Duty, stop: &CancellationToken) -> Result<(), StoreError> {
-    // Long enough that a node which is slow for once keeps its duties, short enough that a dead one's are taken over.
-    let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(5_000);
+    held_round(engine, node, duty, stop, &mut Hold::default()).await
+}
+
+/// When a duty's lease was last renewed. One that looks many times a second does not write each time.
+#[derive(Debug, Default)]
+struct Hold(Option<Instant>);
+
+impl Hold {
+    /// Whether the duty is this node's. A lease that is young is not renewed.
+    async fn take(&mut self, engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<bool, StoreError> {
+        // Long enough that a node which is slow for once keeps its duties, short enough that a dead one's are taken over.
+        let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(5_000);
+        if self.0.is_some_and(|renewed| renewed.elapsed() < Duration::from_millis(ttl_ms / 6)) {
+            return Ok(true);
+        }
+        let asked = Instant::now();
+        self.0 = None;
+        let taken = engine.store.take_duty(duty.name(), node, ttl_ms).await?;
+        self.0 = taken.map(|_| asked);
+        Ok(self.0.is_some())
+    }
+}
+
+async fn held_round(
+    engine: &Engine,
+    node: NodeId,
+    duty: &dyn Duty,
+    stop: &CancellationToken,
+    hold: &mut Hold,
+) -> Result<(), StoreError> {
     let started = Instant::now();
     for _ in 0..PASSES {
-        if stop.is_cancelled() || engine.store.take_duty(duty.name(), node, ttl_ms).await?.is_none() {
+        if stop.is_cancelled() || !hold.take(engine, node, duty).await? {
             return Ok(());
         }
         if duty.pass(engine).await? == Pass::Clear || started.elapsed() > Duration::from_secs(30) {

@@ -150,6 +150,30 @@ impl Slots {
         Some(serving.any(|scope| self.room(scope) > 0))
     }
 
+    /// How many tasks of this queue could start now, if they are of types that nothing else limits.
+    pub fn room_in_queue(&self, queue: &str) -> usize {
+        let most = |kind: ScopeKind| {
+            let of_queue = |scope: &&Scope| scope.kind == kind && scope.queues.iter().any(|name| name == queue);
+            self.scopes.iter().filter(of_queue).map(|scope| self.room(scope)).max().unwrap_or(0)
+        };
+        most(ScopeKind::Own) + most(ScopeKind::Shared)
+    }
+
+    /// Whether the queue has all of its portion: others that wait go first.
+    pub fn has_its_portion(&self, queue: &str) -> bool {
+        self.own_room(&[queue.to_owned()]) == 0 && self.portion_room(&[queue.to_owned()]) == 0
+    }
+
+    /// The names of the queues that are served.
+    pub fn queues(&self) -> impl Iterator<Item = &str> {
+        self.plan.queues.iter().map(|queue| queue.name.as_str())
+    }
+
+    /// The names of the types that are served.
+    pub fn task_types(&self) -> impl Iterator<Item = &str> {
+        self.plan.types.iter().map(|kind| kind.name.as_str())
+    }
+
     /// How many tasks may be asked for in `scope` now.
     pub fn room(&self, scope: &Scope) -> usize {
         let in_queues = match scope.kind {
@@ -302,6 +326,24 @@ mod tests {
         assert_eq!((slots.room(&own), slots.room(&shared)), (4, 0));
         run(&mut slots, "vip", "t", 4);
         assert_eq!((slots.room(&own), slots.room(&shared)), (0, 0));
+    }
+
+    #[test]
+    fn a_queue_has_its_own_room_and_the_shared_one() {
+        let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, Some(5))], &[("t", None, &[])]));
+        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free"), slots.room_in_queue("x")), (10, 5, 0));
+        run(&mut slots, "free", "t", 5);
+        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free")), (5, 0));
+        run(&mut slots, "vip", "t", 5);
+        assert_eq!(slots.room_in_queue("vip"), 0);
+    }
+
+    #[test]
+    fn a_type_that_is_full_takes_no_room_from_the_others_of_its_queue() {
+        let mut slots = Slots::new(plan(&[("a", 0, None)], &[("mail", Some(1), &[]), ("text", None, &[])]));
+        run(&mut slots, "a", "mail", 1);
+        assert_eq!(slots.room_in_queue("a"), 9);
+        assert_eq!((slots.has_room("a", "mail"), slots.has_room("a", "text")), (Some(false), Some(true)));
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl Longhaul {
 
     /// Has the workers of this process look for work now.
     pub fn wake(&self) {
-        self.engine().doorbell.ring("");
+        self.engine().wake();
     }
 
     /// A handle to a task that was submitted elsewhere or earlier.

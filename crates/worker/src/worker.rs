@@ -1,9 +1,10 @@
 //! The worker: claims what it has room for, runs it, and reports how it ended.
 //!
-//! The decisions are the desk's ([`longhaul_engine::Desk`]); here are the loops that carry them out. One loop claims,
-//! one delivers reports, one renews the leases, one writes progress and log lines. Each survives a store that is away: it waits
+//! The decisions are the desk's ([`longhaul_engine::Desk`]); here are the loops that carry them out. One loop claims, or
+//! with a broker one for each queue answers its bells; one delivers reports, one renews the leases, one writes progress and log lines. Each survives a store that is away: it waits
 //! and goes on, and what was not delivered is delivered again.
 
+mod answerer;
 mod claimer;
 mod eager;
 mod executor;
@@ -15,7 +16,7 @@ mod reporter;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{
     Arc, Mutex, PoisonError, RwLock, Weak,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 use std::time::Duration;
 
@@ -24,14 +25,12 @@ use longhaul_engine::{
     Desk, Engine, LocalNode,
     desk::StopReason,
     service::{self, Duty},
+    services,
     slots::{QueueSlots, SlotPlan, TypeSlots},
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio_util::{
-    sync::CancellationToken,
-    task::{AbortOnDropHandle, TaskTracker},
-};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub(crate) use eager::submit;
 pub use manual::ManualWorker;
@@ -58,7 +57,8 @@ const LAST_HOOKS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Worker {
     inner: Arc<Inner>,
-    claimer: AbortOnDropHandle<()>,
+    /// The claimer, and an answerer for each queue where there is a broker.
+    claimers: JoinSet<()>,
     loops: JoinSet<()>,
 }
 
@@ -71,8 +71,16 @@ pub(crate) struct Inner {
     node: RwLock<NodeId>,
     desk: Mutex<Desk>,
     runs: Mutex<HashMap<TaskId, Arc<Run>>>,
-    /// A slot has become free, or reports that left no room were delivered.
-    room: Notify,
+    /// A slot has become free, or reports that left no room were delivered: the claimer's, then each answerer's.
+    rooms: Vec<Notify>,
+    /// Whoever asks the store for all that there is room for has this alone; whoever holds slots one by one shares it.
+    asking: tokio::sync::RwLock<()>,
+    /// Answerers that wait for a slot, or have just got one.
+    starving: AtomicUsize,
+    /// Bells that were heard.
+    heard: AtomicU64,
+    /// Queues and types whose bells were turned down for want of a slot: once there is one, the store is asked.
+    owed: Mutex<BTreeSet<(String, String)>>,
     /// The first task is in hand.
     busy: Notify,
     /// A handler has ended.
@@ -92,13 +100,18 @@ pub(crate) struct Inner {
 impl Inner {
     /// A worker without its loops, registered as a node.
     async fn start(services: Arc<Services>, settings: WorkerSettings, is_alone: bool) -> Result<Arc<Self>, StoreError> {
+        let plan = plan(&services, &settings);
         let inner = Arc::new(Self {
-            desk: Mutex::new(Desk::new(plan(&services, &settings))),
+            rooms: (0..=plan.queues.len()).map(|_| Notify::new()).collect(),
+            asking: tokio::sync::RwLock::new(()),
+            starving: AtomicUsize::new(0),
+            heard: AtomicU64::new(0),
+            owed: Mutex::default(),
+            desk: Mutex::new(Desk::new(plan)),
             services,
             settings,
             node: RwLock::new(NodeId(random::id())),
             runs: Mutex::default(),
-            room: Notify::new(),
             busy: Notify::new(),
             ended: Notify::new(),
             draining: CancellationToken::new(),
@@ -125,6 +138,11 @@ impl Inner {
 
     fn runs(&self) -> std::sync::MutexGuard<'_, HashMap<TaskId, Arc<Run>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There may be room for another task.
+    fn room_freed(&self) {
+        self.rooms.iter().for_each(Notify::notify_one);
     }
 
     fn node(&self) -> NodeId {
@@ -194,19 +212,22 @@ impl Worker {
         let _ = inner.services.here.set(Arc::downgrade(&inner));
         let node: Weak<dyn LocalNode> = Arc::<Inner>::downgrade(&inner);
         inner.engine().set_local_node(node);
-        let claimer = AbortOnDropHandle::new(tokio::spawn(claimer::run(Arc::clone(&inner))));
+        let mut claimers = JoinSet::new();
+        claimers.spawn(claimer::run(Arc::clone(&inner)));
+        answerer::start_all(&inner, &mut claimers);
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
         inner.engine().note_touch(heart::longest_silence(&inner.settings));
         loops.spawn(heart::run(Arc::clone(&inner)));
         loops.spawn(write_now_and_then(Arc::clone(&inner)));
         if inner.settings.duties {
-            for duty in duties {
+            let over_a_broker = inner.engine().broker.as_ref().map(|_| services::over_a_broker());
+            for duty in duties.into_iter().chain(over_a_broker.into_iter().flatten()) {
                 let engine = Arc::clone(&inner.services.engine);
                 loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone()));
             }
         }
-        Ok(Self { inner, claimer, loops })
+        Ok(Self { inner, claimers, loops })
     }
 
     /// The node's boot id.
@@ -230,10 +251,12 @@ impl Worker {
         let inner = &self.inner;
         inner.draining.cancel();
         // What a claim under way brings is in hand before anybody looks whether something is.
-        let claimer = &mut self.claimer;
+        let claimers = &mut self.claimers;
         tokio::join!(wait_for(inner, inner.settings.drain, |desk| desk.running() == 0), async {
-            if claimer.await.is_err() {
-                tracing::error!("the claimer has panicked");
+            while let Some(ended) = claimers.join_next().await {
+                if ended.is_err() {
+                    tracing::error!("a loop that claims has panicked");
+                }
             }
         });
         inner.stop_all(StopReason::Drain);

@@ -1,6 +1,10 @@
 //! Cancel: a task and all below it end, and handlers of this process hear of it at once.
 
-use longhaul_domain::{Status, StoreError, TaskId, contract::store::Access, event::EventKind};
+use longhaul_domain::{
+    Status, StoreError, Task, TaskId,
+    contract::{broker::Signal, store::Access},
+    event::EventKind,
+};
 
 use crate::Engine;
 
@@ -10,16 +14,24 @@ impl Engine {
         let status = self.store.cancel_task(access, id).await?;
         if status == Status::Cancelled {
             self.look_at_leases.notify_one();
+            self.tell_nodes(Signal::Cancelled { task_ids: vec![id] });
             self.tell_of(id, EventKind::Cancelled).await;
         }
         Ok(status)
     }
 
     /// Tells the listeners of a change to a task that is not at hand. News is not the truth: a failed look is logged.
-    pub(crate) async fn tell_of(&self, id: TaskId, event: EventKind) {
+    /// Answers with the task.
+    pub(crate) async fn tell_of(&self, id: TaskId, event: EventKind) -> Option<Task> {
         match self.store.get_task(&Access::All, id).await {
-            Ok(task) => self.tell(&task, event),
-            Err(error) => tracing::debug!(%error, task_id = %id.0, "no news of a changed task"),
+            Ok(task) => {
+                self.tell(&task, event);
+                Some(task)
+            }
+            Err(error) => {
+                tracing::debug!(%error, task_id = %id.0, "no news of a changed task");
+                None
+            }
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use longhaul_domain::{
     Status, StoreError, Task, TaskId,
-    contract::store::{Access, BulkChange, BulkOutcome, BulkRequest},
+    contract::{
+        broker::Signal,
+        store::{Access, BulkChange, BulkOutcome, BulkRequest},
+    },
     event::EventKind,
     lifecycle::reschedule::Reschedule,
 };
@@ -17,13 +20,22 @@ impl Engine {
         let task = self.store.reschedule_task(access, id, change).await?;
         self.tell(&task, EventKind::Rescheduled);
         self.doorbell.ring(&task.queue);
+        self.ring_for_task(&task);
         Ok(task)
+    }
+
+    /// Claims nothing more from a queue.
+    pub async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+        self.store.pause_queue(name).await?;
+        self.tell_nodes(Signal::QueueChanged { queue: name.to_owned() });
+        Ok(())
     }
 
     /// Opens a paused queue, and has nodes look at it.
     pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
         self.store.resume_queue(name).await?;
         self.doorbell.ring(name);
+        self.tell_nodes(Signal::QueueChanged { queue: name.to_owned() });
         Ok(())
     }
 
@@ -36,8 +48,9 @@ impl Engine {
                 let of_type = if types.len() == 1 { &types[0] } else { OTHER };
                 self.metrics.ended(of_type, Status::Cancelled, outcome.changed as u64);
                 self.look_at_leases.notify_one();
+                self.tell_nodes(Signal::Cancelled { task_ids: Vec::new() });
             }
-            BulkChange::Retry | BulkChange::Reschedule(_) => self.doorbell.ring(""),
+            BulkChange::Retry | BulkChange::Reschedule(_) => self.wake(),
         }
         Ok(outcome)
     }

@@ -4,8 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Status, StoreError, TaskId,
-    contract::store::{Access, Outcome, Report, Verdict},
+    Status, StoreError, TaskId, Timestamp,
+    contract::{
+        broker::Bell,
+        store::{Access, Outcome, Report, Verdict},
+    },
     event::{EventKind, TaskEvent},
 };
 
@@ -26,6 +29,11 @@ pub struct Ended {
     pub version: u64,
     /// Whether the attempt wrote to the task's output stream.
     pub has_output: bool,
+    pub priority: u8,
+    /// As the claim left it.
+    pub retry_count: u32,
+    pub created_at: Timestamp,
+    pub trace_context: Option<String>,
 }
 
 impl Engine {
@@ -44,6 +52,7 @@ impl Engine {
             self.publish(news(one, *status, version));
             if status.is_claimable() {
                 self.doorbell.ring(&one.queue);
+                self.ring_after(one);
             }
             if status.is_ended() {
                 parents.extend(one.parent_id);
@@ -53,6 +62,31 @@ impl Engine {
             self.look_at_parent(parent).await;
         }
         Ok(verdicts)
+    }
+
+    /// Rings for the next attempt, when it is due.
+    fn ring_after(&self, one: &Ended) {
+        if self.direct_ring.is_none() {
+            return;
+        }
+        let (delay_ms, failures) = match &one.report.outcome {
+            Outcome::Failed { retry_in_ms, .. } => (retry_in_ms.unwrap_or(0), 1),
+            Outcome::Snoozed { delay_ms, .. } => (*delay_ms, 0),
+            Outcome::Completed { .. } | Outcome::HandedBack | Outcome::Cancelled => (0, 0),
+        };
+        let bell = Bell {
+            task_id: one.report.lease.task_id,
+            owner: one.owner.clone(),
+            task_type: one.task_type.clone(),
+            queue: one.queue.clone(),
+            priority: one.priority,
+            retry_count: one.retry_count + failures,
+            submitted_at: one.created_at,
+            due_at: self.store_time.now().unwrap_or(one.created_at).plus_ms(delay_ms),
+            correlation_id: one.correlation_id.clone(),
+            trace_context: one.trace_context.clone(),
+        };
+        self.ring_in(bell, delay_ms);
     }
 
     fn count_attempt(&self, one: &Ended, status: Status) {
@@ -92,6 +126,7 @@ impl Engine {
             Status::Queued => {
                 self.tell(&parent, EventKind::Requeued);
                 self.doorbell.ring(&parent.queue);
+                self.ring_for_task(&parent);
             }
             Status::Completed | Status::CompletedWithErrors => self.tell(&parent, EventKind::Completed),
             Status::Failed => self.tell(&parent, EventKind::Failed),

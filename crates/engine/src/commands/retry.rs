@@ -15,9 +15,11 @@ impl Engine {
             RetryScope::Task => EventKind::Requeued,
             RetryScope::FailedChildren => EventKind::Waiting,
         };
-        self.tell_of(id, event).await;
+        if let Some(task) = self.tell_of(id, event).await {
+            self.ring_for_task(&task);
+        }
         // The children's queues are not known here; one ring of any queue makes every local node look.
-        self.doorbell.ring("");
+        self.wake();
         Ok(())
     }
 }

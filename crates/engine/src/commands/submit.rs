@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use longhaul_domain::{
-    Lease, NewTask, RunAt, Status, StoreError, Task,
-    contract::store::{ClaimRequest, Submitted},
+    Lease, NewTask, RunAt, Status, StoreError, Task, Timestamp,
+    contract::{
+        broker::Bell,
+        store::{ClaimRequest, Submitted},
+    },
     event::{EventKind, TaskEvent},
 };
 
-use crate::Engine;
+use crate::{Engine, bells::made_at};
 
 impl Engine {
     /// Makes one task.
@@ -19,7 +22,7 @@ impl Engine {
         let submitted = self.store.submit_task(task).await?;
         self.submitted(&note, submitted);
         self.count_submitted([(&note, submitted)]);
-        self.ring_for([&note]);
+        self.ring_for([(&note, submitted)]);
         Ok(submitted)
     }
 
@@ -33,7 +36,7 @@ impl Engine {
             self.submitted(note, *made);
         }
         self.count_submitted(notes.iter().zip(submitted.iter().copied()));
-        self.ring_for(&notes);
+        self.ring_for(notes.iter().zip(submitted.iter().copied()));
         Ok(submitted)
     }
 
@@ -49,7 +52,7 @@ impl Engine {
         self.submitted(&note, submitted);
         self.count_submitted([(&note, submitted)]);
         if !claimed.iter().any(|task| task.id == submitted.task_id) {
-            self.ring_for([&note]);
+            self.ring_for([(&note, submitted)]);
         }
         Ok((submitted, claimed))
     }
@@ -87,11 +90,26 @@ impl Engine {
         self.metrics.submitted(of_type, tasks, children);
     }
 
-    fn ring_for<'a>(&self, notes: impl IntoIterator<Item = &'a Note>) {
-        let queues: BTreeSet<&str> =
-            notes.into_iter().filter(|note| note.is_due).map(|note| note.queue.as_str()).collect();
+    fn ring_for<'a>(&self, made: impl IntoIterator<Item = (&'a Note, Submitted)>) {
+        let (mut queues, mut due) = (BTreeSet::new(), Vec::new());
+        for (note, submitted) in made {
+            if note.delay_ms == 0 {
+                queues.insert(note.queue.as_str());
+            }
+            if self.direct_ring.is_none() || submitted.repeated {
+                continue;
+            }
+            let until = note.due_at.map(|moment| self.store_time.until(moment).as_millis());
+            match until.map_or(note.delay_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX)) {
+                0 => due.push(note.bell(submitted)),
+                delay_ms => self.ring_soon(note.bell(submitted), delay_ms),
+            }
+        }
         for queue in queues {
             self.doorbell.ring(queue);
+        }
+        if !due.is_empty() {
+            self.ring_now(due);
         }
     }
 }
@@ -101,7 +119,10 @@ struct Note {
     owner: String,
     task_type: String,
     queue: String,
-    is_due: bool,
+    priority: u8,
+    delay_ms: u64,
+    due_at: Option<Timestamp>,
+    trace_context: Option<String>,
     correlation_id: Option<String>,
     parent: Option<Lease>,
 }
@@ -114,8 +135,33 @@ impl Note {
             queue: task.queue.clone(),
             correlation_id: task.correlation_id.clone(),
             parent: task.parent,
+            priority: task.priority,
+            trace_context: task.trace_context.clone(),
             // A moment that may have passed counts as due: a bell too many costs one look.
-            is_due: !matches!(task.run_at, RunAt::AfterMs(ms) if ms > 0),
+            delay_ms: match task.run_at {
+                RunAt::AfterMs(ms) => ms,
+                RunAt::Now | RunAt::At(_) => 0,
+            },
+            due_at: match task.run_at {
+                RunAt::At(moment) => Some(moment),
+                RunAt::Now | RunAt::AfterMs(_) => None,
+            },
+        }
+    }
+
+    fn bell(&self, submitted: Submitted) -> Bell {
+        let submitted_at = made_at(submitted.task_id);
+        Bell {
+            task_id: submitted.task_id,
+            owner: self.owner.clone(),
+            task_type: self.task_type.clone(),
+            queue: self.queue.clone(),
+            priority: self.priority,
+            retry_count: 0,
+            submitted_at,
+            due_at: self.due_at.unwrap_or_else(|| submitted_at.plus_ms(self.delay_ms)),
+            correlation_id: self.correlation_id.clone(),
+            trace_context: self.trace_context.clone(),
         }
     }
 }

@@ -3,7 +3,9 @@
 mod expirer;
 mod key_pruner;
 mod pruner;
+mod relay;
 mod rescuer;
+mod ringer;
 mod sweeper;
 mod tallier;
 
@@ -15,7 +17,9 @@ use longhaul_domain::{bounds, contract::ArtifactStore};
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
+pub use relay::Relay;
 pub use rescuer::Rescuer;
+pub use ringer::Ringer;
 pub use sweeper::Sweeper;
 pub use tallier::Tallier;
 
@@ -73,6 +77,11 @@ pub fn all(
         Arc::new(Tallier),
         Arc::new(Sweeper::new(settings, Arc::clone(files))),
     ]
+}
+
+/// What is to do where there is a broker.
+pub fn over_a_broker() -> Vec<Arc<dyn Duty>> {
+    vec![Arc::new(Ringer::default()), Arc::new(Relay::default())]
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -67,12 +67,14 @@ impl Duty for Rescuer {
             "tasks were taken from nodes that died"
         );
         for id in rescued.requeued {
-            engine.tell_of(id, EventKind::Requeued).await;
+            if let Some(task) = engine.tell_of(id, EventKind::Requeued).await {
+                engine.ring_for_task(&task);
+            }
         }
         for id in rescued.quarantined {
             engine.tell_of(id, EventKind::DeadLettered).await;
         }
-        engine.doorbell.ring("");
+        engine.wake();
         Ok(if taken == BATCH { Pass::More } else { Pass::Clear })
     }
 }

@@ -405,6 +405,10 @@ fn ended_of(run: &Run, outcome: Outcome) -> Ended {
         ran: None,
         version: run.task.version,
         has_output: false,
+        priority: run.task.priority,
+        retry_count: run.task.retry_count,
+        created_at: run.task.created_at,
+        trace_context: None,
     }
 }
 

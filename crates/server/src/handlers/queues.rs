@@ -42,7 +42,7 @@ pub(crate) fn pause_doc() -> Doc {
 
 pub(crate) async fn pause(State(api): State<Arc<Api>>, PathText(name): PathText) -> Result<Response, ApiError> {
     bounds::check_label("queue", &name)?;
-    api.engine.store.pause_queue(&name).await?;
+    api.engine.pause_queue(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 

@@ -1,9 +1,12 @@
 //! The claimer: asks the store for as much as there is room for, and waits when there is nothing.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
-use longhaul_domain::{StoreError, Task, bounds, contract::store::ClaimRequest};
+use longhaul_domain::{
+    StoreError, Task, bounds,
+    contract::{broker::BrokerState, store::ClaimRequest},
+};
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
 use super::{Inner, executor};
@@ -13,10 +16,13 @@ use crate::{
 };
 
 /// How long a claimer rests after the store refused it.
-const REST: Duration = Duration::from_millis(500);
+pub(super) const REST: Duration = Duration::from_millis(500);
+/// How often it looks while bells come over the broker: a net below them.
+const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
+    let mut heard = 0;
     // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
     let mut is_behind = false;
     while !inner.draining.is_cancelled() {
@@ -28,11 +34,25 @@ pub(super) async fn run(inner: Arc<Inner>) {
         if scopes.is_empty() {
             tokio::select! {
                 () = inner.draining.cancelled() => return,
-                () = inner.room.notified() => continue,
+                () = inner.rooms[0].notified() => continue,
             }
         }
+        let owed = inner.owed_claims();
         let look = claim_all(&inner, &scopes).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
+        // Work that no bell has come for is a reason to go on as if there were no broker.
+        let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
+        if let Ok(look) = &look
+            && inner.engine().is_broker_up()
+            && (look.claimed == 0 || heard != heard_before)
+        {
+            pace.found();
+            if look.is_full {
+                inner.owed().extend(owed);
+            }
+            rest_below_bells(&inner).await;
+            continue;
+        }
         match look {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
@@ -81,6 +101,7 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
             limit,
         };
         let tasks = {
+            let _alone = inner.asking.write().await;
             let _asking = Asking::new(inner);
             within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?
         };
@@ -109,6 +130,9 @@ impl Drop for Asking<'_> {
 
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     let mut was_clear = false;
+    if let Some(claimed_at) = tasks.first().and_then(|task| task.last_attempt_at) {
+        inner.engine().store_time.note(claimed_at);
+    }
     for task in tasks {
         inner.engine().metrics.claimed(&task);
         let taken = {
@@ -143,7 +167,33 @@ async fn rest(inner: &Inner, most: Duration, full: &[Scope]) {
 /// Other slots become free all the time; they are no reason to ask for a few tasks at once.
 async fn room_in(inner: &Inner, full: &[Scope]) {
     while full.iter().all(|scope| inner.desk().room(scope) == 0) {
-        inner.room.notified().await;
+        inner.rooms[0].notified().await;
+    }
+}
+
+/// Waits until the broker is away, until there is room for what was turned down, or until a look is due anyway.
+async fn rest_below_bells(inner: &Inner) {
+    let is_down = async {
+        match &inner.engine().broker {
+            Some(broker) => drop(broker.state_after(&BrokerState::Up).await),
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = inner.draining.cancelled() => {}
+        () = is_down => {}
+        () = room_for_owed(inner) => {}
+        () = tokio::time::sleep(BELOW_THE_BELLS.mul_f64(0.75 + random::unit() * 0.5)) => {}
+    }
+}
+
+async fn room_for_owed(inner: &Inner) {
+    loop {
+        let owed = inner.owed().clone();
+        if owed.iter().any(|(queue, kind)| inner.desk().slots().has_room(queue, kind) == Some(true)) {
+            return;
+        }
+        inner.rooms[0].notified().await;
     }
 }
 

@@ -72,6 +72,6 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.inner.desk().release_slot(&self.queue, &self.task_type);
         self.inner.eager.store(false, Ordering::Release);
-        self.inner.room.notify_one();
+        self.inner.room_freed();
     }
 }

@@ -83,7 +83,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
 fn leave(inner: &Inner, run: &Run) {
     inner.engine().forget_progress(run.task.id);
     inner.desk().drop_lease(&run.lease);
-    inner.room.notify_one();
+    inner.room_freed();
 }
 
 /// The task has ended, and so has its output stream. A later attempt takes that back.
@@ -115,9 +115,13 @@ fn report(inner: &Inner, task: &Task, report: Report, ran: Option<Duration>, has
         ran,
         version: task.version,
         has_output,
+        priority: task.priority,
+        retry_count: task.retry_count,
+        created_at: task.created_at,
+        trace_context: task.trace_context.clone(),
     };
     inner.desk().end(ended);
-    inner.room.notify_one();
+    inner.room_freed();
     inner.ended.notify_one();
 }
 

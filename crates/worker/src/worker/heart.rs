@@ -79,7 +79,7 @@ async fn hand_back_strays(inner: &Inner) {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
             tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
-            inner.engine().doorbell.ring("");
+            inner.engine().wake();
         }
         Err(error) => tracing::debug!(%error, "no look for strays"),
     }

@@ -35,7 +35,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Ok(()) => {
                 rest = Duration::from_millis(20);
                 if was_crowded {
-                    inner.room.notify_one();
+                    inner.room_freed();
                 }
             }
             Err(error) => {

@@ -1,0 +1,366 @@
+//! The answerer of a queue: hears its bells from the broker and claims, by their ids, the tasks that they ring for.
+//!
+//! It takes no more bells than there are free slots, claims for all that are there with one statement, and lets the
+//! broker forget them once that is committed. A bell is only a hint: what it does not bring about, the ringer or the
+//! claimer will. Bells that there is no slot for go back, so that nothing waits behind a busy node.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
+use std::time::Duration;
+
+use longhaul_domain::{
+    StoreError, Task, TaskId, bounds,
+    contract::{
+        Broker,
+        broker::{Bell, Bells, Delivery},
+        store::ClaimNamed,
+    },
+};
+use longhaul_engine::desk::ForBell;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{Inner, claimer, executor};
+use crate::{
+    patience::{for_claim, within},
+    random,
+};
+
+/// How long bells may wait here for a slot before they go back: quick tasks free one within this.
+const FOR_A_SLOT: Duration = Duration::from_millis(20);
+/// Bells that come earlier than this wait in the broker, others here. In milliseconds: the shortest wait that it knows.
+const EARLY_MS: u128 = 250;
+/// The longest wait that it knows. What is due later is found by the ringer.
+const LATEST_MS: u128 = 3_600_000;
+/// Bells that wait here until they are due.
+const EARLY_BELLS: usize = 1_000;
+/// Bells of types that are not served here and are passed on within a second. Others are rung for again by the ringer,
+/// less and less often: it may be that nobody serves them.
+const PASSED_ON: usize = 50;
+/// Queues and types that a node remembers to have turned down.
+const OWED: usize = 1_000;
+
+/// Starts an answerer for each queue that is served, if there is a broker.
+pub(super) fn start_all(inner: &Arc<Inner>, loops: &mut JoinSet<()>) {
+    let Some(broker) = &inner.engine().broker else { return };
+    let (queues, task_types): (Vec<String>, Vec<String>) = {
+        let desk = inner.desk();
+        let slots = desk.slots();
+        (slots.queues().map(str::to_owned).collect(), slots.task_types().map(str::to_owned).collect())
+    };
+    if task_types.is_empty() || inner.settings.slots == 0 {
+        return;
+    }
+    for (index, queue) in queues.into_iter().enumerate() {
+        let answerer = Answerer {
+            bells: broker.bells(&queue),
+            inner: Arc::clone(inner),
+            broker: Arc::clone(broker),
+            queue,
+            task_types: task_types.clone(),
+            place: index + 1,
+            in_hand: Vec::new(),
+            early: BTreeMap::new(),
+            passed_on: (Instant::now(), 0),
+            starving: None,
+        };
+        loops.spawn(answerer.run());
+    }
+}
+
+struct Answerer {
+    inner: Arc<Inner>,
+    broker: Arc<dyn Broker>,
+    bells: Box<dyn Bells>,
+    queue: String,
+    task_types: Vec<String>,
+    /// Which of the worker's notices of room is its own.
+    place: usize,
+    /// Heard and not answered, for want of a slot.
+    in_hand: Vec<Delivery>,
+    /// Answered and a moment too early.
+    early: BTreeMap<(Instant, TaskId), Bell>,
+    /// Bells that were passed on since then.
+    passed_on: (Instant, usize),
+    starving: Option<Starving>,
+}
+
+impl Answerer {
+    async fn run(mut self) {
+        self.declare().await;
+        while !self.inner.draining.is_cancelled() {
+            let most = self.inner.desk().room_in_queue(&self.queue).min(bounds::CLAIM_BATCH);
+            if most == 0 {
+                self.wait_for_room().await;
+                continue;
+            }
+            if self.gives_way().await {
+                continue;
+            }
+            if let Some(heard) = self.hear(most).await
+                && let Err(error) = self.answer(heard).await
+            {
+                self.rest(&error).await;
+            }
+        }
+        // What is not answered goes to others.
+        self.bells.pause().await;
+    }
+
+    /// Makes the queue known to the broker, however long that takes. Meanwhile the claimer works.
+    async fn declare(&mut self) {
+        while let Err(error) = self.broker.declare(std::slice::from_ref(&self.queue)).await {
+            tracing::warn!(%error, queue = self.queue, "a queue cannot be declared yet");
+            let state = self.broker.state();
+            tokio::select! {
+                () = self.inner.draining.cancelled() => return,
+                _ = self.broker.state_after(&state) => {}
+                () = tokio::time::sleep(claimer::REST.mul_f64(4.0 + random::unit())) => {}
+            }
+        }
+    }
+
+    /// Waits for a slot, a moment with the bells in hand, then without.
+    async fn wait_for_room(&mut self) {
+        let (inner, place) = (Arc::clone(&self.inner), self.place);
+        let room = async {
+            tokio::select! {
+                () = inner.draining.cancelled() => {}
+                () = inner.rooms[place].notified() => {}
+            }
+        };
+        tokio::pin!(room);
+        if tokio::time::timeout(FOR_A_SLOT, &mut room).await.is_err() {
+            self.starving.get_or_insert_with(|| Starving::new(&self.inner));
+            self.in_hand.clear();
+            self.bells.pause().await;
+            room.await;
+        }
+    }
+
+    /// A queue that has its portion of the slots lets those go first that wait for theirs, for a moment: they may have no
+    /// bells at all.
+    async fn gives_way(&mut self) -> bool {
+        let others = self.inner.starving.load(Ordering::Relaxed) > usize::from(self.starving.is_some());
+        if !others || !self.inner.desk().slots().has_its_portion(&self.queue) {
+            return false;
+        }
+        tokio::time::sleep(FOR_A_SLOT).await;
+        self.inner.desk().room_in_queue(&self.queue) == 0
+    }
+
+    /// Waits for bells, or for the moment of one that came early. Nothing when the drain has begun.
+    async fn hear(&mut self, most: usize) -> Option<Vec<Delivery>> {
+        if !self.in_hand.is_empty() {
+            let count = self.in_hand.len().min(most);
+            return Some(self.in_hand.drain(..count).collect());
+        }
+        let first = self.early.first_key_value().map(|((moment, _), _)| *moment);
+        let heard = tokio::select! {
+            biased;
+            () = self.inner.draining.cancelled() => return None,
+            () = tokio::time::sleep_until(first.unwrap_or_else(Instant::now)), if first.is_some() => Vec::new(),
+            heard = self.bells.next(most) => heard,
+            () = tokio::time::sleep(FOR_A_SLOT), if self.starving.is_some() => Vec::new(),
+        };
+        self.starving = None;
+        self.inner.heard.fetch_add(heard.len() as u64, Ordering::Relaxed);
+        Some(heard)
+    }
+
+    /// Claims what there are slots for, starts it, and has the broker forget the bells.
+    async fn answer(&mut self, heard: Vec<Delivery>) -> Result<(), StoreError> {
+        let mut sorted = self.sort(heard).await;
+        let claimed = match sorted.slots.bells.is_empty() {
+            true => Vec::new(),
+            false => self.claim(&sorted.slots).await?,
+        };
+        let taken: HashSet<TaskId> = claimed.iter().map(|task| task.id).collect();
+        self.start(claimed);
+        let missed = std::mem::take(&mut sorted.slots.bells);
+        let queue_and_types = missed.iter().map(|bell| (bell.queue.clone(), bell.task_type.clone())).collect();
+        sorted.slots.release(queue_and_types);
+        self.bells.answered(&sorted.answered).await;
+        self.ring_when_due(missed.into_iter().filter(|bell| !taken.contains(&bell.task_id))).await;
+        self.pass_on(sorted.not_served).await;
+        Ok(())
+    }
+
+    /// Holds a slot for each bell that there is one for.
+    async fn sort(&mut self, heard: Vec<Delivery>) -> Sorted {
+        let inner = Arc::clone(&self.inner);
+        let _shared = inner.asking.read().await;
+        let mut sorted = Sorted {
+            slots: HeldSlots { inner: Arc::clone(&inner), bells: Vec::new() },
+            answered: Vec::with_capacity(heard.len()),
+            not_served: Vec::new(),
+        };
+        let mut desk = inner.desk();
+        for Delivery { bell, tag } in heard {
+            match desk.hold_for_bell(&bell.queue, &bell.task_type) {
+                ForBell::Held => sorted.slots.bells.push(bell),
+                ForBell::NotServed => sorted.not_served.push(bell),
+                ForBell::TypeFull => inner.owe(&bell),
+                ForBell::QueueFull => {
+                    self.in_hand.push(Delivery { bell, tag });
+                    continue;
+                }
+            }
+            sorted.answered.push(tag);
+        }
+        let now = Instant::now();
+        while let Some(entry) = self.early.first_entry().filter(|entry| entry.key().0 <= now) {
+            let bell = entry.remove();
+            if desk.hold_for_bell(&bell.queue, &bell.task_type) == ForBell::Held {
+                sorted.slots.bells.push(bell);
+            }
+        }
+        sorted
+    }
+
+    async fn claim(&mut self, slots: &HeldSlots) -> Result<Vec<Task>, StoreError> {
+        let inner = &self.inner;
+        let ids: BTreeSet<TaskId> = slots.bells.iter().map(|bell| bell.task_id).take(bounds::CLAIM_BATCH).collect();
+        let request = ClaimNamed {
+            node_id: inner.node(),
+            host: inner.settings.host.clone(),
+            task_types: self.task_types.clone(),
+            ids: ids.into_iter().collect(),
+        };
+        within(for_claim(&inner.settings), inner.engine().store.claim_named(&request)).await
+    }
+
+    /// A task that was moved to a queue which is not served here is handed back: others have slots for it.
+    fn start(&self, claimed: Vec<Task>) {
+        let is_served = |task: &Task| self.inner.desk().slots().has_room(&task.queue, &task.task_type).is_some();
+        let (served, strange): (Vec<Task>, Vec<Task>) = claimed.into_iter().partition(is_served);
+        claimer::start(&self.inner, served);
+        for task in strange {
+            let taken = self.inner.desk().take(&task);
+            if let Some(taken) = taken {
+                executor::hand_back(&self.inner, &task, taken.lease);
+            }
+        }
+    }
+
+    /// Bells that brought nothing because their tasks are not due yet ring again: here, if that is soon.
+    async fn ring_when_due(&mut self, bells: impl Iterator<Item = Bell>) {
+        let mut later = Vec::new();
+        for bell in bells {
+            let early = self.inner.engine().store_time.until(bell.due_at);
+            match early.as_millis() {
+                0 => {}
+                1..EARLY_MS if self.early.len() < EARLY_BELLS => {
+                    let moment = Instant::now() + early + Duration::from_millis(1);
+                    self.early.insert((moment, bell.task_id), bell);
+                }
+                ms @ EARLY_MS..=LATEST_MS => later.push((bell, u64::try_from(ms).unwrap_or(0))),
+                _ => {}
+            }
+        }
+        if !later.is_empty() {
+            self.broker.ring_later(&later).await;
+        }
+    }
+
+    /// Another node may serve these.
+    async fn pass_on(&mut self, bells: Vec<Bell>) {
+        if bells.is_empty() {
+            return;
+        }
+        if self.passed_on.0.elapsed() > Duration::from_secs(1) {
+            self.passed_on = (Instant::now(), 0);
+        }
+        let room = PASSED_ON.saturating_sub(self.passed_on.1);
+        let rest_ms = u64::try_from(EARLY_MS).unwrap_or(0);
+        let later: Vec<(Bell, u64)> = bells.into_iter().take(room).map(|bell| (bell, rest_ms)).collect();
+        self.passed_on.1 += later.len();
+        if !later.is_empty() {
+            self.broker.ring_later(&later).await;
+        }
+    }
+
+    /// The store did not claim: the bells go to whoever can.
+    async fn rest(&mut self, error: &StoreError) {
+        tracing::warn!(%error, queue = self.queue, "bells cannot be answered and go back");
+        if *error == StoreError::NodeLost {
+            self.inner.engine().look_at_leases.notify_one();
+        }
+        self.in_hand.clear();
+        self.bells.pause().await;
+        tokio::select! {
+            () = self.inner.draining.cancelled() => {}
+            () = tokio::time::sleep(claimer::REST.mul_f64(0.5 + random::unit())) => {}
+        }
+    }
+}
+
+/// While this lives, a queue waits for its portion.
+struct Starving(Arc<Inner>);
+
+impl Starving {
+    fn new(inner: &Arc<Inner>) -> Self {
+        inner.starving.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl Drop for Starving {
+    fn drop(&mut self) {
+        self.0.starving.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bells by what is to be done about them.
+struct Sorted {
+    slots: HeldSlots,
+    /// The tags of all that are done with once the claim is.
+    answered: Vec<u64>,
+    not_served: Vec<Bell>,
+}
+
+/// Slots that are held for these bells, until the tasks are in hand or were not claimed.
+struct HeldSlots {
+    inner: Arc<Inner>,
+    bells: Vec<Bell>,
+}
+
+impl HeldSlots {
+    fn release(&self, slots: Vec<(String, String)>) {
+        let mut desk = self.inner.desk();
+        for (queue, task_type) in &slots {
+            desk.release_slot(queue, task_type);
+        }
+        drop(desk);
+        if !slots.is_empty() {
+            self.inner.room_freed();
+        }
+    }
+}
+
+impl Drop for HeldSlots {
+    fn drop(&mut self) {
+        let slots = self.bells.drain(..).map(|bell| (bell.queue, bell.task_type)).collect();
+        self.release(slots);
+    }
+}
+
+impl Inner {
+    pub(super) fn owed(&self) -> MutexGuard<'_, BTreeSet<(String, String)>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes out what was turned down.
+    pub(super) fn owed_claims(&self) -> BTreeSet<(String, String)> {
+        std::mem::take(&mut *self.owed())
+    }
+
+    /// A bell was turned down because its type has no slot left.
+    fn owe(&self, bell: &Bell) {
+        let mut owed = self.owed();
+        if owed.len() < OWED {
+            owed.insert((bell.queue.clone(), bell.task_type.clone()));
+        }
+        drop(owed);
+        self.rooms[0].notify_one();
+    }
+}
