@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul::{
     Builder, Longhaul,
+    operating::{SqlStore, StoreOptions},
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -57,7 +58,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::WARN).init();
     let journal = Journal::create(&options.dir.join(journal_name(&options.id)))?;
     let site = Arc::new(tasks::Site { incarnation: options.id.clone(), journal, store: OnceLock::new() });
-    let builder = Longhaul::open(&options.url).await?.artifacts(options.dir.join("artifacts"));
+    let store_options = StoreOptions { operation_wait: settings::OPERATION_WAIT, ..StoreOptions::default() };
+    let store = SqlStore::open(&options.url, store_options).await?;
+    let builder = Longhaul::on(store).await?.artifacts(options.dir.join("artifacts"));
     let builder = builder.worker(settings::worker(&options.id, options.slots)).duties(settings::duties());
     let builder = tasks::register(fleet(builder, &options)?, &site);
     if let Some(port) = options.api {

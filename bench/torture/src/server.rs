@@ -190,6 +190,13 @@ impl Server {
     }
 }
 
+/// A run that fails leaves nothing behind.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.signal(Signal::KILL);
+    }
+}
+
 fn services(arguments: &[&str]) -> Command {
     let mut command = Command::new(repository().join("scripts/services"));
     command.args(arguments);

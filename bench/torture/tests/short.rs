@@ -7,7 +7,19 @@ use std::process::Command;
 fn torture(store: &str, profile: &str, size: [&str; 2]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_torture"));
     let [tasks, seconds] = size;
-    command.args(["run", "--store", store, "--tasks", tasks, "--seconds", seconds, "--profile", profile, "--seed", "1"]);
+    command.args([
+        "run",
+        "--store",
+        store,
+        "--tasks",
+        tasks,
+        "--seconds",
+        seconds,
+        "--profile",
+        profile,
+        "--seed",
+        "1",
+    ]);
     let ran = command.args(["--name", &format!("test-{profile}-{store}")]).output().unwrap();
     let told = String::from_utf8_lossy(&ran.stdout);
     let figures = told.lines().last().unwrap_or_default();
