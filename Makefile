@@ -12,6 +12,7 @@ PEERS ?= ../shared/peers
 STORE ?= sqlite
 TASKS ?= 20000
 SEED ?= 1
+PROFILE ?=
 
 .PHONY: help run test test-store check generate verify bench bench-store bench-http bench-live torture services services-down clean cargo
 
@@ -59,9 +60,10 @@ bench-http: cargo ## Measure the HTTP API beside the store below it
 bench-live: cargo ## Measure what idle live clients cost: make bench-live ARGS='5000'
 	cargo run --release -p longhaul-bench-live --locked -- $(ARGS)
 
-torture: cargo ## Break nodes and servers under load: make torture STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
+torture: cargo ## Break nodes and servers under load: make torture [PROFILE=fleet] STORE=sqlite|postgres|mysql TASKS=20000 SEED=1
 	@[[ -n "$(and $(filter 1,$(words $(STORE))),$(filter $(DATABASES),$(STORE)))" ]] || { echo "make torture STORE=... wants one of: $(DATABASES)" >&2; exit 2; }
-	cargo run --quiet -p longhaul-bench-torture --locked -- run --store $(STORE) --tasks $(TASKS) --seed $(SEED) $(ARGS)
+	cargo run --quiet -p longhaul-bench-torture --locked -- run --store $(STORE) --tasks $(TASKS) --seed $(SEED) \
+		$(if $(PROFILE),--profile $(PROFILE)) $(ARGS)
 
 services: ## Start private database servers and leave them up (saves each test run the start)
 	$(SERVICES) up

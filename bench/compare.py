@@ -24,13 +24,18 @@ OURS = {
     "longhaul-postgres": dict(env={"STORE": "postgres"}, store="pg", backlog=True),
     "longhaul-sqlite": dict(env={"STORE": "sqlite"}, store="file", inproc=True, backlog=True),
     "longhaul-mariadb": dict(env={"STORE": "mysql"}, store="mariadb", backlog=True),
+    # The truth in PostgreSQL, bells over RabbitMQ: both servers run.
+    "longhaul-amqp": dict(env={"STORE": "postgres", "BROKER": "amqp"}, store="amqp", backlog=True),
 }
 # The bare loops, and the peers that were fastest at something.
 SELECTION = {
     "postgres": ["raw-postgres", "longhaul-postgres", "graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"],
     "sqlite": ["raw-sqlite-full", "longhaul-sqlite", "effectum"],
     "mysql": ["raw-mariadb", "longhaul-mariadb"],
+    "rabbitmq": ["raw-amqp", "longhaul-amqp", "celery-amqp", "dramatiq-amqp", "taskiq-amqp"],
 }
+# Peers in Python, and what they are installed from.
+PYTHON = {"celery-amqp": "celery", "dramatiq-amqp": "dramatiq[rabbitmq]", "taskiq-amqp": "taskiq taskiq-aio-pika"}
 PEERS_ON_POSTGRES = ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"]
 # What each figure is divided by, and what the quotient must reach.
 RATIOS = [
@@ -43,12 +48,17 @@ RATIOS = [
     ("longhaul-sqlite", "steady", ["effectum"], 4.0, "drain, beside effectum"),
     ("longhaul-sqlite", "bulk", ["effectum"], 1.0, "bulk, beside effectum"),
     ("longhaul-mariadb", "steady", ["longhaul-postgres"], 0.6, "drain, beside Longhaul on PostgreSQL"),
+    ("longhaul-amqp", "steady", ["celery-amqp"], 2.5, "drain over RabbitMQ, beside Celery"),
+    ("longhaul-amqp", "steady", ["dramatiq-amqp"], 1.2, "drain over RabbitMQ, beside dramatiq"),
+    ("longhaul-amqp", "steady", ["raw-amqp"], None, "drain over RabbitMQ, beside a bare consumer that keeps nothing"),
+    ("longhaul-amqp", "conc", ["dramatiq-amqp"], 2.0, "16 callers with RabbitMQ on, beside dramatiq"),
     *((name, "head_big_steady", [f"{name}:head_small_steady"], 0.8, "head of the backlog, beside the same alone") for name in OURS),
 ]
 # What a figure may be at most: a number, or so many times another's.
 LIMITS = [
     ("longhaul-postgres", "p50", 1.2, "raw-postgres", "median from submit to start, beside the bare loop, ms"),
     ("longhaul-sqlite", "p50", 1.5, None, "median from submit to start, ms"),
+    ("longhaul-amqp", "p50", 1.0, "celery-amqp", "median from submit to start over RabbitMQ, beside Celery, ms"),
     *((name, "rss_idle", 30, None, "memory at idle, MiB") for name in OURS),
     *((name, "rss_backlog", 60, None, "memory with the backlog waiting, MiB") for name in OURS),
 ]
@@ -82,6 +92,10 @@ def build(peers, work, names):
     """Builds Longhaul's adapter and those of the chosen peers, from a copy."""
     subprocess.run(["cargo", "build", "--release", "--locked", "-p", "longhaul-bench-peer"], cwd=ROOT, check=True)
     shutil.copytree(peers / "rust", work / "rust", dirs_exist_ok=True)
+    install_python(peers, work, [name for name in names if name in PYTHON])
+    names = [name for name in names if name not in PYTHON]
+    # The driver counts what is left in a queue of RabbitMQ with this one.
+    names += ["raw-amqp"] * (any(name.endswith("-amqp") for name in names) and "raw-amqp" not in names)
     for name in names:
         folder = "raw-sqlite" if name.startswith("raw-sqlite") else name
         manifest = work / "rust" / folder / "Cargo.toml"
@@ -92,12 +106,31 @@ def build(peers, work, names):
         subprocess.run(["cargo", "fetch", "-q", "--manifest-path", str(manifest)], env=env, check=True)
 
 
+def install_python(peers, work, names):
+    """The chosen peers in Python, in an environment of their own."""
+    if not names:
+        return
+    shutil.copytree(peers / "python", work / "python", dirs_exist_ok=True)
+    python = work / "venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(work / "venv")], check=True)
+    for name in names:
+        module = "taskiq_aio_pika" if name.startswith("taskiq") else name.split("-")[0]
+        if subprocess.run([str(python), "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode:
+            print(f"bench: installing {PYTHON[name]}", file=sys.stderr)
+            subprocess.run([str(python), "-m", "pip", "install", "-q", *PYTHON[name].split()], check=True)
+
+
 def run(peers, work, results, names, options):
     os.environ["WORK"] = str(work)
     spec = importlib.util.spec_from_file_location("peers_bench", peers / "bench.py")
     driver = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(driver)
-    adapter = str(ROOT / "target" / "release" / "longhaul-bench-peer")
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    adapter = str(target / "release" / "longhaul-bench-peer")
+    start_rabbitmq = driver.Servers.start_amqp
+    # Longhaul on RabbitMQ has its truth in PostgreSQL, which idles beside the other peers of RabbitMQ.
+    driver.Servers.start_amqp = lambda servers: (servers.need("pg"), start_rabbitmq(servers))
     for name, settings in OURS.items():
         driver.PEERS[name] = dict(cmd=[adapter], modes=driver.ALL, pending="cmd", **settings)
     results.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 //! `reset` empties the store. `seq N`, `conc N` and `bulk N` submit N tasks and print their rate. `latency N` submits N
 //! tasks 20 ms apart, each with its time. `worker` runs until it is killed; each task appends a byte, or its latency,
 //! to the file `DONE_FILE`. `pending` prints how many have not ended. `STORE` chooses `postgres` (`PG_URL`), `mysql`
-//! (`MARIADB_URL`) or `sqlite` (`DB_FILE`); `SLOTS` how many tasks a worker runs at once.
+//! (`MARIADB_URL`) or `sqlite` (`DB_FILE`); `SLOTS` how many tasks a worker runs at once. With `BROKER=amqp` bells go over
+//! RabbitMQ (`AMQP_URL`).
 
 #![expect(
     clippy::disallowed_methods,

@@ -19,12 +19,22 @@ const STOP_WAIT: Duration = Duration::from_secs(20);
 /// How long a node that ended by itself waits for its next life.
 const REST: Duration = Duration::from_millis(200);
 
-/// What all nodes are started with.
+/// What a node is started with.
 #[derive(Debug, Clone)]
 pub(crate) struct NodePlan {
     pub(crate) url: String,
     pub(crate) dir: PathBuf,
     pub(crate) slots: usize,
+    pub(crate) fleet: Option<FleetPlan>,
+}
+
+/// What it is started with besides, in a fleet.
+#[derive(Debug, Clone)]
+pub(crate) struct FleetPlan {
+    pub(crate) broker: String,
+    pub(crate) redis: String,
+    /// The port on which it answers HTTP; such a node runs no tasks.
+    pub(crate) api: Option<u16>,
 }
 
 /// One node, through all its lives.
@@ -92,15 +102,14 @@ impl Node {
         let incarnation = format!("{}.{}", self.number, life.count);
         let log_path = self.plan.dir.join(format!("node-{}.log", self.number));
         let log = OpenOptions::new().create(true).append(true).open(log_path)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["node", "--url", &self.plan.url, "--id", &incarnation])
-            .args(["--slots", &self.plan.slots.to_string(), "--dir"])
-            .arg(&self.plan.dir)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .kill_on_drop(true)
-            .spawn()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["node", "--url", &self.plan.url, "--id", &incarnation]);
+        command.args(["--slots", &self.plan.slots.to_string(), "--dir"]).arg(&self.plan.dir);
+        if let Some(fleet) = &self.plan.fleet {
+            command.args(["--broker", &fleet.broker, "--redis", &fleet.redis]);
+            command.args(fleet.api.map(|port| format!("--api={port}")));
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true).spawn()?;
         life.pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         life.is_killed = false;
         let (stdin, stdout) = child.stdin.take().zip(child.stdout.take()).context("a node without pipes")?;
@@ -146,13 +155,14 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    pub(crate) fn start(count: usize, plan: &NodePlan) -> Self {
+    /// One node for each plan, numbered from 1.
+    pub(crate) fn start(plans: Vec<NodePlan>) -> Self {
         let (ending, is_ending) = watch::channel(false);
-        let node = |number| {
-            let (plan, pipe) = (plan.clone(), Arc::new(Pipe::default()));
-            Arc::new(Node { number, plan, pipe, life: Mutex::default() })
+        let node = |(index, plan)| {
+            let pipe = Arc::new(Pipe::default());
+            Arc::new(Node { number: index + 1, plan, pipe, life: Mutex::default() })
         };
-        let nodes: Vec<Arc<Node>> = (1..=count).map(node).collect();
+        let nodes: Vec<Arc<Node>> = plans.into_iter().enumerate().map(node).collect();
         let lives = nodes.iter().map(|node| tokio::spawn(Arc::clone(node).live(is_ending.clone()))).collect();
         Self { nodes, lives, ending }
     }

@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
-use longhaul::Longhaul;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::{
     checker::{self, Evidence, Finding, Sighting},
     client::{self, Pace},
-    cluster::{Cluster, NodePlan},
+    cluster::Cluster,
     door::{Answer, Door, Request},
     dump,
+    fault::{Deed, Tally},
     history::{self, History},
     journal,
-    nemesis::{Deed, Fault, Nemesis, Tally},
+    nemesis::Nemesis,
     plan,
     report::{self, Figures, Progress, Run, Wanted},
-    server::{self, Server},
+    server::{self, Service},
     settings::{LEASE, STUCK_AFTER_LEASE},
+    stage::Stage,
 };
 
 /// Tasks from which on a run counts as a full one.
@@ -47,11 +48,12 @@ impl Store {
         }
     }
 
-    /// Worker processes, and tasks that each runs at once. An embedded store has one process.
-    const fn nodes(self) -> (usize, usize) {
+    /// The server that it needs.
+    pub(crate) const fn service(self) -> Option<Service> {
         match self {
-            Self::Sqlite => (1, 64),
-            Self::Postgres | Self::Mysql => (4, 24),
+            Self::Sqlite => None,
+            Self::Postgres => Some(Service::Postgres),
+            Self::Mysql => Some(Service::Mariadb),
         }
     }
 }
@@ -60,6 +62,8 @@ impl Store {
 pub(crate) enum Profile {
     Short,
     Full,
+    /// With RabbitMQ and Redis, nodes for the API, and a network that breaks.
+    Fleet,
 }
 
 #[derive(Debug, clap::Args)]
@@ -89,11 +93,20 @@ impl Options {
     }
 
     fn time(&self) -> Duration {
-        Duration::from_secs(self.seconds.unwrap_or_else(|| (self.tasks as u64 / 60).max(25)))
+        let by_size = match self.profile() {
+            Profile::Short | Profile::Full => (self.tasks as u64 / 60).max(25),
+            Profile::Fleet => (self.tasks as u64 / 130).max(60),
+        };
+        Duration::from_secs(self.seconds.unwrap_or(by_size))
     }
 
     fn name(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.store.name().to_owned())
+        let before = if self.profile() == Profile::Fleet { "fleet-" } else { "" };
+        self.name.clone().unwrap_or_else(|| format!("{before}{}", self.store.name()))
+    }
+
+    fn wanted(&self) -> Wanted {
+        Wanted::of(self.store, self.profile(), self.tasks >= FULL_TASKS)
     }
 }
 
@@ -122,44 +135,28 @@ async fn conduct(options: &Options) -> anyhow::Result<bool> {
     std::fs::create_dir_all(&dir)?;
     eprintln!("torture: everything about this run is in {}", dir.display());
 
-    let server = match options.store {
-        Store::Sqlite => None,
-        Store::Postgres | Store::Mysql => Some(Server::start(options.store, &options.name()).await?),
-    };
-    let url = match &server {
-        Some(server) => server.database_url()?,
-        None => format!("sqlite://{}/tasks.db", dir.display()),
-    };
-    let server = server.map(|server| Arc::new(Mutex::new(server)));
-    let told = torment(options, &url, &dir, server.clone()).await?;
-    let dump = dump::read(options.store, &url).await.context("the database cannot be read")?;
-    if let Some(server) = server.and_then(Arc::into_inner) {
-        server.into_inner().stop().await?;
+    if options.profile() == Profile::Fleet && options.store == Store::Sqlite {
+        anyhow::bail!("a fleet has many processes, and SQLite has one; allowed: --store postgres or mysql");
     }
+    let stage = Stage::build(options.store, options.profile(), &options.name(), &dir, options.seed).await?;
+    let told = torment(options, &stage).await?;
+    let services = stage.targets.services();
+    let dump = dump::read(options.store, &stage.url).await.context("the database cannot be read")?;
+    stage.close().await?;
 
     history::write(&told.stories, &dir.join("history.jsonl"))?;
     std::fs::write(dir.join("nemesis.json"), serde_json::to_string_pretty(&told.deeds)?)?;
     let mut evidence = Evidence::new(told.stories, told.deeds, sightings(&dir)?, dump);
     evidence.panics = panics(&dir)?;
     let findings = checker::findings(&evidence);
-    let figures = Figures { gave_up: told.gave_up, seconds: started.elapsed().as_secs_f64(), ..count(&evidence) };
+    let seconds = started.elapsed().as_secs_f64();
+    let figures = Figures { gave_up: told.gave_up, seconds, ..Figures::of(&evidence, &services) };
     conclude(options, &dir, &figures, &findings)
-}
-
-fn count(evidence: &Evidence) -> Figures {
-    let count = |is_it: fn(&Fault) -> bool| evidence.deeds.iter().filter(|deed| is_it(&deed.fault)).count();
-    Figures {
-        kills: count(|fault| *fault == Fault::Kill),
-        freezes: count(|fault| matches!(fault, Fault::Freeze { .. })),
-        server_kills: count(|fault| matches!(fault, Fault::KillServer { .. })),
-        disowns: count(|fault| *fault == Fault::Disown),
-        ..Figures::of(evidence)
-    }
 }
 
 /// Says what came out, keeps it in the run's folder, and gives the verdict.
 fn conclude(options: &Options, dir: &Path, figures: &Figures, findings: &[Finding]) -> anyhow::Result<bool> {
-    let trivial = figures.trivial(&Wanted::of(options.store, options.profile()));
+    let trivial = figures.trivial(&options.wanted());
     let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
     std::fs::write(dir.join("findings.txt"), all.join("\n"))?;
     for finding in all.iter().take(SHOWN) {
@@ -168,7 +165,12 @@ fn conclude(options: &Options, dir: &Path, figures: &Figures, findings: &[Findin
     if all.len() > SHOWN {
         println!("  … and {} more in {}", all.len() - SHOWN, dir.join("findings.txt").display());
     }
-    let run = Run { store: options.store, tasks: options.tasks, seed: &options.seed };
+    let run = Run {
+        store: options.store,
+        is_fleet: options.profile() == Profile::Fleet,
+        tasks: options.tasks,
+        seed: &options.seed,
+    };
     let text = report::text(&run, figures, findings, &trivial);
     std::fs::write(dir.join("report.txt"), &text)?;
     println!("{text}");
@@ -183,24 +185,14 @@ struct Told {
 }
 
 /// Load and faults, then quiet until everything has ended or is stuck.
-async fn torment(options: &Options, url: &str, dir: &Path, server: Option<Arc<Mutex<Server>>>) -> anyhow::Result<Told> {
-    let (nodes, slots) = options.store.nodes();
-    // The first to open the database makes its schema; in an embedded store that is the node.
-    let submitter = match options.store {
-        Store::Sqlite => None,
-        Store::Postgres | Store::Mysql => Some(Arc::new(Longhaul::open(url).await?.without_worker()?)),
-    };
-    let cluster = Cluster::start(nodes, &NodePlan { url: url.to_owned(), dir: dir.to_owned(), slots });
-    let door = match submitter {
-        Some(longhaul) => Door::Direct(longhaul),
-        None => Door::Piped(Arc::clone(&cluster.nodes[0].pipe)),
-    };
-
+async fn torment(options: &Options, stage: &Stage) -> anyhow::Result<Told> {
+    let cluster = Cluster::start(stage.plans.clone());
+    let door = stage.door(&cluster)?;
     let items = plan::items(options.seed, options.tasks);
     let moments = plan::moments(options.seed, options.tasks, options.time());
     let history = Arc::new(History::new(items.clone()));
     let pace = Arc::new(Pace::default());
-    let nemesis = Nemesis::new(options.seed, &cluster, server, door.clone());
+    let nemesis = Nemesis::new(options.seed, &cluster, stage.targets.clone(), door.clone());
     let tally = Arc::clone(&nemesis.tally);
     let (ending, is_ending) = watch::channel(false);
     let watching = tokio::spawn(watch_it(door.clone(), Arc::clone(&pace), tally, options.tasks, is_ending.clone()));
@@ -212,11 +204,7 @@ async fn torment(options: &Options, url: &str, dir: &Path, server: Option<Arc<Mu
     settle(&door, stories).await;
     watching.await?;
     let gave_up = cluster.stop().await? as usize;
-    if let Door::Direct(longhaul) = door
-        && let Some(longhaul) = Arc::into_inner(longhaul)
-    {
-        longhaul.stop().await;
-    }
+    drop(door);
     let history = Arc::into_inner(history).context("the client still writes history")?;
     Ok(Told { stories: history.into_stories(), deeds, gave_up })
 }
@@ -252,11 +240,12 @@ async fn watch_it(door: Door, pace: Arc<Pace>, tally: Arc<Tally>, tasks: usize, 
             pace.open.store(open, Ordering::Relaxed);
         }
         let text = format!(
-            "submitted, {} open; {} kills, {} stops, {} server kills",
+            "submitted, {} open; {} kills, {} stops, {} blows to servers, {} partitions",
             pace.open.load(Ordering::Relaxed),
             tally.kills.load(Ordering::Relaxed),
             tally.freezes.load(Ordering::Relaxed),
-            tally.server_kills.load(Ordering::Relaxed),
+            tally.servers.load(Ordering::Relaxed),
+            tally.partitions.load(Ordering::Relaxed),
         );
         progress.show(pace.acknowledged.load(Ordering::Relaxed), tasks, &text);
     }

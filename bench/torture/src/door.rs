@@ -1,8 +1,9 @@
-//! What the client asks of Longhaul, and the two ways in.
+//! What the client asks of Longhaul, and the ways in.
 //!
 //! On a server the client has connections of its own, in the conductor's process. The embedded store has one process,
 //! so there the client's requests go through a pipe into the node, which answers the same requests with the same
-//! code; when the node dies, the answers that were under way are lost, as they are with a broken connection.
+//! code; when the node dies, the answers that were under way are lost, as they are with a broken connection. A fleet is
+//! asked over HTTP, one API node after the other.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use uuid::Uuid;
 
 use crate::{
+    http_door::HttpDoor,
     plan::{Item, Kind},
     settings::RETRY,
     tasks::{Echo, Fan, Fatal, Flaky, Patient, Sleep, Steps},
@@ -24,6 +26,8 @@ use crate::{
 
 /// How long the client waits for an answer. Then it knows nothing, and asks again.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Whose tasks they are.
+pub(crate) const OWNER: &str = "torture";
 /// Requests that may lie in a node's pipe.
 const PIPE: usize = 1_024;
 
@@ -42,6 +46,8 @@ pub(crate) enum Request {
 pub(crate) enum Answer {
     Submitted(Uuid),
     Cancelled(Status),
+    /// It was taken; what became of the task is for reads to tell.
+    CancelTaken,
     Read {
         status: Status,
         attempt: u32,
@@ -67,6 +73,7 @@ pub(crate) struct Numbered<T> {
 pub(crate) enum Door {
     Direct(Arc<Longhaul>),
     Piped(Arc<Pipe>),
+    Http(Arc<HttpDoor>),
 }
 
 impl Door {
@@ -75,6 +82,7 @@ impl Door {
             match self {
                 Self::Direct(longhaul) => answer(longhaul, request).await,
                 Self::Piped(pipe) => pipe.ask(request).await,
+                Self::Http(door) => door.ask(request).await,
             }
         };
         let late = |_| Answer::Unknown("no answer in time".to_owned());
@@ -126,8 +134,8 @@ async fn submit_as<T: Task<Params = crate::tasks::Work>>(
     longhaul: &Longhaul,
     item: Item,
 ) -> Result<TaskId, StoreError> {
-    let key = format!("item/{}", item.work.n);
-    let submission = longhaul.submit::<T>(item.work).owner("torture").idempotency_key(&key).priority(item.priority);
+    let key = item.key();
+    let submission = longhaul.submit::<T>(item.work).owner(OWNER).idempotency_key(&key).priority(item.priority);
     let submission = submission.max_attempts(item.max_attempts).retry(RETRY);
     let submission = match item.delay_ms {
         0 => submission,

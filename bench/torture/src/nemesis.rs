@@ -1,98 +1,79 @@
 //! The nemesis: breaks one thing after another, by a schedule drawn from the seed.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
 use longhaul_domain::Clock as _;
 use longhaul_store::SystemClock;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 
 use crate::{
     cluster::{Cluster, Node},
     door::{Answer, Door, Request},
-    server::Server,
+    fault::{Blow, Deed, Deeds, Fault, Tally},
+    links::{Links, Trouble},
+    server::{Server, Service},
     settings::FREEZE_MS,
 };
 
-/// Something that is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) enum Fault {
-    /// kill -9 of a node, which is started again at once.
-    Kill,
-    /// SIGSTOP of a node for longer than its lease, then SIGCONT.
-    Freeze { ms: u64 },
-    /// kill -9 of the database server, which is down for so long.
-    KillServer { ms: u64 },
-    /// The node is declared dead while it lives. A frozen process keeps the lock of an embedded store, so nobody else
-    /// can take over its tasks; this makes the zombies there.
-    Disown,
+/// What can be broken.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Targets {
+    /// The database first, if there is one.
+    pub(crate) servers: Vec<(Service, Arc<Mutex<Server>>)>,
+    /// The network of each node, in a fleet.
+    pub(crate) links: Vec<Arc<Links>>,
 }
 
-/// A lot in the bag.
-#[derive(Debug, Clone, Copy)]
-enum Draw {
-    Kill,
-    Freeze,
-    KillServer,
-    Disown,
+impl Targets {
+    pub(crate) fn services(&self) -> Vec<Service> {
+        self.servers.iter().map(|(service, _)| *service).collect()
+    }
+
+    fn server(&self, wanted: Service) -> Option<Arc<Mutex<Server>>> {
+        self.servers.iter().find(|(service, _)| *service == wanted).map(|(_, server)| Arc::clone(server))
+    }
+
+    fn database(&self) -> Option<Arc<Mutex<Server>>> {
+        self.servers.iter().find(|(service, _)| service.is_database()).map(|(_, server)| Arc::clone(server))
+    }
 }
 
-/// What was done.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Deed {
-    /// Microseconds since 1970.
-    pub(crate) at: i64,
-    pub(crate) fault: Fault,
-    /// The process that it happened to, if it was a node's.
-    pub(crate) incarnation: Option<String>,
-    /// When the server answered again.
-    pub(crate) over: Option<i64>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) kills: AtomicU32,
-    pub(crate) freezes: AtomicU32,
-    pub(crate) server_kills: AtomicU32,
-    pub(crate) disowns: AtomicU32,
-}
-
-/// What it can break.
 #[derive(Debug)]
 pub(crate) struct Nemesis {
-    pub(crate) nodes: Vec<Arc<Node>>,
-    pub(crate) server: Option<Arc<Mutex<Server>>>,
-    pub(crate) door: Door,
+    nodes: Vec<Arc<Node>>,
+    targets: Targets,
+    door: Door,
     pub(crate) tally: Arc<Tally>,
     random: StdRng,
-    bag: Vec<Draw>,
+    bag: Vec<Fault>,
     clock: SystemClock,
-    deeds: Vec<Deed>,
+    deeds: Deeds,
+    /// Servers and networks that are broken now.
+    mending: JoinSet<anyhow::Result<()>>,
+    thaws: JoinSet<()>,
 }
 
 impl Nemesis {
-    pub(crate) fn new(seed: u64, cluster: &Cluster, server: Option<Arc<Mutex<Server>>>, door: Door) -> Self {
+    pub(crate) fn new(seed: u64, cluster: &Cluster, targets: Targets, door: Door) -> Self {
         Self {
             nodes: cluster.nodes.clone(),
-            server,
+            targets,
             door,
             tally: Arc::default(),
             random: StdRng::seed_from_u64(seed ^ 0x6e65_6d65),
             bag: Vec::new(),
             clock: SystemClock::default(),
-            deeds: Vec::new(),
+            deeds: Deeds::default(),
+            mending: JoinSet::new(),
+            thaws: JoinSet::new(),
         }
     }
 
-    /// Breaks things until `ending`; then everything that is frozen is thawed, and the server is up.
+    /// Breaks things until `ending`; then everything that is frozen is thawed, and all servers are up.
     pub(crate) async fn run(mut self, mut ending: watch::Receiver<bool>) -> anyhow::Result<Vec<Deed>> {
-        let mut thaws = JoinSet::new();
         loop {
             let rest = Duration::from_millis(self.random.random_range(700..2_600));
             tokio::select! {
@@ -100,90 +81,141 @@ impl Nemesis {
                 _ = ending.wait_for(|is_ending| *is_ending) => break,
             }
             let fault = self.next_fault();
-            self.carry_out(fault, &mut thaws).await?;
+            self.carry_out(fault).await;
+            while let Some(mended) = self.mended().await {
+                mended??;
+            }
         }
-        thaws.join_all().await;
-        Ok(self.deeds)
+        while let Some(mended) = self.mending.join_next().await {
+            mended??;
+        }
+        self.thaws.join_all().await;
+        let deeds = std::mem::take(&mut *self.deeds.list());
+        Ok(deeds)
+    }
+
+    /// A database that is all there is, is waited for; in a fleet, other things are broken meanwhile.
+    async fn mended(&mut self) -> Option<Result<anyhow::Result<()>, tokio::task::JoinError>> {
+        match self.targets.servers.len() {
+            0 | 1 => self.mending.join_next().await,
+            _ => self.mending.try_join_next(),
+        }
     }
 
     /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long.
     fn next_fault(&mut self) -> Fault {
         if self.bag.is_empty() {
-            self.bag = match self.server.is_some() {
-                true => [[Draw::Kill; 3].as_slice(), &[Draw::Freeze; 3], &[Draw::KillServer; 2]].concat(),
-                false => [[Draw::Kill; 3].as_slice(), &[Draw::Freeze; 1], &[Draw::Disown; 2]].concat(),
-            };
+            self.bag = Fault::bag(&self.targets.services());
         }
-        let draw = self.bag.swap_remove(self.random.random_range(0..self.bag.len()));
-        match draw {
-            Draw::Kill => Fault::Kill,
-            Draw::Freeze => Fault::Freeze { ms: FREEZE_MS + self.random.random_range(0..2_000) },
-            Draw::KillServer => Fault::KillServer { ms: self.random.random_range(0..1_500) },
-            Draw::Disown => Fault::Disown,
-        }
+        self.bag.swap_remove(self.random.random_range(0..self.bag.len()))
     }
 
     /// A node that can be broken: a frozen one is left alone until it is thawed.
-    fn pick(&mut self) -> Option<Arc<Node>> {
-        let free: Vec<&Arc<Node>> = self.nodes.iter().filter(|node| !node.is_frozen()).collect();
+    fn pick(&mut self) -> Option<(usize, Arc<Node>)> {
+        let free: Vec<(usize, &Arc<Node>)> =
+            self.nodes.iter().enumerate().filter(|(_, node)| !node.is_frozen()).collect();
         let index = self.random.random_range(0..self.nodes.len());
-        free.get(index % free.len().max(1)).map(|node| Arc::clone(node))
+        free.get(index % free.len().max(1)).map(|(number, node)| (*number, Arc::clone(node)))
     }
 
-    async fn carry_out(&mut self, fault: Fault, thaws: &mut JoinSet<()>) -> anyhow::Result<()> {
-        let Some(node) = self.pick() else { return Ok(()) };
-        let incarnation = node.incarnation();
-        let others_run = self.nodes.iter().filter(|other| !other.is_frozen()).count() > 1;
-        let is_done = match fault {
-            Fault::Kill => node.kill(),
-            Fault::Freeze { ms } if others_run || self.nodes.len() == 1 => {
-                let is_frozen = node.freeze();
-                thaws.spawn(thaw_later(node, self.server.clone(), Duration::from_millis(ms)));
-                is_frozen
+    async fn carry_out(&mut self, fault: Fault) {
+        let (short, long) = (self.random.random_range(0..1_500), self.random.random_range(0..2_000));
+        let Some((number, node)) = self.pick() else { return };
+        let incarnation = Some(node.incarnation());
+        match fault {
+            Fault::Kill => {
+                if node.kill() {
+                    self.note(fault, 0, None, incarnation);
+                }
             }
-            Fault::Freeze { .. } => false,
-            Fault::KillServer { ms } => {
-                self.note(fault, None);
-                return self.kill_server(Duration::from_millis(ms)).await;
+            Fault::Freeze => {
+                // With a server, somebody must be left to notice.
+                let others = self.nodes.iter().filter(|other| !other.is_frozen()).count() - 1;
+                let ms = FREEZE_MS + long;
+                if others >= self.nodes.len() / 2 && node.freeze() {
+                    self.thaws.spawn(thaw_later(node, self.targets.database(), Duration::from_millis(ms)));
+                    self.note(fault, ms, None, incarnation);
+                }
             }
-            Fault::Disown => self.door.ask(Request::Disown).await == Answer::Done,
-        };
-        if is_done {
-            self.note(fault, Some(incarnation));
+            Fault::Disown => {
+                if self.door.ask(Request::Disown).await == Answer::Done {
+                    self.note(fault, 0, None, incarnation);
+                }
+            }
+            Fault::Server(service, blow) => self.strike(service, blow, short),
+            Fault::Partition(service) => self.part(service, number, incarnation, FREEZE_MS / 2 + 2 * long),
         }
-        Ok(())
     }
 
-    async fn kill_server(&mut self, down: Duration) -> anyhow::Result<()> {
-        let Some(server) = &self.server else { return Ok(()) };
-        let mut server = server.lock().await;
-        server.kill().await?;
-        tokio::time::sleep(down).await;
-        server.start_again().await?;
-        if let Some(deed) = self.deeds.last_mut() {
-            deed.over = Some(self.clock.now().as_micros());
-        }
-        Ok(())
+    /// A server that is broken already is left alone.
+    fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
+        let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else { return };
+        // A freeze that is over before anybody notices is none.
+        let ms = if blow == Blow::Freeze { ms + 2_500 } else { ms };
+        let number = self.note(Fault::Server(service, blow), ms, None, None);
+        let deeds = self.deeds.clone();
+        self.mending.spawn(async move {
+            let mut server = server;
+            let down = Duration::from_millis(ms);
+            match blow {
+                Blow::Empty => server.empty().await?,
+                Blow::Freeze => {
+                    server.freeze()?;
+                    tokio::time::sleep(down).await;
+                    server.thaw().await?;
+                }
+                Blow::Kill | Blow::Wipe => {
+                    server.kill().await?;
+                    if blow == Blow::Wipe {
+                        server.wipe().await?;
+                    }
+                    tokio::time::sleep(down).await;
+                    server.start_again().await?;
+                }
+            }
+            deeds.is_over(number);
+            Ok(())
+        });
     }
 
-    fn note(&mut self, fault: Fault, incarnation: Option<String>) {
+    /// Makes trouble between a node and a server, and heals it after a while.
+    fn part(&mut self, service: Service, node: usize, incarnation: Option<String>, ms: u64) {
+        let trouble = Trouble::draw(&mut self.random);
+        let Some(links) = self.targets.links.get(node).map(Arc::clone) else { return };
+        if !links.trouble(service, trouble) {
+            return;
+        }
+        let number = self.note(Fault::Partition(service), ms, Some(trouble), incarnation);
+        let deeds = self.deeds.clone();
+        self.mending.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            links.heal(service);
+            deeds.is_over(number);
+            Ok(())
+        });
+    }
+
+    /// Writes a deed down, and answers with its number.
+    fn note(&mut self, fault: Fault, ms: u64, trouble: Option<Trouble>, incarnation: Option<String>) -> usize {
         let count = match fault {
             Fault::Kill => &self.tally.kills,
-            Fault::Freeze { .. } => &self.tally.freezes,
-            Fault::KillServer { .. } => &self.tally.server_kills,
-            Fault::Disown => &self.tally.disowns,
+            Fault::Freeze | Fault::Disown => &self.tally.freezes,
+            Fault::Server(..) => &self.tally.servers,
+            Fault::Partition(_) => &self.tally.partitions,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        self.deeds.push(Deed { at: self.clock.now().as_micros(), fault, incarnation, over: None });
+        let mut deeds = self.deeds.list();
+        deeds.push(Deed { at: self.clock.now().as_micros(), fault, ms, trouble, incarnation, over: None });
+        deeds.len() - 1
     }
 }
 
-/// Thaws the node when the others have had so long to notice. While the server is away they can do nothing.
-async fn thaw_later(node: Arc<Node>, server: Option<Arc<Mutex<Server>>>, mut left: Duration) {
+/// Thaws the node when the others have had so long to notice. While the database is away they can do nothing.
+async fn thaw_later(node: Arc<Node>, database: Option<Arc<Mutex<Server>>>, mut left: Duration) {
     const STEP: Duration = Duration::from_millis(100);
     while !left.is_zero() {
         tokio::time::sleep(STEP).await;
-        if server.as_ref().is_none_or(|server| server.try_lock().is_ok()) {
+        if database.as_ref().is_none_or(|server| server.try_lock().is_ok()) {
             left = left.saturating_sub(STEP);
         }
     }

@@ -1,10 +1,16 @@
 //! A worker process: Longhaul as its users have it, with short times, the torture's task types and a journal.
 
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use longhaul::Longhaul;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use longhaul::{
+    Builder, Longhaul,
+    operating::{SqlStore, StoreOptions},
+    server::{CancellationToken, IdentityMode, ListenerSettings},
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -31,6 +37,15 @@ pub(crate) struct Options {
     /// Tasks that run at once.
     #[arg(long)]
     slots: usize,
+    /// RabbitMQ, in a fleet.
+    #[arg(long)]
+    broker: Option<String>,
+    /// Redis, in a fleet.
+    #[arg(long)]
+    redis: Option<String>,
+    /// Answers the HTTP API on this port of the machine, and runs no tasks.
+    #[arg(long)]
+    api: Option<u16>,
 }
 
 /// The name of a process's journal.
@@ -43,15 +58,42 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::WARN).init();
     let journal = Journal::create(&options.dir.join(journal_name(&options.id)))?;
     let site = Arc::new(tasks::Site { incarnation: options.id.clone(), journal, store: OnceLock::new() });
-    let builder = Longhaul::open(&options.url).await?.artifacts(options.dir.join("artifacts"));
+    let store_options = StoreOptions { operation_wait: settings::OPERATION_WAIT, ..StoreOptions::default() };
+    let store = SqlStore::open(&options.url, store_options).await?;
+    let builder = Longhaul::on(store).await?.artifacts(options.dir.join("artifacts"));
     let builder = builder.worker(settings::worker(&options.id, options.slots)).duties(settings::duties());
-    let longhaul = Arc::new(tasks::register(builder, &site).start().await?);
+    let builder = tasks::register(fleet(builder, &options)?, &site);
+    if let Some(port) = options.api {
+        return serve(builder.without_worker()?, port).await;
+    }
+    let longhaul = Arc::new(builder.start().await?);
     // Set by nobody else.
     let _ = site.store.set(Arc::clone(&longhaul.engine().store));
     answer_requests(&longhaul).await?;
     if let Ok(longhaul) = Arc::try_unwrap(longhaul) {
         longhaul.stop().await;
     }
+    Ok(())
+}
+
+/// With what a node of a fleet has besides the database.
+fn fleet(builder: Builder, options: &Options) -> anyhow::Result<Builder> {
+    Ok(builder)
+}
+
+/// Answers the HTTP API until the input ends.
+async fn serve(longhaul: Longhaul, port: u16) -> anyhow::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let closing = CancellationToken::new();
+    let served = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
+    let until_told = async {
+        // Nothing is asked over the pipe of such a node; it ends when the conductor says so or dies.
+        let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
+        closing.cancel();
+    };
+    let (served, ()) = tokio::join!(served, until_told);
+    served?;
+    longhaul.stop().await;
     Ok(())
 }
 

@@ -37,6 +37,11 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Repetitions of the submit carry the same one.
+    pub(crate) fn key(&self) -> String {
+        format!("item/{}", self.work.n)
+    }
+
     /// Whether the work of the task fails for good, however often it is tried.
     pub(crate) fn is_doomed(&self) -> bool {
         self.kind == Kind::Flaky && self.work.failures >= self.max_attempts

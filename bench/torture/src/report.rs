@@ -1,13 +1,18 @@
 //! What people see: a line while it runs, a table at the end, and the line of figures.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use crate::checker::{Evidence, Finding, Promise};
 use crate::conductor::{Profile, Store};
-use crate::history::Asked;
-use crate::{door::Answer, journal::Step};
+use crate::{
+    door::Answer,
+    fault::{Blow, Fault},
+    journal::Step,
+    server::Service,
+};
 
 /// How much of a run there must be for its verdict to mean anything.
 #[derive(Debug, Clone, Copy)]
@@ -22,10 +27,13 @@ pub(crate) struct Wanted {
     resumed: usize,
     parents: usize,
     unknown: usize,
+    /// Of every kind of fault that the run knows.
+    each_fault: usize,
+    partitions: usize,
 }
 
 impl Wanted {
-    pub(crate) const fn of(store: Store, profile: Profile) -> Self {
+    pub(crate) const fn of(store: Store, profile: Profile, is_full: bool) -> Self {
         let (server, frozen) = match store {
             Store::Sqlite => (0, 1),
             Store::Postgres | Store::Mysql => (1, 2),
@@ -42,7 +50,25 @@ impl Wanted {
                 resumed: 1,
                 parents: 10,
                 unknown: 1,
+                each_fault: 1,
+                partitions: 0,
             },
+            // Many kinds of faults share the time, so there are fewer of each.
+            Profile::Fleet if is_full => Self {
+                kills: 8,
+                freezes: 4,
+                server_kills: 4,
+                zombies: 50,
+                rescued: 200,
+                retries: 1_000,
+                cancels: 500,
+                resumed: 20,
+                parents: 200,
+                unknown: 20,
+                each_fault: 2,
+                partitions: 12,
+            },
+            Profile::Fleet => Self { partitions: 3, ..Self::of(store, Profile::Short, false) },
             Profile::Full => Self {
                 kills: 20,
                 freezes: 5 * frozen,
@@ -54,6 +80,8 @@ impl Wanted {
                 resumed: 20,
                 parents: 200,
                 unknown: 20,
+                each_fault: 1,
+                partitions: 0,
             },
         }
     }
@@ -67,8 +95,12 @@ pub(crate) struct Figures {
     pub(crate) starts: usize,
     pub(crate) kills: usize,
     pub(crate) freezes: usize,
+    /// Kills of the database server.
     pub(crate) server_kills: usize,
     pub(crate) disowns: usize,
+    pub(crate) partitions: usize,
+    /// How often each kind of fault happened; those of the plan that did not are there with 0.
+    pub(crate) faults: BTreeMap<Fault, usize>,
     pub(crate) zombies: usize,
     /// Reports of zombies and of cancelled handlers that were sent to the store.
     pub(crate) late: usize,
@@ -84,12 +116,19 @@ pub(crate) struct Figures {
     pub(crate) gave_up: usize,
     pub(crate) after_kills_ms: Vec<i64>,
     pub(crate) after_outages_ms: Vec<i64>,
+    pub(crate) without_broker_ms: Vec<i64>,
+    pub(crate) after_broker_ms: Vec<i64>,
     pub(crate) seconds: f64,
 }
 
 impl Figures {
-    /// What the evidence says by itself; deaths and times are the conductor's to add.
-    pub(crate) fn of(evidence: &Evidence) -> Self {
+    /// What the evidence says by itself; what the conductor alone knows is its own to add.
+    pub(crate) fn of(evidence: &Evidence, services: &[Service]) -> Self {
+        let mut faults: BTreeMap<Fault, usize> = Fault::kinds(services).into_iter().map(|kind| (kind, 0)).collect();
+        for deed in &evidence.deeds {
+            *faults.entry(deed.fault).or_default() += 1;
+        }
+        let done = |is_it: fn(&Fault) -> bool| faults.iter().filter(|(kind, _)| is_it(kind)).map(|(_, n)| *n).sum();
         let rows = |outcome: &str| evidence.dump.attempts.iter().filter(|row| row.outcome == outcome).count();
         let steps = |is_it: fn(&Step) -> bool| evidence.all_sightings().filter(|seen| is_it(&seen.line.step)).count();
         let calls = || evidence.stories.iter().flat_map(|story| &story.calls);
@@ -101,15 +140,21 @@ impl Figures {
             late: steps(|step| matches!(step, Step::Late { .. })),
             rescued: rows("crashed"),
             retries: rows("failed"),
-            cancels: calls()
-                .filter(|call| call.asked == Asked::Cancel && matches!(call.answer, Answer::Cancelled(_)))
-                .count(),
+            cancels: calls().filter(|call| matches!(call.answer, Answer::Cancelled(_) | Answer::CancelTaken)).count(),
             resumed: steps(|step| matches!(step, Step::Start { resumed: 1.., .. })),
             parents: evidence.tasks().iter().filter(|task| task.task_type == "fan").count(),
             unknown: calls().filter(|call| matches!(call.answer, Answer::Unknown(_))).count(),
             strays: rows("handed_back"),
             after_kills_ms: evidence.after_kills_ms(),
             after_outages_ms: evidence.after_outages_ms(),
+            without_broker_ms: evidence.without_broker_ms(),
+            after_broker_ms: evidence.after_broker_ms(),
+            kills: done(|fault| *fault == Fault::Kill),
+            freezes: done(|fault| *fault == Fault::Freeze),
+            disowns: done(|fault| *fault == Fault::Disown),
+            server_kills: done(|fault| matches!(fault, Fault::Server(service, Blow::Kill) if service.is_database())),
+            partitions: done(|fault| matches!(fault, Fault::Partition(_))),
+            faults,
             ..Self::default()
         }
     }
@@ -127,8 +172,11 @@ impl Figures {
             ("resumed attempts", self.resumed, wanted.resumed),
             ("parents", self.parents, wanted.parents),
             ("unknown answers", self.unknown, wanted.unknown),
+            ("partitions", self.partitions, wanted.partitions),
         ];
-        let short = rows.into_iter().filter(|(_, found, wanted)| found < wanted);
+        let rows = rows.map(|(what, found, wanted)| (what.to_owned(), found, wanted)).into_iter();
+        let each = self.faults.iter().map(|(kind, found)| (format!("{kind:?}"), *found, wanted.each_fault));
+        let short = rows.chain(each).filter(|(_, found, wanted)| found < wanted);
         short.map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are wanted")).collect()
     }
 }
@@ -151,9 +199,14 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
         ("answers that never came, strays", format!("{}, {}", f.unknown, f.strays)),
         ("disowned nodes, nodes that gave up", format!("{}, {}", f.disowns, f.gave_up)),
         ("ms from kill to next claim: p50, p99, max", quantiles(&f.after_kills_ms)),
-        ("ms from server's return to next claim", quantiles(&f.after_outages_ms)),
+        ("ms from database's return to next claim", quantiles(&f.after_outages_ms)),
+        ("ms from broker's death to flow", quantiles(&f.without_broker_ms)),
+        ("ms from broker's return to flow", quantiles(&f.after_broker_ms)),
     ] {
         let _ = writeln!(text, "  {what:<44} {figure:>16}");
+    }
+    for (kind, times) in &f.faults {
+        let _ = writeln!(text, "  {:<44} {times:>16}", format!("{kind:?}"));
     }
     for missing in trivial {
         let _ = writeln!(text, "  trivial: {missing}");
@@ -169,8 +222,9 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
     };
     let _ = write!(
         text,
-        "torture store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} parents={parents} \
-         broken={} kills={} stops={} server_kills={} seconds={:.0} verdict={verdict}",
+        "torture {}store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} parents={parents} \
+         broken={} kills={} stops={} server_kills={} partitions={} seconds={:.0} verdict={verdict}",
+        if run.is_fleet { "fleet " } else { "" },
         run.store.name(),
         run.tasks,
         run.seed,
@@ -183,6 +237,7 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
         f.kills,
         f.freezes,
         f.server_kills,
+        f.partitions,
         f.seconds,
     );
     text
@@ -198,6 +253,7 @@ fn quantiles(times: &[i64]) -> String {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) store: Store,
+    pub(crate) is_fleet: bool,
     pub(crate) tasks: usize,
     pub(crate) seed: &'a u64,
 }

@@ -1,7 +1,7 @@
-//! A private database server that this run starts, kills and stops. Its programs and its durable settings are those
-//! of `scripts/services`.
+//! A private server that this run starts, breaks and stops: a database, RabbitMQ or Redis. Its programs and its durable
+//! settings are those of `scripts/services`.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,67 +9,116 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use rand::RngExt as _;
 use rustix::process::{Pid, Signal, kill_process};
-use sqlx::{Connection as _, Executor as _};
+use serde::Serialize;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::conductor::Store;
+use crate::speak;
 
 /// Crash recovery of a large data directory is the slowest start.
 const START_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(30);
+/// How long one question to a server may take before it counts as unanswered.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// The name says to `scripts/services` that nobody needs it any more.
 const DATABASE: &str = "longhaul_test_torture";
 
+/// What kind of server it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub(crate) enum Service {
+    Postgres,
+    Mariadb,
+    Rabbitmq,
+    Redis,
+}
+
+impl Service {
+    /// As `scripts/services` calls it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+            Self::Rabbitmq => "rabbitmq",
+            Self::Redis => "redis",
+        }
+    }
+
+    /// Whether tasks are kept in it.
+    pub(crate) const fn is_database(self) -> bool {
+        match self {
+            Self::Postgres | Self::Mariadb => true,
+            Self::Rabbitmq | Self::Redis => false,
+        }
+    }
+
+    const fn stop_signal(self) -> Signal {
+        match self {
+            Self::Postgres => Signal::INT,
+            Self::Mariadb | Self::Rabbitmq | Self::Redis => Signal::TERM,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Server {
-    store: Store,
-    service: &'static str,
+    pub(crate) service: Service,
     name: String,
     port: u16,
-    /// Names the database that belongs to the server itself.
+    /// Of a database: that of the server itself.
     url: String,
     process: Option<Child>,
 }
 
 impl Server {
-    /// Starts a server on data of this name, and makes an empty database in it.
-    pub(crate) async fn start(store: Store, name: &str) -> anyhow::Result<Self> {
-        let service = match store {
-            Store::Postgres => "postgres",
-            Store::Mysql => "mariadb",
-            Store::Sqlite => bail!("SQLite has no server"),
-        };
+    /// Starts an empty server on data of this name; a database gets a database of the run's own.
+    pub(crate) async fn start(service: Service, name: &str) -> anyhow::Result<Self> {
         let port = free_port()?;
-        let prepared = services(&["prepare", service, name, &port.to_string()]).stderr(Stdio::inherit()).output();
-        let prepared = prepared.await.context("scripts/services does not run")?;
-        if !prepared.status.success() {
-            bail!("scripts/services could not prepare {service}");
-        }
-        let url = String::from_utf8(prepared.stdout)?.trim().to_owned();
-        let mut server = Self { store, service, name: name.to_owned(), port, url, process: None };
+        let mut server = Self { service, name: name.to_owned(), port, url: String::new(), process: None };
+        server.prepare().await?;
         server.start_again().await?;
-        server.make_database().await?;
+        if service.is_database() {
+            let force = if service == Service::Postgres { "WITH (FORCE)" } else { "" };
+            speak::execute(service, &server.url, &format!("DROP DATABASE IF EXISTS {DATABASE} {force}")).await?;
+            speak::execute(service, &server.url, &format!("CREATE DATABASE {DATABASE}")).await?;
+        }
         Ok(server)
     }
 
-    /// The URL of the database that the run works in.
-    pub(crate) fn database_url(&self) -> anyhow::Result<String> {
+    async fn prepare(&mut self) -> anyhow::Result<()> {
+        let mut command = services(&["prepare", self.service.name(), &self.name, &self.port.to_string()]);
+        let prepared = command.stderr(Stdio::inherit()).output().await.context("scripts/services does not run")?;
+        if !prepared.status.success() {
+            bail!("scripts/services could not prepare {}", self.service.name());
+        }
+        self.url = String::from_utf8(prepared.stdout)?.trim().to_owned();
+        Ok(())
+    }
+
+    /// What the run works with: the URL of its own database, or of the server.
+    pub(crate) fn work_url(&self) -> anyhow::Result<String> {
+        if !self.service.is_database() {
+            return Ok(self.url.clone());
+        }
         let (before, _) = self.url.rsplit_once('/').context("a URL with a path")?;
         Ok(format!("{before}/{DATABASE}"))
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
     /// Starts the process and waits until it answers.
     pub(crate) async fn start_again(&mut self) -> anyhow::Result<()> {
-        let mut command = services(&["serve", self.service, &self.name, &self.port.to_string()]);
+        let name = self.service.name();
+        let mut command = services(&["serve", name, &self.name, &self.port.to_string()]);
         let mut process = command.kill_on_drop(true).spawn()?;
         let deadline = Instant::now() + START_WAIT;
-        while self.execute("SELECT 1").await.is_err() {
+        while !self.answers().await {
             if let Some(status) = process.try_wait()? {
-                bail!("{} ended at its start: {status}; see target/services/own/{}", self.service, self.name);
+                bail!("{name} ended at its start: {status}; see target/services/own/{}", self.name);
             }
             if Instant::now() > deadline {
-                bail!("{} does not answer after {START_WAIT:?}", self.service);
+                bail!("{name} does not answer after {START_WAIT:?}");
             }
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
@@ -77,44 +126,74 @@ impl Server {
         Ok(())
     }
 
+    async fn answers(&self) -> bool {
+        tokio::time::timeout(ANSWER_WAIT, speak::greet(self.service, &self.url)).await.is_ok_and(|told| told.is_ok())
+    }
+
     /// Kills the server and every process that it has started, all at once.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::KILL)?;
         let Some(mut process) = self.process.take() else { return Ok(()) };
-        let pid = process.id().context("a server without a process")?;
-        let family: Vec<i32> = std::iter::once(i32::try_from(pid)?).chain(children_of(pid)).collect();
-        for pid in family.into_iter().filter_map(Pid::from_raw) {
-            // One that has ended meanwhile needs no signal.
-            let _ = kill_process(pid, Signal::KILL);
-        }
         process.wait().await?;
         Ok(())
+    }
+
+    /// Stops the clock of the server and of every process that it has started.
+    pub(crate) fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on, and waits until it answers.
+    pub(crate) async fn thaw(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)?;
+        let deadline = Instant::now() + START_WAIT;
+        while !self.answers().await {
+            if Instant::now() > deadline {
+                bail!("{} does not answer after a freeze", self.service.name());
+            }
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+        Ok(())
+    }
+
+    /// Throws everything away that a killed server had kept.
+    pub(crate) async fn wipe(&mut self) -> anyhow::Result<()> {
+        let home = repository().join("target/services/own").join(&self.name).join(self.service.name());
+        let mark = home.join("initialised");
+        std::fs::remove_file(&mark).with_context(|| format!("{} cannot be removed", mark.display()))?;
+        self.prepare().await
+    }
+
+    /// Throws away what it holds while it runs: bells that wait, or everything in Redis.
+    pub(crate) async fn empty(&self) -> anyhow::Result<()> {
+        speak::empty(self.service, &self.url).await
     }
 
     /// Stops the server as an operator would.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
-        let signal = if self.store == Store::Postgres { Signal::INT } else { Signal::TERM };
         if let Some(pid) = process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
-            kill_process(pid, signal)?;
+            kill_process(pid, self.service.stop_signal())?;
         }
-        tokio::time::timeout(STOP_WAIT, process.wait()).await.context("the server does not stop")??;
+        let stopped = tokio::time::timeout(STOP_WAIT, process.wait()).await;
+        stopped.with_context(|| format!("{} does not stop", self.service.name()))??;
         Ok(())
     }
 
-    async fn make_database(&self) -> anyhow::Result<()> {
-        let force = if self.store == Store::Postgres { "WITH (FORCE)" } else { "" };
-        self.execute(&format!("DROP DATABASE IF EXISTS {DATABASE} {force}")).await?;
-        self.execute(&format!("CREATE DATABASE {DATABASE}")).await
-    }
-
-    async fn execute(&self, statement: &str) -> anyhow::Result<()> {
-        let sql = sqlx::AssertSqlSafe(statement.to_owned());
-        match self.store {
-            Store::Postgres => sqlx::PgConnection::connect(&self.url).await?.execute(sql).await.map(|_| ())?,
-            Store::Mysql => sqlx::MySqlConnection::connect(&self.url).await?.execute(sql).await.map(|_| ())?,
-            Store::Sqlite => {}
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let Some(pid) = self.process.as_ref().and_then(Child::id) else { return Ok(()) };
+        for pid in family_of(pid).into_iter().filter_map(Pid::from_raw) {
+            // One that has ended meanwhile needs no signal.
+            let _ = kill_process(pid, signal);
         }
         Ok(())
+    }
+}
+
+/// A run that fails leaves nothing behind.
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.signal(Signal::KILL);
     }
 }
 
@@ -130,14 +209,16 @@ pub(crate) fn repository() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-fn children_of(pid: u32) -> Vec<i32> {
+/// A process and all that came of it.
+fn family_of(pid: u32) -> Vec<i32> {
     let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    listed.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    let children = listed.split_whitespace().filter_map(|child| child.parse().ok()).flat_map(family_of);
+    i32::try_from(pid).into_iter().chain(children).collect()
 }
 
-/// Below the range from which the kernel takes the ports of outgoing connections: the server must get it again after
-/// each kill.
-fn free_port() -> anyhow::Result<u16> {
+/// Below the range from which the kernel takes the ports of outgoing connections: whoever has it must get it again
+/// after each kill.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     for _ in 0..100 {
         let port = rand::rng().random_range(20_000..30_000);
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {

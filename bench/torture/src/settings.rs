@@ -12,6 +12,9 @@ pub(crate) const FREEZE_MS: u64 = LEASE.as_millis() as u64 + 2_700;
 const HEARTBEAT: Duration = Duration::from_millis(300);
 const RESCUE_EVERY: Duration = Duration::from_millis(200);
 
+/// How long an operation of the store may take: a connection that is half open is given up after this.
+pub(crate) const OPERATION_WAIT: Duration = Duration::from_secs(3);
+
 /// What nobody has finished so long after the lease is stuck.
 pub(crate) const STUCK_AFTER_LEASE: Duration = Duration::from_secs(10);
 

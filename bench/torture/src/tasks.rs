@@ -137,6 +137,11 @@ pub(crate) fn register(builder: Builder, site: &Arc<Site>) -> Builder {
         .register(Patient(site()))
 }
 
+/// The API takes no retry policy with an order, so it is the type's.
+fn planned_retries() -> TypeSettings {
+    TypeSettings::new().retry(RETRY)
+}
+
 /// Succeeds at once.
 pub(crate) struct Echo(Arc<Site>);
 
@@ -148,6 +153,10 @@ impl Task for Echo {
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
         let n = ctx.params.n;
         self.0.attempt(&ctx, n, 0, async { Done::Value(n) }).await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
     }
 }
 
@@ -167,6 +176,10 @@ impl Task for Sleep {
         };
         self.0.attempt(&ctx, n, 0, body).await
     }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
+    }
 }
 
 /// Fails as often as the plan says, by the store's own count.
@@ -182,6 +195,10 @@ impl Task for Flaky {
         let is_to_fail = ctx.task().retry_count < failures;
         self.0.attempt(&ctx, n, 0, async { if is_to_fail { Done::Retry } else { Done::Value(n) } }).await
     }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
+    }
 }
 
 /// Fails for good.
@@ -194,6 +211,10 @@ impl Task for Fatal {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
         self.0.attempt(&ctx, ctx.params.n, 0, async { Done::Fatal }).await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
     }
 }
 
@@ -221,6 +242,10 @@ impl Task for Steps {
         let resumed = ctx.checkpoint::<u32>()?.unwrap_or(0);
         let body = async { self.go_on(&ctx, resumed).await.map_or_else(Done::from, Done::Value) };
         self.0.attempt(&ctx, ctx.params.n, resumed, body).await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
     }
 }
 
@@ -251,6 +276,10 @@ impl Task for Fan {
         let sum = |made: Vec<Made>| Done::Value(made.iter().map(|made| made.value).sum());
         self.0.attempt(&ctx, ctx.params.n, 0, async { results.map_or_else(Done::from, sum) }).await
     }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
+    }
 }
 
 /// A child. The first ones fail for good, as many as the plan says.
@@ -271,7 +300,7 @@ impl Task for Leaf {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().retry(RETRY).max_attempts(MANY_ATTEMPTS)
+        planned_retries().max_attempts(MANY_ATTEMPTS)
     }
 }
 
@@ -294,5 +323,9 @@ impl Task for Patient {
             Done::Stop(ctx.check().err().unwrap_or_else(Stop::cancelled))
         };
         self.0.attempt(&ctx, ctx.params.n, 0, body).await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        planned_retries()
     }
 }

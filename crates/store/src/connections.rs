@@ -18,6 +18,15 @@ use crate::failure::Failure;
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(10);
 /// How long a connection may lie unused before it is asked whether it still lives.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
+/// How long the answer to that is waited for. A connection whose other end is gone never answers, and nobody says so.
+const LIFE_WAIT: Duration = Duration::from_secs(2);
+
+/// What a store may take of a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) max_connections: u32,
+    pub(crate) operation_wait: Duration,
+}
 
 /// A pool, and those of its connections that are at hand.
 #[derive(Debug)]
@@ -25,6 +34,8 @@ pub(crate) struct Connections<DB: Database> {
     pub(crate) pool: Pool<DB>,
     /// One for each connection that may be in use. Whoever has one finds a connection at hand, or the pool has one left.
     places: Arc<Semaphore>,
+    /// How long an operation may take, the wait for its connection included.
+    pub(crate) operation_wait: Duration,
     idle: Arc<Mutex<Vec<Idle<DB>>>>,
 }
 
@@ -36,14 +47,15 @@ struct Idle<DB: Database> {
 
 impl<DB: Database> Clone for Connections<DB> {
     fn clone(&self) -> Self {
-        Self { pool: self.pool.clone(), places: Arc::clone(&self.places), idle: Arc::clone(&self.idle) }
+        let (places, idle) = (Arc::clone(&self.places), Arc::clone(&self.idle));
+        Self { pool: self.pool.clone(), places, operation_wait: self.operation_wait, idle }
     }
 }
 
 impl<DB: Database> Connections<DB> {
-    pub(crate) fn new(pool: Pool<DB>) -> Self {
+    pub(crate) fn new(pool: Pool<DB>, operation_wait: Duration) -> Self {
         let most = pool.options().get_max_connections() as usize;
-        Self { pool, places: Arc::new(Semaphore::new(most)), idle: Arc::default() }
+        Self { pool, places: Arc::new(Semaphore::new(most)), operation_wait, idle: Arc::default() }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle<DB>>> {
@@ -57,7 +69,7 @@ impl<DB: Database> Connections<DB> {
         let place = place.map_err(|_| away("all connections are in use"))?.map_err(|_| away("the store is closed"))?;
         loop {
             let Some(Idle { mut connection, since }) = self.idle().pop() else { break };
-            if since.elapsed() <= TRUST_IDLE || connection.ping().await.is_ok() {
+            if since.elapsed() <= TRUST_IDLE || lives::<DB>(&mut connection).await.is_ok() {
                 return Ok(Taken { connection, place, home: self.clone() });
             }
         }
@@ -70,6 +82,12 @@ impl<DB: Database> Connections<DB> {
         self.idle().clear();
         self.pool.close().await;
     }
+}
+
+/// Asks a connection whether it still lives. The pool asks so, too, whenever one comes back to it.
+pub(crate) async fn lives<DB: Database>(connection: &mut DB::Connection) -> Result<bool, sqlx::Error> {
+    let asked = tokio::time::timeout(LIFE_WAIT, connection.ping()).await;
+    asked.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
 }
 
 /// A connection in use. Dropped, it goes to the pool, which looks what has become of it.

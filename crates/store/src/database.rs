@@ -63,7 +63,7 @@ impl Database {
         let operation = Arc::new(operation);
         let mut tries = 1;
         loop {
-            match self.try_once(mode, &operation).await {
+            match self.try_in_time(mode, &operation).await {
                 Ok(output) => return Ok(output),
                 Err(Failure::Store(error)) => return Err(error),
                 Err(Failure::Again(cause)) if tries >= TRIES => return Err(StoreError::Unavailable(cause)),
@@ -75,6 +75,17 @@ impl Database {
                 }
             }
         }
+    }
+
+    /// A connection whose other end is gone never answers. Dropped in the middle, it goes to the pool, which finds out.
+    async fn try_in_time<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
+        let wait = match self {
+            Self::Sqlite(_) => return self.try_once(mode, operation).await,
+            Self::Postgres(database) => database.operation_wait(),
+            Self::MySql(database) => database.operation_wait(),
+        };
+        let late = |_| Err(StoreError::Unavailable(format!("no answer within {wait:?}")).into());
+        tokio::time::timeout(wait, self.try_once(mode, operation)).await.unwrap_or_else(late)
     }
 
     async fn try_once<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {

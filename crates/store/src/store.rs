@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, atomic::AtomicI64};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -30,6 +31,7 @@ use longhaul_domain::{
 use crate::{
     SystemClock,
     batcher::Batcher,
+    connections::Bounds,
     database::{Database, Mode, told},
     migrate::SchemaState,
     mysql::MySqlDatabase,
@@ -62,6 +64,9 @@ use crate::{
     submitter,
 };
 
+/// Above the ten seconds for which a lock may be waited for, and far above what any batch takes.
+const OPERATION_WAIT: Duration = Duration::from_secs(30);
+
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
@@ -69,6 +74,9 @@ pub struct StoreOptions {
     pub outbox: OutboxPolicy,
     /// Connections to a database server. SQLite has its own: one writer and a few readers.
     pub max_connections: u32,
+    /// How long one operation on a database server may take before its outcome is unknown: a connection whose other end
+    /// is gone would be waited for without end.
+    pub operation_wait: Duration,
     /// Opens a SQLite file although another process may have it open: for tools that only read, or write what is not
     /// about tasks. Whoever works with the tasks of a file must be alone.
     pub is_beside: bool,
@@ -83,6 +91,7 @@ impl Default for StoreOptions {
         Self {
             outbox: OutboxPolicy::default(),
             max_connections: 10,
+            operation_wait: OPERATION_WAIT,
             is_beside: false,
             clock: Arc::new(SystemClock::default()),
             clock_offset: Arc::default(),
@@ -102,13 +111,12 @@ impl SqlStore {
     /// brings it up to date, [`Self::check_schema`] refuses one that is not.
     pub async fn connect(url: &str, options: StoreOptions) -> Result<Self, StoreError> {
         let shared = Shared::new(options.outbox, options.clock_offset, options.clock);
+        let bounds = Bounds { max_connections: options.max_connections, operation_wait: options.operation_wait };
         let scheme = url.split(':').next().unwrap_or_default();
         let opened = match scheme {
             "sqlite" => SqliteDatabase::open(url, options.is_beside, shared).map(Database::Sqlite),
-            "postgres" | "postgresql" => {
-                PostgresDatabase::open(url, options.max_connections, shared).await.map(Database::Postgres)
-            }
-            "mysql" | "mariadb" => MySqlDatabase::open(url, options.max_connections, shared).await.map(Database::MySql),
+            "postgres" | "postgresql" => PostgresDatabase::open(url, bounds, shared).await.map(Database::Postgres),
+            "mysql" | "mariadb" => MySqlDatabase::open(url, bounds, shared).await.map(Database::MySql),
             _ => {
                 // The rest of a URL may hold a password, so only its scheme is repeated.
                 let allowed = "sqlite://path/to/file.db, postgres://…, mysql://…";

@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::{
     dump::{AttemptRow, Dump, TaskRow},
+    fault::{Deed, Fault},
     history::Story,
     journal::{End, Line, Step},
-    nemesis::{Deed, Fault},
     tasks::{Made, Work},
 };
 
@@ -145,21 +145,57 @@ impl Evidence {
         times
     }
 
-    /// Times from the moment at which the server answered again to the next claim, in milliseconds.
+    /// Times from the moment at which the database answered again to the next claim, in milliseconds.
     pub(crate) fn after_outages_ms(&self) -> Vec<i64> {
         let started = self.tasks().iter().filter_map(|task| task.last_attempt_at);
         let mut claims: Vec<i64> = started.chain(self.dump.attempts.iter().filter_map(|row| row.started_at)).collect();
         claims.sort_unstable();
         let next = |over: i64| claims.get(claims.partition_point(|claim| *claim < over)).map(|claim| claim - over);
-        let mut times: Vec<i64> = self.outages().filter_map(|(_, over)| next(over)).map(|time| time / 1_000).collect();
-        times.sort_unstable();
-        times
+        milliseconds(self.outages().filter_map(|(_, over)| next(over)))
     }
 
-    /// When the server was away, from and to.
-    fn outages(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.deeds.iter().filter_map(|deed| Some((deed.at, deed.over?)))
+    /// Times from the moment at which the broker went away until a task was claimed that was submitted later, in
+    /// milliseconds: from then on nodes look into the store.
+    pub(crate) fn without_broker_ms(&self) -> Vec<i64> {
+        self.until_flowing_ms(self.broker_outages().map(|(from, _)| from))
     }
+
+    /// The same from the moment at which it was back.
+    pub(crate) fn after_broker_ms(&self) -> Vec<i64> {
+        self.until_flowing_ms(self.broker_outages().map(|(_, over)| over))
+    }
+
+    /// From each of the moments to the first claim of a task that was submitted after it and was due at once. A moment
+    /// at which the database was away tells nothing.
+    fn until_flowing_ms(&self, moments: impl Iterator<Item = i64>) -> Vec<i64> {
+        let is_first = |task: &&TaskRow| task.parent.is_none() && task.due_at <= task.created_at;
+        let mut flow: Vec<(i64, i64)> =
+            self.tasks().iter().filter(is_first).filter_map(|task| Some((task.created_at, task.started_at?))).collect();
+        flow.sort_unstable();
+        let first = |moment: i64| {
+            let later = &flow[flow.partition_point(|(created, _)| *created < moment)..];
+            let claimed = later.iter().map(|(_, started)| *started).min()?;
+            let is_free = !self.outages().any(|(from, to)| from < claimed && to > moment);
+            is_free.then_some(claimed - moment)
+        };
+        milliseconds(moments.filter_map(first))
+    }
+
+    /// When the database was away, from and to.
+    fn outages(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.deeds.iter().filter(|deed| deed.fault.stops_the_database()).filter_map(|deed| Some((deed.at, deed.over?)))
+    }
+
+    fn broker_outages(&self) -> impl Iterator<Item = (i64, i64)> {
+        self.deeds.iter().filter(|deed| deed.fault.stops_the_broker()).filter_map(|deed| Some((deed.at, deed.over?)))
+    }
+}
+
+/// Microseconds as milliseconds, in order.
+fn milliseconds(times: impl Iterator<Item = i64>) -> Vec<i64> {
+    let mut times: Vec<i64> = times.map(|time| time / 1_000).collect();
+    times.sort_unstable();
+    times
 }
 
 /// The parameters of a task, which the client or its parent gave it.

@@ -6,6 +6,7 @@
 mod session;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_domain::StoreError;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
@@ -13,7 +14,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use crate::{
     catalog::Sql,
-    connections::{CONNECT_WAIT, Connections},
+    connections::{Bounds, CONNECT_WAIT, Connections, lives},
     failure::Failure,
     migrate,
     session::{Operation, Shared},
@@ -29,15 +30,16 @@ pub(crate) struct MySqlDatabase {
 }
 
 impl MySqlDatabase {
-    pub(crate) async fn open(url: &str, max_connections: u32, shared: Shared) -> Result<Self, Failure> {
+    pub(crate) async fn open(url: &str, bounds: Bounds, shared: Shared) -> Result<Self, Failure> {
         let pool = MySqlPoolOptions::new()
-            .max_connections(max_connections)
+            .max_connections(bounds.max_connections)
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
+            .after_release(|connection, _| Box::pin(lives::<sqlx::MySql>(connection)))
             .after_connect(|connection, _| Box::pin(set_session(connection)))
             .connect_with(connect_options(url)?)
             .await?;
-        Ok(Self { connections: Connections::new(pool), shared: Arc::new(shared) })
+        Ok(Self { connections: Connections::new(pool, bounds.operation_wait), shared: Arc::new(shared) })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
@@ -114,6 +116,10 @@ impl MySqlDatabase {
 
     pub(crate) async fn close(&self) {
         self.connections.close().await;
+    }
+
+    pub(crate) const fn operation_wait(&self) -> Duration {
+        self.connections.operation_wait
     }
 }
 

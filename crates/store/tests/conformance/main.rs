@@ -16,6 +16,7 @@ mod doorbell;
 mod embedded;
 mod fresh;
 mod generated;
+mod network;
 mod plain_sql;
 mod schema;
 mod transactions;
@@ -38,6 +39,7 @@ fn main() {
     trials.extend(backlog::trials());
     trials.extend(doorbell::trials());
     trials.extend(generated::trials());
+    trials.extend(network::trials());
     libtest_mimic::run(&arguments, trials).exit();
 }
 

@@ -12,10 +12,16 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
+use crate::database::{Backend, Database};
+use crate::http::server::setting;
 use crate::trial::{once, plain};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = once![the_quick_start_does_what_it_says, the_readme_does_what_it_says];
+    let mut trials = once![
+        the_quick_start_does_what_it_says,
+        the_readme_does_what_it_says,
+        the_guide_to_deployment_does_what_it_says
+    ];
     trials.extend(plain![words_with_digits_are_alike, dots_stand_for_anything]);
     trials
 }
@@ -105,6 +111,11 @@ async fn said(script: &str, address: &str) -> String {
 }
 
 async fn run(document: &str, before: &str) {
+    run_with(document, before, &[]).await;
+}
+
+/// With other words in the place of some that only a reader can know, such as the address of a server.
+async fn run_with(document: &str, before: &str, others: &[(&str, String)]) {
     let blocks = blocks(document);
     assert!(blocks.iter().any(|block| !block.printed.is_empty()), "{document} has no commands with an output");
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -113,6 +124,10 @@ async fn run(document: &str, before: &str) {
         format!("set -eu -o pipefail\nexec 2>&1\ntrap 'kill -9 $(jobs -p) || true' EXIT\n{before}\n{END}\n");
     for block in &blocks {
         script += &format!("{}\n{END}\n", block.commands);
+    }
+    for (word, other) in others {
+        assert!(script.contains(word), "{document} has no {word}");
+        script = script.replace(word, other);
     }
     let script = script.replace("127.0.0.1:7080", &address);
     let script = script.replace("longhaul dev", &format!("longhaul dev --listen {address}"));
@@ -136,6 +151,20 @@ async fn the_quick_start_does_what_it_says() {
 async fn the_readme_does_what_it_says() {
     let ready = "curl -sf --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:7080/readyz";
     run("README.md", &format!("longhaul dev > log 2>&1 &\n{ready}")).await;
+}
+
+/// A fleet on servers of the tests, under names of its own.
+async fn the_guide_to_deployment_does_what_it_says() {
+    let database = Database::make(Backend::Postgres).await;
+    let server = |variable: &str| setting(variable).unwrap_or_else(|| panic!("{variable} is not set: run `make test`"));
+    let namespace = database.url.rsplit_once('/').expect("a database").1;
+    let names = format!("export LONGHAUL_BROKER__NAMESPACE={namespace} LONGHAUL_REDIS__NAMESPACE={namespace}");
+    let others = [
+        ("postgres://longhaul:$POSTGRES_PASSWORD@127.0.0.1:5432/longhaul", database.url.clone()),
+        ("amqp://longhaul:$RABBITMQ_PASSWORD@127.0.0.1:5672/longhaul", server("LONGHAUL_TEST_RABBITMQ")),
+        ("redis://:$REDIS_PASSWORD@127.0.0.1:6379/0", server("LONGHAUL_TEST_REDIS")),
+    ];
+    run_with("docs/deployment.md", &names, &others).await;
 }
 
 fn words_with_digits_are_alike() {

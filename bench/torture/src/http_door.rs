@@ -1,0 +1,92 @@
+//! The way into a fleet: the HTTP API of its nodes, one after the other, as a client without a favourite has it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::Duration;
+
+use longhaul::{Longhaul, TaskId};
+use longhaul_api::{
+    client::{Client, ClientError, Identity},
+    duration::WireDuration,
+    submit::SubmitRequest,
+};
+use serde_json::value::to_raw_value;
+
+use crate::{
+    door::{self, Answer, OWNER, Request},
+    plan::{Item, Kind},
+};
+
+#[derive(Debug)]
+pub(crate) struct HttpDoor {
+    clients: Vec<Client>,
+    next: AtomicUsize,
+    /// Counts for those who watch the run: it looks into the database, past all that is broken.
+    counter: Arc<Longhaul>,
+}
+
+impl HttpDoor {
+    pub(crate) fn new(ports: &[u16], counter: Arc<Longhaul>) -> anyhow::Result<Self> {
+        let identity = Identity { token: None, user: Some(OWNER.to_owned()) };
+        let client = |port: &u16| Client::new(&format!("http://127.0.0.1:{port}"), identity.clone());
+        let clients = ports.iter().map(client).collect::<Result<_, _>>()?;
+        Ok(Self { clients, next: AtomicUsize::new(0), counter })
+    }
+
+    pub(crate) async fn ask(&self, request: Request) -> Answer {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(client) = self.clients.get(turn % self.clients.len().max(1)) else {
+            return Answer::Refused("a fleet without an API node".to_owned());
+        };
+        let answered = match request {
+            Request::Submit(item) => submit(client, &item).await,
+            Request::Cancel(id) => client.cancel(TaskId(id)).await.map(|()| Answer::CancelTaken),
+            Request::Read(id) => client.get(TaskId(id)).await.map(|answer| {
+                let task = answer.value.summary;
+                Answer::Read { status: task.status, attempt: task.attempt, version: task.version }
+            }),
+            Request::CountOpen | Request::Disown => return door::answer(&self.counter, request).await,
+        };
+        answered.unwrap_or_else(|error| match &error {
+            ClientError::Refused(problem) if problem.status == 404 => Answer::NotFound,
+            _ if error.is_transient() => Answer::Unknown(error.to_string()),
+            _ => Answer::Refused(error.to_string()),
+        })
+    }
+}
+
+async fn submit(client: &Client, item: &Item) -> Result<Answer, ClientError> {
+    let parameters = to_raw_value(&item.work).map_err(|error| ClientError::Unsendable(error.to_string()))?;
+    let order = SubmitRequest {
+        task_type: type_of(item.kind).to_owned(),
+        parameters: Some(parameters),
+        priority: Some(item.priority),
+        run_at: None,
+        delay: (item.delay_ms > 0).then(|| WireDuration(Duration::from_millis(item.delay_ms))),
+        queue: None,
+        tier: None,
+        expected_duration: None,
+        max_attempts: Some(item.max_attempts),
+        timeout: None,
+        task_key: None,
+        correlation_id: None,
+    };
+    let answer = client.submit(&order, Some(&item.key())).await?;
+    Ok(Answer::Submitted(answer.value.task_id.0))
+}
+
+const fn type_of(kind: Kind) -> &'static str {
+    use crate::tasks::{Echo, Fan, Fatal, Flaky, Patient, Sleep, Steps};
+    use longhaul::Task;
+    match kind {
+        Kind::Echo => Echo::TYPE,
+        Kind::Sleep => Sleep::TYPE,
+        Kind::Flaky => Flaky::TYPE,
+        Kind::Fatal => Fatal::TYPE,
+        Kind::Steps => Steps::TYPE,
+        Kind::Fan => Fan::TYPE,
+        Kind::Patient => Patient::TYPE,
+    }
+}

@@ -1,0 +1,77 @@
+//! A network that breaks between a store and its server: operations end, and the store goes on when it can.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use longhaul_domain::{StoreError, contract::Store as _};
+use longhaul_store::{SqlStore, StoreOptions};
+use longhaul_testkit::fault_proxy::{Fault, FaultProxy};
+
+use super::{
+    fresh::{Backend, FreshDatabase},
+    trial,
+};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+/// Short, so that the test is.
+const OPERATION_WAIT: Duration = Duration::from_millis(400);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let cases = |backend: Backend| {
+        let name = |case: &str| format!("{}::network::{case}", backend.name());
+        [
+            trial(name("connections_that_lost_their_other_end_are_given_up"), move || half_open(backend)),
+            trial(name("connections_that_were_cut_are_made_again"), move || cut(backend)),
+        ]
+    };
+    [Backend::Postgres, Backend::MySql].into_iter().flat_map(cases).collect()
+}
+
+/// A store behind a proxy, with several connections that have been used.
+async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabase) {
+    let database = FreshDatabase::make(backend).await;
+    let place = database.url.split('@').nth(1).unwrap().split('/').next().unwrap();
+    let server: SocketAddr = place.parse().expect("a server of the tests is named by its address");
+    let proxy = FaultProxy::before(server, 1).await.unwrap();
+    let url = database.url.replace(place, &proxy.address().to_string());
+    let options = StoreOptions { max_connections: 3, operation_wait: OPERATION_WAIT, ..StoreOptions::default() };
+    let store = SqlStore::connect(&url, options).await.unwrap();
+    store.migrate().await.unwrap();
+    let asked = tokio::join!(store.now(), store.now(), store.now());
+    assert!(asked.0.is_ok() && asked.1.is_ok() && asked.2.is_ok());
+    (store, proxy, database)
+}
+
+/// Asks until there is an answer; every other answer is that the store is away.
+async fn until_it_answers(store: &SqlStore) {
+    let answered = async {
+        while let Err(error) = store.now().await {
+            assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+        }
+    };
+    tokio::time::timeout(DEADLINE, answered).await.expect("the store goes on in time");
+}
+
+async fn half_open(backend: Backend) {
+    let (store, proxy, _database) = behind_a_proxy(backend).await;
+    proxy.set(Fault::HalfOpen);
+    let asked = tokio::time::timeout(DEADLINE, store.now()).await.expect("it ends");
+    assert!(matches!(asked, Err(StoreError::Unavailable(_))), "{asked:?}");
+    proxy.heal();
+    // More often than there are connections: none of them may stay lost.
+    for _ in 0..3 {
+        until_it_answers(&store).await;
+        let all = tokio::join!(until_it_answers(&store), until_it_answers(&store), until_it_answers(&store));
+        assert_eq!(all, ((), (), ()));
+    }
+}
+
+async fn cut(backend: Backend) {
+    let (store, proxy, _database) = behind_a_proxy(backend).await;
+    proxy.set(Fault::Cut);
+    let asked = tokio::time::timeout(DEADLINE, store.now()).await.expect("it ends");
+    assert!(matches!(asked, Err(StoreError::Unavailable(_))), "{asked:?}");
+    proxy.heal();
+    until_it_answers(&store).await;
+}
