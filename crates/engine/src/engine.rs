@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use longhaul_domain::{
     Json, Lease, NewTask, Status, StoreError, Task, TaskId,
-    contract::{Broker, Doorbell, EventBus, Store, broker::BrokerState, store::Verdict},
+    contract::{
+        Broker, Doorbell, EventBus, ProgressCache, Store, broker::BrokerState, progress_cache::HotProgress,
+        store::Verdict,
+    },
     event::{EventKind, TaskEvent},
 };
 use tokio::{sync::Notify, time::Instant};
@@ -19,6 +22,7 @@ use crate::{
     measured::MeasuredStore,
     metrics::Metrics,
     parts::Parts,
+    progress_feed::ProgressFeed,
     signals,
     store_time::StoreTime,
     tiers::{TierSource, Tiers},
@@ -59,7 +63,11 @@ pub struct Engine {
     pub doorbell: Arc<dyn Doorbell>,
     /// Rings across processes, where there is one. Without it, or while it is away, nodes look into the store.
     pub broker: Option<Arc<dyn Broker>>,
+    /// How far the tasks are that run elsewhere; where others read it, also those that run here.
+    pub progress_cache: Option<Arc<dyn ProgressCache>>,
     pub metrics: Arc<Metrics>,
+    /// Tells a shared progress cache what runs here.
+    feed: Option<(Arc<ProgressFeed>, AbortOnDropHandle<()>)>,
     /// Rings over the broker for what this process makes claimable.
     pub(crate) direct_ring: Option<Arc<DirectRing>>,
     /// Hears what other nodes tell.
@@ -88,7 +96,7 @@ impl Engine {
     }
 
     pub(crate) fn from_parts(parts: Parts) -> Arc<Self> {
-        let Parts { store, bus, doorbell, broker } = parts;
+        let Parts { store, bus, doorbell, broker, progress_cache } = parts;
         let metrics = Arc::new(Metrics::default());
         let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, Arc::clone(&metrics)));
         let direct_ring = broker.as_ref().map(|broker| DirectRing::new(Arc::clone(broker), Arc::clone(&metrics)));
@@ -97,6 +105,8 @@ impl Engine {
             bus,
             doorbell,
             broker,
+            feed: progress_cache.clone().filter(|cache| cache.is_shared()).map(start_feed),
+            progress_cache,
             metrics,
             direct_ring,
             listener: OnceLock::new(),
@@ -205,6 +215,9 @@ impl Engine {
     /// Notes the newest progress of a running task and tells the listeners at once; the store hears later.
     pub fn note_progress(&self, task: &Task, progress: serde_json::Value) {
         let (sequence, writes) = self.hot.report(task.id, task.attempt, progress.clone());
+        if let Some((feed, _)) = &self.feed {
+            feed.report(task.id, HotProgress { attempt: task.attempt, sequence, progress: progress.clone() });
+        }
         self.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
@@ -256,8 +269,17 @@ impl Engine {
 
     /// Forgets the progress of a task that no longer runs here.
     pub fn forget_progress(&self, id: TaskId) {
-        self.hot.forget(id);
+        let has_reported = self.hot.forget(id);
+        if let Some((feed, _)) = self.feed.as_ref().filter(|_| has_reported) {
+            feed.forget(id);
+        }
     }
+}
+
+fn start_feed(cache: Arc<dyn ProgressCache>) -> (Arc<ProgressFeed>, AbortOnDropHandle<()>) {
+    let feed = Arc::new(ProgressFeed::default());
+    let feeding = tokio::spawn(Arc::clone(&feed).run(cache));
+    (feed, AbortOnDropHandle::new(feeding))
 }
 
 #[cfg(test)]

@@ -85,8 +85,14 @@ impl HotTasks {
         }
     }
 
-    pub(crate) fn forget(&self, id: TaskId) {
-        self.all().remove(&id);
+    /// The newest progress of this attempt or a later one.
+    pub(crate) fn progress_since(&self, id: TaskId, attempt: u32) -> Option<serde_json::Value> {
+        self.all().get(&id).filter(|hot| hot.attempt >= attempt)?.progress.clone()
+    }
+
+    /// Answers whether it had reported progress.
+    pub(crate) fn forget(&self, id: TaskId) -> bool {
+        self.all().remove(&id).is_some_and(|hot| hot.progress.is_some())
     }
 }
 

@@ -18,6 +18,8 @@ mod measured;
 pub mod metrics;
 pub mod pace;
 mod parts;
+pub mod pending_progress;
+mod progress_feed;
 pub mod queries;
 pub mod ringing;
 pub mod routing;

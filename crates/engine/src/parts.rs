@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_domain::contract::{Broker, Doorbell, EventBus, Store};
+use longhaul_domain::contract::{Broker, Doorbell, EventBus, ProgressCache, Store};
 
 use crate::Engine;
 
@@ -13,12 +13,13 @@ pub struct Parts {
     pub(crate) bus: Arc<dyn EventBus>,
     pub(crate) doorbell: Arc<dyn Doorbell>,
     pub(crate) broker: Option<Arc<dyn Broker>>,
+    pub(crate) progress_cache: Option<Arc<dyn ProgressCache>>,
 }
 
 impl Parts {
     /// With a broker, the doorbell is that of this process alone: others hear over the broker.
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Self {
-        Self { store, bus, doorbell, broker: None }
+        Self { store, bus, doorbell, broker: None, progress_cache: None }
     }
 
     /// Rings across processes over this broker, if there is one.
@@ -28,7 +29,16 @@ impl Parts {
         self
     }
 
-    /// The engine. With a broker it listens to signals, which takes a runtime to call this on.
+    /// Where the progress of tasks is that run elsewhere. Without it, only what runs in this process is known before the
+    /// store has it.
+    #[must_use]
+    pub fn progress_cache(mut self, cache: Option<Arc<dyn ProgressCache>>) -> Self {
+        self.progress_cache = cache;
+        self
+    }
+
+    /// The engine. With a broker it listens to signals, and a shared progress cache is fed: both take a runtime to call
+    /// this on.
     pub fn build(self) -> Arc<Engine> {
         Engine::from_parts(self)
     }

@@ -23,7 +23,7 @@ use longhaul_domain::{
 use longhaul_engine::metrics::Listener;
 use tokio::time::Instant;
 
-use crate::{api::Api, cursor, handlers::with_progress, observe::OpenStream};
+use crate::{api::Api, cursor, handlers::show_live_progress, observe::OpenStream};
 
 /// A stream that has nothing to say says so this often, and looks whether it has missed something.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -135,7 +135,7 @@ impl Follower {
             let before = self.known.get(&id).map(|known| known.version);
             match self.look(id).await {
                 Ok(task) if before == Some(task.version) => {}
-                Ok(task) => self.push_state(&task),
+                Ok(task) => self.push_state(task).await,
                 Err(StoreError::NotFound) => self.lose(id)?,
                 Err(error) => return Err(error),
             }
@@ -161,21 +161,21 @@ impl Follower {
 
     async fn show_task(&mut self, id: TaskId) -> Result<(), StoreError> {
         let task = self.look(id).await?;
-        self.push_state(&task);
+        self.push_state(task).await;
         Ok(())
     }
 
-    fn push_state(&mut self, task: &Task) {
-        let summary = with_progress(&self.api, TaskSummary::of(task));
-        self.pending.push_back(Told::State(Box::new(summary)));
+    async fn push_state(&mut self, mut task: Task) {
+        show_live_progress(&self.api, std::slice::from_mut(&mut task)).await;
+        self.pending.push_back(Told::State(Box::new(TaskSummary::from(task))));
     }
 
     async fn show_open_tasks(&mut self) -> Result<(), StoreError> {
-        let found = self.open_tasks().await?;
+        let mut found = self.open_tasks().await?;
         found.items.iter().for_each(|task| self.remember(task));
-        let summary = |task| with_progress(&self.api, TaskSummary::from(task));
+        show_live_progress(&self.api, &mut found.items).await;
         let next_cursor = found.next.map(|id| cursor::of_task(SortOrder::NewestFirst, id));
-        let items = found.items.into_iter().map(summary).collect();
+        let items = found.items.into_iter().map(TaskSummary::from).collect();
         self.pending.push_back(Told::States(Page { items, next_cursor }));
         Ok(())
     }

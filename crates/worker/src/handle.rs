@@ -84,13 +84,14 @@ impl<T: Task> Handle<T> {
         Ok(self.task().await?.status)
     }
 
-    /// The newest progress, live if the task runs in this process.
+    /// The newest progress, live if the task runs in this process or the processes share a progress cache.
     pub async fn progress(&self) -> Result<Option<serde_json::Value>, StoreError> {
         if let Some(hot) = self.services.engine.hot_progress(self.id) {
             return Ok(Some(hot));
         }
-        let stored = self.task().await?.progress;
-        Ok(stored.and_then(|json| serde_json::from_str(json.as_str()).ok()))
+        let task = self.task().await?;
+        let live = self.services.engine.live_progress(std::slice::from_ref(&task)).await.pop().flatten();
+        Ok(live.or_else(|| serde_json::from_str(task.progress?.as_str()).ok()))
     }
 
     /// The attempts so far with their outcomes, the first one first; at most 1,000.

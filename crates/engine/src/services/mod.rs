@@ -3,6 +3,7 @@
 mod expirer;
 mod key_pruner;
 mod pruner;
+mod registrar;
 mod relay;
 mod rescuer;
 mod ringer;
@@ -17,6 +18,7 @@ use longhaul_domain::{bounds, contract::ArtifactStore};
 pub use expirer::Expirer;
 pub use key_pruner::KeyPruner;
 pub use pruner::{Export, Pruner};
+pub use registrar::Registrar;
 pub use relay::Relay;
 pub use rescuer::Rescuer;
 pub use ringer::Ringer;
@@ -81,7 +83,7 @@ pub fn all(
 
 /// What is to do where there is a broker.
 pub fn over_a_broker() -> Vec<Arc<dyn Duty>> {
-    vec![Arc::new(Ringer::default()), Arc::new(Relay::default())]
+    vec![Arc::new(Ringer::default()), Arc::new(Relay::default()), Arc::new(Registrar::default())]
 }
 
 fn millis(duration: Duration) -> u64 {

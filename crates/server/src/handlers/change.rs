@@ -10,7 +10,7 @@ use axum::{
 use longhaul_api::{RetryRequest, RetryScope, SubmitAnswer, TaskChange, TaskView};
 use longhaul_domain::{Status, contract::store, lifecycle::reschedule::Reschedule};
 
-use super::{check_queue, with_progress};
+use super::{check_queue, show_live_progress};
 use crate::{
     api::{Api, PathId},
     body::{JsonBody, OptionalBody},
@@ -34,10 +34,9 @@ pub(crate) async fn patch(
     JsonBody(change): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
     check_queue(&api, &caller, change.queue.as_deref())?;
-    let task = api.engine.reschedule(&caller.access(), id, &reschedule(change)).await?;
-    let mut view = TaskView::from(task);
-    view.summary = with_progress(&api, view.summary);
-    Ok(reply::ok(&view))
+    let mut task = api.engine.reschedule(&caller.access(), id, &reschedule(change)).await?;
+    show_live_progress(&api, std::slice::from_mut(&mut task)).await;
+    Ok(reply::ok(&TaskView::from(task)))
 }
 
 pub(crate) fn reschedule(change: TaskChange) -> Reschedule {

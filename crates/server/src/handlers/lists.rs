@@ -10,7 +10,7 @@ use longhaul_domain::{
     filter::{PageRequest, SortOrder, TaskFilter},
 };
 
-use super::with_progress;
+use super::show_live_progress;
 use crate::{
     api::{Api, PathId},
     cursor,
@@ -71,8 +71,9 @@ pub(crate) async fn children(
 }
 
 async fn list(api: &Api, access: &Access, filter: &TaskFilter, page: &PageRequest) -> Result<Response, ApiError> {
-    let found = api.engine.store.list_tasks(access, filter, page).await?;
-    let items: Vec<TaskSummary> = found.items.iter().map(|task| with_progress(api, TaskSummary::of(task))).collect();
+    let mut found = api.engine.store.list_tasks(access, filter, page).await?;
+    show_live_progress(api, &mut found.items).await;
+    let items: Vec<TaskSummary> = found.items.iter().map(TaskSummary::of).collect();
     let next_cursor = found.next.map(|id| cursor::of_task(page.order, id));
     Ok(reply::ok(&Page { items, next_cursor }))
 }

@@ -18,8 +18,7 @@ pub(crate) mod types;
 pub(crate) mod why;
 pub(crate) mod ws;
 
-use longhaul_api::TaskSummary;
-use longhaul_domain::Json;
+use longhaul_domain::{Json, Task};
 
 use crate::{
     api::Api,
@@ -38,12 +37,10 @@ pub(crate) fn check_queue(api: &Api, caller: &Caller, queue: Option<&str>) -> Re
     Err(ApiError::unfit("queue", format!("{shown:?} is kept for another tier"), format!("a queue for {tier}")))
 }
 
-/// The summary with the newest progress, if the task runs in this process (R38).
-pub(crate) fn with_progress(api: &Api, mut summary: TaskSummary) -> TaskSummary {
-    if !summary.status.is_ended()
-        && let Some(newest) = api.engine.hot_progress(summary.task_id)
-    {
-        summary.progress = Some(Json::trusted(newest.to_string()));
+/// Puts the newest progress into tasks as the store has them, wherever they run (R38).
+pub(crate) async fn show_live_progress(api: &Api, tasks: &mut [Task]) {
+    let newest = api.engine.live_progress(tasks).await;
+    for (task, newest) in tasks.iter_mut().zip(newest) {
+        task.progress = newest.map(|newest| Json::trusted(newest.to_string())).or(task.progress.take());
     }
-    summary
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 use longhaul_api::{AttemptView, LogView, Page, TaskView};
 
-use super::with_progress;
+use super::show_live_progress;
 use crate::{
     api::{Api, PathId},
     cursor,
@@ -21,9 +21,9 @@ pub(crate) fn get_doc() -> Doc {
 }
 
 pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
-    let mut view = TaskView::from(api.engine.store.get_task(&caller.access(), id).await?);
-    view.summary = with_progress(&api, view.summary);
-    Ok(reply::ok(&view))
+    let mut task = api.engine.store.get_task(&caller.access(), id).await?;
+    show_live_progress(&api, std::slice::from_mut(&mut task)).await;
+    Ok(reply::ok(&TaskView::from(task)))
 }
 
 pub(crate) fn attempts_doc() -> Doc {
