@@ -186,10 +186,10 @@ pub(super) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
 
 /// The server's own words, where it has said something.
 pub(super) fn said(error: &lapin::Error) -> String {
-    match error.kind() {
-        ErrorKind::ProtocolError(error) => error.get_message().to_string(),
-        _ => error.to_string(),
+    if let ErrorKind::ProtocolError(error) = error.kind() {
+        return error.get_message().to_string();
     }
+    error.to_string()
 }
 
 #[cfg(test)]

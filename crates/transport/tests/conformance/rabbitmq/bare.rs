@@ -5,7 +5,7 @@ use lapin::{
     BasicProperties, Channel, Connection, Consumer,
     message::Delivery,
     options::{BasicConsumeOptions, BasicPublishOptions, QueueBindOptions, QueueDeclareOptions},
-    types::{AMQPValue, FieldTable},
+    types::FieldTable,
 };
 
 use super::fresh::Namespace;
@@ -59,14 +59,12 @@ impl Bare {
 
 pub(crate) async fn next(consumer: &mut Consumer) -> Delivery {
     let delivery = tokio::time::timeout(std::time::Duration::from_secs(60), consumer.next()).await;
-    delivery.expect("a message comes").expect("the consumer is open").unwrap()
+    delivery.unwrap().unwrap().unwrap()
 }
 
 pub(crate) fn header(delivery: &Delivery, name: &str) -> Option<String> {
     let headers = delivery.properties.headers().as_ref()?;
-    match headers.inner().get(name)? {
-        AMQPValue::LongString(text) => Some(text.to_string()),
-        AMQPValue::LongLongInt(number) => Some(number.to_string()),
-        other => panic!("{name} is {other:?}"),
-    }
+    let value = headers.inner().get(name)?;
+    let text = value.as_long_string().map(ToString::to_string);
+    text.or_else(|| value.as_long_long_int().map(|number| number.to_string()))
 }

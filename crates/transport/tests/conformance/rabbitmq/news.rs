@@ -53,7 +53,7 @@ async fn bus(namespace: &Namespace) -> RabbitEventBus {
 }
 
 async fn next(stream: &mut Box<dyn EventStream>) -> Heard {
-    tokio::time::timeout(Duration::from_secs(60), stream.next()).await.expect("news comes").expect("the bus is open")
+    tokio::time::timeout(Duration::from_secs(60), stream.next()).await.unwrap().unwrap()
 }
 
 async fn news_of_one_process_is_heard_in_the_other() {
