@@ -7,12 +7,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use longhaul_domain::{
     TaskId, Timestamp, bounds,
     contract::broker::{Bell, Published},
 };
+use tokio::time::Instant;
 
 /// Bells that are out at the least: enough for the slots of a few nodes before anything is known of their speed.
 const LEAST: usize = 64;

@@ -68,7 +68,8 @@ enum ScopeKind {
 }
 
 impl Scope {
-    fn serves(&self, queue: &str, task_type: &str) -> bool {
+    /// Whether tasks of this queue and type belong to it.
+    pub fn serves(&self, queue: &str, task_type: &str) -> bool {
         self.queues.iter().any(|name| name == queue) && self.task_types.iter().any(|name| name == task_type)
     }
 }

@@ -48,6 +48,8 @@ pub mod testing;
 mod worker_tests;
 
 #[cfg(test)]
+mod broker_tests;
+#[cfg(test)]
 mod tests;
 
 /// The HTTP API, for programs that serve it themselves: see [`Longhaul::serve`].

@@ -6,19 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
     StoreError, TaskId,
     contract::{
         Broker,
-        broker::{Bell, Published, Signal},
+        broker::{Bell, BrokerError, Published, Signal},
         store::Failure,
     },
     event::EventKind,
 };
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     Engine,
@@ -132,16 +132,18 @@ impl Memory {
         Ok(())
     }
 
-    /// Whether the broker has a queue of this name; it is made where it is missing.
+    /// Whether it is worth to ring. The queue is made where it is missing.
     async fn is_declared(&mut self, broker: &dyn Broker, name: &str) -> bool {
         if self.declared.contains(name) {
             return true;
         }
         match broker.declare(&[name.to_owned()]).await {
             Ok(()) => self.declared.insert(name.to_owned()),
-            Err(error) => {
-                tracing::warn!(%error, queue = name, "the broker has no place for the bells of a queue");
-                false
+            Err(BrokerError::Unavailable(_)) => false,
+            // Bells may still find their way. Those that do not are refused, and that has an end.
+            Err(error @ BrokerError::Topology(_)) => {
+                tracing::warn!(%error, queue = name, "the broker's queue or exchanges are not as they should be");
+                true
             }
         }
     }

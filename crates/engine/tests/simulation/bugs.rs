@@ -6,7 +6,7 @@ use longhaul_domain::{
     Clock as _, Lease, LeaseToken, NewTask, NodeId, Phase, Status, StoreError, Task, TaskId,
     contract::{
         Store as _,
-        store::{ClaimRequest, Outcome, Report, RescueRequest, Rescued, Submitted, Verdict},
+        store::{ClaimNamed, ClaimRequest, Outcome, Report, RescueRequest, Rescued, Submitted, Verdict},
     },
     lifecycle::{
         Transition,
@@ -59,10 +59,12 @@ pub(crate) enum PlantedBug {
     StraysForgetReports,
     /// The node claims a task again and lets its own older attempt run on.
     OlderAttemptRunsOn,
+    /// A claim by name asks only whether there is such a task: a bell that comes twice starts it twice.
+    NameIsEnough,
 }
 
 impl PlantedBug {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::CompletionById,
         Self::CompletionByState,
         Self::CompletionWithoutToken,
@@ -83,6 +85,7 @@ impl PlantedBug {
         Self::StraysKept,
         Self::StraysForgetReports,
         Self::OlderAttemptRunsOn,
+        Self::NameIsEnough,
     ];
 }
 
@@ -166,6 +169,23 @@ impl SimStore {
             let token = LeaseToken(uuid::Uuid::from_u128(now.as_micros().unsigned_abs().into()));
             let due = Task { due_at: now, ..early };
             let transition = claim::decide(&due, request.node_id, &request.host, token, now)?;
+            claimed.push(transition.after.clone());
+            self.memory.overwrite_task(transition, false);
+        }
+        Ok(claimed)
+    }
+
+    pub(crate) fn named_with_bug(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
+        let mut claimed = ready(self.memory.claim_named(request))?;
+        if !self.has(PlantedBug::NameIsEnough) {
+            return Ok(claimed);
+        }
+        let running = request.ids.iter().filter_map(|id| self.row(*id)).find(|task| task.status == Status::Running);
+        if let Some(running) = running.filter(|running| claimed.iter().all(|task| task.id != running.id)) {
+            let now = self.clock.now();
+            let token = LeaseToken(uuid::Uuid::from_u128(now.as_micros().unsigned_abs().into()));
+            let waiting = Task { status: Status::Queued, due_at: now, ..running };
+            let transition = claim::decide(&waiting, request.node_id, &request.host, token, now)?;
             claimed.push(transition.after.clone());
             self.memory.overwrite_task(transition, false);
         }

@@ -11,6 +11,8 @@ pub(crate) enum Sight {
     LostAnswer,
     LostBell,
     RepeatedBell,
+    ClaimByName,
+    StaleBell,
     ComeBack,
     Claim,
     EarlyLook,

@@ -11,8 +11,8 @@ use std::sync::{
 use std::time::Duration;
 
 use longhaul_domain::{
-    Lease, NodeId, StoreError, Task, Timestamp, bounds,
-    contract::store::{ClaimRequest, Outcome, Report},
+    Lease, NodeId, StoreError, Task, TaskId, Timestamp, bounds,
+    contract::store::{ClaimNamed, ClaimRequest, Outcome, Report},
 };
 use longhaul_engine::{
     Desk, Engine,
@@ -81,6 +81,9 @@ struct Timers {
     awake_at: Timestamp,
 }
 
+/// Bells that a process remembers.
+const HEARD: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct SimNode {
     pub(crate) name: String,
@@ -97,6 +100,8 @@ pub(crate) struct SimNode {
     timers: Timers,
     duties: Vec<(Arc<dyn Duty>, Timestamp)>,
     claim: Option<Result<Vec<Task>, StoreError>>,
+    /// Bells that have rung here, the last ones. Some ring again.
+    heard: Vec<TaskId>,
     delivery: Option<(Vec<Ended>, Result<(), StoreError>)>,
 }
 
@@ -126,6 +131,7 @@ impl SimNode {
             timers,
             duties: duties.iter().map(|duty| (Arc::clone(duty), now)).collect(),
             claim: None,
+            heard: Vec::new(),
             delivery: None,
         }
     }
@@ -242,7 +248,10 @@ impl SimNode {
             queues: scope.queues.clone(),
             task_types: scope.task_types.clone(),
         };
-        let answer = ready(self.store_of_engine().claim_tasks(&request));
+        let answer = match self.hear_bells(&request, dice) {
+            ids if ids.is_empty() => ready(self.store_of_engine().claim_tasks(&request)),
+            ids => self.claim_by_name(&request, ids),
+        };
         if answer.as_ref().is_ok_and(Vec::is_empty) {
             let wait = self.pace.idle(dice.unit());
             let due = ready(self.store_of_engine().next_due_at(&scope.queues, &scope.task_types));
@@ -253,6 +262,37 @@ impl SimNode {
             return;
         }
         self.claim = Some(answer);
+    }
+
+    /// Bells of what waits, each of which may be lost, and of what has waited once.
+    fn hear_bells(&mut self, request: &ClaimRequest, dice: &mut Dice) -> Vec<TaskId> {
+        if dice.one_in(2) {
+            return Vec::new();
+        }
+        let mut ids: Vec<TaskId> = self.heard.iter().copied().filter(|_| dice.one_in(3)).collect();
+        for queue in &request.queues {
+            let due = ready(self.store_of_engine().list_due(queue, request.limit)).unwrap_or_default();
+            ids.extend(due.into_iter().map(|bell| bell.task_id).filter(|_| !dice.one_in(5)));
+        }
+        ids.truncate(request.limit);
+        self.heard.extend(&ids);
+        let old = self.heard.len().saturating_sub(HEARD);
+        self.heard.drain(..old);
+        ids
+    }
+
+    fn claim_by_name(&self, request: &ClaimRequest, ids: Vec<TaskId>) -> Result<Vec<Task>, StoreError> {
+        let (node_id, host, rung) = (request.node_id, request.host.clone(), ids.len());
+        let named = ClaimNamed { node_id, host, task_types: request.task_types.clone(), ids };
+        let answer = ready(self.store_of_engine().claim_named(&named));
+        let claimed = answer.as_ref().map_or(rung, Vec::len);
+        if claimed > 0 {
+            self.store.history().saw(Sight::ClaimByName);
+        }
+        if claimed < rung {
+            self.store.history().saw(Sight::StaleBell);
+        }
+        answer
     }
 
     fn take_work(&mut self) {

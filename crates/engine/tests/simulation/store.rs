@@ -193,7 +193,7 @@ impl Store for SimStore {
     }
 
     async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
-        self.call("claim named", Call::Claim(request.node_id), || ready(self.memory.claim_named(request)))
+        self.call("claim named", Call::Claim(request.node_id), || self.named_with_bug(request))
     }
 
     async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 /// Where a call is on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(crate) enum Way {
     There,
     Back,
 }
@@ -25,29 +25,29 @@ struct State {
 
 /// Calls over it can be held, counted and refused.
 #[derive(Debug, Default)]
-pub(super) struct Line(watch::Sender<State>);
+pub(crate) struct Line(watch::Sender<State>);
 
 impl Line {
     /// Calls fail at once, or no longer do.
-    pub(super) fn cut(&self, is_cut: bool) {
+    pub(crate) fn cut(&self, is_cut: bool) {
         self.0.send_modify(|state| state.is_cut = is_cut);
     }
 
-    pub(super) fn hold(&self, operation: &'static str, way: Way) {
+    pub(crate) fn hold(&self, operation: &'static str, way: Way) {
         self.0.send_modify(|state| state.held.extend([(operation, way)]));
     }
 
-    pub(super) fn free(&self, operation: &'static str, way: Way) {
+    pub(crate) fn free(&self, operation: &'static str, way: Way) {
         self.0.send_modify(|state| state.held.retain(|held| *held != (operation, way)));
     }
 
     /// How many calls of the operation have come by.
-    pub(super) fn count(&self, operation: &'static str, way: Way) -> usize {
+    pub(crate) fn count(&self, operation: &'static str, way: Way) -> usize {
         self.0.borrow().seen.iter().filter(|seen| **seen == (operation, way)).count()
     }
 
     /// Waits until so many calls of the operation have come by.
-    pub(super) async fn comes_by(&self, operation: &'static str, way: Way, times: usize) {
+    pub(crate) async fn comes_by(&self, operation: &'static str, way: Way, times: usize) {
         let enough = |state: &State| state.seen.iter().filter(|seen| **seen == (operation, way)).count() >= times;
         self.0.subscribe().wait_for(enough).await.map(drop).unwrap();
     }

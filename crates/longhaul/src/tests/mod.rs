@@ -1,7 +1,7 @@
 //! A node and its store with a line between them that the test holds: what the loops do when answers are late or never
 //! come. Time is tokio's, which stands still and is moved together with the store's.
 
-mod line;
+pub(crate) mod line;
 
 mod drain;
 mod files;
@@ -23,17 +23,22 @@ use crate::{Builder, Context, Outcome, Task, TypeSettings};
 use line::Line;
 
 /// A store in memory at the other end of a line.
-struct Far {
-    clock: TestClock,
-    line: Arc<Line>,
-    store: Arc<MemoryStore>,
+pub(crate) struct Far {
+    pub(crate) clock: TestClock,
+    pub(crate) line: Arc<Line>,
+    pub(crate) store: Arc<MemoryStore>,
 }
 
 impl Far {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::with(OutboxPolicy::default())
+    }
+
+    /// With a store that writes these messages.
+    pub(crate) fn with(policy: OutboxPolicy) -> Self {
         let (clock, line) = (TestClock::fixed(), Arc::new(Line::default()));
         let watch: Arc<Line> = Arc::clone(&line);
-        let store = Arc::new(MemoryStore::new(clock.clone(), OutboxPolicy::default()).with_node_watch(watch));
+        let store = Arc::new(MemoryStore::new(clock.clone(), policy).with_node_watch(watch));
         Self { clock, line, store }
     }
 
@@ -43,7 +48,7 @@ impl Far {
     }
 
     /// Lets the time go on, for the node and for the store alike.
-    async fn pass(&self, time: Duration) {
+    pub(crate) async fn pass(&self, time: Duration) {
         let step = Duration::from_millis(50);
         for _ in 0..time.as_millis() / step.as_millis() {
             self.clock.advance_ms(50);

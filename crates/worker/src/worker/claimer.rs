@@ -40,6 +40,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let owed = inner.owed_claims();
         let look = claim_all(&inner, &scopes).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
+        if let Ok(look) = &look {
+            // What nobody was asked for, or may have more of, is still owed.
+            let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
+            inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
+        }
         // Work that no bell has come for is a reason to go on as if there were no broker.
         let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
         if let Ok(look) = &look
@@ -47,9 +52,6 @@ pub(super) async fn run(inner: Arc<Inner>) {
             && (look.claimed == 0 || heard != heard_before)
         {
             pace.found();
-            if look.is_full {
-                inner.owed().extend(owed);
-            }
             rest_below_bells(&inner).await;
             continue;
         }
@@ -82,12 +84,14 @@ pub(super) struct Look {
     pub(super) claimed: usize,
     /// Some scope got as much as was asked for: there may be more.
     is_full: bool,
+    /// The scopes that nothing is left in.
+    emptied: Vec<Scope>,
 }
 
 /// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
 /// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
-    let (mut claimed, mut is_full) = (0, false);
+    let (mut claimed, mut is_full, mut emptied) = (0, false, Vec::new());
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
         if limit == 0 || inner.draining.is_cancelled() {
@@ -106,10 +110,13 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
             within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?
         };
         claimed += tasks.len();
-        is_full |= tasks.len() == limit;
+        match tasks.len() == limit {
+            true => is_full = true,
+            false => emptied.push(scope.clone()),
+        }
         start(inner, tasks);
     }
-    Ok(Look { claimed, is_full })
+    Ok(Look { claimed, is_full, emptied })
 }
 
 /// While this lives, the store has been asked.

@@ -1,0 +1,179 @@
+//! Tasks that are brought to their nodes by bells.
+
+use longhaul_domain::{Clock as _, contract::store::Access, lifecycle::reschedule::Reschedule};
+use longhaul_engine::ringing;
+
+use super::*;
+use crate::RetryPolicy;
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_another_process_starts_by_its_bell() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    let client = fleet.client(counted(&runs));
+    fleet.pass(Duration::from_millis(500)).await;
+    let looks = fleet.far.line.count("claim_tasks", Way::There);
+    let handle = client.submit::<Counted>(()).await.unwrap();
+    fleet.pass(Duration::from_millis(100)).await;
+    assert_eq!((fleet.status(handle.id()), runs.runs()), (Status::Completed, 1));
+    assert_eq!((fleet.far.line.count("claim_tasks", Way::There), fleet.claims_by_bell()), (looks, 1));
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_statement_claims_for_all_bells_that_are_there() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let node = fleet.node(slots(50), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    client.submit_all((0..40).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    fleet.pass(Duration::from_millis(500)).await;
+    assert_eq!(runs.runs(), 40);
+    assert!(fleet.claims_by_bell() <= 2, "{} statements", fleet.claims_by_bell());
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bell_that_is_lost_is_rung_again() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    let client = fleet.client(counted(&runs));
+    fleet.pass(Duration::from_millis(500)).await;
+    fleet.broker.lose_next(1);
+    let handle = client.submit::<Counted>(()).await.unwrap();
+    fleet.pass(Duration::from_millis(100)).await;
+    assert_eq!(fleet.status(handle.id()), Status::Queued, "nobody has heard of it");
+    fleet.pass(Duration::from_millis(2_000)).await;
+    assert_eq!((fleet.status(handle.id()), fleet.claims_by_bell()), (Status::Completed, 1));
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_whose_bell_rings_twice_runs_once() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    fleet.far.line.hold("claim_named", Way::There);
+    client.submit::<Counted>(()).await.unwrap();
+    let bells = client.store().list_due("free_default", 10).await.unwrap();
+    assert_eq!(bells.len(), 1);
+    fleet.broker.ring(&bells).await;
+    fleet.far.line.free("claim_named", Way::There);
+    for _ in 0..5 {
+        fleet.broker.ring(&bells).await;
+        fleet.pass(Duration::from_millis(50)).await;
+    }
+    assert_eq!(runs.runs(), 1);
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "all were answered");
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deep_backlog_stays_in_the_store_and_is_worked_off() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let duties = fleet.node(slots(0), no_types).await;
+    for _ in 0..20 {
+        client.submit_all((0..1_000).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    }
+    for _ in 0..10 {
+        fleet.pass(Duration::from_secs(1)).await;
+        let depth = fleet.broker.depth("free_default").await.unwrap();
+        assert!((1..=ringing::MOST).contains(&depth), "{depth} bells are out");
+    }
+    let node = fleet.node(slots(100), counted(&runs)).await;
+    while runs.runs() < 20_000 {
+        fleet.pass(Duration::from_millis(50)).await;
+        assert!(fleet.broker.depth("free_default").await.unwrap() <= ringing::MOST);
+    }
+    fleet.pass(A_WHILE).await;
+    assert_eq!((runs.runs(), fleet.count(Status::Completed)), (20_000, 20_000));
+    node.stop().await;
+    duties.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_after_the_submit_wins_over_the_bell() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let mut handles = Vec::new();
+    for _ in 0..3 {
+        handles.push(client.submit::<Counted>(()).await.unwrap().id());
+    }
+    fleet.pass(Duration::from_millis(100)).await;
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(3), "all bells have been rung");
+    client.cancel(handles[0]).await.unwrap();
+    let later = Reschedule { run_at: Some(fleet.far.clock.now().plus_ms(3_600_000)), ..Reschedule::default() };
+    client.engine().reschedule(&Access::All, handles[1], &later).await.unwrap();
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    fleet.pass(A_WHILE).await;
+    let statuses: Vec<Status> = handles.iter().map(|id| fleet.status(*id)).collect();
+    assert_eq!(statuses, [Status::Cancelled, Status::Queued, Status::Completed]);
+    assert_eq!(runs.runs(), 1);
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    client.engine().pause_queue("free_default").await.unwrap();
+    fleet.pass(Duration::from_millis(100)).await;
+    let handle = client.submit::<Counted>(()).await.unwrap();
+    fleet.pass(Duration::from_secs(20)).await;
+    assert_eq!((fleet.status(handle.id()), runs.runs()), (Status::Queued, 0));
+    client.engine().resume_queue("free_default").await.unwrap();
+    fleet.pass(Duration::from_secs(1)).await;
+    assert_eq!(fleet.status(handle.id()), Status::Completed);
+    node.stop().await;
+}
+
+/// Fails the first time.
+struct Stumbles(Arc<AtomicUsize>);
+
+impl Task for Stumbles {
+    const TYPE: &'static str = "stumbles";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        match self.0.fetch_add(1, Ordering::SeqCst) {
+            0 => Err(Stop::retryable("not yet")),
+            _ => Ok(()),
+        }
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().retry(RetryPolicy { initial_ms: 2_100, factor: 1.0, jitter: 0.0, max_ms: 2_100 })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_comes_back_when_it_is_due() {
+    let (fleet, runs) = (Fleet::new(), Arc::new(AtomicUsize::new(0)));
+    // Without duties: no ringer helps.
+    let settings = WorkerSettings { duties: false, ..slots(10) };
+    let node = fleet.node(settings, |registry| registry.register(Stumbles(Arc::clone(&runs))).unwrap()).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    let handle = node.submit::<Stumbles>(()).await.unwrap();
+    fleet.pass(Duration::from_millis(2_000)).await;
+    assert_eq!(fleet.status(handle.id()), Status::Retrying);
+    fleet.pass(Duration::from_millis(400)).await;
+    assert_eq!((fleet.status(handle.id()), runs.load(Ordering::SeqCst)), (Status::Completed, 2));
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_task_starts_when_it_is_due() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    let handle = client.submit::<Counted>(()).delay(Duration::from_secs(600)).await.unwrap();
+    fleet.pass(Duration::from_secs(599)).await;
+    assert_eq!(fleet.status(handle.id()), Status::Queued);
+    fleet.pass(Duration::from_millis(2_500)).await;
+    assert_eq!(fleet.status(handle.id()), Status::Completed);
+    node.stop().await;
+}

@@ -1,0 +1,154 @@
+//! Nodes with a store and a broker between them, both in memory and both to be broken by the test. Time is tokio's, which
+//! stands still and is moved together with the store's.
+
+mod bells;
+mod outages;
+mod slots;
+mod words;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::Duration;
+
+use longhaul_domain::{Status, TaskId, contract::Broker, event::OutboxPolicy};
+use longhaul_engine::{
+    Files, Parts,
+    files::FileLife,
+    routing::Routing,
+    services::{self, DutySettings},
+    signer::UrlSigner,
+};
+use longhaul_testkit::reference::MemoryStore;
+use longhaul_transport::local::{
+    LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
+};
+use longhaul_worker::{Registry, Services, Worker};
+
+use crate::{
+    Context, Longhaul, Outcome, Stop, Task, TypeSettings, WorkerSettings,
+    artifacts::LazyArtifacts,
+    tests::{Far, line::Way},
+};
+
+/// Shorter than a claimer's looks while there is a broker, longer than a ringer's.
+const A_WHILE: Duration = Duration::from_secs(3);
+
+/// A store and a broker.
+struct Fleet {
+    far: Far,
+    broker: Arc<MemoryBroker>,
+}
+
+impl Fleet {
+    fn new() -> Self {
+        Self::with(OutboxPolicy::default())
+    }
+
+    fn with(policy: OutboxPolicy) -> Self {
+        Self { far: Far::with(policy), broker: Arc::new(MemoryBroker::new()) }
+    }
+
+    /// A process that submits and looks.
+    fn client(&self, types: impl FnOnce(&mut Registry)) -> Longhaul {
+        let mut registry = Registry::default();
+        types(&mut registry);
+        let store: Arc<MemoryStore> = Arc::clone(&self.far.store);
+        let broker: Arc<dyn Broker> = Arc::<MemoryBroker>::clone(&self.broker);
+        let bus = Arc::new(MemoryEventBus::new(1_000));
+        let engine = Parts::new(store, bus, Arc::new(LocalDoorbell::new())).broker(Some(broker)).build();
+        let clock = Arc::new(self.far.clock.clone());
+        let files = Files {
+            store: Arc::new(LazyArtifacts::new("unused".into())),
+            signer: UrlSigner::new(|| Ok([0; 32])),
+            life: FileLife::default(),
+        };
+        let services = Services::new(
+            engine,
+            Arc::new(MemoryRateLimiter::new(clock, Default::default()).unwrap()),
+            Arc::new(MemoryStreamLog::new(StreamBounds::default())),
+            Arc::new(files),
+            Routing::default(),
+            registry,
+        );
+        Longhaul::new(services, None)
+    }
+
+    /// A process that works.
+    async fn node(&self, settings: WorkerSettings, types: impl FnOnce(&mut Registry)) -> Longhaul {
+        let client = self.client(types);
+        let duties = services::all(&DutySettings::default(), None, &client.services().artifacts);
+        let worker = Worker::start(Arc::clone(client.services()), settings, duties, false).await.unwrap();
+        client.with_worker(worker)
+    }
+
+    async fn pass(&self, time: Duration) {
+        self.far.pass(time).await;
+    }
+
+    fn status(&self, id: TaskId) -> Status {
+        self.far.store.look(|tasks, _| tasks[&id].status)
+    }
+
+    /// How many tasks are at this status.
+    fn count(&self, status: Status) -> usize {
+        self.far.store.look(|tasks, _| tasks.values().filter(|task| task.status == status).count())
+    }
+
+    /// Lets time go on until the task is so.
+    async fn until(&self, id: TaskId, status: Status) {
+        while self.status(id) != status {
+            self.pass(Duration::from_millis(50)).await;
+        }
+    }
+
+    fn claims_by_bell(&self) -> usize {
+        self.far.line.count("claim_named", Way::Back)
+    }
+}
+
+/// Counts how often it runs.
+#[derive(Clone, Default)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    fn runs(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Task for Counted {
+    const TYPE: &'static str = "counted";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Known to the submitter, and to nobody who works.
+struct Unserved;
+
+impl Task for Unserved {
+    const TYPE: &'static str = "unserved";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+fn slots(slots: usize) -> WorkerSettings {
+    WorkerSettings { slots, ..WorkerSettings::default() }
+}
+
+fn no_types(_: &mut Registry) {}
+
+fn counted(counted: &Counted) -> impl FnOnce(&mut Registry) + use<> {
+    let counted = counted.clone();
+    move |registry| registry.register(counted).unwrap()
+}
