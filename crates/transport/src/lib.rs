@@ -5,6 +5,7 @@
 
 pub mod artifact;
 pub mod local;
+pub mod rabbitmq;
 pub mod redis;
 
 mod names;

@@ -11,6 +11,7 @@ pub(crate) const DEAD_LETTER_QUEUE: &str = "tasks.dlq";
 pub(crate) const EVENTS_EXCHANGE: &str = "tasks.events.exchange";
 pub(crate) const PROGRESS_QUEUE: &str = "tasks.progress";
 pub(crate) const CONTROL_EXCHANGE: &str = "tasks.control";
+pub(crate) const NEWS_EXCHANGE: &str = "tasks.news";
 
 /// The broker's queue for the bells of one queue of tasks.
 pub(crate) fn lane(queue: &str) -> String {

@@ -251,7 +251,7 @@ async fn a_paused_consumer_hears_again_when_it_asks_again(make: BrokerFactory) {
         let rung = bells(round % 4 + 1);
         ring(&*broker, &rung).await;
         let heard = hear(&mut consumer, rung.len()).await;
-        assert_eq!(heard_ids(&heard), ids(&rung));
+        assert_eq!(heard_ids(&heard).into_iter().collect::<HashSet<_>>(), ids(&rung).into_iter().collect());
         consumer.answered(&tags(&heard)).await;
         consumer.pause().await;
         consumer.pause().await;

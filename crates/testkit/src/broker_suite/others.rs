@@ -11,7 +11,7 @@ use crate::suite::{Case, cases, random_task_id, within_patience};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
     cases![
-        events_are_taken_whoever_listens,
+        events_and_dead_letters_are_taken,
         progress_is_heard_as_it_was_reported,
         answered_progress_does_not_come_again,
         an_inbox_that_goes_gives_back_what_it_did_not_answer,
@@ -45,11 +45,11 @@ async fn receive(inbox: &mut Box<dyn ProgressInbox>, count: usize) -> Vec<(u64, 
     received
 }
 
-async fn events_are_taken_whoever_listens(make: BrokerFactory) {
+async fn events_and_dead_letters_are_taken(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[]).await;
-    let message = |version| OutboxMessage {
-        topic: Topic::Event,
+    let message = |version: u64| OutboxMessage {
+        topic: if version.is_multiple_of(3) { Topic::DeadLetter } else { Topic::Event },
         task_id: random_task_id(),
         body: MessageBody {
             event: EventKind::Completed,

@@ -162,8 +162,10 @@ impl Broker for MemoryBroker {
 
     async fn publish(&self, messages: &[OutboxMessage]) -> Vec<Published> {
         self.shelf.for_each(messages, |inner, message| {
-            let is_event = message.topic == Topic::Event;
-            let name = if is_event { names::EVENTS_EXCHANGE } else { names::DEAD_LETTER_QUEUE };
+            let name = match message.topic {
+                Topic::Event => names::EVENTS_EXCHANGE,
+                Topic::DeadLetter => names::DEAD_LETTER_QUEUE,
+            };
             if inner.messages.len() >= MOST_MESSAGES {
                 return Published::Refused("the broker in memory is full".to_owned());
             }

@@ -23,7 +23,15 @@ const MOST_EVENTS: usize = 1 << 20;
 /// Rings for listeners to single tasks, and as many for those to owners: one event wakes a 64th of each.
 const RINGS: usize = 64;
 
-type Ring = OnceLock<Sender<Arc<TaskEvent>>>;
+type Ring = OnceLock<Sender<News>>;
+
+/// What goes through a ring.
+#[derive(Debug, Clone)]
+enum News {
+    Event(Arc<TaskEvent>),
+    /// Events that were lost on the way to this process.
+    Missed(u64),
+}
 
 /// News of tasks, within the process. Dropping the bus ends its streams once they have heard what is left.
 #[derive(Debug)]
@@ -48,6 +56,14 @@ impl MemoryEventBus {
         }
     }
 
+    /// Tells every listener that so many events never got here; what they show may be stale.
+    pub fn tell_missed(&self, count: u64) {
+        let rings = [&self.everything].into_iter().chain(&self.of_tasks).chain(&self.of_owners);
+        for ring in rings.filter_map(Ring::get) {
+            let _ = ring.send(News::Missed(count));
+        }
+    }
+
     fn of_task(&self, id: TaskId) -> &Ring {
         &self.of_tasks[self.place(id)]
     }
@@ -68,7 +84,7 @@ impl EventBus for MemoryEventBus {
         let event = Arc::new(event);
         for ring in rings.into_iter().filter_map(Ring::get) {
             // It fails when nobody listens, and then there is nobody to tell.
-            let _ = ring.send(Arc::clone(&event));
+            let _ = ring.send(News::Event(Arc::clone(&event)));
         }
     }
 
@@ -85,7 +101,7 @@ impl EventBus for MemoryEventBus {
 
 #[derive(Debug)]
 struct MemoryEventStream {
-    receiver: Receiver<Arc<TaskEvent>>,
+    receiver: Receiver<News>,
     subscription: Subscription,
 }
 
@@ -94,10 +110,11 @@ impl EventStream for MemoryEventStream {
     async fn next(&mut self) -> Option<Heard> {
         loop {
             match self.receiver.recv().await {
-                Ok(event) if self.subscription.wants(&event) => {
+                Ok(News::Event(event)) if self.subscription.wants(&event) => {
                     return Some(Heard::Event(Arc::unwrap_or_clone(event)));
                 }
-                Ok(_) => {}
+                Ok(News::Event(_)) => {}
+                Ok(News::Missed(count)) => return Some(Heard::Missed(count)),
                 Err(RecvError::Lagged(count)) => return Some(Heard::Missed(count)),
                 Err(RecvError::Closed) => return None,
             }

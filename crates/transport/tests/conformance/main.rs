@@ -8,6 +8,7 @@
 mod bounds;
 mod fresh;
 mod planted;
+mod rabbitmq;
 mod redis;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ fn main() {
     let mut trials = local_trials();
     trials.extend(bounds::trials());
     trials.extend(planted::trials());
+    trials.extend(rabbitmq::trials());
     trials.extend(redis::trials());
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

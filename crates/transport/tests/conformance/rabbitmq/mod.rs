@@ -1,0 +1,55 @@
+//! RabbitMQ: the suites, and what only it can do wrong.
+
+mod bare;
+mod fresh;
+mod news;
+mod wire;
+
+use std::sync::Arc;
+
+use libtest_mimic::Trial;
+use longhaul_domain::contract::{Broker, EventBus};
+use longhaul_testkit::{
+    broker_suite::{self, BrokerFactory, Lanes},
+    clock::TestClock,
+    event_bus_suite::{self, EventBusFactory},
+    suite::Fresh,
+};
+use longhaul_transport::{
+    local::MemoryEventBus,
+    rabbitmq::{LaneKind, RabbitEventBus},
+};
+
+use fresh::Namespace;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let mut trials = broker_suite::trials("rabbitmq", Lanes::ByPriority, &broker(LaneKind::Classic));
+    trials.extend(broker_suite::trials("rabbitmq_quorum", Lanes::InOrder, &broker(LaneKind::Quorum)));
+    trials.extend(event_bus_suite::trials("rabbitmq", &event_bus()));
+    trials.extend(news::trials());
+    trials.extend(wire::trials());
+    trials
+}
+
+fn broker(lanes: LaneKind) -> BrokerFactory {
+    Arc::new(move |()| {
+        Box::pin(async move {
+            let namespace = Namespace::new();
+            let broker = namespace.broker(lanes).await;
+            Fresh::new(broker as Arc<dyn Broker>, TestClock::new(), Some(Box::new(namespace)))
+        })
+    })
+}
+
+fn event_bus() -> EventBusFactory {
+    Arc::new(move |capacity| {
+        Box::pin(async move {
+            let namespace = Namespace::new();
+            let broker = namespace.broker(LaneKind::Classic).await;
+            let bus = RabbitEventBus::new(&broker, MemoryEventBus::new(capacity));
+            bus.listen().await;
+            let keep = Some(Box::new((namespace, broker)) as _);
+            Fresh::new(Arc::new(bus) as Arc<dyn EventBus>, TestClock::new(), keep)
+        })
+    })
+}
