@@ -12,8 +12,10 @@ pub(crate) const FREEZE_MS: u64 = LEASE.as_millis() as u64 + 2_700;
 const HEARTBEAT: Duration = Duration::from_millis(300);
 const RESCUE_EVERY: Duration = Duration::from_millis(200);
 
-/// How long an operation of the store may take: a connection that is half open is given up after this.
-pub(crate) const OPERATION_WAIT: Duration = Duration::from_secs(3);
+/// How long an operation of the store may take: a connection that is half open is given up after this. Longer than the
+/// ten seconds for which a lock may be waited for: a statement that is given up earlier goes on waiting in the server,
+/// with the locks that it has, and those who ask again queue up behind it.
+pub(crate) const OPERATION_WAIT: Duration = Duration::from_secs(12);
 
 /// What nobody has finished so long after the lease is stuck.
 pub(crate) const STUCK_AFTER_LEASE: Duration = Duration::from_secs(10);
