@@ -123,7 +123,8 @@ impl Ledger {
             let mut lane = None;
             // A running task that is moved gets its lane too, so that its new queue is known from now on.
             if after.status.is_claimable() || moved {
-                lane = Some(lane_of(session, &mut lanes, after).await?);
+                let key = (after.queue.clone(), after.task_type.clone(), after.priority);
+                lane = Some(lane_of(session, &mut lanes, key).await?);
             }
             let lane = lane.filter(|_| after.status.is_claimable());
             if let Some(lane) = lane {
@@ -176,10 +177,13 @@ pub(crate) async fn insert_messages(session: &mut dyn Session, messages: &[Outbo
     Ok(())
 }
 
-/// The lane that a claimable task belongs to. A new one is made in this transaction, and not remembered beyond
+/// The lane that claimable tasks belong to. A new one is made in this transaction, and not remembered beyond
 /// it: the transaction may yet be rolled back.
-async fn lane_of(session: &mut dyn Session, made: &mut HashMap<LaneKey, i64>, task: &Task) -> Result<i64, Failure> {
-    let key = (task.queue.clone(), task.task_type.clone(), task.priority);
+pub(crate) async fn lane_of(
+    session: &mut dyn Session,
+    made: &mut HashMap<LaneKey, i64>,
+    key: LaneKey,
+) -> Result<i64, Failure> {
     let lane = match session.shared().known_lane(&key).or_else(|| made.get(&key).copied()) {
         Some(lane) => lane,
         None => find_or_make_lane(session, &key).await?,

@@ -15,6 +15,7 @@ macro_rules! migrations {
                 (4, "task logs", include_str!(concat!("../migrations/", $folder, "/0004_task_logs.sql"))),
                 (5, "tokens", include_str!(concat!("../migrations/", $folder, "/0005_tokens.sql"))),
                 (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
+                (7, "waiting", include_str!(concat!("../migrations/", $folder, "/0007_waiting.sql"))),
             ])
         })
     };

@@ -5,6 +5,7 @@ use longhaul_domain::{
     Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
+    contract::broker::Bell,
     event::{LeasedMessage, OutboxMessage, Topic},
     ids::ArtifactId,
     statistics::{Measure, Tally, TallyKey},
@@ -115,6 +116,22 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         trace_context: row.text(42)?,
         artifact_expires_at: time(row, 43)?,
         artifact_state: row.text(44)?,
+    })
+}
+
+/// Reads what a task is rung with, from the columns of `read_bells`.
+pub(crate) fn bell(row: &impl Columns) -> Result<Bell, Failure> {
+    Ok(Bell {
+        task_id: TaskId(row.must_id(0)?),
+        owner: row.must_text(1)?,
+        task_type: row.must_text(2)?,
+        queue: row.must_text(3)?,
+        priority: number(row, 4)?,
+        retry_count: number(row, 5)?,
+        submitted_at: must_time(row, 6)?,
+        due_at: must_time(row, 7)?,
+        correlation_id: row.text(8)?,
+        trace_context: row.text(9)?,
     })
 }
 

@@ -8,8 +8,11 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, NewTask, RunAt, Task, TaskId, TaskIdSequence, Timestamp, contract::store::ClaimRequest, event::OutboxPolicy,
-    statistics::Tally, task::Lease,
+    Clock, NewTask, RunAt, Task, TaskId, TaskIdSequence, Timestamp,
+    contract::store::{ClaimNamed, ClaimRequest},
+    event::OutboxPolicy,
+    statistics::Tally,
+    task::Lease,
 };
 
 use crate::{
@@ -52,6 +55,8 @@ pub(crate) trait Session: Send {
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure>;
     /// Claims in the store's order, and counts the claims.
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure>;
+    /// Claims what can be claimed of the named tasks, in the store's order, and counts the claims.
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure>;
     /// Ends what has neither parent nor children to think of, and counts it. What is not in the answer was not
     /// ended.
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure>;
@@ -61,6 +66,13 @@ pub(crate) trait Session: Send {
         let document = serde_json::to_string(tallies)?;
         self.execute(Statement::InsertTallyDeltas, &[(&document).into()]).await?;
         Ok(())
+    }
+
+    /// Where due tasks of a queue, or of all queues, begin; one for each lane that holds any.
+    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
+        let clock = self.clock();
+        let rows = self.fetch(Statement::FindHeads, &[clock.into(), Param::Text(queue)]).await?;
+        rows.iter().map(LaneHead::from_row).collect()
     }
 
     /// Notes that a task of `lane` will be claimable from `due_at` on, once this transaction is committed.
@@ -113,6 +125,28 @@ pub(crate) struct Completion<'a> {
     pub(crate) result_url: Option<&'a str>,
 }
 
+/// The first due task of a lane.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneHead {
+    pub(crate) lane: i64,
+    pub(crate) queue: String,
+    pub(crate) priority: u8,
+    pub(crate) due_at: i64,
+    pub(crate) is_paused: bool,
+}
+
+impl LaneHead {
+    pub(crate) fn from_row(row: &SqlRow) -> Result<Self, Failure> {
+        Ok(Self {
+            lane: row.must_int(0)?,
+            queue: row.must_text(1)?,
+            priority: u8::try_from(row.must_int(2)?).unwrap_or(0),
+            due_at: row.must_int(3)?,
+            is_paused: row.int(4)?.is_some(),
+        })
+    }
+}
+
 /// Queue, type and priority: what a lane stands for.
 pub(crate) type LaneKey = (String, String, u8);
 
@@ -123,6 +157,8 @@ pub(crate) struct Shared {
     /// What is added to the database's clock: zero but in tests.
     pub(crate) offset: Arc<AtomicI64>,
     pub(crate) claim_bounds: ClaimBounds,
+    /// The same for those who only look, and see the first task that is left.
+    pub(crate) look_bounds: ClaimBounds,
     /// This process's clock, brought near the store's by `skew`. Only ids are made from it.
     local: Arc<dyn Clock>,
     skew: AtomicI64,
@@ -138,6 +174,7 @@ impl Shared {
             outbox,
             offset,
             claim_bounds: ClaimBounds::default(),
+            look_bounds: ClaimBounds::default(),
             local,
             skew: AtomicI64::new(0),
             ids: Mutex::default(),

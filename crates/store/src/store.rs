@@ -39,11 +39,12 @@ use crate::{
         artifacts::{GetArtifact, ListArtifacts, ListExpiredArtifacts, NoteArtifact, NoteSweep},
         bulk::ChangeTasks,
         cancel::CancelTask,
-        claim::ClaimTasks,
+        claim::{ClaimTasks, ClaimTheNamed},
         duties::{PauseQueue, TakeDuty},
         expire::ExpireTasks,
         fail_waiting::FailWaiting,
         finish::{self, CompleteTasks, FinishTasks},
+        kept::ClaimKept,
         logs::{AppendLogs, ListLogs},
         nodes::{DeclareOthersDead, HeartbeatNode, RegisterNode, RetireNode},
         outbox::{ConfirmOutbox, CountOutbox, LeaseOutbox},
@@ -57,6 +58,7 @@ use crate::{
         submit::{self, SubmitAndClaim},
         tallies::{FoldTallies, ReadTallies},
         tokens::{CreateToken, FindToken, ListTokens, PruneTokens, RevokeToken, TouchToken},
+        waiting::{BringForward, ListDue, ListHeads},
     },
     postgres::PostgresDatabase,
     session::Shared,
@@ -243,6 +245,7 @@ fn other_database(wanted: &str) -> StoreError {
 
 fn check_claim(request: &ClaimRequest) -> Result<(), Invalid> {
     check_limit(request.limit, bounds::CLAIM_BATCH)?;
+    bounds::check_name("host", &request.host)?;
     check_names(&request.queues, &request.task_types)
 }
 
@@ -428,28 +431,30 @@ impl Store for SqlStore {
 
     async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
         bounds::check_batch("ids", request.ids.len(), bounds::CLAIM_BATCH)?;
-        Err(StoreError::Internal("claim_named is not there yet".to_owned()))
+        bounds::check_name("host", &request.host)?;
+        check_names(&[], &request.task_types)?;
+        self.database.run(self.claim_mode(&request.task_types), ClaimTheNamed { request: request.clone() }).await
     }
 
     async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
         check_claim(request)?;
-        Err(StoreError::Internal("claim_kept is not there yet".to_owned()))
+        self.database.run(Mode::Transaction, ClaimKept { request: request.clone() }).await
     }
 
     async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
         bounds::check_label("queue", queue)?;
         check_limit(limit, bounds::DUE_BATCH)?;
-        Err(StoreError::Internal("list_due is not there yet".to_owned()))
+        self.database.run(Mode::ReadOnly, ListDue { queue: queue.to_owned(), limit }).await
     }
 
     async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
-        Err(StoreError::Internal("list_heads is not there yet".to_owned()))
+        self.database.run(Mode::ReadOnly, ListHeads).await
     }
 
     async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
         bounds::check_duration_ms("waited", waited_ms)?;
         check_limit(most_per_queue, bounds::CLAIM_BATCH)?;
-        Err(StoreError::Internal("bring_forward is not there yet".to_owned()))
+        self.database.run(Mode::Transaction, BringForward { waited_ms, most_per_queue }).await
     }
 
     async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {

@@ -48,11 +48,19 @@ CREATE TABLE `idempotency_keys` (
   KEY `idempotency_keys_expires` (`expires_at`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
+CREATE TABLE `kept_tasks` (
+  `task_id` binary(16) NOT NULL,
+  `host` varbinary(200) NOT NULL,
+  `due_at` bigint(20) NOT NULL,
+  PRIMARY KEY (`task_id`),
+  KEY `kept_tasks_host` (`host`,`task_id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 CREATE TABLE `lanes` (
   `id` int(11) NOT NULL AUTO_INCREMENT,
   `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   `task_type` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `priority` smallint(6) NOT NULL CHECK (`priority` between 1 and 9),
+  `priority` smallint(6) NOT NULL CHECK (`priority` between 1 and 10),
   PRIMARY KEY (`id`),
   UNIQUE KEY `queue` (`queue`,`task_type`,`priority`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;

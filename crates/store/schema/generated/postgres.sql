@@ -41,6 +41,12 @@ TABLE idempotency_keys (
     expires_at bigint NOT NULL
 );
 
+TABLE kept_tasks (
+    task_id uuid NOT NULL,
+    host text NOT NULL,
+    due_at bigint NOT NULL
+);
+
 TABLE lanes (
     id integer NOT NULL,
     queue text NOT NULL,
@@ -174,9 +180,11 @@ CONSTRAINT duties.duties_pkey PRIMARY KEY (name);
 
 CONSTRAINT idempotency_keys.idempotency_keys_pkey PRIMARY KEY (owner, idempotency_key);
 
+CONSTRAINT kept_tasks.kept_tasks_pkey PRIMARY KEY (task_id);
+
 CONSTRAINT lanes.lanes_pkey PRIMARY KEY (id);
 
-CONSTRAINT lanes.lanes_priority_check CHECK (((priority >= 1) AND (priority <= 9)));
+CONSTRAINT lanes.lanes_priority_check CHECK (((priority >= 1) AND (priority <= 10)));
 
 CONSTRAINT lanes.lanes_queue_task_type_priority_key UNIQUE (queue, task_type, priority);
 
@@ -211,6 +219,10 @@ CREATE UNIQUE INDEX duties_pkey ON public.duties USING btree (name);
 CREATE INDEX idempotency_keys_expires ON public.idempotency_keys USING btree (expires_at);
 
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (owner, idempotency_key);
+
+CREATE INDEX kept_tasks_host ON public.kept_tasks USING btree (host, task_id);
+
+CREATE UNIQUE INDEX kept_tasks_pkey ON public.kept_tasks USING btree (task_id);
 
 CREATE UNIQUE INDEX lanes_pkey ON public.lanes USING btree (id);
 

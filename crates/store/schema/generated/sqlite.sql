@@ -50,11 +50,19 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
 
+CREATE TABLE kept_tasks (
+    task_id blob NOT NULL PRIMARY KEY,
+    host    text NOT NULL,
+    due_at  integer NOT NULL
+);
+
+CREATE INDEX kept_tasks_host ON kept_tasks (host, task_id);
+
 CREATE TABLE lanes (
     id        INTEGER PRIMARY KEY,
     queue     text NOT NULL,
     task_type text NOT NULL,
-    priority  integer NOT NULL CHECK (priority BETWEEN 1 AND 9),
+    priority  integer NOT NULL CHECK (priority BETWEEN 1 AND 10),
     UNIQUE (queue, task_type, priority)
 );
 

@@ -1,9 +1,14 @@
 //! One connection to MySQL or MariaDB, as the operations use it.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
-use longhaul_domain::{Json, Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{
+    Json, Task, TaskId, Timestamp,
+    contract::store::{ClaimNamed, ClaimRequest},
+    statistics::Tally,
+};
 use sqlx::MySqlConnection;
 
 use crate::{
@@ -12,10 +17,11 @@ use crate::{
     failure::Failure,
     ledger,
     operations::{
-        claim::{LaneLook, LaneStatements, claim_by_lanes},
+        claim::{Claimant, LaneLook, LaneStatements, Picked, claim_by_lanes, take},
         finish::{completion_document, count_ended},
     },
-    row::{Param, SqlRow},
+    record::hex_list,
+    row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
 
@@ -33,12 +39,14 @@ static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
 static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
 static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
 static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
+static NAMED_FIND: LazyLock<Sql> = LazyLock::new(|| own!("named_find"));
+static NAMED_PICK: LazyLock<Sql> = LazyLock::new(|| own!("named_pick"));
 static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
 static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*FIND, &*COMPLETE];
+    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*NAMED_FIND, &*NAMED_PICK, &*FIND, &*COMPLETE];
     MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements()).chain(APPEND.statements())
 }
 
@@ -115,6 +123,24 @@ impl Session for MySqlSession<'_> {
         let look = LaneLook { lanes: &LANES, peek: &PEEK };
         let own = LaneStatements { look, pick: &PICK, take: &TAKE };
         claim_by_lanes(self, &own, request).await
+    }
+
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+        let (list, types) = (hex_list(request.ids.iter().copied()), serde_json::to_string(&request.task_types)?);
+        let params = [self.clock().into(), (&list).into(), (&types).into(), request.node_id.0.into()];
+        let mut standings = HashMap::new();
+        for row in self.fetch_sql(&NAMED_FIND, &params).await? {
+            standings.insert(row.must_text(0)?, row.must_int(1)?);
+        }
+        if standings.is_empty() {
+            return Ok(Vec::new());
+        }
+        let found = serde_json::to_string(&standings.keys().collect::<BTreeSet<_>>())?;
+        let mut picked = Vec::new();
+        for row in self.fetch_sql(&NAMED_PICK, &[self.clock().into(), (&found).into()]).await? {
+            picked.push(Picked::from_row(&row, standings[&row.must_text(3)?])?);
+        }
+        take(self, &TAKE, Claimant { node: request.node_id, host: &request.host }, &picked).await
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {

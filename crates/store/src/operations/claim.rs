@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Status, StoreError, Task, TaskId,
-    contract::store::ClaimRequest,
+    NodeId, Status, StoreError, Task, TaskId,
+    contract::store::{ClaimNamed, ClaimRequest},
     event::EventKind,
     statistics::{Tally, TallySheet},
 };
@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     ledger,
     record::{self, hex_list},
-    row::Columns as _,
+    row::{Columns as _, SqlRow},
     session::{Operation, Session},
 };
 
@@ -33,7 +33,27 @@ impl Operation for ClaimTasks {
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
         let claimed = session.claim_tasks(&self.request).await?;
         if claimed.is_empty() {
-            check_node(session, &self.request).await?;
+            check_node(session, self.request.node_id).await?;
+        }
+        tell_started(session, &claimed).await?;
+        Ok(claimed)
+    }
+}
+
+/// Takes those of the named tasks that can be claimed.
+#[derive(Debug)]
+pub(crate) struct ClaimTheNamed {
+    pub(crate) request: ClaimNamed,
+}
+
+#[async_trait]
+impl Operation for ClaimTheNamed {
+    type Output = Vec<Task>;
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
+        let claimed = session.claim_named(&self.request).await?;
+        if claimed.is_empty() {
+            check_node(session, self.request.node_id).await?;
         }
         tell_started(session, &claimed).await?;
         Ok(claimed)
@@ -41,15 +61,15 @@ impl Operation for ClaimTasks {
 }
 
 /// Writes the messages of claims, if the policy wants any.
-async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
+pub(crate) async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
     let policy = session.shared().outbox();
     let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
     ledger::insert_messages(session, &messages).await
 }
 
 /// Refuses a node that is unknown or was declared dead.
-pub(crate) async fn check_node(session: &mut dyn Session, request: &ClaimRequest) -> Result<(), Failure> {
-    match session.fetch(Statement::FindLiveNode, &[request.node_id.0.into()]).await?.is_empty() {
+pub(crate) async fn check_node(session: &mut dyn Session, node: NodeId) -> Result<(), Failure> {
+    match session.fetch(Statement::FindLiveNode, &[node.0.into()]).await?.is_empty() {
         true => Err(StoreError::NodeLost.into()),
         false => Ok(()),
     }
@@ -72,15 +92,37 @@ pub(crate) struct LaneStatements {
 
 pub(crate) struct Lane {
     id: i64,
-    priority: i64,
+    pub(crate) priority: i64,
+}
+
+/// Who claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claimant<'a> {
+    pub(crate) node: NodeId,
+    pub(crate) host: &'a str,
 }
 
 /// A task that is about to be taken.
-struct Picked {
+pub(crate) struct Picked {
     id: TaskId,
     status: Status,
     /// What the database takes it by.
     key: String,
+    /// The priority of the lane that it stands in.
+    standing: i64,
+}
+
+impl Picked {
+    /// From a row with id, due time, status and key.
+    pub(crate) fn from_row(row: &SqlRow, standing: i64) -> Result<Self, Failure> {
+        Ok(Self { id: TaskId(row.must_id(0)?), status: record::status(row, 2)?, key: row.must_text(3)?, standing })
+    }
+}
+
+/// Claimed tasks in the order of claims; each comes with the priority of the lane that it stood in.
+pub(crate) fn in_order(mut claimed: Vec<(i64, Task)>) -> Vec<Task> {
+    claimed.sort_by_key(|(standing, task)| (Reverse(*standing), task.due_at, task.id));
+    claimed.into_iter().map(|(_, task)| task).collect()
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
@@ -96,10 +138,13 @@ pub(crate) async fn claim_by_lanes(
             break;
         }
         for (lane, share) in shares(session, &own.look, &group, wanted).await? {
-            picked.extend(pick(session, own, lane, share).await?);
+            let params = [session.clock().into(), lane.into(), share.into()];
+            for row in session.fetch_sql(own.pick, &params).await? {
+                picked.push(Picked::from_row(&row, group[0].priority)?);
+            }
         }
     }
-    take(session, own, request, &picked).await
+    take(session, own.take, Claimant { node: request.node_id, host: &request.host }, &picked).await
 }
 
 /// The lanes that hold due tasks, grouped by priority.
@@ -152,23 +197,11 @@ pub(crate) async fn shares(
     Ok(shares.into_iter().collect())
 }
 
-async fn pick(
+/// Claims the tasks that were picked and locked.
+pub(crate) async fn take(
     session: &mut dyn Session,
-    own: &LaneStatements,
-    lane: i64,
-    share: usize,
-) -> Result<Vec<Picked>, Failure> {
-    let params = [session.clock().into(), lane.into(), share.into()];
-    let rows = session.fetch_sql(own.pick, &params).await?;
-    rows.iter()
-        .map(|row| Ok(Picked { id: TaskId(row.must_id(0)?), status: record::status(row, 2)?, key: row.must_text(3)? }))
-        .collect()
-}
-
-async fn take(
-    session: &mut dyn Session,
-    own: &LaneStatements,
-    request: &ClaimRequest,
+    statement: &'static Sql,
+    claimant: Claimant<'_>,
     picked: &[Picked],
 ) -> Result<Vec<Task>, Failure> {
     if picked.is_empty() {
@@ -176,16 +209,16 @@ async fn take(
     }
     let list = hex_list(picked.iter().map(|task| task.id));
     let keys = serde_json::to_string(&picked.iter().map(|task| &task.key).collect::<Vec<_>>())?;
-    let params = [session.clock().into(), (&keys).into(), request.node_id.0.into(), (&request.host).into()];
-    session.execute_sql(own.take, &params).await?;
+    let params = [session.clock().into(), (&keys).into(), claimant.node.0.into(), claimant.host.into()];
+    session.execute_sql(statement, &params).await?;
     let rows = session.fetch(Statement::ReadTasks, &[(&list).into()]).await?;
-    let mut tasks = rows.iter().map(record::task).collect::<Result<Vec<_>, _>>()?;
+    let tasks = rows.iter().map(record::task).collect::<Result<Vec<_>, _>>()?;
     if tasks.iter().filter(|task| task.status == Status::Running).count() != picked.len() {
         return Err(Failure::Again("a picked task was taken by another".to_owned()));
     }
     ledger::insert_tallies(session, &tallies(&tasks, picked)).await?;
-    tasks.sort_by_key(|task| (Reverse(task.priority), task.due_at, task.id));
-    Ok(tasks)
+    let standings: HashMap<TaskId, i64> = picked.iter().map(|task| (task.id, task.standing)).collect();
+    Ok(in_order(tasks.into_iter().map(|task| (standings[&task.id], task)).collect()))
 }
 
 fn tallies(tasks: &[Task], picked: &[Picked]) -> Vec<Tally> {

@@ -5,6 +5,7 @@ pub(crate) mod submit;
 pub(crate) mod artifacts;
 pub(crate) mod claim;
 pub(crate) mod finish;
+pub(crate) mod kept;
 pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod progress;
@@ -22,6 +23,7 @@ pub(crate) mod outbox;
 pub(crate) mod prune;
 pub(crate) mod rescue;
 pub(crate) mod tallies;
+pub(crate) mod waiting;
 
 pub(crate) mod read;
 

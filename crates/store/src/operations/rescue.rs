@@ -7,6 +7,7 @@ use longhaul_domain::{
     lifecycle::rescue,
 };
 
+use super::kept;
 use crate::{
     catalog::Statement,
     failure::Failure,
@@ -37,12 +38,16 @@ impl Operation for RescueTasks {
         let mut ledger = Ledger::default();
         ledger.lock(session, held.iter().map(|(id, _)| *id)).await?;
         let now = session.now().await?;
-        let mut rescued = Rescued::default();
+        let (mut rescued, mut kept) = (Rescued::default(), Vec::new());
         for (id, dead) in held {
             // Whoever finished or rescued it in between has won: the refusal is the verdict.
             let decided =
                 ledger.get(id).and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
-            let Some(transition) = decided else { continue };
+            let Some(mut transition) = decided else { continue };
+            if self.request.keep_for_host_ms > 0 {
+                transition = rescue::keep_for_host(transition, self.request.keep_for_host_ms, now);
+                kept.push(transition.after.clone());
+            }
             match transition.after.status == Status::DeadLetter {
                 true => rescued.quarantined.push(id),
                 false => rescued.requeued.push(id),
@@ -50,6 +55,8 @@ impl Operation for RescueTasks {
             ledger.record(session, transition);
         }
         ledger.save(session, now).await?;
+        session.execute(Statement::PruneKept, &[clock.into()]).await?;
+        kept::keep(session, &kept).await?;
         Ok(rescued)
     }
 }

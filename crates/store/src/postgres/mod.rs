@@ -97,6 +97,7 @@ impl PostgresDatabase {
     fn note_requeued(&self, requeued: Vec<(i64, i64)>) {
         for (lane, due_at) in requeued {
             self.shared.claim_bounds.lower(lane, due_at);
+            self.shared.look_bounds.lower(lane, due_at);
         }
     }
 

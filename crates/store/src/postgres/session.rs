@@ -4,7 +4,11 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use longhaul_domain::{Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{
+    Task, TaskId, Timestamp,
+    contract::store::{ClaimNamed, ClaimRequest},
+    statistics::Tally,
+};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -12,13 +16,16 @@ use crate::{
     bounds::LaneBound,
     catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
     failure::Failure,
+    operations::claim::in_order,
     record::{self, TASK_COLUMNS},
     row::{Columns as _, Param, SqlRow},
-    session::{Completion, Session, Shared, Submission},
+    session::{Completion, LaneHead, Session, Shared, Submission},
 };
 
 static CLAIM: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("claim_tasks", include_str!("sql/claim_tasks.sql")));
+static NAMED: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_named", include_str!("sql/claim_named.sql")));
 static COMPLETE: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("complete_tasks", include_str!("sql/complete_tasks.sql")));
 static INSERT: LazyLock<Sql> =
@@ -29,7 +36,7 @@ static INSERT_ONE: LazyLock<Sql> =
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*COMPLETE, &*INSERT, &*INSERT_ONE])
+    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*NAMED, &*COMPLETE, &*INSERT, &*INSERT_ONE])
 }
 
 /// A connection, inside or outside a transaction.
@@ -50,7 +57,7 @@ impl<'c> PgSession<'c> {
         self.requeued
     }
 
-    async fn claim_from(&mut self, request: &ClaimRequest, bounds: &[LaneBound]) -> Result<Vec<(Task, i64)>, Failure> {
+    async fn claim_from(&mut self, request: &ClaimRequest, bounds: &[LaneBound]) -> Result<Vec<Claimed>, Failure> {
         let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
         let bounds = serde_json::to_string(bounds)?;
         let params = [
@@ -63,15 +70,47 @@ impl<'c> PgSession<'c> {
             (&bounds).into(),
         ];
         let rows = self.fetch_sql(&CLAIM, &params).await?;
-        rows.iter().map(|row| Ok((record::task(row)?, row.must_int(TASK_COLUMNS)?))).collect()
+        rows.iter().map(Claimed::from_row).collect()
     }
 
     /// Claims without bounds, and notes how long that took.
-    async fn claim_from_the_front(&mut self, request: &ClaimRequest) -> Result<Vec<(Task, i64)>, Failure> {
+    async fn claim_from_the_front(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Failure> {
         let started = Instant::now();
         let claimed = self.claim_from(request, &[]).await?;
         self.shared.claim_bounds.note_full_scan(started.elapsed());
         Ok(claimed)
+    }
+
+    /// What was claimed, in the order of claims. Its lanes are known from now on.
+    fn known(&self, claimed: Vec<Claimed>) -> Vec<Task> {
+        let standing = |claimed: Claimed| {
+            let Claimed { task, lane, standing } = claimed;
+            let priority = u8::try_from(standing).unwrap_or(task.priority);
+            self.shared.note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
+            (standing, task)
+        };
+        in_order(claimed.into_iter().map(standing).collect())
+    }
+
+    async fn find_heads_from(&mut self, queue: Option<&str>, bounds: &[LaneBound]) -> Result<Vec<LaneHead>, Failure> {
+        let bounds = serde_json::to_string(bounds)?;
+        let params = [self.clock().into(), Param::Text(queue), (&bounds).into()];
+        let rows = self.fetch(Statement::FindHeads, &params).await?;
+        rows.iter().map(LaneHead::from_row).collect()
+    }
+}
+
+/// A task that was claimed, the lane that it stood in, and the priority of that.
+struct Claimed {
+    task: Task,
+    lane: i64,
+    standing: i64,
+}
+
+impl Claimed {
+    fn from_row(row: &SqlRow) -> Result<Self, Failure> {
+        let (lane, standing) = (row.must_int(TASK_COLUMNS)?, row.must_int(TASK_COLUMNS + 1)?);
+        Ok(Self { task: record::task(row)?, lane, standing })
     }
 }
 
@@ -131,12 +170,35 @@ impl Session for PgSession<'_> {
         if claimed.is_empty() && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
             claimed = self.claim_from_the_front(request).await?;
         }
-        for (task, lane) in &claimed {
+        for Claimed { task, lane, .. } in &claimed {
             self.shared.claim_bounds.raise(*lane, task.due_at.as_micros());
-            self.shared.note_lane((task.queue.clone(), task.task_type.clone(), task.priority), *lane);
         }
-        claimed.sort_by_key(|(task, _)| (std::cmp::Reverse(task.priority), task.due_at, task.id));
-        Ok(claimed.into_iter().map(|(task, _)| task).collect())
+        Ok(self.known(claimed))
+    }
+
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+        let ids: Vec<Uuid> = request.ids.iter().map(|id| id.0).collect();
+        let query = sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids).bind(&request.task_types);
+        let rows = query.bind(request.node_id.0).bind(&request.host).fetch_all(&mut *self.connection).await?;
+        let claimed = rows.into_iter().map(|row| Claimed::from_row(&SqlRow::Postgres(row)));
+        Ok(self.known(claimed.collect::<Result<_, _>>()?))
+    }
+
+    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
+        let bounds = self.shared.look_bounds.current();
+        let mut heads = match bounds.is_empty() {
+            true => Vec::new(),
+            false => self.find_heads_from(queue, &bounds).await?,
+        };
+        if heads.is_empty() && (bounds.is_empty() || self.shared.look_bounds.may_look_again()) {
+            let started = Instant::now();
+            heads = self.find_heads_from(queue, &[]).await?;
+            self.shared.look_bounds.note_full_scan(started.elapsed());
+        }
+        for head in &heads {
+            self.shared.look_bounds.raise(head.lane, head.due_at);
+        }
+        Ok(heads)
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {

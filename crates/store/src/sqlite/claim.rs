@@ -1,9 +1,13 @@
 //! Claims in the one writer's transaction: rows are read once, the lifecycle decides, and each is written by its number.
 
-use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use longhaul_domain::{LeaseToken, Task, Timestamp, contract::store::ClaimRequest, lifecycle, statistics::TallySheet};
+use longhaul_domain::{
+    LeaseToken, Task, Timestamp,
+    contract::store::{ClaimNamed, ClaimRequest},
+    lifecycle,
+    statistics::TallySheet,
+};
 use uuid::Uuid;
 
 use super::session::{SqliteSession, bind, execute};
@@ -11,10 +15,10 @@ use crate::{
     catalog::{SQLITE_DIALECT, Sql},
     failure::Failure,
     ledger,
-    operations::claim::{LaneLook, open_lanes, shares},
+    operations::claim::{Claimant, LaneLook, in_order, open_lanes, shares},
     random,
-    record::{self, TASK_COLUMNS},
-    row::Columns as _,
+    record::{self, TASK_COLUMNS, hex_list},
+    row::{Columns as _, Param},
     session::Session as _,
 };
 
@@ -27,15 +31,17 @@ macro_rules! own {
 static LANES: LazyLock<Sql> = own!("claim_lanes");
 static PEEK: LazyLock<Sql> = own!("claim_peek");
 static PICK: LazyLock<Sql> = own!("claim_pick");
+static NAMED: LazyLock<Sql> = own!("named_pick");
 static TAKE: LazyLock<Sql> = own!("claim_take");
 
-pub(super) fn statements() -> [&'static Sql; 4] {
-    [&*LANES, &*PEEK, &*PICK, &*TAKE]
+pub(super) fn statements() -> [&'static Sql; 5] {
+    [&*LANES, &*PEEK, &*PICK, &*NAMED, &*TAKE]
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
 pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
     let look = LaneLook { lanes: &LANES, peek: &PEEK };
+    let claimant = Claimant { node: request.node_id, host: &request.host };
     let (mut claimed, mut sheet) = (Vec::new(), TallySheet::default());
     for group in open_lanes(session, &look, request).await? {
         let wanted = request.limit - claimed.len();
@@ -43,45 +49,63 @@ pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &Claim
             break;
         }
         for (lane, share) in shares(session, &look, &group, wanted).await? {
-            claimed.extend(take(session, request, lane, share, &mut sheet)?);
+            let params = [session.clock().into(), lane.into(), share.into(), group[0].priority.into()];
+            claimed.extend(take(session, claimant, pick(session, &PICK, &params)?, &mut sheet)?);
         }
     }
     ledger::insert_tallies(session, &sheet.into_tallies()).await?;
-    claimed.sort_by_key(|task: &Task| (Reverse(task.priority), task.due_at, task.id));
-    Ok(claimed)
+    Ok(in_order(claimed))
+}
+
+/// Claims what can be claimed of the named tasks.
+pub(super) async fn claim_named(session: &mut SqliteSession<'_>, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+    let (list, types) = (hex_list(request.ids.iter().copied()), serde_json::to_string(&request.task_types)?);
+    let params = [session.clock().into(), (&list).into(), (&types).into(), request.node_id.0.into()];
+    let claimant = Claimant { node: request.node_id, host: &request.host };
+    let mut sheet = TallySheet::default();
+    let claimed = take(session, claimant, pick(session, &NAMED, &params)?, &mut sheet)?;
+    ledger::insert_tallies(session, &sheet.into_tallies()).await?;
+    Ok(in_order(claimed))
+}
+
+struct Picked {
+    task: Task,
+    /// The number of its row.
+    number: i64,
+    /// The priority of the lane that it stands in.
+    standing: i64,
 }
 
 fn take(
     session: &SqliteSession<'_>,
-    request: &ClaimRequest,
-    lane: i64,
-    share: usize,
+    claimant: Claimant<'_>,
+    picked: Vec<Picked>,
     sheet: &mut TallySheet,
-) -> Result<Vec<Task>, Failure> {
-    let picked = pick(session, lane, share)?;
+) -> Result<Vec<(i64, Task)>, Failure> {
     let mut update = session.prepared(&TAKE)?;
     let now = Timestamp::from_micros(session.clock());
     let mut taken = Vec::with_capacity(picked.len());
-    for (before, number) in picked {
+    for Picked { task: before, number, standing } in picked {
         let token = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
-        let claim = lifecycle::claim::decide(&before, request.node_id, &request.host, LeaseToken(token), now)?;
-        let (node, host) = (request.node_id.0.into(), (&request.host).into());
+        let claim = lifecycle::claim::decide(&before, claimant.node, claimant.host, LeaseToken(token), now)?;
+        let (node, host) = (claimant.node.0.into(), claimant.host.into());
         if execute(&mut update, &[now.as_micros().into(), number.into(), token.into(), node, host])? != 1 {
             return Err(Failure::internal("a task that was read in this transaction is gone"));
         }
         sheet.record_move(&before, &claim.after);
-        taken.push(claim.after);
+        taken.push((standing, claim.after));
     }
     Ok(taken)
 }
 
-/// The first tasks of a lane, each with the number of its row.
-fn pick(session: &SqliteSession<'_>, lane: i64, share: usize) -> Result<Vec<(Task, i64)>, Failure> {
-    let mut pick = session.prepared(&PICK)?;
-    bind(&mut pick, &[session.clock().into(), lane.into(), share.into()])?;
+/// The tasks that a statement finds.
+fn pick(session: &SqliteSession<'_>, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<Picked>, Failure> {
+    let mut pick = session.prepared(sql)?;
+    bind(&mut pick, params)?;
     let (mut rows, mut picked) = (pick.raw_query(), Vec::new());
     while let Some(row) = rows.next()? {
-        picked.push((record::task(row)?, row.must_int(TASK_COLUMNS)?));
+        let (number, standing) = (row.must_int(TASK_COLUMNS)?, row.must_int(TASK_COLUMNS + 1)?);
+        picked.push(Picked { task: record::task(row)?, number, standing });
     }
     Ok(picked)
 }

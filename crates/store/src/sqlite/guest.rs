@@ -1,7 +1,11 @@
 //! A transaction that a caller has open with sqlx on the same file: tasks are submitted in it, and nothing else.
 
 use async_trait::async_trait;
-use longhaul_domain::{Task, TaskId, Timestamp, contract::store::ClaimRequest, statistics::Tally};
+use longhaul_domain::{
+    Task, TaskId, Timestamp,
+    contract::store::{ClaimNamed, ClaimRequest},
+    statistics::Tally,
+};
 use sqlx::SqliteConnection;
 
 use super::session::{INSERT, inserted};
@@ -72,6 +76,10 @@ impl Session for GuestSession<'_> {
     }
 
     async fn claim_tasks(&mut self, _request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+        Err(only_submits())
+    }
+
+    async fn claim_named(&mut self, _request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
         Err(only_submits())
     }
 

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use longhaul_domain::{
     Lease, Status, Task, TaskId, Timestamp,
-    contract::store::ClaimRequest,
+    contract::store::{ClaimNamed, ClaimRequest},
     statistics::{Ending, Tally, TallySheet},
 };
 use rusqlite::{
@@ -127,6 +127,10 @@ impl Session for SqliteSession<'_> {
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
         claim::claim_tasks(self, request).await
+    }
+
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+        claim::claim_named(self, request).await
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {

@@ -16,7 +16,9 @@ mod submitting;
 mod artifacts;
 mod claims;
 mod finishing;
+mod kept;
 mod logs;
+mod named;
 mod nodes;
 mod parents;
 mod strays;
@@ -28,6 +30,7 @@ mod duties;
 mod expiry;
 mod outbox;
 mod retention;
+mod waiting;
 
 mod lists;
 mod ownership;
@@ -59,7 +62,10 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("lifecycle", lifecycle::cases()),
         ("submitting", submitting::cases()),
         ("claims", claims::cases()),
+        ("named", named::cases()),
+        ("waiting", waiting::cases()),
         ("nodes", nodes::cases()),
+        ("kept", kept::cases()),
         ("strays", strays::cases()),
         ("logs", logs::cases()),
         ("artifacts", artifacts::cases()),

@@ -12,9 +12,9 @@ WITH open_lanes AS MATERIALIZED (
     SELECT count(*) > 1 AS lanes FROM open_lanes
 ), shares AS MATERIALIZED (
     -- How many of the first tasks in the whole order each lane holds; a lane alone holds them all.
-    SELECT head.lane, head.from_due, count(*) AS wanted
+    SELECT head.lane, head.priority, head.from_due, count(*) AS wanted
     FROM (
-        SELECT open_lanes.id AS lane, open_lanes.from_due
+        SELECT open_lanes.id AS lane, open_lanes.priority, open_lanes.from_due
         FROM open_lanes
         CROSS JOIN LATERAL (
             SELECT tasks.due_at, tasks.id FROM tasks
@@ -25,11 +25,11 @@ WITH open_lanes AS MATERIALIZED (
         ORDER BY open_lanes.priority DESC, first.due_at, first.id
         LIMIT $6
     ) AS head
-    GROUP BY head.lane, head.from_due
+    GROUP BY head.lane, head.priority, head.from_due
     UNION ALL
-    SELECT open_lanes.id, open_lanes.from_due, $6 FROM open_lanes WHERE NOT (SELECT several.lanes FROM several)
+    SELECT open_lanes.id, open_lanes.priority, open_lanes.from_due, $6 FROM open_lanes WHERE NOT (SELECT several.lanes FROM several)
 ), picked AS MATERIALIZED (
-    SELECT locked.id, locked.lane, locked.status
+    SELECT locked.id, locked.lane, locked.status, shares.priority AS standing
     FROM shares
     CROSS JOIN LATERAL (
         SELECT tasks.id, tasks.lane, tasks.status FROM tasks
@@ -54,4 +54,4 @@ UPDATE tasks SET status = 'RUNNING', lane = NULL, attempt = tasks.attempt + 1, l
     updated_at = {now}, version = tasks.version + 1
 FROM picked
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
-RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane
+RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.standing

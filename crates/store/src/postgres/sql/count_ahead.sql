@@ -1,10 +1,13 @@
--- A higher priority goes first if it is due; an equal one by its due time, then by its id.
+-- A higher lane goes first if it is due; an equal one by its due time, then by its id. A task that was brought forward stands
+-- in a higher lane than its priority says.
 SELECT COUNT(*) FROM (
     SELECT tasks.id
-    FROM lanes
+    FROM (
+        SELECT COALESCE((SELECT lanes.priority FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE tasks.id = $5), $2) AS priority
+    ) AS own
+    JOIN lanes ON lanes.queue = $1 AND lanes.priority >= own.priority
     JOIN tasks ON tasks.lane = lanes.id
-        AND tasks.due_at <= CASE WHEN lanes.priority > $2::int8 THEN $3::int8 ELSE $4::int8 END
-    WHERE lanes.queue = $1 AND lanes.priority >= $2
-        AND (lanes.priority > $2::int8 OR tasks.due_at < $4 OR tasks.id < $5)
+        AND tasks.due_at <= CASE WHEN lanes.priority > own.priority THEN $3::int8 ELSE $4::int8 END
+    WHERE lanes.priority > own.priority OR tasks.due_at < $4 OR tasks.id < $5
     LIMIT $6
 ) AS ahead

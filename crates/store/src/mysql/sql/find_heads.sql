@@ -1,0 +1,12 @@
+-- For each lane of the queue, or of all, that holds a due task: when the first of them became due. The first is found before
+-- it is asked whether it is due: the other way round, a lane without a due task would be read to its end.
+SELECT id, queue, priority, head, paused_at
+FROM (
+    SELECT lanes.id, lanes.queue, lanes.priority,
+        (SELECT due_at FROM tasks WHERE tasks.lane = lanes.id ORDER BY due_at LIMIT 1) AS head,
+        queues.paused_at
+    FROM lanes
+    LEFT JOIN queues ON queues.name = lanes.queue
+    WHERE ?2 IS NULL OR lanes.queue = ?2
+) AS heads
+WHERE head <= {now}

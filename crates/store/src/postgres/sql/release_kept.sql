@@ -1,0 +1,1 @@
+DELETE FROM kept_tasks WHERE task_id IN (SELECT value::uuid FROM json_array_elements_text($1::json))

@@ -1,0 +1,10 @@
+-- For each lane of the queue, or of all, that holds a due task: when the first of them became due.
+SELECT * FROM (
+    SELECT lanes.id, lanes.queue, lanes.priority,
+        (SELECT due_at FROM tasks WHERE tasks.lane = lanes.id AND due_at <= {now} ORDER BY due_at LIMIT 1) AS head,
+        queues.paused_at
+    FROM lanes
+    LEFT JOIN queues ON queues.name = lanes.queue
+    WHERE ?2 IS NULL OR lanes.queue = ?2
+)
+WHERE head IS NOT NULL

@@ -1,0 +1,244 @@
+//! Tasks that wait: who is rung for, where the lines begin, and who has waited too long.
+
+use std::sync::Arc;
+
+use longhaul_domain::{
+    NewTask, RunAt, StoreError, TaskId, Timestamp, bounds,
+    contract::{
+        broker::Bell,
+        store::{Access, QueueHead},
+    },
+    lifecycle::reschedule::Reschedule,
+};
+
+use super::{
+    case::{Case, cases},
+    support::{HOUR_MS, KIND, MANY, OWNER, QUEUE, ids_of, new_task, refused_field, retryable},
+};
+use crate::fixture::Fixture;
+
+pub(super) fn cases() -> Vec<Case> {
+    cases![
+        due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carries,
+        nothing_is_listed_of_other_or_paused_queues_or_before_it_is_due,
+        a_claimed_task_is_listed_no_more_and_a_retry_again,
+        a_list_keeps_to_its_limit,
+        heads_tell_when_the_first_of_each_line_became_due,
+        those_who_have_waited_too_long_go_first_the_longest_waiting_first,
+        only_so_many_of_a_queue_are_brought_forward,
+        a_task_dated_in_the_past_has_waited_since_it_was_made,
+        a_paused_queue_brings_nobody_forward,
+        a_change_takes_the_place_away_again,
+        those_brought_forward_are_ahead_and_no_heads,
+        wrong_limits_are_refused,
+    ]
+}
+
+impl Fixture {
+    async fn due(&self, queue: &str) -> Vec<Bell> {
+        self.store.list_due(queue, MANY).await.expect("the queue is good")
+    }
+
+    async fn due_ids(&self, queue: &str) -> Vec<TaskId> {
+        self.due(queue).await.iter().map(|bell| bell.task_id).collect()
+    }
+
+    async fn bring_forward(&self, waited_ms: u64, most: usize) -> usize {
+        self.store.bring_forward(waited_ms, most).await.expect("the request is good")
+    }
+}
+
+fn in_queue(queue: &str, priority: u8) -> NewTask {
+    NewTask { queue: queue.to_owned(), priority, ..new_task() }
+}
+
+async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carries(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let place = |kind: &str, priority: u8, ms_ago: u64| NewTask {
+        task_type: kind.to_owned(),
+        priority,
+        run_at: RunAt::At(now.minus_ms(ms_ago)),
+        correlation_id: Some(format!("c-{kind}-{ms_ago}")),
+        trace_context: Some("00-1-2-01".to_owned()),
+        ..new_task()
+    };
+    let tasks =
+        vec![place(KIND, 1, 500), place("other", 1, 900), place(KIND, 9, 1), place("other", 5, 3), place(KIND, 5, 3)];
+    let ids = fixture.submit_all(tasks).await;
+    let bells = fixture.due(QUEUE).await;
+    let order: Vec<TaskId> = [2, 3, 4, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
+    assert_eq!(bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), order);
+    let told = Bell {
+        task_id: ids[1],
+        owner: OWNER.to_owned(),
+        task_type: "other".to_owned(),
+        queue: QUEUE.to_owned(),
+        priority: 1,
+        retry_count: 0,
+        submitted_at: fixture.task(ids[1]).await.created_at,
+        due_at: now.minus_ms(900),
+        correlation_id: Some("c-other-900".to_owned()),
+        trace_context: Some("00-1-2-01".to_owned()),
+    };
+    assert_eq!(bells[3], told);
+}
+
+async fn nothing_is_listed_of_other_or_paused_queues_or_before_it_is_due(fixture: Arc<Fixture>) {
+    let here = fixture.submit(in_queue("here", 1)).await;
+    let later = fixture.submit(NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..in_queue("here", 9) }).await;
+    fixture.submit(in_queue("there", 1)).await;
+    assert_eq!(fixture.due_ids("here").await, [here]);
+    assert!(fixture.due_ids("nowhere").await.is_empty());
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.due_ids("here").await, [later, here]);
+    fixture.store.pause_queue("here").await.unwrap();
+    assert!(fixture.due_ids("here").await.is_empty());
+    fixture.store.resume_queue("here").await.unwrap();
+    assert_eq!(fixture.due_ids("here").await, [later, here]);
+}
+
+async fn a_claimed_task_is_listed_no_more_and_a_retry_again(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 3]).await;
+    assert_eq!(fixture.due_ids(QUEUE).await, ids);
+    let node = fixture.node().await;
+    let lease = fixture.claim_this(node, ids[0]).await;
+    assert_eq!(fixture.due_ids(QUEUE).await, ids[1..]);
+    fixture.finish(lease, retryable(HOUR_MS)).await;
+    assert_eq!(fixture.due_ids(QUEUE).await, ids[1..]);
+    fixture.clock.advance_ms(HOUR_MS);
+    let bells = fixture.due(QUEUE).await;
+    assert_eq!(bells.len(), 3);
+    assert_eq!((bells[2].task_id, bells[2].retry_count), (ids[0], 1));
+}
+
+async fn a_list_keeps_to_its_limit(fixture: Arc<Fixture>) {
+    let kinds = ["a", "b", "c"].map(|kind| NewTask { task_type: kind.to_owned(), ..new_task() });
+    let mut ids = Vec::new();
+    for _ in 0..4 {
+        ids.extend(fixture.submit_all(kinds.to_vec()).await);
+    }
+    let first = fixture.submit(NewTask { priority: 2, ..new_task() }).await;
+    let listed = fixture.store.list_due(QUEUE, 6).await.unwrap();
+    let wanted: Vec<TaskId> = std::iter::once(first).chain(ids).take(6).collect();
+    assert_eq!(listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), wanted);
+}
+
+async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let at = |task: NewTask, ms_ago: u64| NewTask { run_at: RunAt::At(now.minus_ms(ms_ago)), ..task };
+    let tasks = vec![
+        at(in_queue("a", 1), 10),
+        at(in_queue("a", 1), 30),
+        at(NewTask { task_type: "other".to_owned(), ..in_queue("a", 1) }, 20),
+        at(in_queue("a", 7), 5),
+        at(in_queue("b", 1), 7),
+        NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..in_queue("c", 1) },
+    ];
+    fixture.submit_all(tasks).await;
+    fixture.store.pause_queue("b").await.unwrap();
+    let head = |queue: &str, priority: u8, ms_ago: u64| QueueHead {
+        queue: queue.to_owned(),
+        priority,
+        due_at: now.minus_ms(ms_ago),
+    };
+    let told = fixture.store.list_heads().await.unwrap();
+    assert_eq!(told, [head("a", 1, 30), head("a", 7, 5), head("b", 1, 7)]);
+    let node = fixture.node().await;
+    fixture.claim_from(node, &["a"], &[KIND], 2).await;
+    let told = fixture.store.list_heads().await.unwrap();
+    assert_eq!(told, [head("a", 1, 20), head("b", 1, 7)], "those who are claimed wait no more");
+}
+
+async fn those_who_have_waited_too_long_go_first_the_longest_waiting_first(fixture: Arc<Fixture>) {
+    let old = fixture.submit(in_queue(QUEUE, 1)).await;
+    let other_type = fixture.submit(NewTask { task_type: "other".to_owned(), ..in_queue(QUEUE, 3) }).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let urgent = fixture.submit(in_queue(QUEUE, 9)).await;
+    assert_eq!(fixture.due_ids(QUEUE).await, [urgent, other_type, old]);
+    assert_eq!(fixture.bring_forward(2 * HOUR_MS, MANY).await, 0, "nobody has waited for that long");
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 0, "they stand there already");
+    let bells = fixture.due(QUEUE).await;
+    assert_eq!(bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), [old, other_type, urgent]);
+    assert_eq!(bells[0].priority, 9, "as urgent as a bell can be");
+    assert_eq!(fixture.task(old).await.priority, 1, "its own priority stays");
+    let node = fixture.node().await;
+    let claimed = fixture.claim_from(node, &[QUEUE], &[KIND, "other"], MANY).await;
+    assert_eq!(ids_of(&claimed), [old, other_type, urgent]);
+}
+
+async fn only_so_many_of_a_queue_are_brought_forward(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![in_queue("a", 1); 5]).await;
+    let others = fixture.submit_all(vec![in_queue("b", 1); 2]).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let fresh = fixture.submit(in_queue("a", 5)).await;
+    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 4, "two of each queue");
+    assert_eq!(fixture.due_ids("a").await, [&ids[..2], &[fresh], &ids[2..]].concat());
+    assert_eq!(fixture.due_ids("b").await, others);
+    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 0);
+    let node = fixture.node().await;
+    fixture.claim_from(node, &["a"], &[KIND], 1).await;
+    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 1, "one has gone, one may follow");
+    assert_eq!(fixture.due_ids("a").await, [ids[1], ids[2], fresh, ids[3], ids[4]]);
+}
+
+async fn a_task_dated_in_the_past_has_waited_since_it_was_made(fixture: Arc<Fixture>) {
+    let long_ago = Timestamp::from_micros(1_000_000);
+    fixture.submit(NewTask { run_at: RunAt::At(long_ago), ..new_task() }).await;
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 0);
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 1);
+}
+
+async fn a_paused_queue_brings_nobody_forward(fixture: Arc<Fixture>) {
+    fixture.submit(new_task()).await;
+    fixture.store.pause_queue(QUEUE).await.unwrap();
+    fixture.clock.advance_ms(HOUR_MS);
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 0);
+    fixture.store.resume_queue(QUEUE).await.unwrap();
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 1);
+}
+
+async fn a_change_takes_the_place_away_again(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let between = fixture.submit(in_queue(QUEUE, 5)).await;
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
+    let change = Reschedule { priority: Some(2), ..Reschedule::default() };
+    fixture.store.reschedule_task(&Access::All, ids[0], &change).await.unwrap();
+    assert_eq!(fixture.due_ids(QUEUE).await, [ids[1], between, ids[0]]);
+    // Handed back, it is where it was before it was brought forward.
+    let node = fixture.node().await;
+    let lease = fixture.claim_this(node, ids[1]).await;
+    fixture.finish(lease, longhaul_domain::contract::store::Outcome::HandedBack).await;
+    assert_eq!(fixture.due_ids(QUEUE).await, [between, ids[0], ids[1]]);
+}
+
+async fn those_brought_forward_are_ahead_and_no_heads(fixture: Arc<Fixture>) {
+    let old = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    let fresh = fixture.submit(in_queue(QUEUE, 5)).await;
+    let ahead = |id: TaskId| {
+        let fixture = Arc::clone(&fixture);
+        async move {
+            let (task, now) = (fixture.task(id).await, fixture.store.now().await.unwrap());
+            fixture.store.count_ahead(&task, now, MANY).await.unwrap()
+        }
+    };
+    assert_eq!((ahead(fresh).await, ahead(old[0]).await, ahead(old[1]).await), (0, 1, 2));
+    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
+    assert_eq!((ahead(old[0]).await, ahead(old[1]).await, ahead(fresh).await), (0, 1, 2));
+    let heads = fixture.store.list_heads().await.unwrap();
+    assert_eq!(heads.iter().map(|head| head.priority).collect::<Vec<_>>(), [5]);
+}
+
+async fn wrong_limits_are_refused(fixture: Arc<Fixture>) {
+    for limit in [0, bounds::DUE_BATCH + 1] {
+        assert_eq!(refused_field(fixture.store.list_due(QUEUE, limit).await), "limit");
+    }
+    for most in [0, bounds::CLAIM_BATCH + 1] {
+        assert_eq!(refused_field(fixture.store.bring_forward(HOUR_MS, most).await), "limit");
+    }
+    let answer = fixture.store.list_due("not a queue!", 1).await;
+    assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
+}
