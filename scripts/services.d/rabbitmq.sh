@@ -65,6 +65,7 @@ rabbitmq_exec() {
     [[ $state == "$own"/* ]] || rm -rf "$home/data/mnesia"
     rabbitmq_settings "$home" "$port" "$user"
     epmd_port=$(pick_port)
+    echo "$epmd_port" >"$home/epmd.port" # for rabbitmqctl
     setsid ${as[@]+"${as[@]}"} setpriv --pdeathsig KILL -- epmd -port "$epmd_port" -address 127.0.0.1 &
     wait_until 10 rabbitmq_listens "$epmd_port" || die "the epmd does not listen on port $epmd_port: address already in use?"
     export HOME=$home/data ERL_EPMD_PORT=$epmd_port ERL_EPMD_ADDRESS=127.0.0.1 ERL_AFLAGS='-start_epmd false'

@@ -23,7 +23,14 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let parts = [commands::trials(), deployment::trials(), fleet::trials(), http::trials(), program::trials(), telemetry::trials()];
+    let parts = [
+        commands::trials(),
+        deployment::trials(),
+        fleet::trials(),
+        http::trials(),
+        program::trials(),
+        telemetry::trials(),
+    ];
     let trials: Vec<Trial> = parts.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

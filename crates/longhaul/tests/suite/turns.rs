@@ -20,7 +20,11 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(backend, "turns::ten_thousand_tasks_of_one_do_not_hold_up_another", ten_thousand_do_not_hold_up_another),
         trial(backend, "turns::a_process_learns_of_the_floods_of_others", a_process_learns_of_the_floods_of_others),
         trial(backend, "turns::a_lone_task_is_due_when_it_was_made", a_lone_task_is_due_when_it_was_made),
-        trial(backend, "turns::a_freed_slot_goes_to_the_queue_that_has_none", a_freed_slot_goes_to_the_queue_that_has_none),
+        trial(
+            backend,
+            "turns::a_freed_slot_goes_to_the_queue_that_has_none",
+            a_freed_slot_goes_to_the_queue_that_has_none,
+        ),
         trial(backend, "turns::whoever_has_waited_too_long_is_started", whoever_has_waited_too_long_is_started),
     ]
 }

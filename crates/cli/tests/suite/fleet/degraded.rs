@@ -47,7 +47,9 @@ async fn a_node_that_starts_without_its_servers_works() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
     let mut alone = fleet.program(&["serve", "--samples"]);
-    alone.env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1").env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
+    alone
+        .env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1")
+        .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
     let node = Process::start(alone).await;
     let health = ready(&node).await;
     assert_eq!(health, json!({ "status": "degraded", "missing": ["broker", "redis"] }));

@@ -86,7 +86,8 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        let names = QUEUES.map(str::to_owned).into_iter().chain((0..RUNGS).map(|step| format!("wait.{}", 250_u64 << step)));
+        let names =
+            QUEUES.map(str::to_owned).into_iter().chain((0..RUNGS).map(|step| format!("wait.{}", 250_u64 << step)));
         let queues: Vec<String> = names.map(|name| self.name(&name)).collect();
         let exchanges = EXCHANGES.map(|name| self.name(name));
         // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
