@@ -65,7 +65,7 @@ torture: cargo ## Break nodes and servers under load: make torture [PROFILE=flee
 	cargo run --quiet -p longhaul-bench-torture --locked -- run --store $(STORE) --tasks $(TASKS) --seed $(SEED) \
 		$(if $(PROFILE),--profile $(PROFILE)) $(ARGS)
 
-services: ## Start private database servers and leave them up (saves each test run the start)
+services: ## Start the private servers and leave them up (saves each test run the start)
 	$(SERVICES) up
 
 services-down: ## Stop them

@@ -14,6 +14,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("children", "6 words, 1 unreadable page"),
     ("checkpoint", "the second process went on after page 3"),
     ("transaction", "committed: invoice of order 2"),
+    ("subscriber", "both were heard"),
     ("rate_limit", "7 calls for 6 summaries"),
     ("testing", "completed at attempt 4 with 5 calls"),
 ];
@@ -39,7 +40,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 async fn run(name: &str, line: &str) {
     let program = program(name);
-    let output = Command::new(&program).kill_on_drop(true).output();
+    let mut command = Command::new(&program);
+    if let Some(broker) = setting("LONGHAUL_TEST_RABBITMQ") {
+        command.env("LONGHAUL_BROKER", broker);
+    }
+    let output = command.kill_on_drop(true).output();
     let output = match tokio::time::timeout(DEADLINE, output).await {
         Ok(output) => output.unwrap_or_else(|error| panic!("{}: {error}", program.display())),
         Err(_) => panic!("the example {name} had not ended by itself after {DEADLINE:?}"),
@@ -47,6 +52,11 @@ async fn run(name: &str, line: &str) {
     let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{name} ended with {}:\n{told}{errors}", output.status);
     assert!(told.lines().any(|said| said.starts_with(line)), "{name} did not say {line:?}:\n{told}{errors}");
+}
+
+#[expect(clippy::disallowed_methods, reason = "where these tests learn of their servers")]
+fn setting(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// Beside this program's folder, where cargo puts it.

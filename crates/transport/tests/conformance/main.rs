@@ -7,6 +7,7 @@
 
 mod bounds;
 mod fresh;
+mod own_server;
 mod planted;
 mod rabbitmq;
 mod redis;

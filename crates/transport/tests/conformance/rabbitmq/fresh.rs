@@ -34,6 +34,11 @@ impl Namespace {
         Self { name: format!("longhaul_test_{}", random_id().simple()), url: url.to_owned() }
     }
 
+    /// A namespace of that name on the server of all tests.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), url: server_url() }
+    }
+
     pub(crate) fn full(&self, name: &str) -> String {
         format!("{}.tasks.{name}", self.name)
     }
@@ -84,6 +89,18 @@ pub(crate) async fn until_up(broker: &dyn Broker) {
     while state != BrokerState::Up {
         let after = tokio::time::timeout(std::time::Duration::from_secs(60), broker.state_after(&state)).await;
         state = after.unwrap_or_else(|_| panic!("the broker is still not up: {state:?}"));
+    }
+}
+
+/// Waits until the broker is known to be away, and says why.
+pub(crate) async fn until_down(broker: &dyn Broker) -> String {
+    let mut state = broker.state();
+    loop {
+        if let BrokerState::Down(why) = state {
+            return why;
+        }
+        let after = tokio::time::timeout(std::time::Duration::from_secs(60), broker.state_after(&state)).await;
+        state = after.unwrap_or_else(|_| panic!("the broker is still up"));
     }
 }
 

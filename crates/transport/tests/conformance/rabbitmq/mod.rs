@@ -1,6 +1,8 @@
 //! RabbitMQ: the suites, and what only it can do wrong.
 
 mod bare;
+mod breaking;
+mod deaf;
 mod fresh;
 mod news;
 mod wire;
@@ -28,6 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(event_bus_suite::trials("rabbitmq", &event_bus()));
     trials.extend(news::trials());
     trials.extend(wire::trials());
+    trials.extend(breaking::trials());
+    trials.extend(deaf::trials());
     trials
 }
 

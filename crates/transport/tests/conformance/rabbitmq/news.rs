@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn event(version: u64) -> TaskEvent {
+pub(crate) fn event(version: u64) -> TaskEvent {
     TaskEvent {
         task_id: TaskId(random_id()),
         owner: "Žofie".to_owned(),

@@ -2,7 +2,6 @@
 
 mod breaking;
 mod fleet;
-mod own_server;
 
 use std::sync::Arc;
 

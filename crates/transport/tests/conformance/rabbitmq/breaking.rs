@@ -1,0 +1,211 @@
+//! A RabbitMQ server that is killed, wiped, frozen and out of memory, in the middle of work.
+
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use longhaul_domain::{
+    TaskId,
+    contract::{
+        Broker,
+        broker::{Bells, BrokerState, Published, Signal},
+        event_bus::{EventBus, EventStream, Heard, Subscription},
+    },
+};
+use longhaul_transport::{
+    local::MemoryEventBus,
+    rabbitmq::{LaneKind, RabbitBroker, RabbitEventBus},
+};
+use tokio::task::block_in_place;
+
+use super::{
+    bare::Bare,
+    fresh::{Namespace, until_down, until_up},
+    news::event,
+    wire::bell,
+};
+use crate::{fresh::random_id, own_server::OwnServer, trial};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let name = |sentence: &str| format!("rabbitmq::breaking::{sentence}");
+    vec![
+        trial(&name("a_killed_server_keeps_what_it_confirmed_and_all_is_rebuilt"), a_killed_server_keeps_its_word),
+        trial(&name("a_wiped_server_is_set_up_anew_without_being_asked"), a_wiped_server_is_set_up_anew),
+        trial(&name("a_frozen_server_holds_nobody_up"), a_frozen_server_holds_nobody_up),
+        trial(&name("a_server_without_memory_hands_out_and_takes_nothing"), a_server_without_memory),
+    ]
+}
+
+async fn within_patience<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+}
+
+/// Two processes on one server, each with a consumer of a lane, and one that listens to the other.
+struct Scene {
+    here: Arc<RabbitBroker>,
+    there: Arc<RabbitBroker>,
+    consumers: [Box<dyn Bells>; 2],
+    bus_here: RabbitEventBus,
+    stream: Box<dyn EventStream>,
+    rung: Vec<TaskId>,
+    _bus_there: RabbitEventBus,
+    namespace: Namespace,
+    server: OwnServer,
+}
+
+const QUEUES: [&str; 2] = ["vip_short", "free_default"];
+
+impl Scene {
+    async fn set(name: &'static str, lanes: LaneKind) -> Self {
+        let server = block_in_place(|| OwnServer::start("rabbitmq", name));
+        let namespace = Namespace::at(&server.url);
+        let (here, there) = (namespace.broker(lanes).await, namespace.broker(lanes).await);
+        let (bus_here, bus_there) = (bus(&here).await, bus(&there).await);
+        let stream = bus_there.subscribe(Subscription::default());
+        let consumers = [here.bells(QUEUES[0]), there.bells(QUEUES[1])];
+        let queues = QUEUES.map(str::to_owned);
+        here.declare(&queues).await.unwrap();
+        Self { here, there, consumers, bus_here, stream, rung: Vec::new(), _bus_there: bus_there, namespace, server }
+    }
+
+    /// Bells go either way, signals and news from here to there; nobody has declared or opened anything again.
+    async fn assert_works(&mut self) {
+        let [first, second] = &mut self.consumers;
+        for (ringer, consumer, queue) in [(&self.there, first, QUEUES[0]), (&self.here, second, QUEUES[1])] {
+            let rung = bell(queue);
+            assert_eq!(ringer.ring(std::slice::from_ref(&rung)).await, [Published::Confirmed]);
+            self.rung.push(rung.task_id);
+            // A server that was killed may have forgotten what was acknowledged just before.
+            let mut heard = Vec::new();
+            while !heard.contains(&rung.task_id) {
+                let next = within_patience(consumer.next(4)).await;
+                consumer.answered(&next.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await;
+                heard.extend(next.iter().map(|delivery| delivery.bell.task_id));
+            }
+            assert!(heard.iter().all(|id| self.rung.contains(id)));
+        }
+        let mut signals = self.there.signals();
+        let told = Signal::Cancelled { task_ids: vec![TaskId(random_id())] };
+        self.here.signal(told.clone());
+        assert_eq!(within_patience(signals.next()).await, Some(told));
+        let news = event(1);
+        self.bus_here.publish(news.clone());
+        loop {
+            match within_patience(self.stream.next()).await.unwrap() {
+                Heard::Missed(_) => {}
+                Heard::Event(heard) if heard == news => return,
+                Heard::Event(other) => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Breaks the server while both consumers wait, and looks at what everybody is told.
+    async fn break_while_waiting(&mut self, break_it: impl FnOnce(&mut OwnServer)) {
+        let bare = Bare::connect(&self.namespace).await;
+        let [first, second] = &mut self.consumers;
+        let breaking = async {
+            for queue in QUEUES {
+                bare.until_consumed(&self.namespace.full(queue)).await;
+            }
+            block_in_place(|| break_it(&mut self.server));
+            until_down(&*self.here).await;
+            until_down(&*self.there).await;
+            assert!(matches!(self.here.ring(&[bell(QUEUES[0])]).await[..], [Published::Unknown(_)]));
+            assert!(self.here.depth(QUEUES[0]).await.is_err());
+        };
+        tokio::select! {
+            () = within_patience(breaking) => {}
+            _ = first.next(4) => panic!("nothing was rung"),
+            _ = second.next(4) => panic!("nothing was rung"),
+        }
+    }
+
+    async fn until_up(&self) {
+        until_up(&*self.here).await;
+        until_up(&*self.there).await;
+    }
+
+    /// One word to the server's own tool.
+    fn control(&self, words: &[&str]) {
+        let home = self.server.home();
+        let port = std::fs::read_to_string(home.join("epmd.port")).unwrap();
+        let mut control = Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
+        control.env("HOME", home.join("data")).env("ERL_EPMD_PORT", port.trim()).env("ERL_AFLAGS", "-start_epmd false");
+        let told = control.args(["--node", "longhaul@localhost"]).args(words).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+    }
+}
+
+async fn bus(broker: &Arc<RabbitBroker>) -> RabbitEventBus {
+    let bus = RabbitEventBus::new(broker, MemoryEventBus::new(64));
+    bus.listen().await;
+    bus
+}
+
+async fn a_killed_server_keeps_its_word() {
+    let mut scene = Scene::set("rabbitmq-killed", LaneKind::Classic).await;
+    scene.here.declare(&["another".to_owned()]).await.unwrap();
+    let waiting: Vec<_> = (0..300).map(|_| bell("another")).collect();
+    assert_eq!(scene.here.ring(&waiting).await, vec![Published::Confirmed; waiting.len()]);
+    for _ in 0..2 {
+        scene.assert_works().await;
+        scene.break_while_waiting(OwnServer::kill).await;
+        block_in_place(|| scene.server.start_again());
+        scene.until_up().await;
+        assert_eq!(scene.here.depth("another").await, Ok(300), "what was confirmed is on the disk");
+    }
+    scene.assert_works().await;
+    assert_eq!(within_patience(scene.here.bells("another").next(300)).await[0].bell, waiting[0]);
+}
+
+async fn a_wiped_server_is_set_up_anew() {
+    for (name, lanes) in [("rabbitmq-wiped", LaneKind::Classic), ("rabbitmq-wiped-quorum", LaneKind::Quorum)] {
+        let mut scene = Scene::set(name, lanes).await;
+        scene.assert_works().await;
+        scene.break_while_waiting(OwnServer::kill).await;
+        block_in_place(|| {
+            scene.server.wipe();
+            scene.server.start_again();
+        });
+        scene.until_up().await;
+        assert_eq!(scene.there.depth(QUEUES[0]).await, Ok(0));
+        scene.assert_works().await;
+    }
+}
+
+async fn a_frozen_server_holds_nobody_up() {
+    let mut scene = Scene::set("rabbitmq-frozen", LaneKind::Classic).await;
+    scene.assert_works().await;
+    scene.break_while_waiting(|server| server.signal("STOP")).await;
+    scene.server.signal("CONT");
+    scene.until_up().await;
+    scene.assert_works().await;
+}
+
+async fn a_server_without_memory() {
+    let mut scene = Scene::set("rabbitmq-full", LaneKind::Classic).await;
+    scene.assert_works().await;
+    let waiting = bell(QUEUES[0]);
+    assert_eq!(scene.here.ring(std::slice::from_ref(&waiting)).await, [Published::Confirmed]);
+    block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "1MB"]));
+    // Whoever publishes is told at the next try, and nobody waits for long.
+    while matches!(scene.here.state(), BrokerState::Up) {
+        let answer = within_patience(scene.here.ring(&[bell(QUEUES[1])])).await;
+        assert!(matches!(answer[..], [Published::Unknown(_) | Published::Confirmed]), "{answer:?}");
+    }
+    let why = until_down(&*scene.here).await;
+    assert!(why.contains("takes no messages") && why.contains("memory"), "{why}");
+    let heard = within_patience(scene.consumers[0].next(4)).await;
+    assert_eq!(heard[0].bell, waiting, "what it has it hands out");
+    scene.consumers[0].answered(&[heard[0].tag]).await;
+    assert_eq!(within_patience(scene.here.depth("vip_short")).await, Ok(0));
+    block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "512MB"]));
+    scene.until_up().await;
+    // Bells that were written while it was blocked may come after all.
+    scene.consumers = [scene.here.bells("a"), scene.there.bells("b")];
+    scene.here.declare(&["a".to_owned(), "b".to_owned()]).await.unwrap();
+    let rung = bell("a");
+    assert_eq!(scene.there.ring(std::slice::from_ref(&rung)).await, [Published::Confirmed]);
+    assert_eq!(within_patience(scene.consumers[0].next(4)).await[0].bell, rung);
+}

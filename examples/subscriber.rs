@@ -1,0 +1,85 @@
+//! A subscriber to external events: another program that hears what happens to tasks, over RabbitMQ.
+//!
+//! `subscribe` and `hear` know nothing of Longhaul but `docs/events.md`. The rest makes something to hear. Run it with
+//! `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --example subscriber`.
+#![expect(clippy::print_stdout, reason = "an example shows what happens")]
+#![expect(clippy::disallowed_methods, reason = "the address of a server is in the environment")]
+
+use std::collections::HashSet;
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use lapin::{
+    Connection, ConnectionProperties, Consumer,
+    options::{BasicAckOptions, BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions},
+    types::FieldTable,
+};
+use longhaul::{Context, EventKind, EventRule, Longhaul, Outcome, RabbitOptions, Stop, Task};
+use serde_json::Value;
+
+/// Asks for the events of an exchange whose routing keys fit.
+async fn subscribe(connection: &Connection, exchange: &str, keys: &[&str]) -> lapin::Result<Consumer> {
+    let channel = connection.create_channel().await?;
+    // A subscriber that may miss nothing has a durable queue with a name. This one goes with its program.
+    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let queue = channel.queue_declare("".into(), options, FieldTable::default()).await?.name().clone();
+    for key in keys {
+        let options = QueueBindOptions::default();
+        channel.queue_bind(queue.clone(), exchange.into(), (*key).into(), options, FieldTable::default()).await?;
+    }
+    channel.basic_consume(queue, "".into(), BasicConsumeOptions::default(), FieldTable::default()).await
+}
+
+/// Prints each event once, until so many have come.
+async fn hear(mut events: Consumer, most: usize) -> anyhow::Result<()> {
+    let mut seen = HashSet::new();
+    while seen.len() < most {
+        let delivery = events.next().await.context("the broker has ended the subscription")??;
+        let event: Value = serde_json::from_slice(&delivery.data)?;
+        // An event comes at least once; its id says whether it is known.
+        if seen.insert(event["id"].to_string()) {
+            println!("{} of {}: {}", event["type"], event["data"]["taskType"], event["data"]["error"]["message"]);
+        }
+        delivery.ack(BasicAckOptions::default()).await?;
+    }
+    Ok(())
+}
+
+struct Fetch;
+
+impl Task for Fetch {
+    const TYPE: &'static str = "fetch";
+    type Params = String;
+    type Output = String;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
+        match ctx.params.as_str() {
+            "missing" => Err(Stop::fatal("there is no such page")),
+            page => Ok(format!("the page {page}")),
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let broker = std::env::var("LONGHAUL_BROKER").context("set LONGHAUL_BROKER to a RabbitMQ server")?;
+    let folder = tempfile::tempdir()?;
+    let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
+    let options = RabbitOptions { namespace: "example".to_owned(), ..RabbitOptions::default() };
+    // What is told to the world: in a configuration file this is `events.external`.
+    let told =
+        EventRule { task_types: vec!["fetch".to_owned()], events: vec![EventKind::Completed, EventKind::Failed] };
+    let builder = Longhaul::open(&url).await?.rabbitmq(&broker, options).external_events(vec![told]);
+    let longhaul = builder.register(Fetch).start().await?;
+
+    let connection = Connection::connect(&broker, ConnectionProperties::default()).await?;
+    let keys = ["task.completed.#", "task.*.fetch"];
+    let events = subscribe(&connection, "example.tasks.events.exchange", &keys).await?;
+    for page in ["home", "missing"] {
+        longhaul.submit::<Fetch>(page.to_owned()).await?;
+    }
+    hear(events, 2).await?;
+    longhaul.stop().await;
+    println!("both were heard");
+    Ok(())
+}
