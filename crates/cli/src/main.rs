@@ -96,9 +96,9 @@ async fn run(program: Program) -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let done = match program.command {
-        Command::Dev(dev) => dev::run(dev).await,
-        Command::Serve(serve) => serve::run(serve, config).await,
-        Command::Worker(worker) => worker::run(worker, config).await,
+        Command::Dev(dev) => Box::pin(dev::run(dev)).await,
+        Command::Serve(serve) => Box::pin(serve::run(serve, config)).await,
+        Command::Worker(worker) => Box::pin(worker::run(worker, config)).await,
         Command::Migrate(command) => return finish(migrate::run(command).await.map(|()| Ending::Done)),
         Command::Token(command) => return finish(token::run(command).await.map(|()| Ending::Done)),
         Command::Doctor(command) => return finish(doctor::run(command).await.map(|()| Ending::Done)),

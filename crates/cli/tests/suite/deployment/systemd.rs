@@ -24,8 +24,8 @@ fn unit(name: &str) -> String {
 
 /// The last value of a key.
 fn value<'a>(unit: &'a str, key: &str) -> &'a str {
-    let values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-    values.last().unwrap_or_else(|| panic!("{key} is not there"))
+    let mut values = unit.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.next_back().unwrap_or_else(|| panic!("{key} is not there"))
 }
 
 fn analyze(arguments: &[&str], folder: &Path) -> String {
