@@ -261,7 +261,7 @@ impl Builder {
         let shared_bell = self.sql.as_ref().filter(|_| !self.fleet.has_broker()).and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
         let fleet = self.fleet.connect(self.limits, self.clock)?;
-        let engine = Parts::new(self.store, fleet.bus, bell).broker(fleet.broker).build();
+        let engine = Parts::new(self.store, fleet.bus, bell).broker(fleet.broker).progress_cache(fleet.progress).build();
         engine.set_dependencies(fleet.dependencies);
         if let Some(store) = &self.sql {
             store.write_messages(fleet.outbox);
