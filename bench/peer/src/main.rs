@@ -19,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::future::try_join_all;
-use longhaul::{Context, JsonSchema, Longhaul, Outcome, Submission, Task};
+use longhaul::{Context, JsonSchema, Longhaul, Outcome, RabbitOptions, Submission, Task};
 use serde::{Deserialize, Serialize};
 use sqlx::{Connection as _, Executor as _};
 
 const CLIENTS: usize = 16;
+/// The broker's queue for tasks whose type names none.
+const LANE: &str = "tasks.free_default";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -35,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
         "reset" => {
             store.remove().await?;
             store.open().await?.without_worker()?.stop().await;
+            purge().await?;
         }
         "pending" => println!("{}", store.pending().await?),
         "worker" => work(&store).await?,
@@ -152,6 +155,25 @@ fn report(count: usize, took: Duration) {
     println!("{{\"n\":{count},\"secs\":{secs},\"rate\":{}}}", count as f64 / secs);
 }
 
+/// Where bells are rung, if anywhere.
+fn amqp_url() -> anyhow::Result<Option<String>> {
+    match std::env::var("BROKER").as_deref() {
+        Err(_) => Ok(None),
+        Ok("amqp") => Ok(Some(std::env::var("AMQP_URL").context("AMQP_URL is not set")?)),
+        Ok(other) => anyhow::bail!("BROKER is {other:?}; allowed: amqp, or none"),
+    }
+}
+
+/// Throws away the bells of tasks that are no more.
+async fn purge() -> anyhow::Result<()> {
+    let Some(url) = amqp_url()? else { return Ok(()) };
+    let connection = lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await?;
+    let channel = connection.create_channel().await?;
+    // A queue that is not there yet holds nothing.
+    let _ = channel.queue_purge(LANE.into(), lapin::options::QueuePurgeOptions::default()).await;
+    Ok(connection.close(200, "purged".into()).await?)
+}
+
 /// Where the tasks are.
 enum Store {
     Postgres(String),
@@ -175,7 +197,11 @@ impl Store {
             Self::Postgres(url) | Self::MySql(url) => url.clone(),
             Self::Sqlite(file) => format!("sqlite://{file}"),
         };
-        Ok(Longhaul::open(&url).await?)
+        let builder = Longhaul::open(&url).await?;
+        Ok(match amqp_url()? {
+            Some(url) => builder.rabbitmq(&url, RabbitOptions::default()),
+            None => builder,
+        })
     }
 
     async fn remove(&self) -> anyhow::Result<()> {

@@ -197,8 +197,12 @@ async fn torment(options: &Options, stage: &Stage) -> anyhow::Result<Told> {
     let (ending, is_ending) = watch::channel(false);
     let watching = tokio::spawn(watch_it(door.clone(), Arc::clone(&pace), tally, options.tasks, is_ending.clone()));
 
-    let breaking = tokio::spawn(nemesis.run(is_ending));
-    let stories = client::run(door.clone(), Arc::clone(&history), items, moments, pace).await;
+    let mut breaking = tokio::spawn(nemesis.run(is_ending));
+    let stories = tokio::select! {
+        stories = client::run(door.clone(), Arc::clone(&history), items, moments, pace) => stories,
+        // It goes on until it is told otherwise, unless something could not be mended.
+        ended = &mut breaking => return Err(ended?.err().unwrap_or_else(|| anyhow::anyhow!("the nemesis gave up"))),
+    };
     ending.send_replace(true);
     let deeds = breaking.await??;
     // A network may have left connections half open at the very end.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use longhaul::{
-    Builder, Longhaul,
+    Builder, Longhaul, RabbitOptions,
     operating::{SqlStore, StoreOptions},
     server::{CancellationToken, IdentityMode, ListenerSettings},
 };
@@ -22,6 +22,8 @@ use crate::{
 
 /// Answers that may wait to be written.
 const ANSWERS: usize = 1_024;
+/// What stands before the names of everything in Redis.
+const REDIS_NAMESPACE: &str = "torture";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -62,9 +64,11 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let store = SqlStore::open(&options.url, store_options).await?;
     let builder = Longhaul::on(store).await?.artifacts(options.dir.join("artifacts"));
     let builder = builder.worker(settings::worker(&options.id, options.slots)).duties(settings::duties());
-    let builder = tasks::register(fleet(builder, &options)?, &site);
+    let builder = tasks::register(fleet(builder, &options), &site);
     if let Some(port) = options.api {
-        return serve(builder.without_worker()?, port).await;
+        let longhaul = builder.without_worker()?;
+        longhaul.declare_topology(&[]).await?;
+        return serve(longhaul, port).await;
     }
     let longhaul = Arc::new(builder.start().await?);
     // Set by nobody else.
@@ -77,8 +81,14 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
 }
 
 /// With what a node of a fleet has besides the database.
-fn fleet(builder: Builder, options: &Options) -> anyhow::Result<Builder> {
-    Ok(builder)
+fn fleet(mut builder: Builder, options: &Options) -> Builder {
+    if let Some(url) = &options.broker {
+        builder = builder.rabbitmq(url, RabbitOptions::default());
+    }
+    if let Some(url) = &options.redis {
+        builder = builder.redis(url, REDIS_NAMESPACE);
+    }
+    builder
 }
 
 /// Answers the HTTP API until the input ends.

@@ -74,6 +74,7 @@ impl Server {
     pub(crate) async fn start(service: Service, name: &str) -> anyhow::Result<Self> {
         let port = free_port()?;
         let mut server = Self { service, name: name.to_owned(), port, url: String::new(), process: None };
+        server.forget_data()?;
         server.prepare().await?;
         server.start_again().await?;
         if service.is_database() {
@@ -158,10 +159,24 @@ impl Server {
 
     /// Throws everything away that a killed server had kept.
     pub(crate) async fn wipe(&mut self) -> anyhow::Result<()> {
+        self.forget_data()?;
+        self.prepare().await
+    }
+
+    /// Has the next `prepare` make the data anew. A database keeps its own: the run has a new one in it, and a server's
+    /// first start is slow.
+    fn forget_data(&self) -> anyhow::Result<()> {
+        if self.service.is_database() {
+            return Ok(());
+        }
         let home = repository().join("target/services/own").join(&self.name).join(self.service.name());
         let mark = home.join("initialised");
-        std::fs::remove_file(&mark).with_context(|| format!("{} cannot be removed", mark.display()))?;
-        self.prepare().await
+        match std::fs::remove_file(&mark) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("{} cannot be removed", mark.display()))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Throws away what it holds while it runs: bells that wait, or everything in Redis.

@@ -13,6 +13,11 @@ use crate::{
     tasks::{Made, Work},
 };
 
+/// In microseconds.
+const SECOND: i64 = 1_000_000;
+/// Tasks of a second from which on half of them says something.
+const ENOUGH: usize = 10;
+
 /// One line of a worker's file, with the process that wrote it.
 #[derive(Debug, Clone)]
 pub(crate) struct Sighting {
@@ -154,8 +159,8 @@ impl Evidence {
         milliseconds(self.outages().filter_map(|(_, over)| next(over)))
     }
 
-    /// Times from the moment at which the broker went away until a task was claimed that was submitted later, in
-    /// milliseconds: from then on nodes look into the store.
+    /// Times from the moment at which the broker went away until tasks flowed without it, in milliseconds: from then on
+    /// nodes look into the store.
     pub(crate) fn without_broker_ms(&self) -> Vec<i64> {
         self.until_flowing_ms(self.broker_outages().map(|(from, _)| from))
     }
@@ -165,20 +170,23 @@ impl Evidence {
         self.until_flowing_ms(self.broker_outages().map(|(_, over)| over))
     }
 
-    /// From each of the moments to the first claim of a task that was submitted after it and was due at once. A moment
-    /// at which the database was away tells nothing.
+    /// From each of the moments until half of the tasks had been claimed that were submitted in the second after it and
+    /// were due at once: a single one may have been lucky. A moment at which the database was away tells nothing, nor
+    /// does one at which hardly anything was submitted.
     fn until_flowing_ms(&self, moments: impl Iterator<Item = i64>) -> Vec<i64> {
-        let is_first = |task: &&TaskRow| task.parent.is_none() && task.due_at <= task.created_at;
+        let is_plain = |task: &&TaskRow| task.parent.is_none() && task.due_at <= task.created_at;
         let mut flow: Vec<(i64, i64)> =
-            self.tasks().iter().filter(is_first).filter_map(|task| Some((task.created_at, task.started_at?))).collect();
+            self.tasks().iter().filter(is_plain).filter_map(|task| Some((task.created_at, task.started_at?))).collect();
         flow.sort_unstable();
-        let first = |moment: i64| {
-            let later = &flow[flow.partition_point(|(created, _)| *created < moment)..];
-            let claimed = later.iter().map(|(_, started)| *started).min()?;
-            let is_free = !self.outages().any(|(from, to)| from < claimed && to > moment);
-            is_free.then_some(claimed - moment)
+        let until_half = |moment: i64| {
+            let before = |time: i64| flow.partition_point(|(created, _)| *created < time);
+            let mut claims: Vec<i64> = flow[before(moment)..before(moment + SECOND)].iter().map(|task| task.1).collect();
+            claims.sort_unstable();
+            let half = *claims.get(claims.len() / 2).filter(|_| claims.len() >= ENOUGH)?;
+            let is_free = !self.outages().any(|(from, to)| from < half && to > moment);
+            is_free.then_some(half - moment)
         };
-        milliseconds(moments.filter_map(first))
+        milliseconds(moments.filter_map(until_half))
     }
 
     /// When the database was away, from and to.

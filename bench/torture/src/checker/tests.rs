@@ -8,9 +8,11 @@ use super::{Evidence, Promise, Sighting, findings};
 use crate::{
     door::Answer,
     dump::{AttemptRow, CountRow, Dump, TaskRow},
+    fault::{Blow, Deed, Fault},
     history::{Asked, Call, Story},
     journal::{End, Line, Step},
     plan::{self, Item, Kind},
+    server::Service,
     tasks::{Made, Work},
 };
 
@@ -38,15 +40,18 @@ impl Parts {
     }
 
     /// The counts as they must be, so that a test that changes rows breaks only what it means to.
-    fn promises(mut self) -> Vec<Promise> {
+    fn promises(self) -> Vec<Promise> {
+        findings(&self.evidence(Vec::new())).into_iter().map(|finding| finding.promise).collect()
+    }
+
+    fn evidence(mut self, deeds: Vec<Deed>) -> Evidence {
         let status = |task: &TaskRow| task.status.as_str().to_owned();
         let count =
             |task: &TaskRow| CountRow { task_type: task.task_type.clone(), status: status(task), tasks: json!(1) };
         if self.dump.counts.is_empty() {
             self.dump.counts = self.dump.tasks.iter().map(count).collect();
         }
-        let evidence = Evidence::new(self.stories, Vec::new(), self.sightings, self.dump);
-        findings(&evidence).into_iter().map(|finding| finding.promise).collect()
+        Evidence::new(self.stories, deeds, self.sightings, self.dump)
     }
 }
 
@@ -324,4 +329,41 @@ fn wrong_counts_and_refused_requests_are_found() {
     let mut parts = healthy();
     parts.stories[0].calls[0].answer = Answer::Refused("no".to_owned());
     assert!(parts.promises().contains(&Promise::NoSurprise));
+}
+
+/// A server that was killed and answered again, both in milliseconds.
+fn outage(service: Service, at: i64, over: i64) -> Deed {
+    Deed {
+        at: at * 1_000,
+        fault: Fault::Server(service, Blow::Kill),
+        ms: 0,
+        trouble: None,
+        incarnation: None,
+        over: Some(over * 1_000),
+    }
+}
+
+#[test]
+fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
+    // A task each 50 ms: one is lucky and claimed at once, all others wait until 3,000 ms.
+    let flow = || {
+        let mut parts = healthy();
+        let echo = parts.task(ECHO).clone();
+        parts.dump.tasks = (0..100).map(|n| TaskRow { id: Uuid::from_u128(1_000 + n), ..echo.clone() }).collect();
+        for (n, task) in parts.dump.tasks.iter_mut().enumerate() {
+            task.created_at = n as i64 * 50_000;
+            task.due_at = task.created_at;
+            let waits_until = if n == 21 { 0 } else { 3_000_000 };
+            task.started_at = Some(waits_until.max(task.created_at + 1_000));
+        }
+        parts
+    };
+    let evidence = flow().evidence(vec![outage(Service::Rabbitmq, 1_000, 4_000)]);
+    assert_eq!(evidence.without_broker_ms(), [2_000]);
+    assert_eq!(evidence.after_broker_ms(), [501]);
+
+    let without_database = vec![outage(Service::Rabbitmq, 1_000, 4_900), outage(Service::Postgres, 2_500, 2_900)];
+    let evidence = flow().evidence(without_database);
+    assert_eq!(evidence.without_broker_ms(), [0; 0], "the database was away as well");
+    assert_eq!(evidence.after_broker_ms(), [0; 0], "too few were submitted after it");
 }

@@ -28,6 +28,8 @@ use crate::{
 
 /// How often it looks for queues that have work, and says which it holds.
 const IDLE: Duration = Duration::from_secs(1);
+/// How often it tries again while broker or store do not answer.
+const AWAY: Duration = Duration::from_millis(200);
 /// A rest is over a little too early rather than a little too late.
 const LEAST_REST: Duration = Duration::from_millis(5);
 /// How long what is known of an empty queue is kept: its speed may be of use soon.
@@ -83,16 +85,24 @@ impl Duty for Ringer {
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
         let mut memory = self.memory.lock().await;
         let now = Instant::now();
+        // A store that does not answer is not asked all the time.
+        self.rest_for(AWAY);
         let rest = match &engine.broker {
             Some(broker) if engine.is_broker_up() => memory.look(engine, &**broker, now).await?,
             // A broker that comes back may have lost everything.
             Some(_) | None => {
                 *memory = Memory::default();
-                IDLE / 5
+                AWAY
             }
         };
-        self.rest_ms.store(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.rest_for(rest);
         Ok(Pass::Clear)
+    }
+}
+
+impl Ringer {
+    fn rest_for(&self, rest: Duration) {
+        self.rest_ms.store(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 }
 
@@ -154,7 +164,7 @@ impl Memory {
         let (waiting, now) = (waiting?, Instant::now());
         let Ok(depth) = depth else {
             self.declared.remove(name);
-            queue.look_at = Some(now + IDLE / 5);
+            queue.look_at = Some(now + AWAY);
             return Ok(());
         };
         let look = queue.lane.look(now, &waiting, depth);
