@@ -32,7 +32,8 @@ pub struct SubmitRequest {
     #[serde(default)]
     #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
-    /// The owner's class; with the expected duration it decides the queue.
+    /// The owner's class; with the expected duration it decides the queue. It comes with the token or the gateway: only an
+    /// administrator may say another.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
     pub tier: Option<String>,

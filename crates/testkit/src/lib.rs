@@ -17,6 +17,8 @@
 pub mod clock;
 #[cfg(feature = "fault_proxy")]
 pub mod fault_proxy;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbit_namespace;
 pub mod reference;
 
 #[cfg(feature = "suites")]

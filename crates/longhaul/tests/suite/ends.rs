@@ -7,22 +7,19 @@ use libtest_mimic::Trial;
 use longhaul::{Class, Context, JsonSchema, NoResult, Outcome, Status, Stop, Task, TypeSettings};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, quick, trial,
-};
+use crate::{Home, Place, open, quick, trial};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "ends::a_retryable_error_is_tried_again", a_retryable_error_is_tried_again),
-        trial(backend, "ends::used_up_retries_are_a_dead_letter", used_up_retries_are_a_dead_letter),
-        trial(backend, "ends::an_unknown_error_is_fatal", an_unknown_error_is_fatal),
-        trial(backend, "ends::a_type_knows_its_own_errors", a_type_knows_its_own_errors),
-        trial(backend, "ends::a_panic_is_a_failure_of_its_task_alone", a_panic_is_a_failure_of_its_task_alone),
-        trial(backend, "ends::parameters_that_do_not_parse_are_not_retried", parameters_that_do_not_parse),
-        trial(backend, "ends::an_attempt_that_takes_too_long_is_ended", an_attempt_that_takes_too_long_is_ended),
-        trial(backend, "ends::a_snooze_uses_up_no_retry", a_snooze_uses_up_no_retry),
-        trial(backend, "ends::a_result_that_is_too_large_is_a_failure", a_result_that_is_too_large_is_a_failure),
+        trial(place, "ends::a_retryable_error_is_tried_again", a_retryable_error_is_tried_again),
+        trial(place, "ends::used_up_retries_are_a_dead_letter", used_up_retries_are_a_dead_letter),
+        trial(place, "ends::an_unknown_error_is_fatal", an_unknown_error_is_fatal),
+        trial(place, "ends::a_type_knows_its_own_errors", a_type_knows_its_own_errors),
+        trial(place, "ends::a_panic_is_a_failure_of_its_task_alone", a_panic_is_a_failure_of_its_task_alone),
+        trial(place, "ends::parameters_that_do_not_parse_are_not_retried", parameters_that_do_not_parse),
+        trial(place, "ends::an_attempt_that_takes_too_long_is_ended", an_attempt_that_takes_too_long_is_ended),
+        trial(place, "ends::a_snooze_uses_up_no_retry", a_snooze_uses_up_no_retry),
+        trial(place, "ends::a_result_that_is_too_large_is_a_failure", a_result_that_is_too_large_is_a_failure),
     ]
 }
 
@@ -84,7 +81,7 @@ impl Task for Ends {
 }
 
 /// Runs one task and answers with its end.
-async fn run(database: &FreshDatabase, how: How, times: u32) -> (Result<String, NoResult>, longhaul_domain::Task) {
+async fn run(database: &Home, how: How, times: u32) -> (Result<String, NoResult>, longhaul_domain::Task) {
     let longhaul = open(database).await.register(Ends::default()).start().await.unwrap();
     let handle = longhaul.submit::<Ends>(Plan { how, times }).await.unwrap();
     let result = handle.result().await;
@@ -93,13 +90,13 @@ async fn run(database: &FreshDatabase, how: How, times: u32) -> (Result<String, 
     (result, task)
 }
 
-async fn a_retryable_error_is_tried_again(database: FreshDatabase) {
+async fn a_retryable_error_is_tried_again(database: Home) {
     let (result, task) = run(&database, How::Retryable, 2).await;
     assert_eq!(result.unwrap(), "attempt 3");
     assert_eq!((task.attempt, task.retry_count), (3, 2));
 }
 
-async fn used_up_retries_are_a_dead_letter(database: FreshDatabase) {
+async fn used_up_retries_are_a_dead_letter(database: Home) {
     let (result, task) = run(&database, How::Retryable, 9).await;
     let Err(NoResult::Ended { status, error }) = result else { panic!("{result:?}") };
     assert_eq!(status, Status::DeadLetter);
@@ -107,24 +104,24 @@ async fn used_up_retries_are_a_dead_letter(database: FreshDatabase) {
     assert_eq!(task.attempt, 3);
 }
 
-async fn an_unknown_error_is_fatal(database: FreshDatabase) {
+async fn an_unknown_error_is_fatal(database: Home) {
     let (_, task) = run(&database, How::Unknown, 9).await;
     assert_eq!((task.status, task.attempt), (Status::Failed, 1));
     assert_eq!(task.error.unwrap().class, "fatal");
 }
 
-async fn a_type_knows_its_own_errors(database: FreshDatabase) {
+async fn a_type_knows_its_own_errors(database: Home) {
     let (result, _) = run(&database, How::Known, 1).await;
     assert_eq!(result.unwrap(), "attempt 2");
 }
 
-async fn a_panic_is_a_failure_of_its_task_alone(database: FreshDatabase) {
+async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
     let (result, task) = run(&database, How::Panic, 2).await;
     assert_eq!(result.unwrap(), "attempt 3");
     assert_eq!(task.retry_count, 2);
 }
 
-async fn parameters_that_do_not_parse(database: FreshDatabase) {
+async fn parameters_that_do_not_parse(database: Home) {
     let longhaul = open(&database).await.register(Ends::default()).start().await.unwrap();
     let json = longhaul::Json::parse("parameters", r#"{"how":"Nonsense"}"#).unwrap();
     let task = longhaul::NewTask::new("u-1", "ends", "free_default", json);
@@ -135,19 +132,19 @@ async fn parameters_that_do_not_parse(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn an_attempt_that_takes_too_long_is_ended(database: FreshDatabase) {
+async fn an_attempt_that_takes_too_long_is_ended(database: Home) {
     let (result, task) = run(&database, How::Hang, 1).await;
     assert_eq!(result.unwrap(), "attempt 2");
     assert_eq!(task.retry_count, 1);
 }
 
-async fn a_snooze_uses_up_no_retry(database: FreshDatabase) {
+async fn a_snooze_uses_up_no_retry(database: Home) {
     let (result, task) = run(&database, How::Snooze, 6).await;
     assert_eq!(result.unwrap(), "attempt 7");
     assert_eq!((task.retry_count, task.snooze_count), (0, 6));
 }
 
-async fn a_result_that_is_too_large_is_a_failure(database: FreshDatabase) {
+async fn a_result_that_is_too_large_is_a_failure(database: Home) {
     let (_, task) = run(&database, How::Huge, 1).await;
     assert_eq!(task.status, Status::Failed);
     assert_eq!(task.error.unwrap().class, "invalid_result");

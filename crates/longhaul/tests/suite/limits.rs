@@ -9,18 +9,15 @@ use libtest_mimic::Trial;
 use longhaul::{Context, Limit, LimitRules, Outcome, QueueSlots, Status, Stop, Task, TypeSettings, WorkerSettings};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, trial, until,
-};
+use crate::{Home, Place, open, trial, until};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
-        trial(backend, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
-        trial(backend, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
-        trial(backend, "limits::a_permit_that_takes_too_long_is_a_snooze", a_permit_that_takes_too_long_is_a_snooze),
-        trial(backend, "limits::a_providers_refusal_parks_its_key", a_providers_refusal_parks_its_key),
+        trial(place, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
+        trial(place, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
+        trial(place, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
+        trial(place, "limits::a_permit_that_takes_too_long_is_a_snooze", a_permit_that_takes_too_long_is_a_snooze),
+        trial(place, "limits::a_providers_refusal_parks_its_key", a_providers_refusal_parks_its_key),
     ]
 }
 
@@ -53,7 +50,7 @@ impl Task for Crowded {
     }
 }
 
-async fn a_type_never_runs_more_than_it_may(database: FreshDatabase) {
+async fn a_type_never_runs_more_than_it_may(database: Home) {
     let crowd = Crowd {
         now: AtomicUsize::new(0),
         most: AtomicUsize::new(0),
@@ -94,7 +91,7 @@ impl Task for Gated {
     }
 }
 
-async fn a_flood_does_not_hold_up_another_queue(database: FreshDatabase) {
+async fn a_flood_does_not_hold_up_another_queue(database: Home) {
     let gate = Arc::new(Semaphore::new(0));
     let mut worker = WorkerSettings { slots: 4, ..WorkerSettings::default() };
     worker.queues =
@@ -136,7 +133,7 @@ impl Task for Blocking {
 }
 
 /// More blocking handlers than the runtime has threads, all at once: each waits for all the others.
-async fn a_blocking_handler_holds_up_nobody(database: FreshDatabase) {
+async fn a_blocking_handler_holds_up_nobody(database: Home) {
     let barrier = Arc::new(std::sync::Barrier::new(8));
     let longhaul = open(&database).await.register(Blocking(barrier)).start().await.unwrap();
     let handles = longhaul.submit_all((0..8).map(|_| longhaul.submit::<Blocking>(()))).await.unwrap();
@@ -176,7 +173,7 @@ fn one_per(per_ms: u64) -> LimitRules {
     LimitRules { limits: BTreeMap::from([("openai".to_owned(), limit)]), default: None }
 }
 
-async fn a_permit_that_takes_too_long_is_a_snooze(database: FreshDatabase) {
+async fn a_permit_that_takes_too_long_is_a_snooze(database: Home) {
     let caller = Caller { refuse: 0, called: Arc::default() };
     let longhaul = open(&database).await.register(caller).limits(one_per(3_600_000)).start().await.unwrap();
     longhaul.submit_all((0..3).map(|_| longhaul.submit::<Caller>(()))).await.unwrap();
@@ -186,7 +183,7 @@ async fn a_permit_that_takes_too_long_is_a_snooze(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_providers_refusal_parks_its_key(database: FreshDatabase) {
+async fn a_providers_refusal_parks_its_key(database: Home) {
     let caller = Caller { refuse: 1, called: Arc::default() };
     let longhaul = open(&database).await.register(caller).start().await.unwrap();
     let handle = longhaul.submit::<Caller>(()).await.unwrap();

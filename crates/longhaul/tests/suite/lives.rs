@@ -8,19 +8,16 @@ use longhaul::{Context, DutySettings, JsonSchema, Outcome, Task, TypeSettings, W
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, trial, until,
-};
+use crate::{Home, Place, open, trial, until};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
-        trial(backend, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
-        trial(backend, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
-        trial(backend, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
-        trial(backend, "lives::an_idle_node_is_not_taken_for_dead", an_idle_node_is_not_taken_for_dead),
-        trial(backend, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
+        trial(place, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
+        trial(place, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
+        trial(place, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
+        trial(place, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
+        trial(place, "lives::an_idle_node_is_not_taken_for_dead", an_idle_node_is_not_taken_for_dead),
+        trial(place, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
     ]
 }
 
@@ -79,7 +76,7 @@ fn lively() -> WorkerSettings {
     WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() }
 }
 
-async fn a_drain_hands_back_without_a_charge(database: FreshDatabase) {
+async fn a_drain_hands_back_without_a_charge(database: Home) {
     let steps = Steps::new();
     let first = open(&database).await.register(steps.share()).worker(soon()).start().await.unwrap();
     let id = first.submit::<Steps>(()).await.unwrap().id();
@@ -94,7 +91,7 @@ async fn a_drain_hands_back_without_a_charge(database: FreshDatabase) {
     second.stop().await;
 }
 
-async fn a_drain_lets_what_runs_finish(database: FreshDatabase) {
+async fn a_drain_lets_what_runs_finish(database: Home) {
     let steps = Steps::new();
     let longhaul = open(&database).await.register(steps.share()).start().await.unwrap();
     let id = longhaul.submit::<Steps>(()).await.unwrap().id();
@@ -107,7 +104,7 @@ async fn a_drain_lets_what_runs_finish(database: FreshDatabase) {
 }
 
 /// The first node is dropped without a word, as `kill -9` does it.
-async fn a_crashed_nodes_task_goes_on(database: FreshDatabase) {
+async fn a_crashed_nodes_task_goes_on(database: Home) {
     let steps = Steps::new();
     let first = open(&database).await.register(steps.share()).start().await.unwrap();
     let id = first.submit::<Steps>(()).await.unwrap().id();
@@ -135,7 +132,7 @@ async fn a_crashed_nodes_task_goes_on(database: FreshDatabase) {
 }
 
 /// With a lease that is shorter than a node without work would wait between two signs of life.
-async fn an_idle_node_is_not_taken_for_dead(database: FreshDatabase) {
+async fn an_idle_node_is_not_taken_for_dead(database: Home) {
     let lease = Duration::from_secs(5);
     let duties = DutySettings { lease, rescue_every: Duration::from_millis(50), ..DutySettings::default() };
     let longhaul = open(&database).await.register(Steps::new()).worker(lively()).duties(duties).start().await.unwrap();
@@ -172,7 +169,7 @@ impl Task for Long {
     }
 }
 
-async fn state_is_saved_by_itself(database: FreshDatabase) {
+async fn state_is_saved_by_itself(database: Home) {
     let changed = Arc::new(Notify::new());
     let first = open(&database).await.register(Long(Arc::clone(&changed))).worker(soon()).start().await.unwrap();
     let id = first.submit::<Long>(()).await.unwrap().id();
@@ -204,7 +201,7 @@ impl Task for Hasty {
     }
 }
 
-async fn a_deploy_cancels_nothing(database: FreshDatabase) {
+async fn a_deploy_cancels_nothing(database: Home) {
     let started = Arc::new(Notify::new());
     let first = open(&database).await.register(Hasty(Arc::clone(&started))).worker(soon()).start().await.unwrap();
     let id = first.submit::<Hasty>(()).await.unwrap().id();

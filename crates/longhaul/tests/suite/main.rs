@@ -1,7 +1,7 @@
-//! Longhaul as its users have it, on every database, in one program.
+//! Longhaul as its users have it, on every database and as a fleet, in one program.
 //!
-//! Names start with the database: `cargo test -p longhaul --test suite -- postgres::cancel` runs a part. The examples
-//! bring their own database.
+//! Names start with the place: `cargo test -p longhaul --test suite -- postgres::cancel` runs a part, and `fleet::` is
+//! PostgreSQL with RabbitMQ and Redis. The examples bring their own database.
 
 #![expect(
     clippy::unwrap_used,
@@ -23,25 +23,30 @@ mod submits;
 mod turns;
 
 use std::future::Future;
+use std::ops::Deref;
 use std::time::Duration;
 
 use fresh::{Backend, FreshDatabase};
 use libtest_mimic::{Arguments, Trial};
-use longhaul::{Builder, Longhaul, RetryPolicy, TypeSettings};
+use longhaul::{Builder, Longhaul, RabbitOptions, RetryPolicy, TypeSettings};
+use longhaul_testkit::rabbit_namespace::RabbitNamespace;
+
+/// The queues of tasks that the cases use.
+const LANES: [&str; 5] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default", "bulk"];
 
 fn main() {
     let arguments = Arguments::from_args();
-    let trials: Vec<Trial> = Backend::ALL
-        .into_iter()
-        .flat_map(|backend| {
+    let places = Backend::ALL.map(Place::Alone).into_iter().chain([Place::Fleet]);
+    let trials: Vec<Trial> = places
+        .flat_map(|place| {
             [
-                submits::trials(backend),
-                ends::trials(backend),
-                cancel::trials(backend),
-                parents::trials(backend),
-                limits::trials(backend),
-                lives::trials(backend),
-                turns::trials(backend),
+                submits::trials(place),
+                ends::trials(place),
+                cancel::trials(place),
+                parents::trials(place),
+                limits::trials(place),
+                lives::trials(place),
+                turns::trials(place),
             ]
         })
         .flatten()
@@ -50,21 +55,74 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// One case on its own runtime, given a fresh database.
-fn trial<F: Future<Output = ()>>(
-    backend: Backend,
-    name: &str,
-    case: impl FnOnce(FreshDatabase) -> F + Send + 'static,
-) -> Trial {
-    Trial::test(format!("{}::{name}", backend.name()), move || {
+/// What Longhaul runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// A database and nothing else.
+    Alone(Backend),
+    /// PostgreSQL, with RabbitMQ and Redis.
+    Fleet,
+}
+
+impl Place {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Alone(backend) => backend.name(),
+            Self::Fleet => "fleet",
+        }
+    }
+}
+
+/// A fresh database, and in a fleet a fresh namespace.
+struct Home {
+    database: FreshDatabase,
+    fleet: Option<(RabbitNamespace, String)>,
+}
+
+impl Home {
+    async fn make(place: Place) -> Self {
+        match place {
+            Place::Alone(backend) => Self { database: FreshDatabase::make(backend).await, fleet: None },
+            Place::Fleet => {
+                let namespace = RabbitNamespace::new(&server("LONGHAUL_TEST_RABBITMQ"), &LANES);
+                let fleet = Some((namespace, server("LONGHAUL_TEST_REDIS")));
+                Self { database: FreshDatabase::make(Backend::Postgres).await, fleet }
+            }
+        }
+    }
+}
+
+impl Deref for Home {
+    type Target = FreshDatabase;
+
+    fn deref(&self) -> &FreshDatabase {
+        &self.database
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the servers that the tests are given")]
+fn server(variable: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `make test`"))
+}
+
+/// One case on its own runtime, in a fresh home.
+fn trial<F: Future<Output = ()>>(place: Place, name: &str, case: impl FnOnce(Home) -> F + Send + 'static) -> Trial {
+    Trial::test(format!("{}::{name}", place.name()), move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(async move { case(FreshDatabase::make(backend).await).await });
+        runtime.block_on(async move { case(Home::make(place).await).await });
         Ok(())
     })
 }
 
-async fn open(database: &FreshDatabase) -> Builder {
-    Longhaul::open(&database.url).await.unwrap()
+async fn open(home: &Home) -> Builder {
+    let builder = Longhaul::open(&home.url).await.unwrap();
+    match &home.fleet {
+        None => builder,
+        Some((namespace, redis)) => {
+            let options = RabbitOptions { namespace: namespace.name.clone(), ..RabbitOptions::default() };
+            builder.rabbitmq(&namespace.url, options).redis(redis, &namespace.name)
+        }
+    }
 }
 
 /// Waits until it is so. Looks are some milliseconds apart: the servers have the other cases to serve, too.

@@ -7,17 +7,14 @@ use libtest_mimic::Trial;
 use longhaul::{Children, Context, JsonSchema, Outcome, RetryScope, Status, Stop, Task};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, trial,
-};
+use crate::{Home, Place, open, trial};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
-        trial(backend, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
-        trial(backend, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
-        trial(backend, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
+        trial(place, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
+        trial(place, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
+        trial(place, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
+        trial(place, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
     ]
 }
 
@@ -85,7 +82,7 @@ fn up_to(numbers: u32) -> UpTo {
     UpTo { numbers, fail_first: false, child_delay_s: 0 }
 }
 
-async fn the_finish_step_sees_all_results(database: FreshDatabase) {
+async fn the_finish_step_sees_all_results(database: Home) {
     let squarer = Squarer { is_picky: Arc::default() };
     let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
     let handle = longhaul.submit::<Summer>(up_to(20)).await.unwrap();
@@ -95,7 +92,7 @@ async fn the_finish_step_sees_all_results(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn failed_children_can_be_redone_alone(database: FreshDatabase) {
+async fn failed_children_can_be_redone_alone(database: Home) {
     let is_picky = Arc::new(AtomicBool::new(true));
     let squarer = Squarer { is_picky: Arc::clone(&is_picky) };
     let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
@@ -110,7 +107,7 @@ async fn failed_children_can_be_redone_alone(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_second_attempt_makes_no_second_children(database: FreshDatabase) {
+async fn a_second_attempt_makes_no_second_children(database: Home) {
     let squarer = Squarer { is_picky: Arc::default() };
     let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
     let handle = longhaul.submit::<Summer>(UpTo { fail_first: true, ..up_to(5) }).await.unwrap();
@@ -119,7 +116,7 @@ async fn a_second_attempt_makes_no_second_children(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn cancel_takes_the_children_along(database: FreshDatabase) {
+async fn cancel_takes_the_children_along(database: Home) {
     let squarer = Squarer { is_picky: Arc::default() };
     let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
     let handle = longhaul.submit::<Summer>(UpTo { child_delay_s: 3_600, ..up_to(2) }).await.unwrap();

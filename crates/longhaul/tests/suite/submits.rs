@@ -10,27 +10,24 @@ use longhaul_domain::lifecycle::reschedule::Reschedule;
 use serde::{Deserialize, Serialize};
 use sqlx::Connection as _;
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, trial,
-};
+use crate::{Home, Place, fresh::Backend, open, trial};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "submit::a_task_runs_and_its_result_is_typed", a_task_runs_and_its_result_is_typed),
-        trial(backend, "submit::a_plain_function_is_a_task", a_plain_function_is_a_task),
-        trial(backend, "submit::the_same_key_is_the_same_task", the_same_key_is_the_same_task),
-        trial(backend, "submit::higher_priority_goes_first", higher_priority_goes_first),
-        trial(backend, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
-        trial(backend, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
-        trial(backend, "submit::progress_is_written_seldom_and_at_the_end", progress_is_written_seldom_and_at_the_end),
+        trial(place, "submit::a_task_runs_and_its_result_is_typed", a_task_runs_and_its_result_is_typed),
+        trial(place, "submit::a_plain_function_is_a_task", a_plain_function_is_a_task),
+        trial(place, "submit::the_same_key_is_the_same_task", the_same_key_is_the_same_task),
+        trial(place, "submit::higher_priority_goes_first", higher_priority_goes_first),
+        trial(place, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
+        trial(place, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
+        trial(place, "submit::progress_is_written_seldom_and_at_the_end", progress_is_written_seldom_and_at_the_end),
         trial(
-            backend,
+            place,
             "submit::a_submit_into_a_free_slot_is_claimed_with_the_same_commit",
             a_submit_into_a_free_slot_is_claimed_with_the_same_commit,
         ),
-        trial(backend, "submit::listeners_hear_of_every_step", listeners_hear_of_every_step),
-        trial(backend, "submit::a_delayed_task_runs_when_it_is_due", a_delayed_task_runs_when_it_is_due),
+        trial(place, "submit::listeners_hear_of_every_step", listeners_hear_of_every_step),
+        trial(place, "submit::a_delayed_task_runs_when_it_is_due", a_delayed_task_runs_when_it_is_due),
     ]
 }
 
@@ -56,7 +53,7 @@ fn text(text: &str) -> Text {
     Text { text: text.to_owned() }
 }
 
-async fn a_task_runs_and_its_result_is_typed(database: FreshDatabase) {
+async fn a_task_runs_and_its_result_is_typed(database: Home) {
     let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
     let handle = longhaul.submit::<CountWords>(text("no task is lost")).owner("u-1").priority(7).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), 4);
@@ -67,7 +64,7 @@ async fn a_task_runs_and_its_result_is_typed(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_plain_function_is_a_task(database: FreshDatabase) {
+async fn a_plain_function_is_a_task(database: Home) {
     async fn shout(text: Text, _job: Job) -> Outcome<String> {
         Ok(text.text.to_uppercase())
     }
@@ -86,7 +83,7 @@ async fn a_plain_function_is_a_task(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn the_same_key_is_the_same_task(database: FreshDatabase) {
+async fn the_same_key_is_the_same_task(database: Home) {
     let longhaul = open(&database).await.register(CountWords).without_worker().unwrap();
     let one = longhaul.submit::<CountWords>(text("a")).idempotency_key("k").await.unwrap();
     let two = longhaul.submit::<CountWords>(text("a")).idempotency_key("k").await.unwrap();
@@ -109,7 +106,7 @@ impl Task for Note {
     }
 }
 
-async fn higher_priority_goes_first(database: FreshDatabase) {
+async fn higher_priority_goes_first(database: Home) {
     let order = Arc::new(Mutex::new(Vec::new()));
     let before = open(&database).await.register(Note(Arc::clone(&order))).without_worker().unwrap();
     let mut ids = Vec::new();
@@ -125,12 +122,12 @@ async fn higher_priority_goes_first(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn two_handlers_of_one_name_are_refused(database: FreshDatabase) {
+async fn two_handlers_of_one_name_are_refused(database: Home) {
     let refused = open(&database).await.register(CountWords).register(CountWords).start().await.unwrap_err();
     assert!(refused.to_string().contains("registered twice"), "{refused}");
 }
 
-async fn task_and_data_commit_or_vanish_together(database: FreshDatabase) {
+async fn task_and_data_commit_or_vanish_together(database: Home) {
     let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
     database.execute("CREATE TABLE orders (id integer)").await;
     macro_rules! both_ways {
@@ -159,7 +156,7 @@ async fn task_and_data_commit_or_vanish_together(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn listeners_hear_of_every_step(database: FreshDatabase) {
+async fn listeners_hear_of_every_step(database: Home) {
     let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
     let mut slow = longhaul.events(Subscription::default());
     let mut news = longhaul.events(Subscription { task_id: None, owner: Some("u-1".to_owned()) });
@@ -179,7 +176,7 @@ async fn listeners_hear_of_every_step(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_delayed_task_runs_when_it_is_due(database: FreshDatabase) {
+async fn a_delayed_task_runs_when_it_is_due(database: Home) {
     let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
     let hour = std::time::Duration::from_secs(3_600);
     let handle = longhaul.submit::<CountWords>(text("later")).delay(hour).await.unwrap();
@@ -213,7 +210,7 @@ impl Task for Chatty {
     }
 }
 
-async fn progress_is_written_seldom_and_at_the_end(database: FreshDatabase) {
+async fn progress_is_written_seldom_and_at_the_end(database: Home) {
     let longhaul = open(&database).await.register(Chatty).start().await.unwrap();
     let mut news = longhaul.events(Subscription::default());
     let handle = longhaul.submit::<Chatty>(()).await.unwrap();
@@ -233,7 +230,7 @@ async fn progress_is_written_seldom_and_at_the_end(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: FreshDatabase) {
+async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: Home) {
     let longhaul = open(&database).await.register(CountWords).start().await.unwrap();
     // Not while the worker happens to look for tasks by itself, hence more than one.
     for _ in 0..50 {

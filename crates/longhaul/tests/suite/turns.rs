@@ -10,22 +10,19 @@ use longhaul_domain::{NodeId, contract::store::ClaimRequest};
 use longhaul_store::{SqlStore, StoreOptions};
 use tokio::sync::Semaphore;
 
-use crate::{
-    fresh::{Backend, FreshDatabase},
-    open, trial, until,
-};
+use crate::{Home, Place, open, trial, until};
 
-pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
+pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(backend, "turns::ten_thousand_tasks_of_one_do_not_hold_up_another", ten_thousand_do_not_hold_up_another),
-        trial(backend, "turns::a_process_learns_of_the_floods_of_others", a_process_learns_of_the_floods_of_others),
-        trial(backend, "turns::a_lone_task_is_due_when_it_was_made", a_lone_task_is_due_when_it_was_made),
+        trial(place, "turns::ten_thousand_tasks_of_one_do_not_hold_up_another", ten_thousand_do_not_hold_up_another),
+        trial(place, "turns::a_process_learns_of_the_floods_of_others", a_process_learns_of_the_floods_of_others),
+        trial(place, "turns::a_lone_task_is_due_when_it_was_made", a_lone_task_is_due_when_it_was_made),
         trial(
-            backend,
+            place,
             "turns::a_freed_slot_goes_to_the_queue_that_has_none",
             a_freed_slot_goes_to_the_queue_that_has_none,
         ),
-        trial(backend, "turns::whoever_has_waited_too_long_is_started", whoever_has_waited_too_long_is_started),
+        trial(place, "turns::whoever_has_waited_too_long_is_started", whoever_has_waited_too_long_is_started),
     ]
 }
 
@@ -73,7 +70,7 @@ fn owners(tasks: &[Record]) -> Vec<&str> {
     tasks.iter().map(|task| task.owner.as_str()).collect()
 }
 
-async fn ten_thousand_do_not_hold_up_another(database: FreshDatabase) {
+async fn ten_thousand_do_not_hold_up_another(database: Home) {
     let longhaul = open(&database).await.register(gated()).without_worker().unwrap();
     for _ in 0..10 {
         submit_many(&longhaul, "heavy", 1_000).await;
@@ -93,7 +90,7 @@ async fn ten_thousand_do_not_hold_up_another(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_process_learns_of_the_floods_of_others(database: FreshDatabase) {
+async fn a_process_learns_of_the_floods_of_others(database: Home) {
     let here = open(&database).await.register(gated()).without_worker().unwrap();
     submit_many(&here, "heavy", 1_000).await;
     // One that has been told nothing, as another process is.
@@ -108,7 +105,7 @@ async fn a_process_learns_of_the_floods_of_others(database: FreshDatabase) {
     here.stop().await;
 }
 
-async fn a_lone_task_is_due_when_it_was_made(database: FreshDatabase) {
+async fn a_lone_task_is_due_when_it_was_made(database: Home) {
     let longhaul = open(&database).await.register(gated()).without_worker().unwrap();
     for owner in ["a", "b", "c"] {
         let made = longhaul.submit::<Gated>(()).owner(owner).await.unwrap();
@@ -126,7 +123,7 @@ async fn a_lone_task_is_due_when_it_was_made(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn a_freed_slot_goes_to_the_queue_that_has_none(database: FreshDatabase) {
+async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
     let (gate, slots) = (Arc::new(Semaphore::new(0)), 4);
     let worker = WorkerSettings { slots, ..WorkerSettings::default() };
     let longhaul = open(&database).await.register(Gated(Arc::clone(&gate))).worker(worker).start().await.unwrap();
@@ -141,11 +138,11 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: FreshDatabase) {
     longhaul.stop().await;
 }
 
-async fn running(database: &FreshDatabase) -> i64 {
+async fn running(database: &Home) -> i64 {
     database.count("SELECT count(*) FROM tasks WHERE status = 'RUNNING'").await
 }
 
-async fn whoever_has_waited_too_long_is_started(database: FreshDatabase) {
+async fn whoever_has_waited_too_long_is_started(database: Home) {
     let gate = Arc::new(Semaphore::new(0));
     let worker = WorkerSettings { slots: 1, ..WorkerSettings::default() };
     let duties = DutySettings { starve_after: Duration::from_millis(200), ..DutySettings::default() };

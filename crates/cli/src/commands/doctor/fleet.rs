@@ -37,8 +37,14 @@ async fn broker(config: &Config) -> Vec<Check> {
     let mut checks = vec![Check::ok("broker", format!("{shown} answers"))];
     let mut waiting = Vec::new();
     for queue in config.queues() {
-        match broker.depth(&queue).await {
-            Ok(bells) => waiting.push((queue, bells)),
+        match broker.look_at(&queue).await {
+            Ok(Some(bells)) => waiting.push((queue, bells)),
+            Ok(None) => {
+                let advice = "run longhaul migrate, or start a node: both make what is missing";
+                checks.push(Check::warn("topology", format!("there is no queue for {queue} yet"), advice));
+                broker.close().await;
+                return checks;
+            }
             Err(BrokerError::Topology(what)) => {
                 let advice = "run longhaul migrate; what is set up otherwise must be deleted first, or broker.namespace be another";
                 checks.push(Check::fail("topology", what, advice));
@@ -46,7 +52,7 @@ async fn broker(config: &Config) -> Vec<Check> {
                 return checks;
             }
             Err(BrokerError::Unavailable(why)) => {
-                let advice = "run longhaul migrate, or start a node: both make what is missing";
+                let advice = "look into its log, and ask again";
                 checks.push(Check::warn("topology", format!("{queue}: {why}"), advice));
                 broker.close().await;
                 return checks;

@@ -6,11 +6,8 @@ mod together;
 
 use std::time::Duration;
 
-use lapin::{
-    Connection, ConnectionProperties,
-    options::{ExchangeDeleteOptions, QueueDeleteOptions},
-};
 use libtest_mimic::Trial;
+use longhaul_testkit::rabbit_namespace::RabbitNamespace;
 use tokio::process::Command;
 
 use crate::database::{Backend, Database};
@@ -21,18 +18,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     [together::trials(), degraded::trials(), set_up::trials()].into_iter().flatten().collect()
 }
 
-/// Queues and exchanges that a node declares; they are removed in the end.
-const QUEUES: [&str; 6] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default", "dlq", "progress"];
-const EXCHANGES: [&str; 7] =
-    ["exchange", "retry.exchange", "requeue.exchange", "dlx", "events.exchange", "control", "news"];
-/// Steps of the ladder of waits, each twice as long as the one before.
-const RUNGS: u32 = 14;
+/// The queues of tasks that a node declares.
+const LANES: [&str; 4] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default"];
 
 /// What the nodes of one fleet share.
 pub(crate) struct Fleet {
     pub(crate) database: Database,
-    pub(crate) namespace: String,
-    broker: String,
+    pub(crate) namespace: RabbitNamespace,
     redis: String,
 }
 
@@ -44,16 +36,15 @@ impl Fleet {
     /// On a broker that is reached this way.
     pub(crate) async fn behind(broker: &str) -> Self {
         let database = Database::make(Backend::Postgres).await;
-        let unique = database.folder.path().file_name().unwrap().to_string_lossy().to_lowercase();
-        let letters: String = unique.chars().filter(char::is_ascii_alphanumeric).collect();
-        let namespace = format!("fleet_{}_{letters}", std::process::id());
-        Self { database, namespace, broker: broker.to_owned(), redis: server("LONGHAUL_TEST_REDIS") }
+        let namespace = RabbitNamespace::new(broker, &LANES);
+        Self { database, namespace, redis: server("LONGHAUL_TEST_REDIS") }
     }
 
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
         let mut command = self.database.program(arguments);
-        command.env("LONGHAUL_BROKER", &self.broker).env("LONGHAUL_BROKER__NAMESPACE", &self.namespace);
-        command.env("LONGHAUL_REDIS", &self.redis).env("LONGHAUL_REDIS__NAMESPACE", &self.namespace);
+        let RabbitNamespace { name, url, .. } = &self.namespace;
+        command.env("LONGHAUL_BROKER", url).env("LONGHAUL_BROKER__NAMESPACE", name);
+        command.env("LONGHAUL_REDIS", &self.redis).env("LONGHAUL_REDIS__NAMESPACE", name);
         // Nobody reads the log while a node runs.
         command.env("LONGHAUL_LOG__LEVEL", "error");
         command
@@ -78,39 +69,6 @@ impl Fleet {
     pub(crate) async fn duties(&self) -> Process {
         self.start(&["serve", "--roles", "duties"]).await
     }
-
-    pub(crate) fn name(&self, name: &str) -> String {
-        format!("{}.tasks.{name}", self.namespace)
-    }
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        let names =
-            QUEUES.map(str::to_owned).into_iter().chain((0..RUNGS).map(|step| format!("wait.{}", 250_u64 << step)));
-        let queues: Vec<String> = names.map(|name| self.name(&name)).collect();
-        let exchanges = EXCHANGES.map(|name| self.name(name));
-        // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
-        let removed = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let channel = connect().await.create_channel().await.unwrap();
-                for name in queues {
-                    channel.queue_delete(name.as_str().into(), QueueDeleteOptions::default()).await.unwrap();
-                }
-                for name in exchanges {
-                    channel.exchange_delete(name.as_str().into(), ExchangeDeleteOptions::default()).await.unwrap();
-                }
-            });
-        });
-        let _ = removed.join();
-    }
-}
-
-/// Somebody else on the same broker.
-pub(crate) async fn connect() -> Connection {
-    let url = server("LONGHAUL_TEST_RABBITMQ");
-    Connection::connect(&url, ConnectionProperties::default()).await.expect("RabbitMQ answers")
 }
 
 pub(crate) fn server(variable: &str) -> String {

@@ -4,7 +4,7 @@ use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use libtest_mimic::Trial;
 use serde_json::Value;
 
-use super::{Fleet, connect};
+use super::Fleet;
 use crate::program::process::answer;
 use crate::trial::once;
 
@@ -40,9 +40,9 @@ async fn migrate_sets_the_broker_up_and_doctor_finds_it_so() {
 
 async fn a_broker_that_is_set_up_otherwise_is_refused() {
     let fleet = Fleet::make().await;
-    let channel = connect().await.create_channel().await.unwrap();
+    let channel = fleet.namespace.connection().await.create_channel().await.unwrap();
     let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let taken = fleet.name("free_default");
+    let taken = fleet.namespace.full("free_default");
     channel.queue_declare(taken.as_str().into(), durable, FieldTable::default()).await.unwrap();
     for arguments in [&["serve", "--samples"][..], &["serve", "--roles", "api", "--samples"], &["migrate"]] {
         let told = fleet.run(arguments).await.failed();

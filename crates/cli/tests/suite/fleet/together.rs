@@ -89,10 +89,10 @@ async fn a_queue_that_one_node_pauses_is_paused_for_all() {
     let token = fleet.database.token("u-1").await;
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
     let (_worker, _duties) = tokio::join!(fleet.worker(), fleet.duties());
-    assert_eq!(here.post(&token, "/api/queues/free_default/pause").await.0, 200);
+    assert_eq!(here.post(&token, "/api/queues/free_default/pause").await.0, 204);
     let id = there.submit(&token, "sample.echo", json!(1)).await;
     let why = there.get(&token, &format!("/api/tasks/{id}/why")).await.1;
     assert_eq!(why["reason"], "paused");
-    assert_eq!(there.post(&token, "/api/queues/free_default/resume").await.0, 200);
+    assert_eq!(there.post(&token, "/api/queues/free_default/resume").await.0, 204);
     here.until(&token, &id, "COMPLETED").await;
 }

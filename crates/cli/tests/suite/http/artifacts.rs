@@ -135,8 +135,9 @@ async fn a_file_whose_time_is_over_is_refused_then_deleted_and_its_row_says_so(s
 async fn a_tier_keeps_its_files_as_long_as_it_pays_for(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
     for (tier, days) in [(None, 3), (Some("free"), 3), (Some("vip"), 30), (Some("enterprise"), 365)] {
-        let more = tier.map_or(json!({}), |tier| json!({ "tier": tier }));
-        let id = server.submit_as("u-1", "sample.artifact", json!({ "bytes": 1 }), more).await;
+        let submit = Call::post("/api/tasks", &json!({ "taskType": "sample.artifact", "parameters": { "bytes": 1 } }));
+        let submit = tier.into_iter().fold(submit.user("u-1"), |call, tier| call.header("X-User-Tier", tier));
+        let id = server.send(submit).await.expect(202)["taskId"].as_str().unwrap().to_owned();
         server.until_ended(&id).await;
         let files = files_of(&server, &id).await;
         let moment = |name: &str| files[0][name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();

@@ -1,28 +1,26 @@
 //! A namespace for one case, on the server that the environment names.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use lapin::{
-    Connection, ConnectionProperties,
-    options::{ExchangeDeleteOptions, QueueDeleteOptions},
-};
 use longhaul_domain::contract::{Broker, broker::BrokerState};
+use longhaul_testkit::rabbit_namespace::RabbitNamespace;
 use longhaul_transport::rabbitmq::{LaneKind, RabbitBroker, RabbitOptions};
-
-use crate::fresh::random_id;
 
 /// Every queue of tasks that a case uses: they are removed after it.
 const LANES: [&str; 13] =
     ["vip_short", "free_default", "another", "empty", "nowhere", "a", "a.b", "a.b.c", "a/b", "a-b", "b", "B", "a:b"];
-const OTHERS: [&str; 2] = ["dlq", "progress"];
-const EXCHANGES: [&str; 7] =
-    ["exchange", "retry.exchange", "requeue.exchange", "dlx", "events.exchange", "control", "news"];
 
 /// What is in it goes when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Namespace {
-    pub(crate) name: String,
-    url: String,
+pub(crate) struct Namespace(RabbitNamespace);
+
+impl Deref for Namespace {
+    type Target = RabbitNamespace;
+
+    fn deref(&self) -> &RabbitNamespace {
+        &self.0
+    }
 }
 
 impl Namespace {
@@ -31,16 +29,12 @@ impl Namespace {
     }
 
     pub(crate) fn at(url: &str) -> Self {
-        Self { name: format!("longhaul_test_{}", random_id().simple()), url: url.to_owned() }
+        Self(RabbitNamespace::new(url, &LANES))
     }
 
     /// A namespace of that name on the server of all tests.
     pub(crate) fn named(name: &str) -> Self {
-        Self { name: name.to_owned(), url: server_url() }
-    }
-
-    pub(crate) fn full(&self, name: &str) -> String {
-        format!("{}.tasks.{name}", self.name)
+        Self(RabbitNamespace::named(name, &server_url(), &LANES))
     }
 
     /// A broker in this namespace, as soon as it is up.
@@ -53,34 +47,6 @@ impl Namespace {
     pub(crate) fn connecting(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
         let options = RabbitOptions { namespace: self.name.clone(), lanes };
         RabbitBroker::connect(&self.url, options).unwrap()
-    }
-
-    pub(crate) async fn connection(&self) -> Connection {
-        Connection::connect(&self.url, ConnectionProperties::default()).await.unwrap()
-    }
-
-    async fn remove(&self) {
-        let connection = self.connection().await;
-        let channel = connection.create_channel().await.unwrap();
-        let rungs = (0..14).map(|step| format!("wait.{}", 250_u64 << step));
-        for queue in LANES.iter().chain(&OTHERS).map(|name| (*name).to_owned()).chain(rungs) {
-            channel.queue_delete(self.full(&queue).into(), QueueDeleteOptions::default()).await.unwrap();
-        }
-        for exchange in EXCHANGES {
-            channel.exchange_delete(self.full(exchange).into(), ExchangeDeleteOptions::default()).await.unwrap();
-        }
-        connection.close(200, "bye".into()).await.unwrap();
-    }
-}
-
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let remove = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(self.remove());
-        };
-        // A runtime cannot be entered from within another, and a case may have failed by its server's fault.
-        let _ = std::thread::scope(|scope| scope.spawn(remove).join());
     }
 }
 

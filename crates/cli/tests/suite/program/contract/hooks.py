@@ -107,6 +107,9 @@ def mend_body(case):
             continue
         if "taskType" in one:
             one["taskType"] = "sample.echo"
+        # Another tier is not the caller's to say.
+        if one.get("tier") is not None:
+            one["tier"] = "free"
         if one.get("runAt") is not None:
             one.pop("delay", None)
         for name in NAMES:
