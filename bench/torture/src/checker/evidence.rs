@@ -180,7 +180,8 @@ impl Evidence {
         flow.sort_unstable();
         let until_half = |moment: i64| {
             let before = |time: i64| flow.partition_point(|(created, _)| *created < time);
-            let mut claims: Vec<i64> = flow[before(moment)..before(moment + SECOND)].iter().map(|task| task.1).collect();
+            let mut claims: Vec<i64> =
+                flow[before(moment)..before(moment + SECOND)].iter().map(|task| task.1).collect();
             claims.sort_unstable();
             let half = *claims.get(claims.len() / 2).filter(|_| claims.len() >= ENOUGH)?;
             let is_free = !self.outages().any(|(from, to)| from < half && to > moment);
