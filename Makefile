@@ -14,7 +14,7 @@ TASKS ?= 20000
 SEED ?= 1
 PROFILE ?=
 
-.PHONY: help run test test-store check generate verify bench bench-store bench-http bench-live torture services services-down clean cargo
+.PHONY: help run test test-long test-store check generate verify bench bench-store bench-http bench-live torture services services-down clean cargo
 
 help: ## Explain these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ run: cargo ## Build and start everything in one process; it says what to open an
 
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked --no-fail-fast $(ARGS)
+
+test-long: cargo ## Run the tests that take minutes and are not in `make test`
+	LONGHAUL_TEST_LONG=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- fleet::patience
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }

@@ -38,11 +38,16 @@ async fn hear(mut events: Consumer, most: usize) -> anyhow::Result<()> {
         let event: Value = serde_json::from_slice(&delivery.data)?;
         // An event comes at least once; its id says whether it is known.
         if seen.insert(event["id"].to_string()) {
-            println!("{} of {}: {}", event["type"], event["data"]["taskType"], event["data"]["error"]["message"]);
+            let (kind, data) = (text(&event["type"]), &event["data"]);
+            println!("{kind} of {} {}", text(&data["taskType"]), text(&data["error"]["message"]));
         }
         delivery.ack(BasicAckOptions::default()).await?;
     }
     Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }
 
 struct Fetch;

@@ -26,6 +26,8 @@ pub mod fixture;
 #[cfg(feature = "suites")]
 pub mod lifecycle_document;
 #[cfg(feature = "suites")]
+pub mod own_server;
+#[cfg(feature = "suites")]
 pub mod store_suite;
 #[cfg(feature = "suites")]
 pub mod suite;

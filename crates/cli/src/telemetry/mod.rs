@@ -90,11 +90,12 @@ impl Telemetry {
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// A level alone is for Longhaul: what its libraries say of their own affairs is worth a line when it is a warning.
+/// A level alone is for Longhaul: what its libraries say of their own affairs is worth a line when it is a warning. What lapin
+/// calls an error, such as a queue that is not there yet, is told by its caller.
 fn filter_of(level: &str) -> String {
     let is_plain = ["info", "debug"].contains(&level.trim().to_lowercase().as_str());
     if is_plain {
-        format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn")
+        format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn,lapin=off")
     } else {
         level.to_owned()
     }

@@ -7,7 +7,6 @@
 
 mod bounds;
 mod fresh;
-mod own_server;
 mod planted;
 mod rabbitmq;
 mod redis;

@@ -1,6 +1,8 @@
 //! The program as a fleet: API, worker and duty nodes as processes of their own, on PostgreSQL, RabbitMQ and Redis.
 
 mod degraded;
+mod patience;
+mod secure;
 mod set_up;
 mod together;
 
@@ -15,7 +17,10 @@ use crate::http::server::setting;
 use crate::program::process::{Answer, Process, answer};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [together::trials(), degraded::trials(), set_up::trials()].into_iter().flatten().collect()
+    [together::trials(), degraded::trials(), set_up::trials(), secure::trials(), patience::trials()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The queues of tasks that a node declares.

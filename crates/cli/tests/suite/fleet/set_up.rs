@@ -16,7 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn state_of(report: &str, name: &str) -> String {
+pub(super) fn state_of(report: &str, name: &str) -> String {
     let report: Value = serde_json::from_str(report.lines().next().unwrap()).unwrap();
     let checks = report["checks"].as_array().unwrap();
     let found = checks.iter().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {report}"));

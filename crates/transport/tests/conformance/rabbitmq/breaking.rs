@@ -13,6 +13,7 @@ use longhaul_domain::{
         event_bus::{EventBus, EventStream, Heard, Subscription},
     },
 };
+use longhaul_testkit::own_server::OwnServer;
 use longhaul_transport::{
     local::MemoryEventBus,
     rabbitmq::{LaneKind, RabbitBroker, RabbitEventBus},
@@ -25,7 +26,7 @@ use super::{
     news::event,
     wire::bell,
 };
-use crate::{fresh::random_id, own_server::OwnServer, trial};
+use crate::{fresh::random_id, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::breaking::{sentence}");

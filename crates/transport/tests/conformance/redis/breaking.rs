@@ -11,10 +11,11 @@ use longhaul_domain::{
         rate_limiter::{Limit, LimitRules, RateLimiter, Reservation},
     },
 };
+use longhaul_testkit::own_server::OwnServer;
 use longhaul_transport::redis::{Redis, RedisProgressCache, RedisRateLimiter, RedisState};
 
 use super::{connected, limiter};
-use crate::{fresh::random_id, own_server::OwnServer, trial};
+use crate::{fresh::random_id, trial};
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![

@@ -7,26 +7,37 @@ use std::time::{Duration, Instant};
 
 /// A private server. It is killed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct OwnServer {
+pub struct OwnServer {
     service: &'static str,
     name: &'static str,
     port: u16,
-    pub(crate) url: String,
+    pub url: String,
+    /// Settings that it is started with.
+    settings: &'static [(&'static str, &'static str)],
     process: Option<Child>,
 }
 
 impl OwnServer {
     /// Starts an empty server. Each test has another name.
-    pub(crate) fn start(service: &'static str, name: &'static str) -> Self {
+    pub fn start(service: &'static str, name: &'static str) -> Self {
+        Self::start_with(service, name, &[])
+    }
+
+    /// As [`Self::start`], with settings of `scripts/services`.
+    pub fn start_with(
+        service: &'static str,
+        name: &'static str,
+        settings: &'static [(&'static str, &'static str)],
+    ) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Self { service, name, port, url: String::new(), process: None };
+        let mut server = Self { service, name, port, url: String::new(), settings, process: None };
         server.wipe();
         server.start_again();
         server
     }
 
     /// Starts the process and waits until it listens.
-    pub(crate) fn start_again(&mut self) {
+    pub fn start_again(&mut self) {
         let mut process = self.services("serve").spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
@@ -37,7 +48,7 @@ impl OwnServer {
         self.process = Some(process);
     }
 
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
@@ -45,7 +56,7 @@ impl OwnServer {
     }
 
     /// Throws away whatever a server that does not run has kept.
-    pub(crate) fn wipe(&mut self) {
+    pub fn wipe(&mut self) {
         let mark = self.home().join("initialised");
         assert!(!mark.exists() || std::fs::remove_file(mark).is_ok());
         let prepared = self.services("prepare").output().unwrap();
@@ -54,19 +65,19 @@ impl OwnServer {
     }
 
     /// Sends a signal by its name.
-    pub(crate) fn signal(&self, signal: &str) {
+    pub fn signal(&self, signal: &str) {
         let pid = self.process.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
     }
 
     /// Where it keeps what it has.
-    pub(crate) fn home(&self) -> PathBuf {
+    pub fn home(&self) -> PathBuf {
         repository().join("target/services/own").join(self.name).join(self.service)
     }
 
     fn services(&self, command: &str) -> Command {
         let mut services = Command::new(repository().join("scripts/services"));
-        services.args([command, self.service, self.name, &self.port.to_string()]);
+        services.args([command, self.service, self.name, &self.port.to_string()]).envs(self.settings.iter().copied());
         services
     }
 }
