@@ -55,6 +55,14 @@ impl RabbitBroker {
         Ok(Arc::new(Self { shared }))
     }
 
+    /// As [`Broker::depth`], and makes nothing: `None` when there is no lane.
+    pub async fn look(&self, queue: &str) -> Result<Option<usize>, BrokerError> {
+        check_lane(queue).map_err(BrokerError::Topology)?;
+        let link = self.shared.asking_link().await?;
+        let counts = link.counts(&self.shared.names.full(&names::lane(queue))).await?;
+        Ok(counts.map(|counts| counts.messages))
+    }
+
     /// Publishes those that can be published, and answers for all.
     async fn publish_some(&self, messages: Vec<Result<Outgoing, String>>) -> Vec<Published> {
         let mut refusals = Vec::with_capacity(messages.len());
@@ -106,10 +114,8 @@ impl Broker for RabbitBroker {
     }
 
     async fn depth(&self, queue: &str) -> Result<usize, BrokerError> {
-        check_lane(queue).map_err(BrokerError::Topology)?;
-        let link = self.shared.asking_link().await?;
-        if let Some(counts) = link.counts(&self.shared.names.full(&names::lane(queue))).await? {
-            return Ok(counts.messages);
+        if let Some(messages) = self.look(queue).await? {
+            return Ok(messages);
         }
         self.declare(&[queue.to_owned()]).await?;
         Ok(0)
