@@ -90,14 +90,13 @@ impl Telemetry {
 
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// A level alone is for Longhaul: what its libraries say of their own affairs is worth a line when it is a warning. What lapin
-/// calls an error, such as a queue that is not there yet, is told by its caller.
+/// A level alone is for Longhaul: what its libraries say of their own affairs is worth a line when it is a warning.
 fn filter_of(level: &str) -> String {
-    let is_plain = ["info", "debug"].contains(&level.trim().to_lowercase().as_str());
-    if is_plain {
-        format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn,lapin=off")
-    } else {
-        level.to_owned()
+    // The client of RabbitMQ tells all that a server refuses as an error; whoever asked tells it where it matters.
+    match level.trim().to_lowercase().as_str() {
+        "info" | "debug" => format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn,lapin=off"),
+        "error" | "warn" => format!("{level},lapin=off"),
+        _ => level.to_owned(),
     }
 }
 
@@ -136,7 +135,8 @@ mod tests {
     fn a_level_alone_quiets_the_libraries_and_a_filter_is_taken_as_it_is() {
         assert!(filter_of("info").starts_with("info,sqlx=warn"));
         assert!(EnvFilter::try_new(filter_of(" DEBUG")).is_ok());
-        for own in ["trace", "warn", "info,sqlx=debug", "longhaul=debug"] {
+        assert_eq!(filter_of("warn"), "warn,lapin=off");
+        for own in ["trace", "info,sqlx=debug", "longhaul=debug"] {
             assert_eq!(filter_of(own), own);
         }
     }

@@ -118,11 +118,12 @@ fn a_fleet_that_becomes_slow_finds_fewer_bells_out() {
         world.pass(LOOK);
         world.answer(600);
     }
+    world.look();
     let (fast, out) = (world.lane.target, world.bells.len());
     for _ in 0..100 {
-        world.look();
         world.pass(LOOK);
         world.answer(2);
+        world.look();
     }
     assert!(fast > 500 && world.lane.target == LEAST, "{fast}, then {}", world.lane.target);
     assert_eq!(world.bells.len(), out - 200, "nothing is rung for while enough is out");

@@ -55,8 +55,8 @@ impl RabbitBroker {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// Bells that wait in a queue; nothing where the broker has no such queue. Nothing is made.
-    pub async fn look_at(&self, queue: &str) -> Result<Option<usize>, BrokerError> {
+    /// As [`Broker::depth`], and makes nothing: `None` when there is no lane.
+    pub async fn look(&self, queue: &str) -> Result<Option<usize>, BrokerError> {
         check_lane(queue).map_err(BrokerError::Topology)?;
         let link = self.shared.asking_link().await?;
         let counts = link.counts(&self.shared.names.full(&names::lane(queue))).await?;
@@ -114,8 +114,8 @@ impl Broker for RabbitBroker {
     }
 
     async fn depth(&self, queue: &str) -> Result<usize, BrokerError> {
-        if let Some(bells) = self.look_at(queue).await? {
-            return Ok(bells);
+        if let Some(messages) = self.look(queue).await? {
+            return Ok(messages);
         }
         self.declare(&[queue.to_owned()]).await?;
         Ok(0)

@@ -35,16 +35,11 @@ async fn broker(config: &Config) -> Vec<Check> {
         return vec![away(why)];
     }
     let mut checks = vec![Check::ok("broker", format!("{shown} answers"))];
-    let mut waiting = Vec::new();
+    let (mut waiting, mut missing) = (Vec::new(), Vec::new());
     for queue in config.queues() {
-        match broker.look_at(&queue).await {
+        match broker.look(&queue).await {
             Ok(Some(bells)) => waiting.push((queue, bells)),
-            Ok(None) => {
-                let advice = "run longhaul migrate, or start a node: both make what is missing";
-                checks.push(Check::warn("topology", format!("there is no queue for {queue} yet"), advice));
-                broker.close().await;
-                return checks;
-            }
+            Ok(None) => missing.push(queue),
             Err(BrokerError::Topology(what)) => {
                 let advice = "run longhaul migrate; what is set up otherwise must be deleted first, or broker.namespace be another";
                 checks.push(Check::fail("topology", what, advice));
@@ -52,15 +47,19 @@ async fn broker(config: &Config) -> Vec<Check> {
                 return checks;
             }
             Err(BrokerError::Unavailable(why)) => {
-                let advice = "look into its log, and ask again";
-                checks.push(Check::warn("topology", format!("{queue}: {why}"), advice));
+                checks.push(Check::warn("topology", format!("{queue}: {why}"), "try again: it was there a moment ago"));
                 broker.close().await;
                 return checks;
             }
         }
     }
     broker.close().await;
-    checks.push(depth_check(&waiting));
+    checks.push(if missing.is_empty() {
+        depth_check(&waiting)
+    } else {
+        let advice = "run longhaul migrate, or start a node: both make what is missing";
+        Check::warn("topology", format!("not there: {}", missing.join(", ")), advice)
+    });
     checks
 }
 
