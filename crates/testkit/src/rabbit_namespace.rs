@@ -4,6 +4,7 @@ use lapin::{
     Connection, ConnectionProperties,
     options::{ExchangeDeleteOptions, QueueDeleteOptions},
 };
+use rand::RngExt as _;
 use uuid::Uuid;
 
 /// What every node declares, besides a queue for each queue of tasks.
@@ -25,7 +26,7 @@ pub struct RabbitNamespace {
 impl RabbitNamespace {
     /// One with a name of its own.
     pub fn new(url: &str, lanes: &[&str]) -> Self {
-        let name = format!("longhaul_test_{}", Uuid::from_u128(rand::random()).simple());
+        let name = format!("longhaul_test_{}", Uuid::from_u128(rand::rng().random()).simple());
         Self::named(&name, url, lanes)
     }
 
