@@ -70,6 +70,26 @@ async fn a_task_whose_bell_rings_twice_runs_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn behind_a_backlog_a_bell_is_worth_more_than_one_task() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    for _ in 0..10 {
+        client.submit_all((0..1_000).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    }
+    let nodes = [fleet.node(slots(100), counted(&runs)).await, fleet.node(slots(100), counted(&runs)).await];
+    while runs.runs() < 10_000 {
+        fleet.pass(Duration::from_millis(50)).await;
+    }
+    let traffic = fleet.broker.traffic();
+    let published: u64 =
+        traffic.iter().filter(|(name, _)| name.contains("free_default")).map(|(_, t)| t.published).sum();
+    assert!((1..=2_000).contains(&published), "{published} bells for 10,000 tasks");
+    for node in nodes {
+        node.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deep_backlog_stays_in_the_store_and_is_worked_off() {
     let (fleet, runs) = (Fleet::new(), Counted::default());
     let client = fleet.client(counted(&runs));
