@@ -80,11 +80,6 @@ impl DirectRing {
         self.desk().gate.heard(held, Instant::now());
     }
 
-    /// Whether more waits in this queue than the ringer rings for.
-    pub(crate) fn is_held(&self, queue: &str) -> bool {
-        self.desk().gate.is_held(queue, Instant::now())
-    }
-
     fn desk(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -165,16 +160,12 @@ impl Gate {
         self.counted_from = Some(now);
     }
 
-    fn is_held(&mut self, queue: &str, now: Instant) -> bool {
+    /// Whether one more bell of this queue may be rung; it is counted.
+    fn lets_by(&mut self, queue: &str, now: Instant) -> bool {
         if self.heard_at.is_some_and(|heard| now.duration_since(heard) > RINGER_LIVES) {
             self.held.clear();
         }
-        self.held.contains(queue)
-    }
-
-    /// Whether one more bell of this queue may be rung; it is counted.
-    fn lets_by(&mut self, queue: &str, now: Instant) -> bool {
-        if self.is_held(queue, now) {
+        if self.held.contains(queue) {
             return false;
         }
         if self.counted_from.is_none_or(|from| now.duration_since(from) > WITHOUT_A_WORD) {

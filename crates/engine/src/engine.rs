@@ -137,11 +137,6 @@ impl Engine {
         self.broker.as_ref().is_some_and(|broker| broker.state() == BrokerState::Up)
     }
 
-    /// Whether more waits in this queue than the fleet is rung for: the store has the rest.
-    pub fn is_held(&self, queue: &str) -> bool {
-        self.direct_ring.as_ref().is_some_and(|ring| ring.is_held(queue))
-    }
-
     /// Makes the node of this process known. The first one counts.
     pub fn set_local_node(&self, node: Weak<dyn LocalNode>) {
         if self.node.set(node).is_err() {

@@ -29,7 +29,7 @@ use longhaul_engine::{
     services,
     slots::{QueueSlots, SlotPlan, TypeSlots},
 };
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -82,10 +82,6 @@ pub(crate) struct Inner {
     heard: AtomicU64,
     /// Queues and types whose bells were turned down for want of a slot: once there is one, the store is asked.
     owed: Mutex<BTreeSet<(String, String)>>,
-    /// The store has had more than there was room for at the last look: then no bell is needed.
-    behind: watch::Sender<bool>,
-    /// A queue has more than is rung for: the claimer need not wait for its next look.
-    backlog: Notify,
     /// The first task is in hand.
     busy: Notify,
     /// A handler has ended.
@@ -112,8 +108,6 @@ impl Inner {
             starving: AtomicUsize::new(0),
             heard: AtomicU64::new(0),
             owed: Mutex::default(),
-            behind: watch::Sender::new(false),
-            backlog: Notify::new(),
             desk: Mutex::new(Desk::new(plan)),
             services,
             settings,

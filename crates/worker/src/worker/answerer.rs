@@ -2,8 +2,7 @@
 //!
 //! It takes no more bells than there are free slots, claims for all that are there with one statement, and lets the
 //! broker forget them once that is committed. A bell is only a hint: what it does not bring about, the ringer or the
-//! claimer will. Bells that there is no slot for go back, so that nothing waits behind a busy node. Behind a backlog there is
-//! nothing to ring for: while the claimer finds more than there is room for, no bells are taken.
+//! claimer will. Bells that there is no slot for go back, so that nothing waits behind a busy node.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
@@ -89,9 +88,6 @@ impl Answerer {
     async fn run(mut self) {
         self.declare().await;
         while !self.inner.draining.is_cancelled() {
-            if self.stands_aside().await {
-                continue;
-            }
             let most = self.inner.desk().room_in_queue(&self.queue).min(bounds::CLAIM_BATCH);
             if most == 0 {
                 self.wait_for_room().await;
@@ -104,9 +100,6 @@ impl Answerer {
                 && let Err(error) = self.answer(heard).await
             {
                 self.rest(&error).await;
-            }
-            if self.inner.engine().is_held(&self.queue) {
-                self.inner.backlog.notify_one();
             }
         }
         // What is not answered goes to others.
@@ -124,23 +117,6 @@ impl Answerer {
                 () = tokio::time::sleep(claimer::REST.mul_f64(4.0 + random::unit())) => {}
             }
         }
-    }
-
-    /// While the claimer finds more than there is room for, bells are for others. Answers with whether it was so.
-    async fn stands_aside(&mut self) -> bool {
-        let mut behind = self.inner.behind.subscribe();
-        if !*behind.borrow_and_update() {
-            return false;
-        }
-        let draining = self.inner.draining.clone();
-        let caught_up = draining.run_until_cancelled(behind.wait_for(|is_behind| !is_behind));
-        tokio::pin!(caught_up);
-        if tokio::time::timeout(FOR_A_SLOT, &mut caught_up).await.is_err() {
-            self.in_hand.clear();
-            self.bells.pause().await;
-            caught_up.await;
-        }
-        true
     }
 
     /// Waits for a slot, a moment with the bells in hand, then without.

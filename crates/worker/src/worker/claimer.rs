@@ -41,18 +41,15 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let owed = inner.owed_claims();
         let look = look(&inner, &scopes, &mut kept).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
-        inner.behind.send_replace(is_behind);
         if let Ok(look) = &look {
             // What nobody was asked for, or may have more of, is still owed.
             let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
             inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
         }
-        // Work that no bell has come for, or more of it than there is room for, is a reason to go on as if there were no
-        // broker: a bell for each task of a backlog would only slow it down.
+        // Work that no bell has come for is a reason to go on as if there were no broker.
         let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
         if let Ok(look) = &look
             && inner.engine().is_broker_up()
-            && !look.is_full
             && (look.claimed == 0 || heard != heard_before)
         {
             pace.found();
@@ -189,8 +186,7 @@ async fn room_in(inner: &Inner, full: &[Scope]) {
     }
 }
 
-/// Waits until the broker is away, until there is room for what was turned down, until a queue has more than is rung for, or
-/// until a look is due anyway.
+/// Waits until the broker is away, until there is room for what was turned down, or until a look is due anyway.
 async fn rest_below_bells(inner: &Inner) {
     let is_down = async {
         match &inner.engine().broker {
@@ -202,7 +198,6 @@ async fn rest_below_bells(inner: &Inner) {
         () = inner.draining.cancelled() => {}
         () = is_down => {}
         () = room_for_owed(inner) => {}
-        () = inner.backlog.notified() => {}
         () = tokio::time::sleep(BELOW_THE_BELLS.mul_f64(0.75 + random::unit() * 0.5)) => {}
     }
 }
