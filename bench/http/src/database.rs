@@ -62,6 +62,6 @@ impl Backend {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the servers of a benchmark are named by its environment")]
-fn server(variable: &str) -> anyhow::Result<String> {
+pub(crate) fn server(variable: &str) -> anyhow::Result<String> {
     std::env::var(variable).with_context(|| format!("{variable} is not set; run `make bench-http`"))
 }

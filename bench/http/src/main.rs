@@ -1,5 +1,5 @@
-//! Measures the HTTP API: how much of the store's rate reaches a client, how long answers take at a steady rate, and how
-//! soon progress is seen. Client and server share the machine, as in every benchmark here.
+//! Measures the HTTP API: how much of the store's rate reaches a client, how long answers take at a steady rate, how
+//! soon progress is seen, and how soon tasks start behind a flood. Client and server share the machine, as in every benchmark here.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table, and where it is")]
 
@@ -10,6 +10,7 @@ mod reads;
 mod report;
 mod served;
 mod submits;
+mod tiers;
 
 use anyhow::bail;
 
@@ -23,7 +24,7 @@ Measures the HTTP API. Run it with `make bench-http`.
     make bench-http ARGS='--quick'                   smaller numbers
     make bench-http ARGS='sqlite submits'            one database, one part
 
-Databases: sqlite postgres mysql. Parts: submits reads live.
+Databases: sqlite postgres mysql. Parts: submits reads live tiers.
 ";
 
 /// What to measure, and how much of it.
@@ -46,6 +47,7 @@ fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>>
             "submits" => plan.parts.push("submits"),
             "reads" => plan.parts.push("reads"),
             "live" => plan.parts.push("live"),
+            "tiers" => plan.parts.push("tiers"),
             other => bail!("{other:?} is not known\n\n{HELP}"),
         }
     }
@@ -53,7 +55,7 @@ fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>>
         plan.backends = vec![Backend::Sqlite, Backend::Postgres, Backend::MySql];
     }
     if plan.parts.is_empty() {
-        plan.parts = vec!["submits", "reads", "live"];
+        plan.parts = vec!["submits", "reads", "live", "tiers"];
     }
     Ok(Some(plan))
 }
@@ -70,7 +72,8 @@ async fn main() -> anyhow::Result<()> {
             match *part {
                 "submits" => submits::measure(backend, plan.quick, &mut report).await?,
                 "reads" => reads::measure(backend, plan.quick, &mut report).await?,
-                _ => live::measure(backend, &mut report).await?,
+                "live" => live::measure(backend, &mut report).await?,
+                _ => tiers::measure(backend, &mut report).await?,
             }
         }
     }
