@@ -114,7 +114,8 @@ impl Scene {
             }
             block_in_place(|| break_it(&mut self.server));
             let both = async { futures::join!(until_down(&*self.here), until_down(&*self.there)) };
-            tokio::time::timeout(NOTICED_WITHIN, both).await.expect("noticed long before a heartbeat is missed");
+            let noticed = tokio::time::timeout(NOTICED_WITHIN, both).await;
+            assert!(noticed.is_ok(), "it is noticed long before a heartbeat is missed");
             assert!(matches!(self.here.ring(&[bell(QUEUES[0])]).await[..], [Published::Unknown(_)]));
             assert!(self.here.depth(QUEUES[0]).await.is_err());
         };
