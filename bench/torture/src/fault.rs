@@ -44,11 +44,18 @@ impl Fault {
         let Some(database) = servers.iter().copied().find(|service| service.is_database()) else {
             return [many(Self::Kill, 3), many(Self::Freeze, 1), many(Self::Disown, 2)].concat();
         };
-        let alone = [many(Self::Kill, 3), many(Self::Freeze, 3), many(Self::Server(database, Blow::Kill), 2)].concat();
         if servers.len() == 1 {
-            return alone;
+            return [many(Self::Kill, 3), many(Self::Freeze, 3), many(Self::Server(database, Blow::Kill), 2)].concat();
         }
+        // Each outage of the database hides what else happens, so there are few.
         let fleet = [
+            Self::Kill,
+            Self::Kill,
+            Self::Kill,
+            Self::Kill,
+            Self::Freeze,
+            Self::Freeze,
+            Self::Server(database, Blow::Kill),
             Self::Server(database, Blow::Freeze),
             Self::Server(Service::Rabbitmq, Blow::Kill),
             Self::Server(Service::Rabbitmq, Blow::Freeze),
@@ -63,7 +70,7 @@ impl Fault {
             Self::Partition(Service::Rabbitmq),
             Self::Partition(Service::Redis),
         ];
-        [alone, fleet.to_vec()].concat()
+        fleet.to_vec()
     }
 
     /// Every kind of fault that a run with these servers must have seen.

@@ -57,7 +57,7 @@ impl Wanted {
             Profile::Fleet if is_full => Self {
                 kills: 8,
                 freezes: 4,
-                server_kills: 4,
+                server_kills: 2,
                 zombies: 50,
                 rescued: 200,
                 retries: 1_000,
