@@ -169,9 +169,10 @@ async fn purge() -> anyhow::Result<()> {
     let Some(url) = amqp_url()? else { return Ok(()) };
     let connection = lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
-    // A queue that is not there yet holds nothing.
+    // A queue that is not there yet holds nothing, and the server then closes the channel.
     let _ = channel.queue_purge(LANE.into(), lapin::options::QueuePurgeOptions::default()).await;
-    Ok(connection.close(200, "purged".into()).await?)
+    let _ = connection.close(200, "purged".into()).await;
+    Ok(())
 }
 
 /// Where the tasks are.

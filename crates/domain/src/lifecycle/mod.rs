@@ -109,20 +109,26 @@ fn fence(task: &Task, command: Command, lease: &Lease) -> Result<(), Refusal> {
     Err(Refusal::StaleLease { status: task.status, attempt: task.attempt })
 }
 
+/// The moment of a change. Whoever waited for a task has looked at the clock before others changed it, and time does not
+/// go back: no end is before its start.
+fn moment(task: &Task, now: Timestamp) -> Timestamp {
+    now.max(task.updated_at)
+}
+
 /// The task changed at `now`, with its state as it was.
 fn touched(task: &Task, now: Timestamp) -> Task {
-    Task { updated_at: now, version: task.version + 1, ..task.clone() }
+    Task { updated_at: moment(task, now), version: task.version + 1, ..task.clone() }
 }
 
 /// The task at `status` since `now`.
 fn moved(task: &Task, status: Status, now: Timestamp) -> Task {
-    let finished_at = status.is_ended().then_some(now);
+    let finished_at = status.is_ended().then(|| moment(task, now));
     Task { status, finished_at, ..touched(task, now) }
 }
 
 /// The attempt that `task` leaves behind when a node no longer holds it.
 fn left_behind(task: &Task, outcome: AttemptOutcome, error: Option<&TaskError>, now: Timestamp) -> Option<Attempt> {
-    (task.status == Status::Running).then(|| Attempt::of(task, outcome, Some(now), error.cloned()))
+    (task.status == Status::Running).then(|| Attempt::of(task, outcome, Some(moment(task, now)), error.cloned()))
 }
 
 /// The event that tells of an end.
@@ -136,5 +142,28 @@ const fn event_of_end(status: Status) -> EventKind {
         Status::Retrying => EventKind::Retrying,
         Status::Running => EventKind::Started,
         Status::Queued => EventKind::Requeued,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ids::{LeaseToken, NodeId, TaskId},
+        json::Json,
+        submission::NewTask,
+    };
+    use uuid::Uuid;
+
+    #[test]
+    fn an_end_that_was_decided_by_an_older_look_at_the_clock_is_not_before_its_start() {
+        let at = Timestamp::from_micros;
+        let new = NewTask::new("u", "t", "q", Json::parse("parameters", "{}".to_owned()).unwrap());
+        let queued = submit::decide(&new, TaskId(Uuid::from_u128(1)), at(100)).unwrap().after;
+        let (node, token) = (NodeId(Uuid::from_u128(2)), LeaseToken(Uuid::from_u128(3)));
+        let running = claim::decide(&queued, node, "h", token, at(700)).unwrap().after;
+        let cancelled = cancel::decide(&running, at(300)).unwrap().after;
+        assert_eq!((cancelled.last_attempt_at, cancelled.finished_at), (Some(at(700)), Some(at(700))));
+        assert_eq!(cancelled.updated_at, at(700));
     }
 }

@@ -133,7 +133,11 @@ fn connect_options(url: &str) -> Result<MySqlConnectOptions, Failure> {
 async fn set_session(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     use sqlx::Executor as _;
     connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
-    connection.execute("SET SESSION innodb_lock_wait_timeout = 10").await?;
+    // The second is MariaDB's alone: how long a transaction may wait for its next statement. A node that is cut off or
+    // stopped in the middle of one would hold its locks, and whoever rescues its tasks would wait for them.
+    connection
+        .execute("SET SESSION innodb_lock_wait_timeout = 10 /*M!100300 , SESSION idle_transaction_timeout = 5 */")
+        .await?;
     Ok(())
 }
 

@@ -155,6 +155,10 @@ impl PostgresDatabase {
     }
 }
 
+/// How long a transaction may wait for its next statement. A node that is cut off or stopped in the middle of one would
+/// hold its locks until then, and whoever rescues its tasks would wait for them.
+const SILENCE: &str = "5s";
+
 /// How every connection is made.
 fn connect_options(url: &str) -> Result<PgConnectOptions, Failure> {
     let options: PgConnectOptions = url.parse()?;
@@ -163,7 +167,7 @@ fn connect_options(url: &str) -> Result<PgConnectOptions, Failure> {
         .statement_cache_capacity(256)
         .options([
             ("synchronous_commit", "on"),
-            ("idle_in_transaction_session_timeout", "60s"),
+            ("idle_in_transaction_session_timeout", SILENCE),
             ("lock_timeout", "10s"),
         ])
         .options(PLANS))

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul_domain::{StoreError, contract::Store as _};
-use longhaul_store::{SqlStore, StoreOptions};
+use longhaul_domain::{NodeId, StoreError, contract::Store as _};
+use longhaul_store::{SqlStore, StoreOptions, connect_mysql, connect_postgres};
 use longhaul_testkit::fault_proxy::{Fault, FaultProxy};
+use sqlx::Executor as _;
 
 use super::{
     fresh::{Backend, FreshDatabase},
@@ -23,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         [
             trial(name("connections_that_lost_their_other_end_are_given_up"), move || half_open(backend)),
             trial(name("connections_that_were_cut_are_made_again"), move || cut(backend)),
+            trial(name("a_transaction_that_falls_silent_lets_go_of_its_locks"), move || silent(backend)),
         ]
     };
     [Backend::Postgres, Backend::MySql].into_iter().flat_map(cases).collect()
@@ -74,4 +76,33 @@ async fn cut(backend: Backend) {
     assert!(matches!(asked, Err(StoreError::Unavailable(_))), "{asked:?}");
     proxy.heal();
     until_it_answers(&store).await;
+}
+
+/// A node that is stopped in the middle of a transaction: its connection stays open, and nothing comes any more.
+async fn silent(backend: Backend) {
+    const LOCK: [&str; 2] = ["BEGIN", "UPDATE duties SET epoch = epoch + 1"];
+    let database = FreshDatabase::make(backend).await;
+    let store = SqlStore::open(&database.url, StoreOptions::default()).await.unwrap();
+    let node = NodeId(uuid::Uuid::from_u128(1));
+    store.register_node(node, "n", "h").await.unwrap();
+    store.take_duty("rescuer", node, 60_000).await.unwrap();
+    let (mut postgres, mut mysql) = (None, None);
+    match backend {
+        Backend::Postgres => {
+            let connection = postgres.insert(connect_postgres(&database.url).await.unwrap());
+            for statement in LOCK {
+                connection.execute(statement).await.unwrap();
+            }
+        }
+        Backend::MySql => {
+            let connection = mysql.insert(connect_mysql(&database.url).await.unwrap());
+            for statement in LOCK {
+                connection.execute(statement).await.unwrap();
+            }
+        }
+        Backend::Sqlite => panic!("a file has no network"),
+    }
+    let taken = tokio::time::timeout(DEADLINE, store.take_duty("rescuer", node, 60_000)).await.expect("it ends");
+    assert!(taken.is_ok(), "{taken:?}");
+    drop((postgres, mysql));
 }
