@@ -159,7 +159,10 @@ fn report(count: usize, took: Duration) {
 fn amqp_url() -> anyhow::Result<Option<String>> {
     match std::env::var("BROKER").as_deref() {
         Err(_) => Ok(None),
-        Ok("amqp") => Ok(Some(std::env::var("AMQP_URL").context("AMQP_URL is not set")?)),
+        // The default virtual host is meant, and lapin takes nothing after the slash for a host without a name.
+        Ok("amqp") => {
+            Ok(Some(std::env::var("AMQP_URL").context("AMQP_URL is not set")?.trim_end_matches('/').to_owned()))
+        }
         Ok(other) => anyhow::bail!("BROKER is {other:?}; allowed: amqp, or none"),
     }
 }

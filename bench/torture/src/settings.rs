@@ -6,7 +6,7 @@ use longhaul::{DutySettings, RetryPolicy, WorkerSettings};
 
 /// A node that is silent for this long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// The shortest freeze: longer than the lease, and longer than the five seconds for which a node holds the duty to
+/// The shortest freeze: longer than the lease, and longer than the three seconds for which a node holds the duty to
 /// rescue, so that others rescue the frozen one's tasks even if the duty was its own.
 pub(crate) const FREEZE_MS: u64 = LEASE.as_millis() as u64 + 2_700;
 const HEARTBEAT: Duration = Duration::from_millis(300);

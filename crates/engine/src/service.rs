@@ -20,6 +20,10 @@ const PASSES: usize = 100;
 /// A round that is not over by then waits for a store that has vanished. Long enough for the slowest export.
 const LONGEST_ROUND: Duration = Duration::from_secs(600);
 
+/// How long a duty is a node's at the least, in milliseconds. Long enough that one which is slow for once keeps its
+/// duties, short enough that nobody waits long for those of a dead one.
+const SHORTEST_HOLD_MS: u64 = 3_000;
+
 /// What a pass found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
@@ -79,8 +83,7 @@ struct Hold(Option<Instant>);
 impl Hold {
     /// Whether the duty is this node's. A lease that is young is not renewed.
     async fn take(&mut self, engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<bool, StoreError> {
-        // Long enough that a node which is slow for once keeps its duties, short enough that a dead one's are taken over.
-        let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(5_000);
+        let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(SHORTEST_HOLD_MS);
         if self.0.is_some_and(|renewed| renewed.elapsed() < Duration::from_millis(ttl_ms / 6)) {
             return Ok(true);
         }

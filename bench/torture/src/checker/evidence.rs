@@ -127,27 +127,31 @@ impl Evidence {
         taken.filter(ended_later).map(|row| (row.task, row.attempt)).collect()
     }
 
-    /// Times from the kill of a process until each of its tasks was claimed again, in milliseconds. Those that fell into
-    /// an outage of the server tell of the outage, and are left out.
+    /// Times from the kill of a process until the first of its tasks was claimed again, in milliseconds: the others are
+    /// rescued with it, and then wait for a slot. Those that fell into an outage of the server tell of the outage, and
+    /// are left out.
     pub(crate) fn after_kills_ms(&self) -> Vec<i64> {
         let kills = self.deeds.iter().filter(|deed| deed.fault == Fault::Kill);
         let kills: HashMap<&str, i64> =
             kills.filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at))).collect();
-        let mut times = Vec::new();
+        let mut first: HashMap<&str, (i64, i64)> = HashMap::new();
         for row in self.dump.attempts.iter().filter(|row| row.outcome == "crashed") {
-            let start = self.of_attempt(row.task, row.attempt).next();
-            let died = start.and_then(|start| kills.get(start.incarnation.as_str()));
+            let Some(start) = self.of_attempt(row.task, row.attempt).next() else { continue };
             // What was taken away while the process still lived is another story.
-            let Some(died) = died.copied().filter(|died| row.ended_at > Some(*died)) else { continue };
-            let attempts = self.task(row.task).map(|task| self.attempts(task)).unwrap_or_default();
-            let next = attempts.into_iter().find(|next| next.attempt == row.attempt + 1);
-            let Some(claimed) = next.and_then(|next| next.started_at) else { continue };
-            if !self.outages().any(|(from, to)| from < claimed && to > died) {
-                times.push((claimed - died) / 1_000);
-            }
+            let died = kills.get(start.incarnation.as_str()).copied().filter(|died| row.ended_at > Some(*died));
+            let Some((died, claimed)) = died.zip(self.next_claim(row)) else { continue };
+            let entry = first.entry(&start.incarnation).or_insert((died, claimed));
+            entry.1 = entry.1.min(claimed);
         }
-        times.sort_unstable();
-        times
+        let is_free =
+            |(died, claimed): &(i64, i64)| !self.outages().any(|(from, to)| from < *claimed && to > *died);
+        milliseconds(first.into_values().filter(is_free).map(|(died, claimed)| claimed - died))
+    }
+
+    /// When the attempt after this one began.
+    fn next_claim(&self, row: &AttemptRow) -> Option<i64> {
+        let attempts = self.task(row.task).map(|task| self.attempts(task))?;
+        attempts.into_iter().find(|next| next.attempt == row.attempt + 1)?.started_at
     }
 
     /// Times from the moment at which the database answered again to the next claim, in milliseconds.

@@ -367,3 +367,17 @@ fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
     assert_eq!(evidence.without_broker_ms(), [0; 0], "the database was away as well");
     assert_eq!(evidence.after_broker_ms(), [0; 0], "too few were submitted after it");
 }
+
+#[test]
+fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
+    // STEPS began on the first node, which died soon after; its second attempt began five milliseconds later.
+    let killed = |at| Deed { at, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
+    let mut parts = healthy();
+    parts.task(STEPS).last_attempt_at = Some(5_110);
+    assert_eq!(parts.evidence(vec![killed(110)]).after_kills_ms(), [5]);
+
+    let mut parts = healthy();
+    parts.task(STEPS).last_attempt_at = Some(5_110);
+    let database_away = outage(Service::Postgres, 1, 2);
+    assert_eq!(parts.evidence(vec![killed(110), database_away]).after_kills_ms(), [0; 0]);
+}
