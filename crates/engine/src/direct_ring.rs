@@ -1,7 +1,7 @@
 //! The direct ring: whoever makes a task claimable rings for it at once, beside everything else.
 //!
-//! It never delays an answer and never waits for company: while one batch is under way the next one gathers. What does
-//! not fit, what a broker does not take, and whatever queues have more waiting than the fleet can answer is left to the
+//! It never delays an answer. The first bell does not wait for company; while one batch is under way, and for a moment
+//! after it, the next one gathers: each batch makes the broker write to its disk. What does not fit, what a broker does not take, and whatever queues have more waiting than the fleet can answer is left to the
 //! ringer.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -20,6 +20,8 @@ use crate::metrics::Metrics;
 const WAITING: usize = 10_000;
 /// Bells that are rung together.
 const BATCH: usize = 1_000;
+/// How long the bells after a batch gather.
+const COMPANY: Duration = Duration::from_millis(5);
 /// Bells of one queue within [`WITHOUT_A_WORD`], if the ringer says nothing: a burst, and no flood of the broker.
 const UNHEARD: usize = 1_000;
 /// The time that [`UNHEARD`] is about: the ringer speaks as often.
@@ -75,6 +77,11 @@ impl DirectRing {
         }
     }
 
+    /// Whether more waits in the queue than there are bells for.
+    pub(crate) fn is_held(&self, queue: &str) -> bool {
+        self.desk().gate.is_held(queue, Instant::now())
+    }
+
     /// The ringer has said which queues it holds.
     pub(crate) fn heard(&self, held: Vec<String>) {
         self.desk().gate.heard(held, Instant::now());
@@ -107,6 +114,9 @@ impl DirectRing {
             // A broker that is away hears nothing: nodes look into the store.
             if self.broker.state() == BrokerState::Up {
                 self.ring_batch(&now, &later).await;
+            }
+            if now.len() < BATCH {
+                tokio::time::sleep(COMPANY).await;
             }
         }
     }
@@ -160,12 +170,16 @@ impl Gate {
         self.counted_from = Some(now);
     }
 
-    /// Whether one more bell of this queue may be rung; it is counted.
-    fn lets_by(&mut self, queue: &str, now: Instant) -> bool {
+    fn is_held(&mut self, queue: &str, now: Instant) -> bool {
         if self.heard_at.is_some_and(|heard| now.duration_since(heard) > RINGER_LIVES) {
             self.held.clear();
         }
-        if self.held.contains(queue) {
+        self.held.contains(queue)
+    }
+
+    /// Whether one more bell of this queue may be rung; it is counted.
+    fn lets_by(&mut self, queue: &str, now: Instant) -> bool {
+        if self.is_held(queue, now) {
             return false;
         }
         if self.counted_from.is_none_or(|from| now.duration_since(from) > WITHOUT_A_WORD) {

@@ -90,6 +90,8 @@ pub struct Engine {
     pub look_at_leases: Notify,
     /// Rung when there may be something new to ring for: the ringer of this process looks, if it has the duty.
     pub(crate) look_at_lanes: Notify,
+    /// Rung when the ringer has said that it holds a queue: the claimer of this process takes from the store.
+    pub look_at_backlog: Notify,
 }
 
 impl Engine {
@@ -123,6 +125,7 @@ impl Engine {
             in_touch: Mutex::default(),
             look_at_leases: Notify::new(),
             look_at_lanes: Notify::new(),
+            look_at_backlog: Notify::new(),
         });
         if let Some(broker) = &engine.broker {
             let listening = tokio::spawn(signals::listen(broker.signals(), Arc::downgrade(&engine)));
@@ -135,6 +138,11 @@ impl Engine {
     /// Whether bells travel over a broker now.
     pub fn is_broker_up(&self) -> bool {
         self.broker.as_ref().is_some_and(|broker| broker.state() == BrokerState::Up)
+    }
+
+    /// Whether more waits in this queue than bells are rung for: whoever has a slot takes from the store.
+    pub fn is_held(&self, queue: &str) -> bool {
+        self.direct_ring.as_ref().is_some_and(|ring| ring.is_held(queue))
     }
 
     /// Makes the node of this process known. The first one counts.

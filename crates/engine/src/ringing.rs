@@ -2,7 +2,8 @@
 //!
 //! A [`Lane`] is the ringer's idea of one queue of the broker. It is told what waits in the store, in the store's order,
 //! and how many bells the broker still has; it says which tasks to ring for, so that about as many bells are out as the
-//! fleet answers in a second. It knows no clock and no broker, and may forget everything at any time: what waits without
+//! fleet answers in a second. Where more waits than that the queue is held: nodes take from the store by themselves, and a
+//! few bells are enough for those who have not heard. It knows no clock and no broker, and may forget everything at any time: what waits without
 //! a bell is rung for again.
 
 use std::cmp::Reverse;
@@ -17,9 +18,9 @@ use tokio::time::Instant;
 
 /// Bells that are out at the least: enough for the slots of a few nodes before anything is known of their speed.
 const LEAST: usize = 64;
-/// Bells that are out at the most: a second of the fastest fleet that one database can serve. More are listed, since
-/// those that nobody answers for may stand before the others.
-pub const MOST: usize = bounds::DUE_BATCH * 4 / 5;
+/// Bells that are out at the most. Where more waits, nodes do better without them. More are listed, since those that
+/// nobody answers for may stand before the others.
+pub const MOST: usize = 1_000;
 const MOST_LISTED: usize = bounds::DUE_BATCH;
 /// Whoever made a task claimable rings at once. What still has no bell after this long is the ringer's.
 const GRACE: Duration = Duration::from_millis(150);
@@ -31,7 +32,7 @@ const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 const REFUSALS: u32 = 5;
 /// The rest after the first refusal; it doubles with each.
 const REFUSED_REST: Duration = Duration::from_secs(1);
-/// Looks at a lane whose bells go quickly, and at one that has work at all.
+/// Looks at a lane that has just been found too narrow, and at one that has work at all.
 const SOONEST: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_millis(200);
 
@@ -108,15 +109,8 @@ impl Lane {
             });
         }
         let (ring, again) = self.choose(now, waiting, depth);
-        let out = depth + ring.len();
-        let next_in = (!waiting.is_empty()).then(|| match () {
-            () if !self.is_held => SOON,
-            () if grew || is_first => SOONEST,
-            () if self.rate > 0.0 => {
-                Duration::from_secs_f64((out as f64 / self.rate / 2.0).min(1.0)).clamp(SOONEST, SOON)
-            }
-            () => SOON,
-        });
+        let is_soonest = self.is_held && (grew || is_first);
+        let next_in = (!waiting.is_empty()).then_some(if is_soonest { SOONEST } else { SOON });
         Look { ring, again, next_in }
     }
 
@@ -168,9 +162,10 @@ impl Lane {
     fn resize(&mut self, waiting: usize, depth: usize) -> bool {
         self.is_held = waiting > if self.is_held { self.target / 2 } else { self.target };
         let was_rung = self.known.values().any(|known| known.rung.is_some()) || self.rate > 0.0;
-        if waiting > self.target && depth < self.target / 4 && was_rung {
-            self.target = (self.target * 2).min(MOST);
-            return true;
+        if waiting > self.target && depth < self.most_out() / 4 && was_rung {
+            let before = self.target;
+            self.target = (before * 2).min(MOST);
+            return self.target > before;
         }
         if self.rate < self.target as f64 {
             self.target = (self.target - self.target / 16).max(LEAST).max((self.rate as usize).min(MOST));
@@ -178,11 +173,16 @@ impl Lane {
         false
     }
 
+    /// Bells that are to be out now.
+    const fn most_out(&self) -> usize {
+        if self.is_held { LEAST } else { self.target }
+    }
+
     /// Those without a bell, as many as the lane has room for. An urgent task does not wait for room: its bell overtakes.
     fn choose(&self, now: Instant, waiting: &[Bell], depth: usize) -> (Vec<usize>, usize) {
         let wanted = waiting.len().min(self.window() - 1);
-        let room = wanted.min(self.target.max(LEAST)).saturating_sub(depth);
-        let most = (self.target * 2).saturating_sub(depth);
+        let room = wanted.min(self.most_out()).saturating_sub(depth);
+        let most = (self.most_out() * 2).saturating_sub(depth);
         let lowest = self.known.values().filter(|known| known.rung.is_some()).map(|known| known.place.0.0).min();
         let (mut ring, mut again) = (Vec::new(), 0);
         for (index, bell) in waiting.iter().enumerate().take(wanted) {

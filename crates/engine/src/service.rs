@@ -83,7 +83,8 @@ struct Hold(Option<Instant>);
 impl Hold {
     /// Whether the duty is this node's. A lease that is young is not renewed.
     async fn take(&mut self, engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<bool, StoreError> {
-        let ttl_ms = u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(SHORTEST_HOLD_MS);
+        let ttl_ms =
+            u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(SHORTEST_HOLD_MS);
         if self.0.is_some_and(|renewed| renewed.elapsed() < Duration::from_millis(ttl_ms / 6)) {
             return Ok(true);
         }

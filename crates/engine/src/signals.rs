@@ -28,8 +28,12 @@ pub(crate) async fn listen(mut signals: Box<dyn Signals>, engine: Weak<Engine>) 
                         engine.look_at_lanes.notify_one();
                     }
                     Signal::Held { queues } => {
+                        let has_backlog = !queues.is_empty();
                         if let Some(ring) = &engine.direct_ring {
                             ring.heard(queues);
+                        }
+                        if has_backlog {
+                            engine.look_at_backlog.notify_one();
                         }
                     }
                 }

@@ -143,8 +143,7 @@ impl Evidence {
             let entry = first.entry(&start.incarnation).or_insert((died, claimed));
             entry.1 = entry.1.min(claimed);
         }
-        let is_free =
-            |(died, claimed): &(i64, i64)| !self.outages().any(|(from, to)| from < *claimed && to > *died);
+        let is_free = |(died, claimed): &(i64, i64)| !self.outages().any(|(from, to)| from < *claimed && to > *died);
         milliseconds(first.into_values().filter(is_free).map(|(died, claimed)| claimed - died))
     }
 

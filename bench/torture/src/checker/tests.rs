@@ -371,7 +371,8 @@ fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
 #[test]
 fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
     // STEPS began on the first node, which died soon after; its second attempt began five milliseconds later.
-    let killed = |at| Deed { at, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
+    let killed =
+        |at| Deed { at, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
     let mut parts = healthy();
     parts.task(STEPS).last_attempt_at = Some(5_110);
     assert_eq!(parts.evidence(vec![killed(110)]).after_kills_ms(), [5]);

@@ -46,11 +46,12 @@ pub(super) async fn run(inner: Arc<Inner>) {
             let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
             inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
         }
-        // Work that no bell has come for is a reason to go on as if there were no broker.
+        // Work that no bell has come for is a reason to go on as if there were no broker, and so is a queue in which more
+        // waits than bells are rung for.
         let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
         if let Ok(look) = &look
             && inner.engine().is_broker_up()
-            && (look.claimed == 0 || heard != heard_before)
+            && (look.claimed == 0 || (heard != heard_before && !has_backlog(&inner)))
         {
             pace.found();
             rest_below_bells(&inner).await;
@@ -186,7 +187,14 @@ async fn room_in(inner: &Inner, full: &[Scope]) {
     }
 }
 
-/// Waits until the broker is away, until there is room for what was turned down, or until a look is due anyway.
+/// Whether a queue that is served here is held.
+fn has_backlog(inner: &Inner) -> bool {
+    let desk = inner.desk();
+    desk.slots().queues().any(|queue| inner.engine().is_held(queue))
+}
+
+/// Waits until the broker is away, until there is room for what was turned down, until a queue is held, or until a look is
+/// due anyway.
 async fn rest_below_bells(inner: &Inner) {
     let is_down = async {
         match &inner.engine().broker {
@@ -198,6 +206,7 @@ async fn rest_below_bells(inner: &Inner) {
         () = inner.draining.cancelled() => {}
         () = is_down => {}
         () = room_for_owed(inner) => {}
+        () = inner.engine().look_at_backlog.notified() => {}
         () = tokio::time::sleep(BELOW_THE_BELLS.mul_f64(0.75 + random::unit() * 0.5)) => {}
     }
 }
