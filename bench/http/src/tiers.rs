@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul::{
-    Builder, Context, Handle, Longhaul, Outcome, RabbitOptions, Task, WorkerSettings,
-};
+use longhaul::{Builder, Context, Handle, Longhaul, Outcome, RabbitOptions, Task, WorkerSettings};
 
 use crate::{
     database::{self, Backend},
@@ -60,12 +58,12 @@ async fn measure_on(name: &str, backend: Backend, broker: Option<&str>, report: 
     }
     let mut enterprise = Vec::new();
     for number in 0..LOOKED_AT {
-        enterprise.push(worker.submit::<Busy>(()).owner(format!("rich-{}", number % 5)).tier("enterprise").await?);
+        enterprise.push(worker.submit::<Busy>(()).owner(&format!("rich-{}", number % 5)).tier("enterprise").await?);
         tokio::time::sleep(APART).await;
     }
     let mut light = Vec::new();
     for number in 0..LOOKED_AT {
-        light.push(worker.submit::<Busy>(()).owner(format!("light-{number}")).await?);
+        light.push(worker.submit::<Busy>(()).owner(&format!("light-{number}")).await?);
         tokio::time::sleep(APART).await;
     }
     let waited = percentile(&mut waits(&enterprise).await?, 99.0);
@@ -79,7 +77,7 @@ async fn measure_on(name: &str, backend: Backend, broker: Option<&str>, report: 
 }
 
 /// How long each waited, in seconds, by the store's clock.
-async fn waits(handles: &[Handle<()>]) -> anyhow::Result<Vec<f64>> {
+async fn waits(handles: &[Handle<Busy>]) -> anyhow::Result<Vec<f64>> {
     let mut waits = Vec::with_capacity(handles.len());
     for handle in handles {
         handle.result().await?;
