@@ -130,6 +130,7 @@ pub(crate) struct Completion<'a> {
 pub(crate) struct LaneHead {
     pub(crate) lane: i64,
     pub(crate) queue: String,
+    pub(crate) task_type: String,
     pub(crate) priority: u8,
     pub(crate) due_at: i64,
     pub(crate) is_paused: bool,
@@ -140,6 +141,7 @@ impl LaneHead {
         Ok(Self {
             lane: row.must_int(0)?,
             queue: row.must_text(1)?,
+            task_type: row.must_text(5)?,
             priority: u8::try_from(row.must_int(2)?).unwrap_or(0),
             due_at: row.must_int(3)?,
             is_paused: row.int(4)?.is_some(),

@@ -451,10 +451,11 @@ impl Store for SqlStore {
         self.database.run(Mode::ReadOnly, ListHeads).await
     }
 
-    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError> {
+        bounds::check_label("queue", queue)?;
         bounds::check_duration_ms("waited", waited_ms)?;
-        check_limit(most_per_queue, bounds::CLAIM_BATCH)?;
-        self.database.run(Mode::Transaction, BringForward { waited_ms, most_per_queue }).await
+        check_limit(most, bounds::CLAIM_BATCH)?;
+        self.database.run(Mode::Transaction, BringForward { queue: queue.to_owned(), waited_ms, most }).await
     }
 
     async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {

@@ -78,8 +78,8 @@ pub(crate) struct Inner {
     asking: tokio::sync::RwLock<()>,
     /// Answerers that wait for a slot, or have just got one.
     starving: AtomicUsize,
-    /// Bells that were heard.
-    heard: AtomicU64,
+    /// Tasks that bells have brought.
+    brought: AtomicU64,
     /// Queues and types whose bells were turned down for want of a slot: once there is one, the store is asked.
     owed: Mutex<BTreeSet<(String, String)>>,
     /// The first task is in hand.
@@ -106,7 +106,7 @@ impl Inner {
             rooms: (0..=plan.queues.len()).map(|_| Notify::new()).collect(),
             asking: tokio::sync::RwLock::new(()),
             starving: AtomicUsize::new(0),
-            heard: AtomicU64::new(0),
+            brought: AtomicU64::new(0),
             owed: Mutex::default(),
             desk: Mutex::new(Desk::new(plan)),
             services,

@@ -68,7 +68,9 @@ pub struct ClaimNamed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueHead {
     pub queue: String,
+    /// [`bounds::FORWARD`](crate::bounds::FORWARD) for those that were brought forward.
     pub priority: u8,
+    pub task_type: String,
     /// The due time of the first task that waits there.
     pub due_at: Timestamp,
 }
@@ -281,14 +283,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The first due tasks of a queue, of all types, in the order of claims; none while it is paused. Tasks that another
     /// process has made or moved a moment ago may be missing for some seconds.
     async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError>;
-    /// For each queue and priority that a due task waits in, paused or not, when the first of them became due; sorted. What
-    /// another process did a moment ago may be missing for some seconds.
+    /// For each queue, priority and type that a due task waits in, paused or not, when the first of them became due; sorted.
+    /// What another process did a moment ago may be missing for some seconds.
     async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError>;
-    /// Puts tasks that have waited for longer than `waited_ms` to be claimed before all others of their queue, the longest
-    /// waiting first, so that at most `most_per_queue` of a queue stand there at a time. They keep their priority, and lose
-    /// the place with their next change. Of each queue, type and priority only the first
-    /// [`bounds::AGING_LOOK`](crate::bounds::AGING_LOOK) are looked at. Answers with how many were put there.
-    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError>;
+    /// Puts up to `most` tasks of a queue that have waited for longer than `waited_ms` to be claimed before all others of it,
+    /// the longest waiting first. Of each type no more than that stand there at a time, so that a type which nobody serves
+    /// leaves room for the others. They keep their priority, and lose the place with their next change. Of each type and
+    /// priority only the first [`bounds::AGING_LOOK`](crate::bounds::AGING_LOOK) are looked at. Answers with how many were
+    /// put there.
+    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError>;
     /// Fails tasks that wait to be claimed, due or not: they cannot be brought to any node. Answers with those that were
     /// failed; what is anywhere else stays as it is.
     async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError>;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError,
+    StoreError, bounds,
     statistics::{Measure, SPAN_MICROS, Tally, TallyFilter},
 };
 
@@ -78,8 +78,10 @@ impl Duty for Ager {
         }
         let (waited_ms, now) = (millis(self.starve_after), engine.store.now().await?);
         let heads = engine.store.list_heads().await?.into_iter();
-        let starving: BTreeSet<String> =
-            heads.filter(|head| head.due_at.plus_ms(waited_ms) <= now).map(|head| head.queue).collect();
+        let starving: BTreeSet<String> = heads
+            .filter(|head| head.priority != bounds::FORWARD && head.due_at.plus_ms(waited_ms) <= now)
+            .map(|head| head.queue)
+            .collect();
         let ended = match starving.is_empty() {
             true => HashMap::new(),
             false => {
@@ -88,7 +90,7 @@ impl Duty for Ager {
             }
         };
         for (queue, most) in self.allowances(starving, &ended) {
-            if engine.store.bring_forward(waited_ms, most).await? > 0 {
+            if engine.store.bring_forward(&queue, waited_ms, most).await? > 0 {
                 engine.doorbell.ring(&queue);
             }
         }

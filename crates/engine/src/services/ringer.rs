@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    StoreError, TaskId,
+    StoreError, TaskId, bounds,
     contract::{
         Broker,
         broker::{Bell, BrokerError, Published, Signal},
@@ -213,10 +213,12 @@ async fn give_up(engine: &Engine, queue: &str, ids: Vec<TaskId>, reason: &str) -
     tracing::error!(queue, reason, tasks = ids.len(), "the broker refuses to ring for tasks, which fail for it");
     let message = format!("could not be dispatched: {reason}");
     let failure = Failure { class: "not_dispatched".to_owned(), message, detail: None };
-    let failed = engine.store.fail_waiting(&ids, &failure).await?;
-    engine.metrics.broker.not_dispatched(failed.len());
-    for id in failed {
-        engine.tell_of(id, EventKind::Failed).await;
+    for ids in ids.chunks(bounds::MAINTENANCE_BATCH) {
+        let failed = engine.store.fail_waiting(ids, &failure).await?;
+        engine.metrics.broker.not_dispatched(failed.len());
+        for id in failed {
+            engine.tell_of(id, EventKind::Failed).await;
+        }
     }
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use longhaul_domain::{RunAt, Timestamp, contract::store::QueueHead};
+use longhaul_domain::{RunAt, Timestamp, bounds, contract::store::QueueHead};
 
 /// Places that are remembered in one process, each with an owner's name: some 20 MB. Who comes when it is full goes to the
 /// end of the line, as if there were no turns.
@@ -125,15 +125,16 @@ impl Lines {
         for line in self.queues.values_mut().flat_map(BTreeMap::values_mut) {
             (line.seen, line.before) = (None, Added::default());
         }
-        // What is due later holds nobody up.
-        for head in heads.iter().filter(|head| head.due_at <= now) {
+        let oldest = now.minus_ms(OLDEST_MS);
+        // What is due later holds nobody up, and those that were brought forward stand in no line.
+        for head in heads.iter().filter(|head| head.due_at <= now && head.priority != bounds::FORWARD) {
             if !self.queues.contains_key(&head.queue) && self.queues.len() >= QUEUES {
                 continue;
             }
             let lines = self.queues.entry(head.queue.clone()).or_default();
-            lines.entry(head.priority).or_default().seen = Some(head.due_at);
+            let seen = &mut lines.entry(head.priority).or_default().seen;
+            *seen = Some(seen.map_or(head.due_at, |known| first_of(known, head.due_at, oldest)));
         }
-        let oldest = now.minus_ms(OLDEST_MS);
         for lines in self.queues.values_mut() {
             lines.retain(|_, line| {
                 // Without a head, what has come since the look began may become one.
@@ -147,6 +148,16 @@ impl Lines {
     }
 }
 
+/// Which of two types is the head of a line: the earlier one, but one that nobody has served for so long is passed over while
+/// others wait.
+fn first_of(one: Timestamp, other: Timestamp, oldest: Timestamp) -> Timestamp {
+    match (one < oldest, other < oldest) {
+        (true, false) => other,
+        (false, true) => one,
+        _ => one.min(other),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,8 +166,14 @@ mod tests {
         Timestamp::from_micros(micros)
     }
 
+    const DAY_US: i64 = 86_400_000_000;
+
+    fn head_of(task_type: &str, micros: i64) -> QueueHead {
+        QueueHead { queue: "q".to_owned(), priority: 1, task_type: task_type.to_owned(), due_at: at(micros) }
+    }
+
     fn head(micros: i64) -> Vec<QueueHead> {
-        vec![QueueHead { queue: "q".to_owned(), priority: 1, due_at: at(micros) }]
+        vec![head_of("t", micros)]
     }
 
     /// Lines with somebody waiting since `micros`.
@@ -182,6 +199,19 @@ mod tests {
             RunAt::Now | RunAt::AfterMs(_) => panic!("{owner} was given no place"),
         };
         places(lines, owner, count, now).into_iter().map(moment).collect()
+    }
+
+    #[test]
+    fn a_type_that_nobody_serves_is_passed_over_while_others_wait() {
+        let now = at(10 * DAY_US);
+        let mut lines = Lines::default();
+        let waiting = now.as_micros() - 1_000;
+        look(&mut lines, &[head_of("unserved", 5), head_of("served", waiting)], now);
+        // Ten thousand of one owner, and later one of another: it joins at the head.
+        lines.join("q", 1, "a", 10_000, now);
+        let later = now.plus_ms(5_000);
+        look(&mut lines, &[head_of("unserved", 5), head_of("served", waiting)], later);
+        assert_eq!(lines.join("q", 1, "b", 1, later).next, Some(at(waiting)));
     }
 
     #[test]

@@ -285,8 +285,8 @@ impl Store for SimStore {
         self.memory.list_heads().await
     }
 
-    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
-        self.memory.bring_forward(waited_ms, most_per_queue).await
+    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError> {
+        self.memory.bring_forward(queue, waited_ms, most).await
     }
 
     async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {

@@ -1,7 +1,7 @@
 //! Tasks that wait: who is rung for, where the lines begin, and who has waited too long.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -39,6 +39,30 @@ async fn peek(session: &mut dyn Session, head: &LaneHead, limit: usize) -> Resul
     rows.iter().map(waiting).collect()
 }
 
+/// The first `limit` due tasks of several lanes together. Of each, somewhat more than its share is read; all that may be needed
+/// only of those that turn out to have more.
+async fn peek_all(session: &mut dyn Session, heads: &[LaneHead], limit: usize) -> Result<Vec<Waiting>, Failure> {
+    let share = if heads.len() == 1 { limit } else { (2 * limit / heads.len()).clamp(1, limit) };
+    let mut waiting = Vec::new();
+    for head in heads {
+        waiting.extend(peek(session, head, share).await?);
+    }
+    let in_order = |waiting: &mut Vec<Waiting>| {
+        waiting.sort_unstable_by_key(|task| (task.due_at, task.id));
+        waiting.truncate(limit);
+    };
+    in_order(&mut waiting);
+    let used_up =
+        |head: &&LaneHead| share < limit && waiting.iter().filter(|task| task.lane == head.lane).count() == share;
+    let deeper: Vec<&LaneHead> = heads.iter().filter(used_up).collect();
+    for head in deeper {
+        waiting.retain(|task| task.lane != head.lane);
+        waiting.extend(peek(session, head, limit).await?);
+    }
+    in_order(&mut waiting);
+    Ok(waiting)
+}
+
 /// What is rung with for those of the tasks that still wait; each with the priority that it has by itself.
 async fn read_bells(session: &mut dyn Session, ids: &[TaskId]) -> Result<HashMap<TaskId, Bell>, Failure> {
     if ids.is_empty() {
@@ -71,13 +95,7 @@ impl Operation for ListDue {
             if wanted == 0 {
                 break;
             }
-            let mut waiting = Vec::new();
-            for head in group {
-                waiting.extend(peek(session, head, wanted).await?);
-            }
-            waiting.sort_unstable_by_key(|task| (task.due_at, task.id));
-            waiting.truncate(wanted);
-            first.extend(waiting);
+            first.extend(peek_all(session, group, wanted).await?);
         }
         let ids: Vec<TaskId> = first.iter().map(|task| task.id).collect();
         let mut bells = read_bells(session, &ids).await?;
@@ -98,23 +116,26 @@ impl Operation for ListHeads {
     type Output = Vec<QueueHead>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<QueueHead>, Failure> {
-        let mut firsts: BTreeMap<(String, u8), i64> = BTreeMap::new();
-        for head in session.find_heads(None).await? {
-            if head.priority != bounds::FORWARD {
-                let first = firsts.entry((head.queue, head.priority)).or_insert(head.due_at);
-                *first = head.due_at.min(*first);
-            }
-        }
-        let head = |((queue, priority), due_at)| QueueHead { queue, priority, due_at: Timestamp::from_micros(due_at) };
-        Ok(firsts.into_iter().map(head).collect())
+        let mut heads = session.find_heads(None).await?;
+        heads.sort_by(|one, other| {
+            (&one.queue, one.priority, &one.task_type).cmp(&(&other.queue, other.priority, &other.task_type))
+        });
+        let head = |head: LaneHead| QueueHead {
+            queue: head.queue,
+            priority: head.priority,
+            task_type: head.task_type,
+            due_at: Timestamp::from_micros(head.due_at),
+        };
+        Ok(heads.into_iter().map(head).collect())
     }
 }
 
-/// Puts those that have waited too long before all others of their queue.
+/// Puts those of a queue that have waited too long before all others.
 #[derive(Debug)]
 pub(crate) struct BringForward {
+    pub(crate) queue: String,
     pub(crate) waited_ms: u64,
-    pub(crate) most_per_queue: usize,
+    pub(crate) most: usize,
 }
 
 /// One that has waited too long, and since when.
@@ -138,33 +159,30 @@ impl Operation for BringForward {
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
         let now = session.now().await?;
-        let mut queues: BTreeMap<String, Vec<LaneHead>> = BTreeMap::new();
-        for head in session.find_heads(None).await? {
-            if !head.is_paused {
-                queues.entry(head.queue.clone()).or_default().push(head);
-            }
-        }
+        let mut heads = session.find_heads(Some(&self.queue)).await?;
+        heads.retain(|head| !head.is_paused);
+        let mut room = self.room(session, &heads).await?;
+        let mut overdue = self.overdue(session, &heads, now).await?;
+        overdue.sort_unstable_by_key(|one| (one.since, one.task.id));
         let mut chosen = Vec::new();
-        for heads in queues.into_values() {
-            let room = self.room(session, &heads).await?;
-            let mut overdue = self.overdue(session, &heads, now).await?;
-            overdue.sort_unstable_by_key(|one| (one.since, one.task.id));
-            overdue.truncate(room);
-            chosen.extend(overdue);
+        for one in overdue {
+            let of_type = room.entry(one.bell.task_type.clone()).or_insert(self.most);
+            if chosen.len() < self.most && *of_type > 0 {
+                *of_type -= 1;
+                chosen.push(one);
+            }
         }
         move_forward(session, chosen).await
     }
 }
 
 impl BringForward {
-    /// How many more of this queue may stand before all others.
-    async fn room(&self, session: &mut dyn Session, heads: &[LaneHead]) -> Result<usize, Failure> {
-        let mut room = self.most_per_queue;
+    /// How many more of a type may stand before all others, where some do.
+    async fn room(&self, session: &mut dyn Session, heads: &[LaneHead]) -> Result<HashMap<String, usize>, Failure> {
+        let mut room = HashMap::new();
         for head in heads.iter().filter(|head| head.priority == bounds::FORWARD) {
-            room = room.saturating_sub(peek(session, head, room).await?.len());
-            if room == 0 {
-                break;
-            }
+            let standing = peek(session, head, self.most).await?.len();
+            room.insert(head.task_type.clone(), self.most - standing);
         }
         Ok(room)
     }

@@ -317,9 +317,9 @@ impl Store for MemoryStore {
         Ok(state.list_heads(now))
     }
 
-    async fn bring_forward(&self, waited_ms: u64, most_per_queue: usize) -> Result<usize, StoreError> {
+    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError> {
         let (mut state, now) = self.begin();
-        state.bring_forward(waited_ms, most_per_queue, now)
+        state.bring_forward(queue, waited_ms, most, now)
     }
 
     async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {

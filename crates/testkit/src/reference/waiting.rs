@@ -29,51 +29,60 @@ impl State {
     }
 
     pub(super) fn list_heads(&self, now: Timestamp) -> Vec<QueueHead> {
-        let mut heads: BTreeMap<(String, u8), Timestamp> = BTreeMap::new();
+        let mut heads: BTreeMap<(String, u8, String), Timestamp> = BTreeMap::new();
         for (Reverse(standing), due_at, id) in self.claimable.iter().filter(|(_, due_at, _)| *due_at <= now) {
-            if *standing != bounds::FORWARD {
-                let head = heads.entry((self.tasks[id].queue.clone(), *standing)).or_insert(*due_at);
-                *head = *due_at.min(head);
-            }
+            let task = &self.tasks[id];
+            let head = heads.entry((task.queue.clone(), *standing, task.task_type.clone())).or_insert(*due_at);
+            *head = *due_at.min(head);
         }
-        heads.into_iter().map(|((queue, priority), due_at)| QueueHead { queue, priority, due_at }).collect()
+        let head = |((queue, priority, task_type), due_at)| QueueHead { queue, priority, task_type, due_at };
+        heads.into_iter().map(head).collect()
     }
 
     pub(super) fn bring_forward(
         &mut self,
+        queue: &str,
         waited_ms: u64,
-        most_per_queue: usize,
+        most: usize,
         now: Timestamp,
     ) -> Result<usize, StoreError> {
+        bounds::check_label("queue", queue)?;
         bounds::check_duration_ms("waited", waited_ms)?;
-        check_limit(most_per_queue, bounds::CLAIM_BATCH)?;
-        let open: BTreeSet<&String> =
-            self.queues.iter().filter(|(_, paused)| paused.is_none()).map(|(n, _)| n).collect();
-        let mut found: BTreeMap<String, Vec<(Timestamp, TaskId)>> = BTreeMap::new();
-        let mut looked_at: BTreeMap<(&str, &str, u8), usize> = BTreeMap::new();
+        check_limit(most, bounds::CLAIM_BATCH)?;
+        if self.queues.get(queue).is_none_or(|paused_at| paused_at.is_some()) {
+            return Ok(0);
+        }
+        let mut waiting: Vec<(Timestamp, TaskId)> = Vec::new();
+        let mut looked_at: BTreeMap<(&str, u8), usize> = BTreeMap::new();
         for (_, _, id) in self.claimable.iter().filter(|(_, due_at, _)| due_at.plus_ms(waited_ms) <= now) {
             let task = &self.tasks[id];
-            if self.forward.contains(id) || !open.contains(&task.queue) {
+            if self.forward.contains(id) || task.queue != queue {
                 continue;
             }
-            let looks = looked_at.entry((&task.queue, &task.task_type, task.priority)).or_default();
+            let looks = looked_at.entry((&task.task_type, task.priority)).or_default();
             *looks += 1;
             let since = task.created_at.max(task.due_at);
             if *looks <= bounds::AGING_LOOK && since.plus_ms(waited_ms) <= now {
-                found.entry(task.queue.clone()).or_default().push((since, *id));
+                waiting.push((since, *id));
             }
         }
+        waiting.sort_unstable();
+        let mut standing: BTreeMap<String, usize> = BTreeMap::new();
+        for task in self.forward.iter().map(|id| &self.tasks[id]).filter(|task| task.queue == queue) {
+            *standing.entry(task.task_type.clone()).or_default() += 1;
+        }
         let mut moved = 0;
-        for (queue, mut waiting) in found {
-            waiting.sort_unstable();
-            let already = self.forward.iter().filter(|id| self.tasks[id].queue == queue).count();
-            for (_, id) in waiting.into_iter().take(most_per_queue.saturating_sub(already)) {
-                let task = &self.tasks[&id];
-                self.claimable.remove(&(Reverse(task.priority), task.due_at, id));
-                self.claimable.insert((Reverse(bounds::FORWARD), task.due_at, id));
-                self.forward.insert(id);
-                moved += 1;
+        for (_, id) in waiting {
+            let task = &self.tasks[&id];
+            let of_type = standing.entry(task.task_type.clone()).or_default();
+            if moved == most || *of_type >= most {
+                continue;
             }
+            *of_type += 1;
+            moved += 1;
+            self.claimable.remove(&(Reverse(task.priority), task.due_at, id));
+            self.claimable.insert((Reverse(bounds::FORWARD), task.due_at, id));
+            self.forward.insert(id);
         }
         Ok(moved)
     }

@@ -25,11 +25,13 @@ pub(super) fn cases() -> Vec<Case> {
         a_list_keeps_to_its_limit,
         heads_tell_when_the_first_of_each_line_became_due,
         those_who_have_waited_too_long_go_first_the_longest_waiting_first,
-        only_so_many_of_a_queue_are_brought_forward,
+        only_so_many_are_brought_forward_and_of_the_named_queue,
+        a_type_that_nobody_serves_leaves_room_for_the_others,
+        many_types_are_merged_however_their_tasks_are_spread,
         a_task_dated_in_the_past_has_waited_since_it_was_made,
         a_paused_queue_brings_nobody_forward,
         a_change_takes_the_place_away_again,
-        those_brought_forward_are_ahead_and_no_heads,
+        those_brought_forward_are_ahead_and_have_heads_of_their_own,
         wrong_limits_are_refused,
     ]
 }
@@ -44,7 +46,7 @@ impl Fixture {
     }
 
     async fn bring_forward(&self, waited_ms: u64, most: usize) -> usize {
-        self.store.bring_forward(waited_ms, most).await.expect("the request is good")
+        self.store.bring_forward(QUEUE, waited_ms, most).await.expect("the request is good")
     }
 }
 
@@ -123,6 +125,19 @@ async fn a_list_keeps_to_its_limit(fixture: Arc<Fixture>) {
     assert_eq!(listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), wanted);
 }
 
+async fn many_types_are_merged_however_their_tasks_are_spread(fixture: Arc<Fixture>) {
+    // Nearly all of the first ones are of one type.
+    let kind = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let mut ids = Vec::new();
+    for name in ["a", "a", "b", "a", "a", "a", "c", "a", "a", "b", "a", "d"] {
+        ids.push(fixture.submit(kind(name)).await);
+    }
+    for limit in 1..=ids.len() {
+        let listed = fixture.store.list_due(QUEUE, limit).await.unwrap();
+        assert_eq!(listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), ids[..limit], "{limit}");
+    }
+}
+
 async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let at = |task: NewTask, ms_ago: u64| NewTask { run_at: RunAt::At(now.minus_ms(ms_ago)), ..task };
@@ -136,17 +151,19 @@ async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>
     ];
     fixture.submit_all(tasks).await;
     fixture.store.pause_queue("b").await.unwrap();
-    let head = |queue: &str, priority: u8, ms_ago: u64| QueueHead {
+    let head = |queue: &str, priority: u8, kind: &str, ms_ago: u64| QueueHead {
         queue: queue.to_owned(),
         priority,
+        task_type: kind.to_owned(),
         due_at: now.minus_ms(ms_ago),
     };
     let told = fixture.store.list_heads().await.unwrap();
-    assert_eq!(told, [head("a", 1, 30), head("a", 7, 5), head("b", 1, 7)]);
+    let (other, urgent, paused) = (head("a", 1, "other", 20), head("a", 7, KIND, 5), head("b", 1, KIND, 7));
+    assert_eq!(told, [other.clone(), head("a", 1, KIND, 30), urgent, paused.clone()]);
     let node = fixture.node().await;
     fixture.claim_from(node, &["a"], &[KIND], 2).await;
     let told = fixture.store.list_heads().await.unwrap();
-    assert_eq!(told, [head("a", 1, 20), head("b", 1, 7)], "those who are claimed wait no more");
+    assert_eq!(told, [other, head("a", 1, KIND, 10), paused], "those who are claimed wait no more");
 }
 
 async fn those_who_have_waited_too_long_go_first_the_longest_waiting_first(fixture: Arc<Fixture>) {
@@ -167,19 +184,34 @@ async fn those_who_have_waited_too_long_go_first_the_longest_waiting_first(fixtu
     assert_eq!(ids_of(&claimed), [old, other_type, urgent]);
 }
 
-async fn only_so_many_of_a_queue_are_brought_forward(fixture: Arc<Fixture>) {
-    let ids = fixture.submit_all(vec![in_queue("a", 1); 5]).await;
+async fn only_so_many_are_brought_forward_and_of_the_named_queue(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![in_queue(QUEUE, 1); 5]).await;
     let others = fixture.submit_all(vec![in_queue("b", 1); 2]).await;
     fixture.clock.advance_ms(HOUR_MS);
-    let fresh = fixture.submit(in_queue("a", 5)).await;
-    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 4, "two of each queue");
-    assert_eq!(fixture.due_ids("a").await, [&ids[..2], &[fresh], &ids[2..]].concat());
-    assert_eq!(fixture.due_ids("b").await, others);
+    let (fresh, other) = (fixture.submit(in_queue(QUEUE, 5)).await, fixture.submit(in_queue("b", 5)).await);
+    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 2);
+    assert_eq!(fixture.due_ids(QUEUE).await, [&ids[..2], &[fresh], &ids[2..]].concat());
+    assert_eq!(fixture.due_ids("b").await, [&[other], &others[..]].concat(), "another queue is left alone");
     assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 0);
     let node = fixture.node().await;
-    fixture.claim_from(node, &["a"], &[KIND], 1).await;
+    fixture.claim_from(node, &[QUEUE], &[KIND], 1).await;
     assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 1, "one has gone, one may follow");
-    assert_eq!(fixture.due_ids("a").await, [ids[1], ids[2], fresh, ids[3], ids[4]]);
+    assert_eq!(fixture.due_ids(QUEUE).await, [ids[1], ids[2], fresh, ids[3], ids[4]]);
+}
+
+async fn a_type_that_nobody_serves_leaves_room_for_the_others(fixture: Arc<Fixture>) {
+    let unserved = NewTask { task_type: "unserved".to_owned(), ..in_queue(QUEUE, 1) };
+    let stuck = fixture.submit_all(vec![unserved; 3]).await;
+    let served = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
+    fixture.clock.advance_ms(HOUR_MS);
+    fixture.submit(in_queue(QUEUE, 9)).await;
+    assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 1);
+    assert_eq!(fixture.due_ids(QUEUE).await[0], stuck[0], "it has waited for longest");
+    assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 1);
+    assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 0);
+    let node = fixture.node().await;
+    assert_eq!(ids_of(&fixture.claim(node, 1).await), served[..1]);
+    assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 1);
 }
 
 async fn a_task_dated_in_the_past_has_waited_since_it_was_made(fixture: Arc<Fixture>) {
@@ -214,7 +246,7 @@ async fn a_change_takes_the_place_away_again(fixture: Arc<Fixture>) {
     assert_eq!(fixture.due_ids(QUEUE).await, [between, ids[0], ids[1]]);
 }
 
-async fn those_brought_forward_are_ahead_and_no_heads(fixture: Arc<Fixture>) {
+async fn those_brought_forward_are_ahead_and_have_heads_of_their_own(fixture: Arc<Fixture>) {
     let old = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
     fixture.clock.advance_ms(HOUR_MS);
     let fresh = fixture.submit(in_queue(QUEUE, 5)).await;
@@ -229,7 +261,7 @@ async fn those_brought_forward_are_ahead_and_no_heads(fixture: Arc<Fixture>) {
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
     assert_eq!((ahead(old[0]).await, ahead(old[1]).await, ahead(fresh).await), (0, 1, 2));
     let heads = fixture.store.list_heads().await.unwrap();
-    assert_eq!(heads.iter().map(|head| head.priority).collect::<Vec<_>>(), [5]);
+    assert_eq!(heads.iter().map(|head| head.priority).collect::<Vec<_>>(), [5, bounds::FORWARD]);
 }
 
 async fn wrong_limits_are_refused(fixture: Arc<Fixture>) {
@@ -237,7 +269,7 @@ async fn wrong_limits_are_refused(fixture: Arc<Fixture>) {
         assert_eq!(refused_field(fixture.store.list_due(QUEUE, limit).await), "limit");
     }
     for most in [0, bounds::CLAIM_BATCH + 1] {
-        assert_eq!(refused_field(fixture.store.bring_forward(HOUR_MS, most).await), "limit");
+        assert_eq!(refused_field(fixture.store.bring_forward(QUEUE, HOUR_MS, most).await), "limit");
     }
     let answer = fixture.store.list_due("not a queue!", 1).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");

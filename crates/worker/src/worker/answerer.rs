@@ -36,6 +36,8 @@ const EARLY_BELLS: usize = 1_000;
 /// Bells of types that are not served here and are passed on within a second. Others are rung for again by the ringer,
 /// less and less often: it may be that nobody serves them.
 const PASSED_ON: usize = 50;
+/// How long after its task could be claimed a bell is passed on, in milliseconds.
+const PASSED_ON_FOR_MS: u64 = 2_000;
 /// Queues and types that a node remembers to have turned down.
 const OWED: usize = 1_000;
 
@@ -163,7 +165,6 @@ impl Answerer {
             () = tokio::time::sleep(FOR_A_SLOT), if self.starving.is_some() => Vec::new(),
         };
         self.starving = None;
-        self.inner.heard.fetch_add(heard.len() as u64, Ordering::Relaxed);
         Some(heard)
     }
 
@@ -174,6 +175,7 @@ impl Answerer {
             true => Vec::new(),
             false => self.claim(&sorted.slots).await?,
         };
+        self.inner.brought.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         let taken: HashSet<TaskId> = claimed.iter().map(|task| task.id).collect();
         self.start(claimed);
         let missed = std::mem::take(&mut sorted.slots.bells);
@@ -262,8 +264,11 @@ impl Answerer {
         }
     }
 
-    /// Another node may serve these.
-    async fn pass_on(&mut self, bells: Vec<Bell>) {
+    /// Another node may serve these. A bell that has been under way for long is the ringer's to ring again: nobody may serve
+    /// it, or its task may be gone.
+    async fn pass_on(&mut self, mut bells: Vec<Bell>) {
+        let now = self.inner.engine().store_time.now();
+        bells.retain(|bell| now.is_some_and(|now| now < bell.submitted_at.max(bell.due_at).plus_ms(PASSED_ON_FOR_MS)));
         if bells.is_empty() {
             return;
         }

@@ -9,7 +9,10 @@ use longhaul_domain::{
 };
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
 
-use super::{Inner, executor, kept::Kept};
+use super::{
+    Inner, executor,
+    kept::{self, Kept},
+};
 use crate::{
     patience::{for_claim, within},
     random,
@@ -22,7 +25,7 @@ const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut pace = Pace::new(inner.settings.poll);
-    let mut heard = 0;
+    let mut brought = 0;
     // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
     let mut is_behind = false;
     let mut kept = Kept::default();
@@ -48,10 +51,10 @@ pub(super) async fn run(inner: Arc<Inner>) {
         }
         // Work that no bell has come for is a reason to go on as if there were no broker, and so is a queue in which more
         // waits than bells are rung for.
-        let heard_before = std::mem::replace(&mut heard, inner.heard.load(Ordering::Relaxed));
+        let brought_before = std::mem::replace(&mut brought, inner.brought.load(Ordering::Relaxed));
         if let Ok(look) = &look
             && inner.engine().is_broker_up()
-            && (look.claimed == 0 || (heard != heard_before && !has_backlog(&inner)))
+            && (look.claimed == 0 || (brought != brought_before && !has_backlog(&inner)))
         {
             pace.found();
             rest_below_bells(&inner).await;
@@ -196,6 +199,8 @@ fn has_backlog(inner: &Inner) -> bool {
 /// Waits until the broker is away, until there is room for what was turned down, until a queue is held, or until a look is
 /// due anyway.
 async fn rest_below_bells(inner: &Inner) {
+    // Nobody rings for tasks that are kept for this host.
+    let look_again = if inner.settings.asks_for_kept { kept::EVERY } else { BELOW_THE_BELLS };
     let is_down = async {
         match &inner.engine().broker {
             Some(broker) => drop(broker.state_after(&BrokerState::Up).await),
@@ -207,7 +212,7 @@ async fn rest_below_bells(inner: &Inner) {
         () = is_down => {}
         () = room_for_owed(inner) => {}
         () = inner.engine().look_at_backlog.notified() => {}
-        () = tokio::time::sleep(BELOW_THE_BELLS.mul_f64(0.75 + random::unit() * 0.5)) => {}
+        () = tokio::time::sleep(look_again.mul_f64(0.75 + random::unit() * 0.5)) => {}
     }
 }
 

@@ -12,7 +12,7 @@ use super::{Inner, claimer};
 use crate::patience::{for_claim, within};
 
 /// How often they are asked for. A node of the host that comes back asks at once.
-const EVERY: Duration = Duration::from_secs(2);
+pub(super) const EVERY: Duration = Duration::from_secs(2);
 
 /// When to ask next.
 #[derive(Debug, Default)]

@@ -1,8 +1,8 @@
 -- For each lane of the queue, or of all, that holds a due task: when the first of them became due. The first is found before
 -- it is asked whether it is due: the other way round, a lane without a due task would be read to its end.
-SELECT id, queue, priority, head, paused_at
+SELECT id, queue, priority, head, paused_at, task_type
 FROM (
-    SELECT lanes.id, lanes.queue, lanes.priority,
+    SELECT lanes.id, lanes.queue, lanes.priority, lanes.task_type,
         (SELECT due_at FROM tasks WHERE tasks.lane = lanes.id ORDER BY due_at LIMIT 1) AS head,
         queues.paused_at
     FROM lanes

@@ -1,5 +1,5 @@
 -- For each lane of the queue, or of all, that holds a due task: when the first of them became due.
-SELECT lanes.id, lanes.queue, lanes.priority, head.due_at, queues.paused_at
+SELECT lanes.id, lanes.queue, lanes.priority, head.due_at, queues.paused_at, lanes.task_type
 FROM lanes
 LEFT JOIN queues ON queues.name = lanes.queue
 LEFT JOIN json_to_recordset($3::json) AS bounds(lane integer, due_at bigint) ON bounds.lane = lanes.id
