@@ -18,6 +18,8 @@ use crate::{
 
 /// Worker nodes where the store is a server, and tasks that each runs at once.
 const WORKERS: (usize, usize) = (4, 24);
+/// The same in a fleet, where more of the nodes are broken at a time.
+const FLEET_SLOTS: usize = 48;
 /// An embedded store has one process.
 const EMBEDDED_SLOTS: usize = 64;
 /// Nodes of a fleet that answer the API.
@@ -74,7 +76,7 @@ impl Stage {
             self.plans.push(NodePlan {
                 url: links.url(database.service)?,
                 dir: dir.to_owned(),
-                slots: WORKERS.1,
+                slots: FLEET_SLOTS,
                 fleet: Some(FleetPlan { broker, redis, api }),
             });
             self.targets.links.push(Arc::new(links));

@@ -1,8 +1,8 @@
 //! Connections to a database server, kept at hand between operations.
 //!
-//! sqlx's pool opens them, bounds them and mends what is broken. But it asks the server after each use whether the
-//! connection still lives, a round trip for every operation. A connection whose operation came to an answer therefore
-//! stays here and never goes back; one that lay unused for a while is asked before its next use.
+//! sqlx's pool opens them and bounds them. But it asks the server after each use whether the connection still lives, a
+//! round trip for every operation. A connection whose operation came to an answer therefore stays here and never goes
+//! back; one that lay unused for a while is asked before its next use. All others are closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -73,7 +73,11 @@ impl<DB: Database> Connections<DB> {
                 return Ok(Taken { connection, place, home: self.clone() });
             }
         }
-        Ok(Taken { connection: self.pool.acquire().await?, place, home: self.clone() })
+        let mut connection = self.pool.acquire().await?;
+        // Whoever gives up in the middle leaves an answer behind that may still come, and on MySQL the next question would
+        // take it for its own. Such a connection is never used again.
+        connection.close_on_drop();
+        Ok(Taken { connection, place, home: self.clone() })
     }
 
     /// Closes all connections; those in use when their operations have ended.
@@ -90,7 +94,7 @@ pub(crate) async fn lives<DB: Database>(connection: &mut DB::Connection) -> Resu
     asked.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
 }
 
-/// A connection in use. Dropped, it goes to the pool, which looks what has become of it.
+/// A connection in use. Dropped, it is closed: nobody knows what has become of it.
 #[derive(Debug)]
 pub(crate) struct Taken<DB: Database> {
     pub(crate) connection: PoolConnection<DB>,

@@ -204,14 +204,15 @@ async fn carry(client: TcpStream, server: SocketAddr, mut weather: watch::Receiv
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = upstream.split();
+        // A process that is killed resets its connections, and the other side must not be left waiting.
         let both = async {
-            tokio::join!(
+            tokio::try_join!(
                 pump(from_client, to_server, Way::ToServer, weather.clone()),
                 pump(from_server, to_client, Way::ToClient, weather.clone())
             )
         };
         tokio::select! {
-            (there, back) = both => if there.is_err() || back.is_err() { Some(End::Reset) } else { None },
+            ended = both => ended.err().map(|_| End::Reset),
             end = ended(&mut ending, first, &chance) => Some(end),
         }
     };

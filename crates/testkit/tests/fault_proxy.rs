@@ -68,6 +68,19 @@ async fn a_healthy_proxy_passes_everything_and_its_end() {
 }
 
 #[tokio::test]
+async fn a_client_that_is_killed_takes_the_servers_side_with_it() {
+    let (server, mut heard) = echo().await;
+    let proxy = FaultProxy::before(server, 1).await.unwrap();
+    let mut client = connected(&proxy).await;
+    assert_eq!(said(&mut client, 7).await.unwrap(), 7);
+    // What the kernel does for a killed process with unread answers.
+    client.set_zero_linger().unwrap();
+    drop(client);
+    assert_eq!((in_time(heard.recv()).await, in_time(heard.recv()).await), (Some(Some(7)), Some(None)));
+    in_time(proxy.until_open(0)).await;
+}
+
+#[tokio::test]
 async fn a_cut_resets_what_is_open_and_what_comes_until_it_heals() {
     let (server, _heard) = echo().await;
     let proxy = FaultProxy::before(server, 1).await.unwrap();

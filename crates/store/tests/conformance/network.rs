@@ -6,7 +6,7 @@ use std::time::Duration;
 use libtest_mimic::Trial;
 use longhaul_domain::{NodeId, StoreError, contract::Store as _};
 use longhaul_store::{SqlStore, StoreOptions, connect_mysql, connect_postgres};
-use longhaul_testkit::fault_proxy::{Fault, FaultProxy};
+use longhaul_testkit::fault_proxy::{Fault, FaultProxy, Way};
 use sqlx::Executor as _;
 
 use super::{
@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         [
             trial(name("connections_that_lost_their_other_end_are_given_up"), move || half_open(backend)),
             trial(name("connections_that_were_cut_are_made_again"), move || cut(backend)),
+            trial(name("an_answer_that_comes_too_late_is_not_taken_for_another"), move || late(backend)),
             trial(name("a_transaction_that_falls_silent_lets_go_of_its_locks"), move || silent(backend)),
         ]
     };
@@ -76,6 +77,31 @@ async fn cut(backend: Backend) {
     assert!(matches!(asked, Err(StoreError::Unavailable(_))), "{asked:?}");
     proxy.heal();
     until_it_answers(&store).await;
+}
+
+/// Answers are held back until their questions were given up, and then they come.
+async fn late(backend: Backend) {
+    let (store, proxy, _database) = behind_a_proxy(backend).await;
+    let nodes = [1, 2, 3].map(|n| NodeId(uuid::Uuid::from_u128(n)));
+    for node in nodes {
+        store.register_node(node, "n", "h").await.unwrap();
+    }
+    for _ in 0..3 {
+        // So long that a connection is asked whether it still lives before it is used.
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        proxy.set(Fault::OneWay { held: Way::ToClient });
+        let asked = tokio::join!(store.now(), store.now(), store.now());
+        assert!(asked.0.is_err() && asked.1.is_err() && asked.2.is_err(), "{asked:?}");
+        proxy.heal();
+        until_it_answers(&store).await;
+        for _ in 0..10 {
+            let take = |duty: &'static str, node| store.take_duty(duty, node, 60_000);
+            let taken = tokio::join!(take("a", nodes[0]), take("b", nodes[1]), take("c", nodes[2]), store.now());
+            let is_own = |taken: &Result<_, StoreError>| matches!(taken, Ok(Some(_)) | Err(StoreError::Unavailable(_)));
+            assert!(is_own(&taken.0) && is_own(&taken.1) && is_own(&taken.2), "{taken:?}");
+            assert!(matches!(taken.3, Ok(_) | Err(StoreError::Unavailable(_))), "{taken:?}");
+        }
+    }
 }
 
 /// A node that is stopped in the middle of a transaction: its connection stays open, and nothing comes any more.

@@ -24,6 +24,8 @@ const MOST_AHEAD: usize = 1_000;
 const MOST_CHANNELS: usize = 64;
 /// Bits of a tag that are the server's number; the rest is the number of the channel.
 const TAG_BITS: u32 = 40;
+/// Channels are numbered up to this and then from 0 again: far more than are open together.
+const LAST_CHANNEL: u64 = u64::MAX >> TAG_BITS;
 /// How long an acknowledgement is held back at most. A server gives up consumers after half an hour.
 const HOLD: Duration = Duration::from_secs(2);
 /// How long the server may send more than the caller wants, so that one who wants more in a moment costs nothing.
@@ -102,7 +104,8 @@ impl Intake {
     pub(super) fn answered(&mut self, tags: &[u64]) {
         let mut by_channel: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         for tag in tags {
-            by_channel.entry(tag >> TAG_BITS).or_default().insert(tag & ((1 << TAG_BITS) - 1));
+            let (number, tag) = parts(*tag);
+            by_channel.entry(number).or_default().insert(tag);
         }
         let count =
             |channel: &mut IntakeChannel| by_channel.get(&channel.number).map_or(0, |tags| channel.answered(tags));
@@ -112,7 +115,7 @@ impl Intake {
 
     /// A message is not for us: the server sets it aside, or drops it where nothing is set aside.
     pub(super) fn reject(&mut self, tag: u64) {
-        let (number, tag) = (tag >> TAG_BITS, tag & ((1 << TAG_BITS) - 1));
+        let (number, tag) = parts(tag);
         let channel = self.channels.iter_mut().find(|channel| channel.number == number);
         if channel.is_some_and(|channel| channel.reject(tag)) {
             self.shared.traffic.count(&self.counted, |traffic| traffic.nacked += 1);
@@ -143,7 +146,7 @@ impl Intake {
             while taken.len() < most
                 && let Some((tag, body)) = channel.hand_out()
             {
-                taken.push(Message { tag: (channel.number << TAG_BITS) | tag, body });
+                taken.push(Message { tag: whole(channel.number, tag), body });
             }
         }
         taken
@@ -179,10 +182,10 @@ impl Intake {
 
     async fn open(&mut self, link: &Arc<Link>, ahead: usize) -> Result<(), String> {
         self.declare(link).await?;
-        self.opened += 1;
+        self.opened = after(self.opened);
         let opened = IntakeChannel::open(link, &self.queue, self.opened, ahead).await;
         self.channels.push(opened.map_err(|error| said(&error))?);
-        link.watch_over(Arc::downgrade(&self.ear));
+        link.watch_over(&self.ear);
         Ok(())
     }
 
@@ -229,9 +232,39 @@ impl Drop for Intake {
     }
 }
 
+/// The number of the channel that is opened next.
+const fn after(number: u64) -> u64 {
+    (number + 1) & LAST_CHANNEL
+}
+
+/// The tag that the caller sees, of a channel's number and the server's tag.
+const fn whole(number: u64, tag: u64) -> u64 {
+    (number << TAG_BITS) | tag
+}
+
+/// The channel's number and the server's tag.
+const fn parts(tag: u64) -> (u64, u64) {
+    (tag >> TAG_BITS, tag & ((1 << TAG_BITS) - 1))
+}
+
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_finds_its_channel_however_many_were_opened() {
+        let mut number = (1 << 24) - 3;
+        for _ in 0..5 {
+            number = after(number);
+            assert_eq!(parts(whole(number, 7)), (number, 7));
+        }
+        assert_eq!(number, 2);
     }
 }

@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -22,7 +22,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{address::Address, topology, watchdog::Ear};
+use super::{
+    address::Address,
+    topology,
+    watchdog::{Ear, Ears},
+};
 
 /// Batches that are published at the same time, each over a channel of its own.
 const PUBLISHING_CHANNELS: usize = 4;
@@ -42,7 +46,7 @@ pub(super) struct Link {
     questions: AsyncMutex<Option<Channel>>,
     /// Queues of tasks whose lanes were made over this link.
     declared: Mutex<BTreeSet<String>>,
-    ears: Mutex<Vec<Weak<Ear>>>,
+    ears: Mutex<Ears>,
 }
 
 /// What the server counts in a queue.
@@ -165,14 +169,12 @@ impl Link {
     }
 
     /// A consumer that is to be watched for as long as it lives.
-    pub(super) fn watch_over(&self, ear: Weak<Ear>) {
-        let mut ears = lock(&self.ears);
-        ears.retain(|ear| ear.strong_count() > 0);
-        ears.push(ear);
+    pub(super) fn watch_over(&self, ear: &Arc<Ear>) {
+        lock(&self.ears).add(ear);
     }
 
-    pub(super) fn ears(&self) -> Vec<std::sync::Arc<Ear>> {
-        lock(&self.ears).iter().filter_map(Weak::upgrade).collect()
+    pub(super) fn ears(&self) -> Vec<Arc<Ear>> {
+        lock(&self.ears).alive()
     }
 
     /// Closes both connections in order, if the server is there to hear it.

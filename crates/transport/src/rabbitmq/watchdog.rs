@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, Weak},
     time::Duration,
 };
 
@@ -53,6 +53,23 @@ impl Drop for Waiting {
     }
 }
 
+/// The consumers of one link, each once: looking at one costs a question to the server.
+#[derive(Debug, Default)]
+pub(super) struct Ears(Vec<Weak<Ear>>);
+
+impl Ears {
+    /// Says again of a consumer that it is here, each time that it opens a channel.
+    pub(super) fn add(&mut self, ear: &Arc<Ear>) {
+        let ear = Arc::downgrade(ear);
+        self.0.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&ear));
+        self.0.push(ear);
+    }
+
+    pub(super) fn alive(&self) -> Vec<Arc<Ear>> {
+        self.0.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
 /// Watches a link until it is broken, or breaks it.
 pub(super) async fn watch(shared: Arc<Shared>, link: Arc<Link>) {
     let mut rounds = interval(ROUND);
@@ -92,4 +109,23 @@ async fn look(shared: &Shared, link: &Link, suspects: &mut Suspects) -> Result<(
     }
     *suspects = seen;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consumer_that_opens_again_and_again_is_watched_once() {
+        let mut ears = Ears::default();
+        let [first, second] = ["a", "b"].map(|queue| Ear::new(queue.to_owned()));
+        for _ in 0..100 {
+            ears.add(&first);
+            ears.add(&second);
+        }
+        assert_eq!(ears.alive().len(), 2);
+        drop(first);
+        ears.add(&second);
+        assert_eq!(ears.0.len(), 1, "what is gone is forgotten");
+    }
 }
