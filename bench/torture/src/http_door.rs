@@ -49,10 +49,13 @@ impl HttpDoor {
             }),
             Request::CountOpen | Request::Disown => return door::answer(&self.counter, request).await,
         };
-        answered.unwrap_or_else(|error| match &error {
-            ClientError::Refused(problem) if problem.status == 404 => Answer::NotFound,
-            _ if error.is_transient() => Answer::Unknown(error.to_string()),
-            _ => Answer::Refused(error.to_string()),
+        answered.unwrap_or_else(|error| {
+            let is_missing = matches!(&error, ClientError::Refused(problem) if problem.status == 404);
+            match (is_missing, error.is_transient()) {
+                (true, _) => Answer::NotFound,
+                (false, true) => Answer::Unknown(error.to_string()),
+                (false, false) => Answer::Refused(error.to_string()),
+            }
         })
     }
 }
