@@ -49,10 +49,14 @@ impl HttpDoor {
             }),
             Request::CountOpen | Request::Disown => return door::answer(&self.counter, request).await,
         };
-        answered.unwrap_or_else(|error| match &error {
-            ClientError::Refused(problem) if problem.status == 404 => Answer::NotFound,
-            _ if error.is_transient() => Answer::Unknown(error.to_string()),
-            _ => Answer::Refused(error.to_string()),
+        answered.unwrap_or_else(|error| {
+            if matches!(&error, ClientError::Refused(problem) if problem.status == 404) {
+                Answer::NotFound
+            } else if error.is_transient() {
+                Answer::Unknown(error.to_string())
+            } else {
+                Answer::Refused(error.to_string())
+            }
         })
     }
 }
