@@ -50,11 +50,12 @@ impl HttpDoor {
             Request::CountOpen | Request::Disown => return door::answer(&self.counter, request).await,
         };
         answered.unwrap_or_else(|error| {
-            let is_missing = matches!(&error, ClientError::Refused(problem) if problem.status == 404);
-            match (is_missing, error.is_transient()) {
-                (true, _) => Answer::NotFound,
-                (false, true) => Answer::Unknown(error.to_string()),
-                (false, false) => Answer::Refused(error.to_string()),
+            if matches!(&error, ClientError::Refused(problem) if problem.status == 404) {
+                Answer::NotFound
+            } else if error.is_transient() {
+                Answer::Unknown(error.to_string())
+            } else {
+                Answer::Refused(error.to_string())
             }
         })
     }
