@@ -91,7 +91,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "broker.lanes",
         Kind::Text,
-        "What the queues of tasks are on RabbitMQ: `classic`, with nine priorities, or `quorum`, which a cluster keeps on several machines and which knows two. A queue that is there keeps its kind: delete it before you change this.",
+        "What the queues are on RabbitMQ: `classic`, with nine priorities, or `quorum`, which a cluster keeps on several machines and which knows two. Queues that are there keep their kind: delete all of them before you change this.",
     ),
     shape(
         "redis.url",

@@ -22,7 +22,7 @@ use super::{
     control,
     link::{Link, lock},
     options::RabbitOptions,
-    topology::{self, Names},
+    topology::{self, Failure, Names},
     traffic::TrafficBook,
     watchdog,
 };
@@ -168,7 +168,7 @@ impl Shared {
     pub(super) async fn declare(&self, link: &Link, queues: &[String]) -> Result<(), BrokerError> {
         queues.iter().for_each(|queue| self.want(queue));
         let channel = link.channel().await?;
-        topology::declare_base(&channel, &self.names).await?;
+        topology::declare_base(&channel, &self.names, self.options.lanes).await?;
         for queue in queues {
             topology::declare_lane(&channel, &self.names, self.options.lanes, queue).await?;
             link.note_declared(queue);
@@ -176,7 +176,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes everything that was ever wanted. A lane that differs harms nobody but those who use it.
+    /// Makes everything that was ever wanted. A lane that differs, or that is away
+    /// with a server of a cluster, harms nobody but those who use it.
     async fn declare_all(&self, link: &Link) -> Result<(), BrokerError> {
         self.declare(link, &[]).await?;
         let wanted: Vec<_> = lock(&self.wanted).iter().cloned().collect();
@@ -184,11 +185,11 @@ impl Shared {
         for queue in wanted {
             match topology::declare_lane(&channel, &self.names, self.options.lanes, &queue).await {
                 Ok(()) => link.note_declared(&queue),
-                Err(BrokerError::Topology(why)) => {
+                Err(Failure::Differs(why) | Failure::Absent(why)) => {
                     tracing::error!(queue, "no bells: {why}");
                     channel = link.channel().await?;
                 }
-                Err(error @ BrokerError::Unavailable(_)) => return Err(error),
+                Err(error @ Failure::Unavailable(_)) => return Err(error.into()),
             }
         }
         Ok(())

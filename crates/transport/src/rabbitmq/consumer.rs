@@ -7,14 +7,13 @@ use std::{
 };
 
 use futures::{StreamExt, future::select_all};
-use longhaul_domain::contract::broker::BrokerError;
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     connection::Shared,
     intake_channel::IntakeChannel,
     link::{Link, lock},
-    topology::{declare_lane, said},
+    topology::{Failure, declare_lane, said},
     watchdog::Ear,
 };
 
@@ -30,7 +29,7 @@ const LAST_CHANNEL: u64 = u64::MAX >> TAG_BITS;
 const HOLD: Duration = Duration::from_secs(2);
 /// How long the server may send more than the caller wants, so that one who wants more in a moment costs nothing.
 const EXCESS: Duration = Duration::from_millis(50);
-/// A lane that people must mend is looked at again after this.
+/// A lane that cannot be consumed now is looked at again after this.
 const MEND: Duration = Duration::from_secs(5);
 
 /// A message in our hands, and what it is answered by.
@@ -189,7 +188,8 @@ impl Intake {
         Ok(())
     }
 
-    /// A lane is made before it is consumed. One that is there otherwise is for people to mend; until then we wait.
+    /// A lane is made before it is consumed. One that is there otherwise is for people to mend, and one that is away with a
+    /// server of a cluster comes back with it; until then we wait.
     async fn declare(&self, link: &Link) -> Result<(), String> {
         let Some(lane) = self.lane.as_deref().filter(|lane| !link.has_declared(lane)) else { return Ok(()) };
         loop {
@@ -199,8 +199,8 @@ impl Intake {
                     link.note_declared(lane);
                     return Ok(());
                 }
-                Err(BrokerError::Unavailable(why)) => return Err(why),
-                Err(BrokerError::Topology(why)) => tracing::error!(queue = lane, "no bells: {why}"),
+                Err(Failure::Unavailable(why)) => return Err(why),
+                Err(Failure::Differs(why) | Failure::Absent(why)) => tracing::error!(queue = lane, "no bells: {why}"),
             }
             tokio::select! {
                 why = link.gone() => return Err(why),

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use super::{
     publisher::Outgoing,
-    topology::{Names, routing_key, rung_ms, short},
+    topology::{Names, routing_key, rung_key, rung_ms, short},
 };
 use crate::{names, random};
 
@@ -80,7 +80,7 @@ pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
         Some(rung_ms) => {
             // The second key finds the lane when the rung lets the bell go; here it finds nothing.
             headers.insert("CC".into(), AMQPValue::FieldArray(FieldArray::from(vec![text(&key)])));
-            (names::RETRY_EXCHANGE, rung_ms.to_string())
+            (names::RETRY_EXCHANGE, rung_key(rung_ms))
         }
     };
     let properties = properties("application/json", bell.correlation_id.as_deref(), headers)

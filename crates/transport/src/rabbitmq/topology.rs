@@ -59,6 +59,11 @@ fn wait_queue(rung_ms: u64) -> String {
     format!("tasks.wait.{rung_ms}")
 }
 
+/// The key of a rung. A bell keeps it when the rung lets it go, and no lane may hear it then: no queue of tasks has an @.
+pub(super) fn rung_key(rung_ms: u64) -> String {
+    format!("@wait.{rung_ms}")
+}
+
 /// A queue of tasks whose lane would be one of our own queues has none.
 pub(super) fn check_lane(queue: &str) -> Result<(), String> {
     let lane = names::lane(queue);
@@ -71,8 +76,29 @@ pub(super) fn check_lane(queue: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes everything that does not belong to one queue of tasks.
-pub(super) async fn declare_base(channel: &Channel, names: &Names) -> Result<(), BrokerError> {
+/// Why an element could not be made.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It is for people to mend.
+    Differs(String),
+    /// The server of a cluster that has it is away; the others answer, and everything else can be used.
+    Absent(String),
+    /// The server did not answer.
+    Unavailable(String),
+}
+
+impl From<Failure> for BrokerError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Differs(why) => Self::Topology(why),
+            Failure::Absent(why) | Failure::Unavailable(why) => Self::Unavailable(why),
+        }
+    }
+}
+
+/// Makes everything that does not belong to one queue of tasks. Its queues are of the kind of the lanes: where one server
+/// of a cluster may be away, none of them goes with it.
+pub(super) async fn declare_base(channel: &Channel, names: &Names, kind: LaneKind) -> Result<(), Failure> {
     let exchanges = [
         (names::EXCHANGE, ExchangeKind::Topic),
         (names::RETRY_EXCHANGE, ExchangeKind::Direct),
@@ -87,15 +113,15 @@ pub(super) async fn declare_base(channel: &Channel, names: &Names) -> Result<(),
         let declared = channel.exchange_declare(short(&names.full(name)), kind, options, FieldTable::default()).await;
         declared.map_err(|error| failed("exchange", &names.full(name), &error))?;
     }
-    queue(channel, names, names::DEAD_LETTER_QUEUE, &[("x-max-length", number(DEAD_LETTERS))]).await?;
+    queue(channel, names, kind, names::DEAD_LETTER_QUEUE, vec![("x-max-length", number(DEAD_LETTERS))]).await?;
     bind(channel, names, names::DEAD_LETTER_QUEUE, names::DEAD_LETTER_EXCHANGE, "#").await?;
-    queue(channel, names, names::PROGRESS_QUEUE, &[("x-max-length", number(REPORTS))]).await?;
+    queue(channel, names, kind, names::PROGRESS_QUEUE, vec![("x-max-length", number(REPORTS))]).await?;
     let requeue = AMQPValue::LongString(names.full(names::REQUEUE_EXCHANGE).into());
     for rung_ms in rungs_ms() {
         let ttl = number(i32::try_from(rung_ms).unwrap_or(i32::MAX));
-        let arguments = [("x-message-ttl", ttl), ("x-dead-letter-exchange", requeue.clone())];
-        queue(channel, names, &wait_queue(rung_ms), &arguments).await?;
-        bind(channel, names, &wait_queue(rung_ms), names::RETRY_EXCHANGE, &rung_ms.to_string()).await?;
+        let arguments = vec![("x-message-ttl", ttl), ("x-dead-letter-exchange", requeue.clone())];
+        queue(channel, names, kind, &wait_queue(rung_ms), arguments).await?;
+        bind(channel, names, &wait_queue(rung_ms), names::RETRY_EXCHANGE, &rung_key(rung_ms)).await?;
     }
     Ok(())
 }
@@ -106,20 +132,16 @@ pub(super) async fn declare_lane(
     names: &Names,
     kind: LaneKind,
     queue_name: &str,
-) -> Result<(), BrokerError> {
-    check_lane(queue_name).map_err(BrokerError::Topology)?;
+) -> Result<(), Failure> {
+    check_lane(queue_name).map_err(Failure::Differs)?;
     let dead_letters =
         ("x-dead-letter-exchange", AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()));
     let arguments = match kind {
         LaneKind::Classic => vec![dead_letters, ("x-max-priority", number(9))],
-        LaneKind::Quorum => vec![
-            dead_letters,
-            ("x-queue-type", AMQPValue::LongString("quorum".into())),
-            ("x-delivery-limit", number(DELIVERY_LIMIT)),
-        ],
+        LaneKind::Quorum => vec![dead_letters, ("x-delivery-limit", number(DELIVERY_LIMIT))],
     };
     let lane = names::lane(queue_name);
-    queue(channel, names, &lane, &arguments).await?;
+    queue(channel, names, kind, &lane, arguments).await?;
     let key = routing_key(queue_name, "#");
     bind(channel, names, &lane, names::EXCHANGE, &key).await?;
     bind(channel, names, &lane, names::REQUEUE_EXCHANGE, &key).await
@@ -128,16 +150,21 @@ pub(super) async fn declare_lane(
 async fn queue(
     channel: &Channel,
     names: &Names,
+    kind: LaneKind,
     name: &str,
-    arguments: &[(&str, AMQPValue)],
-) -> Result<(), BrokerError> {
+    mut arguments: Vec<(&str, AMQPValue)>,
+) -> Result<(), Failure> {
+    match kind {
+        LaneKind::Classic => {}
+        LaneKind::Quorum => arguments.push(("x-queue-type", AMQPValue::LongString("quorum".into()))),
+    }
     let name = names.full(name);
     let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let declared = channel.queue_declare(short(&name), options, table(arguments)).await;
+    let declared = channel.queue_declare(short(&name), options, table(&arguments)).await;
     declared.map(drop).map_err(|error| failed("queue", &name, &error))
 }
 
-async fn bind(channel: &Channel, names: &Names, queue: &str, exchange: &str, key: &str) -> Result<(), BrokerError> {
+async fn bind(channel: &Channel, names: &Names, queue: &str, exchange: &str, key: &str) -> Result<(), Failure> {
     let (queue, exchange) = (names.full(queue), names.full(exchange));
     let bound = channel
         .queue_bind(short(&queue), short(&exchange), short(key), QueueBindOptions::default(), FieldTable::default())
@@ -163,21 +190,22 @@ pub(super) fn short(text: &str) -> ShortString {
 }
 
 /// What the server says about an element that cannot be made, as a sentence for people.
-fn failed(kind: &str, name: &str, error: &lapin::Error) -> BrokerError {
+fn failed(kind: &str, name: &str, error: &lapin::Error) -> Failure {
     if is_soft(error, &AMQPSoftError::PRECONDITIONFAILED) {
-        return BrokerError::Topology(format!(
+        return Failure::Differs(format!(
             "the {kind} {name} is there with other settings than ours ({}). Delete it and it is made anew (no task is \
              lost with it), or set broker.lanes or broker.namespace to what fits",
             said(error)
         ));
     }
     if is_soft(error, &AMQPSoftError::ACCESSREFUSED) {
-        return BrokerError::Topology(format!(
+        return Failure::Differs(format!(
             "we may not make the {kind} {name} ({}). Give the user the rights to configure, write and read it",
             said(error)
         ));
     }
-    BrokerError::Unavailable(format!("the {kind} {name} could not be made: {}", said(error)))
+    let why = format!("the {kind} {name} could not be made: {}", said(error));
+    if is_soft(error, &AMQPSoftError::NOTFOUND) { Failure::Absent(why) } else { Failure::Unavailable(why) }
 }
 
 pub(super) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
@@ -194,6 +222,8 @@ pub(super) fn said(error: &lapin::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_domain::bounds;
+
     use super::*;
 
     #[test]
@@ -212,6 +242,15 @@ mod tests {
         assert!(check_lane("wait.300").is_ok());
         for queue in ["dlq", "progress", "results", "wait.250", "wait.2048000"] {
             assert!(check_lane(queue).unwrap_err().contains("Rename"), "{queue}");
+        }
+    }
+
+    #[test]
+    fn no_lane_hears_the_key_of_a_rung() {
+        for rung in rungs_ms() {
+            let key = rung_key(rung);
+            let first_level = key.split('.').next().unwrap();
+            assert!(bounds::check_label("queue", first_level).is_err() && !first_level.contains('~'), "{key}");
         }
     }
 

@@ -35,6 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(&name("a_killed_server_keeps_what_it_confirmed_and_all_is_rebuilt"), a_killed_server_keeps_its_word),
         trial(&name("a_wiped_server_is_set_up_anew_without_being_asked"), a_wiped_server_is_set_up_anew),
         trial(&name("a_frozen_server_holds_nobody_up"), a_frozen_server_holds_nobody_up),
+        trial(&name("a_lane_of_a_server_that_is_away_takes_no_other_with_it"), a_lane_that_is_away),
         trial(&name("a_server_without_memory_hands_out_and_takes_nothing"), a_server_without_memory),
     ]
 }
@@ -82,13 +83,7 @@ impl Scene {
             let rung = bell(queue);
             assert_eq!(ringer.ring(std::slice::from_ref(&rung)).await, [Published::Confirmed]);
             self.rung.push(rung.task_id);
-            // A server that was killed may have forgotten what was acknowledged just before.
-            let mut heard = Vec::new();
-            while !heard.contains(&rung.task_id) {
-                let next = within_patience(consumer.next(4)).await;
-                consumer.answered(&next.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await;
-                heard.extend(next.iter().map(|delivery| delivery.bell.task_id));
-            }
+            let heard = hear_until(&mut **consumer, rung.task_id).await;
             assert!(heard.iter().all(|id| self.rung.contains(id)));
         }
         let mut signals = self.there.signals();
@@ -144,6 +139,17 @@ impl Scene {
     }
 }
 
+/// Hears everything up to a bell. What was answered just before a link broke comes again.
+async fn hear_until(consumer: &mut dyn Bells, task_id: TaskId) -> Vec<TaskId> {
+    let mut heard = Vec::new();
+    while !heard.contains(&task_id) {
+        let next = within_patience(consumer.next(4)).await;
+        consumer.answered(&next.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await;
+        heard.extend(next.iter().map(|delivery| delivery.bell.task_id));
+    }
+    heard
+}
+
 async fn bus(broker: &Arc<RabbitBroker>) -> RabbitEventBus {
     let bus = RabbitEventBus::new(broker, MemoryEventBus::new(64));
     bus.listen().await;
@@ -188,6 +194,40 @@ async fn a_frozen_server_holds_nobody_up() {
     scene.server.signal("CONT");
     scene.until_up().await;
     scene.assert_works().await;
+}
+
+/// A cluster whose server with a classic lane is away remembers the lane and answers 404. Without a cluster, its tables
+/// are made to say the same.
+async fn a_lane_that_is_away() {
+    let mut scene = Scene::set("rabbitmq-absent", LaneKind::Classic).await;
+    scene.assert_works().await;
+    let (_, host) = scene.server.url.rsplit_once('/').unwrap();
+    let name = format!("rabbit_misc:r(<<\"{host}\">>, queue, <<\"{}\">>)", scene.namespace.full(QUEUES[0]));
+    let away = format!("mnesia:dirty_delete(rabbit_queue, {name}).");
+    let back = format!("[Q] = mnesia:dirty_read(rabbit_durable_queue, {name}), mnesia:dirty_write(rabbit_queue, Q).");
+    let both = [Arc::clone(&scene.here), Arc::clone(&scene.there)];
+    let down = both.map(|broker| tokio::spawn(async move { until_down(&*broker).await }));
+    block_in_place(|| {
+        scene.control(&["eval", &away]);
+        scene.control(&["close_all_connections", "--global", "gone"]);
+    });
+    for broken in down {
+        broken.await.unwrap();
+    }
+    scene.until_up().await;
+    assert!(scene.here.depth(QUEUES[0]).await.is_err(), "it is away");
+    let rung = bell(QUEUES[1]);
+    assert_eq!(scene.here.ring(std::slice::from_ref(&rung)).await, [Published::Confirmed]);
+    scene.rung.push(rung.task_id);
+    let [first, second] = &mut scene.consumers;
+    // Somebody who waits for the lane that is away takes nothing from the other either.
+    tokio::select! {
+        heard = hear_until(&mut **second, rung.task_id) => assert!(heard.iter().all(|id| scene.rung.contains(id))),
+        _ = first.next(4) => panic!("nothing can come"),
+    }
+    block_in_place(|| scene.control(&["eval", &back]));
+    scene.assert_works().await;
+    assert_eq!(scene.here.state(), BrokerState::Up);
 }
 
 async fn a_server_without_memory() {

@@ -8,8 +8,23 @@ use longhaul_testkit::rabbit_namespace::RabbitNamespace;
 use longhaul_transport::rabbitmq::{LaneKind, RabbitBroker, RabbitOptions};
 
 /// Every queue of tasks that a case uses: they are removed after it.
-const LANES: [&str; 13] =
-    ["vip_short", "free_default", "another", "empty", "nowhere", "a", "a.b", "a.b.c", "a/b", "a-b", "b", "B", "a:b"];
+const LANES: [&str; 15] = [
+    "vip_short",
+    "free_default",
+    "another",
+    "empty",
+    "nowhere",
+    "a",
+    "a.b",
+    "a.b.c",
+    "a/b",
+    "a-b",
+    "b",
+    "B",
+    "a:b",
+    "250",
+    "wait",
+];
 
 /// What is in it goes when it is dropped.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lapin::{
     options::{QueueDeclareOptions, QueueDeleteOptions, QueuePurgeOptions},
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
 use libtest_mimic::Trial;
 use longhaul_domain::{
@@ -36,6 +36,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(&name("a_signal_reaches_the_other_processes"), a_signal_reaches_the_other_processes),
         trial(&name("a_queue_that_is_there_otherwise_is_named"), a_queue_that_is_there_otherwise_is_named),
         trial(&name("a_name_that_is_taken_is_refused"), a_name_that_is_taken_is_refused),
+        trial(
+            &name("a_bell_that_has_waited_is_in_its_own_lane_alone"),
+            a_bell_that_has_waited_is_in_its_own_lane_alone,
+        ),
+        trial(&name("beside_quorum_lanes_no_queue_is_classic"), beside_quorum_lanes_no_queue_is_classic),
         trial(&name("a_lane_that_was_deleted_is_made_again"), a_lane_that_was_deleted_is_made_again),
         trial(&name("a_purged_lane_is_just_empty"), a_purged_lane_is_just_empty),
         trial(&name("a_wrong_password_is_told_without_it"), a_wrong_password_is_told_without_it),
@@ -261,6 +266,55 @@ async fn a_name_that_is_taken_is_refused() {
         let refusal = broker.declare(&[queue.to_owned()]).await.unwrap_err();
         assert!(matches!(&refusal, BrokerError::Topology(why) if why.contains(queue)), "{refusal}");
         assert!(matches!(broker.ring(&[bell(queue)]).await[..], [Published::Refused(_)]));
+    }
+}
+
+async fn a_bell_that_has_waited_is_in_its_own_lane_alone() {
+    for lanes in [LaneKind::Classic, LaneKind::Quorum] {
+        let namespace = Namespace::new();
+        let broker = namespace.broker(lanes).await;
+        // The first rung waits for 250 ms; the others are what a key might begin with.
+        let others = ["250", "wait"];
+        broker.declare(&["vip_short", "250", "wait"].map(str::to_owned)).await.unwrap();
+        let waiting = bell("vip_short");
+        assert_eq!(broker.ring_later(&[(waiting.clone(), 250)]).await, [Published::Confirmed]);
+        let mut consumer = broker.bells("vip_short");
+        let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8)).await.unwrap();
+        assert_eq!(heard[0].bell, waiting);
+        for queue in others {
+            let own = bell(queue);
+            assert_eq!(broker.ring(std::slice::from_ref(&own)).await, [Published::Confirmed]);
+            let mut consumer = broker.bells(queue);
+            let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8)).await.unwrap();
+            assert_eq!(heard[0].bell, own, "{queue}");
+        }
+    }
+}
+
+async fn beside_quorum_lanes_no_queue_is_classic() {
+    let namespace = Namespace::new();
+    let broker = namespace.broker(LaneKind::Quorum).await;
+    broker.declare(&["vip_short".to_owned()]).await.unwrap();
+    let connection = namespace.connection().await;
+    let number = |name: &'static str, value| (name, AMQPValue::LongInt(value));
+    let requeue = ("x-dead-letter-exchange", AMQPValue::LongString(namespace.full("requeue.exchange").into()));
+    let rung = |ttl_ms| vec![number("x-message-ttl", ttl_ms), requeue.clone()];
+    let queues = [
+        ("dlq", vec![number("x-max-length", 100_000)]),
+        ("progress", vec![number("x-max-length", 100_000)]),
+        ("wait.250", rung(250)),
+        ("wait.2048000", rung(2_048_000)),
+    ];
+    for (queue, settings) in queues {
+        let mut arguments = FieldTable::default();
+        for (name, value) in settings {
+            arguments.insert(name.into(), value);
+        }
+        let channel = connection.create_channel().await.unwrap();
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let refusal = channel.queue_declare(namespace.full(queue).into(), options, arguments).await;
+        let why = refusal.unwrap_err().to_string();
+        assert!(why.contains("x-queue-type"), "all else is the same: {queue}: {why}");
     }
 }
 
