@@ -41,6 +41,11 @@ impl EventKind {
         Self::Cancelled,
     ];
 
+    /// Those that the world can be told: every change of a task. Progress is for live listeners, for it is no change.
+    pub fn external() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| *kind != Self::Progress)
+    }
+
     /// The kind of this spelling.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)

@@ -14,7 +14,7 @@ const TYPES: usize = 1_000;
 pub struct EventRule {
     /// Of these types; of all when there is none.
     pub task_types: Vec<String>,
-    /// These events; all when there is none.
+    /// These events; all that the world can be told when there is none.
     pub events: Vec<EventKind>,
 }
 
@@ -36,8 +36,13 @@ impl EventSelection {
         for rule in rules {
             bounds::check_batch("events.external.types", rule.task_types.len(), TYPES)?;
             rule.task_types.iter().try_for_each(|name| bounds::check_label("events.external.types", name))?;
-            let named = if rule.events.is_empty() { &EventKind::ALL[..] } else { &rule.events };
-            for kind in named {
+            if let Some(kind) = rule.events.iter().find(|kind| EventKind::external().all(|known| known != **kind)) {
+                let allowed: Vec<_> = EventKind::external().map(EventKind::as_str).collect();
+                let found = format!("names {}, which only live listeners are told", kind.as_str());
+                return Err(Invalid::new("events.external.events", found, allowed.join(", ")));
+            }
+            let all: Vec<_> = EventKind::external().collect();
+            for kind in if rule.events.is_empty() { &all } else { &rule.events } {
                 kinds[*kind as usize].add(&rule.task_types);
             }
         }
@@ -46,8 +51,9 @@ impl EventSelection {
 
     /// Every event of every type.
     pub fn everything() -> Self {
-        let all = Kind { of_all_types: true, of_types: HashSet::new() };
-        Self(Some(Arc::new(std::array::from_fn(|_| all.clone()))))
+        let mut kinds: [Kind; EventKind::ALL.len()] = Default::default();
+        EventKind::external().for_each(|kind| kinds[kind as usize].of_all_types = true);
+        Self(Some(Arc::new(kinds)))
     }
 
     /// Whether no event is selected at all.
@@ -112,6 +118,19 @@ mod tests {
         assert_eq!(nothing, EventSelection::default());
         assert!(nothing.is_empty() && !EventSelection::everything().is_empty());
         assert!(!EventKind::ALL.into_iter().any(|kind| nothing.selects_some(kind)));
+    }
+
+    #[test]
+    fn progress_is_never_told() {
+        let refused = EventSelection::new(&[rule(&[], &[EventKind::Failed, EventKind::Progress])]).unwrap_err();
+        assert_eq!(refused.field, "events.external.events");
+        let told = refused.to_string();
+        assert!(told.contains("names progress") && told.contains("submitted, started, waiting, requeued"), "{told}");
+        for all in [EventSelection::everything(), EventSelection::new(&[rule(&[], &[])]).unwrap()] {
+            let selected: Vec<_> = EventKind::ALL.into_iter().filter(|kind| all.selects(*kind, "mail")).collect();
+            assert_eq!(selected, EventKind::external().collect::<Vec<_>>());
+            assert!(selected.len() == 10 && !all.selects_some(EventKind::Progress));
+        }
     }
 
     #[test]

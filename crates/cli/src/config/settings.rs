@@ -88,8 +88,10 @@ impl Config {
     /// What the world is told.
     pub fn external_events(&self) -> anyhow::Result<Vec<EventRule>> {
         let event = |name: &String| {
-            let known = EventKind::ALL.map(EventKind::as_str).join(", ");
-            EventKind::parse(name).with_context(|| format!("events.external names {name:?}; allowed: {known}"))
+            EventKind::parse(name).with_context(|| {
+                let known: Vec<_> = EventKind::external().map(EventKind::as_str).collect();
+                format!("events.external names {name:?}; allowed: {}", known.join(", "))
+            })
         };
         let rule = |rule: &super::ExternalEvents| {
             let events = rule.events.iter().map(event).collect::<anyhow::Result<Vec<_>>>()?;

@@ -85,6 +85,7 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
         ("[redis]\nnodes = 0\n", "redis.nodes is 0"),
         ("[broker]\nlanes = \"streams\"\n", "classic"),
         ("[[events.external]]\nevents = [\"done\"]\n", "events.external names \"done\"; allowed: submitted"),
+        ("[[events.external]]\nevents = [\"progress\"]\n", "names progress, which only live listeners are told"),
         ("[[events.external]]\nevents = [\"completed\"]\n", "broker.url names nobody"),
         ("[routing]\notherwise = \"\"\n", "routing"),
         ("[limits.openai]\nrate = 0\n", "limits"),
