@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use longhaul::{
     StoreError,
-    operating::{Broker, BrokerError, RabbitBroker, SchemaState, SqlStore, declare, until_up},
+    operating::{Broker as _, RabbitBroker, SchemaState, SqlStore, declare, until_up},
 };
 
 use super::{config_file::ConfigFile, node::make_folder};
@@ -61,8 +61,8 @@ async fn bring_topology(config: &Config, screen: &Screen, is_check: bool) -> any
     let (shown, queues) = (&config.broker.url, config.queues());
     let broker = RabbitBroker::connect(url, options)?;
     let done = match is_check {
-        true => are_there(&*broker, &queues).await,
-        false => declare(&*broker, &queues).await,
+        true => are_there(&broker, &queues).await,
+        false => declare(&*broker, &queues).await.map_err(Into::into),
     };
     broker.close().await;
     done.with_context(|| match is_check {
@@ -72,10 +72,10 @@ async fn bring_topology(config: &Config, screen: &Screen, is_check: bool) -> any
     Ok(screen.line(format_args!("the broker is set up: {} queues of tasks", queues.len()))?)
 }
 
-async fn are_there(broker: &dyn Broker, queues: &[String]) -> Result<(), BrokerError> {
-    until_up(broker, PATIENCE).await.map_err(BrokerError::Unavailable)?;
+async fn are_there(broker: &RabbitBroker, queues: &[String]) -> anyhow::Result<()> {
+    until_up(broker, PATIENCE).await.map_err(anyhow::Error::msg)?;
     for queue in queues {
-        broker.depth(queue).await?;
+        ensure!(broker.look(queue).await?.is_some(), "the queue of tasks {queue} has no queue there");
     }
     Ok(())
 }

@@ -28,6 +28,12 @@ async fn migrate_sets_the_broker_up_and_doctor_finds_it_so() {
     let early = fleet.run(&["doctor", "--json"]).await;
     assert_eq!(state_of(&early.out(), "broker"), "ok");
     assert_ne!(state_of(&early.out(), "topology"), "ok", "nothing is declared yet: {}", early.all());
+    answer(fleet.database.program(&["migrate"])).await.ok();
+    // Asked twice: looking makes nothing.
+    for _ in 0..2 {
+        let told = fleet.run(&["migrate", "--check"]).await.failed();
+        assert!(told.contains("is not set up: longhaul migrate does it") && told.contains("has no queue"), "{told}");
+    }
     let told = fleet.run(&["migrate"]).await.ok();
     assert!(told.contains("the broker is set up: 4 queues of tasks"), "{told}");
     assert!(fleet.run(&["migrate", "--check"]).await.ok().contains("the broker is set up"));
