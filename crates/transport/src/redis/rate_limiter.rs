@@ -1,7 +1,9 @@
 //! The rate limiter of a fleet: all nodes book in the same calendars, each permit by one atomic script.
 //!
-//! Time is the server's. While Redis is away a node keeps its share of each limit by itself. What that costs, and what a
-//! flushed server costs, is at most a burst more of each limit: see `docs/redis.md`.
+//! Time is the server's. While Redis is away a node keeps its share of each limit by itself. Permits are booked ahead, for
+//! as long as their callers wait, and a flushed server forgets them: that costs up to a burst and what the rate gives in
+//! that time. While only some nodes are cut off, these use their shares beside the others, who use all of it, for as long
+//! as it lasts. See `docs/redis.md`.
 
 use std::sync::Arc;
 use std::sync::LazyLock;

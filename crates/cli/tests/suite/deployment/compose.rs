@@ -68,6 +68,13 @@ fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
         assert!(seconds(node["stop_grace_period"].as_str().unwrap()) > stop_takes(&config), "{name}");
         counted.insert(name.as_str(), node["deploy"]["replicas"].as_u64().expect("how many"));
     }
+    for (name, node) in nodes(&compose) {
+        assert_eq!(
+            u64::from(configuration(node).redis.nodes),
+            counted["worker"],
+            "{name} divides limits by the workers"
+        );
+    }
     assert_eq!(counted, BTreeMap::from([("api", 2), ("worker", 3), ("duties", 1), ("migrate", 1)]));
 }
 

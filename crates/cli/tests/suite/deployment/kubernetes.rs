@@ -118,10 +118,14 @@ fn configuration(container: &Value) -> Config {
 
 fn pods_are_told_what_the_program_takes() {
     let set = documents(&format!("{FOLDER}/kustomization.yaml")).remove(0);
+    let deployments = of_kind("Deployment");
+    let workers = deployments.iter().find(|object| name(object) == "longhaul-worker").expect("workers");
+    let workers = workers["spec"]["replicas"].as_u64();
     for (name, _, container) in pods() {
         takes(&texts(&container["args"])).unwrap();
         let config = configuration(&container);
         assert!(config.broker.url.scheme() == "amqps" && config.redis.url.is_some(), "{name}");
+        assert_eq!(Some(u64::from(config.redis.nodes)), workers, "{name} divides limits by the workers");
         assert_eq!(container["image"], set["images"][0]["name"], "{name}");
     }
 }

@@ -75,6 +75,11 @@ fn units_tell_the_program_what_it_takes_and_let_it_drain() {
     let variables: BTreeMap<String, String> = lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let from_example = configured(&variables).unwrap();
     assert_eq!(from_example.broker.url.scheme(), "amqp");
+    let document = read("docs/deployment.md");
+    let enabled = document.lines().find(|line| line.starts_with("systemctl enable --now")).expect("what is started");
+    let workers = enabled.matches("longhaul-worker@").count();
+    assert!(variables.contains_key("LONGHAUL_REDIS__NODES"));
+    assert_eq!(usize::try_from(from_example.redis.nodes), Ok(workers), "limits are divided by the workers");
     for name in UNITS {
         let unit = unit(name);
         let command: Vec<&str> = value(&unit, "ExecStart").split(' ').skip(1).collect();
