@@ -2,7 +2,8 @@
 //!
 //! It takes no more bells than there are free slots, claims for all that are there with one statement, and lets the
 //! broker forget them once that is committed. A bell is only a hint: what it does not bring about, the ringer or the
-//! claimer will. Bells that there is no slot for go back, so that nothing waits behind a busy node.
+//! claimer will. Bells that there is no slot for go back, so that nothing waits behind a busy node. A held queue is left to the
+//! claimer: in the store's order whoever has waited too long comes first, and a bell cannot change its place.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
@@ -27,6 +28,8 @@ use crate::{
 
 /// How long bells may wait here for a slot before they go back: quick tasks free one within this.
 const FOR_A_SLOT: Duration = Duration::from_millis(20);
+/// How often a queue that is held is asked about.
+const HELD: Duration = Duration::from_millis(50);
 /// Bells that come earlier than this wait in the broker, others here. In milliseconds: the shortest wait that it knows.
 const EARLY_MS: u128 = 250;
 /// The longest wait that it knows. What is due later is found by the ringer.
@@ -90,6 +93,10 @@ impl Answerer {
     async fn run(mut self) {
         self.declare().await;
         while !self.inner.draining.is_cancelled() {
+            if self.inner.engine().is_held(&self.queue) {
+                self.stand_aside().await;
+                continue;
+            }
             let most = self.inner.desk().room_in_queue(&self.queue).min(bounds::CLAIM_BATCH);
             if most == 0 {
                 self.wait_for_room().await;
@@ -117,6 +124,20 @@ impl Answerer {
                 () = self.inner.draining.cancelled() => return,
                 _ = self.broker.state_after(&state) => {}
                 () = tokio::time::sleep(claimer::REST.mul_f64(4.0 + random::unit())) => {}
+            }
+        }
+    }
+
+    /// Leaves the queue to the claimer for as long as it is held. Bells go to nodes that have not heard of that.
+    async fn stand_aside(&mut self) {
+        self.in_hand.clear();
+        self.bells.pause().await;
+        let inner = Arc::clone(&self.inner);
+        inner.engine().look_at_backlog.notify_one();
+        while inner.engine().is_held(&self.queue) {
+            tokio::select! {
+                () = inner.draining.cancelled() => return,
+                () = tokio::time::sleep(HELD) => {}
             }
         }
     }

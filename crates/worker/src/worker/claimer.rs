@@ -30,6 +30,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut is_behind = false;
     let mut kept = Kept::default();
     while !inner.draining.is_cancelled() {
+        is_behind |= has_backlog(&inner);
         let (scopes, full) = {
             let desk = inner.desk();
             let portions = if is_behind { desk.portions() } else { Vec::new() };
