@@ -31,6 +31,8 @@ use libtest_mimic::{Arguments, Trial};
 use longhaul::{Builder, Longhaul, RabbitOptions, RetryPolicy, TypeSettings};
 use longhaul_testkit::rabbit_namespace::RabbitNamespace;
 
+/// Far more than any case takes.
+const DEADLINE: Duration = Duration::from_secs(180);
 /// The queues of tasks that the cases use.
 const LANES: [&str; 5] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default", "bulk"];
 
@@ -109,7 +111,8 @@ fn server(variable: &str) -> String {
 fn trial<F: Future<Output = ()>>(place: Place, name: &str, case: impl FnOnce(Home) -> F + Send + 'static) -> Trial {
     Trial::test(format!("{}::{name}", place.name()), move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        runtime.block_on(async move { case(Home::make(place).await).await });
+        let case = async move { case(Home::make(place).await).await };
+        runtime.block_on(async { tokio::time::timeout(DEADLINE, case).await }).map_err(|_| "it did not end in time")?;
         Ok(())
     })
 }
