@@ -65,7 +65,7 @@ impl Wanted {
                 resumed: 20,
                 parents: 200,
                 unknown: 20,
-                each_fault: 1,
+                each_fault: 2,
                 partitions: 12,
             },
             Profile::Fleet => Self { partitions: 3, ..Self::of(store, Profile::Short, false) },

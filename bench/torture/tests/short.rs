@@ -39,5 +39,5 @@ fn postgres_keeps_its_promises_under_kills_and_freezes_of_nodes_and_server() {
 
 #[test]
 fn a_fleet_keeps_its_promises_while_nodes_servers_and_networks_break() {
-    torture("postgres", "fleet", ["20000", "120"]);
+    torture("postgres", "fleet", ["20000", "150"]);
 }

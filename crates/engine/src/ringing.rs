@@ -17,7 +17,7 @@ use longhaul_domain::{
 use tokio::time::Instant;
 
 /// Bells that are out at the least: enough for the slots of a few nodes before anything is known of their speed.
-const LEAST: usize = 64;
+pub const LEAST: usize = 64;
 /// Bells that are out at the most. Where more waits, nodes do better without them. More are listed, since those that
 /// nobody answers for may stand before the others.
 pub const MOST: usize = 1_000;

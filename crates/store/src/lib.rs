@@ -13,6 +13,7 @@ mod submitter;
 
 mod ledger;
 mod operations;
+mod options;
 
 mod bounds;
 mod catalog;
@@ -33,6 +34,7 @@ mod postgres;
 mod sqlite;
 
 pub use migrate::SchemaState;
+pub use options::StoreOptions;
 pub use plain::{DatabaseKind, connect_mysql, connect_postgres, open_sqlite, statements};
-pub use store::{SqlStore, StoreOptions};
+pub use store::SqlStore;
 pub use system_clock::SystemClock;

@@ -1,13 +1,12 @@
 //! The contract, carried out: input is checked, and an operation is run on whichever database it is.
 
 use std::collections::HashSet;
-use std::sync::{Arc, atomic::AtomicI64};
-use std::time::Duration;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AccessToken, Attempt, Clock, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Status, StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Status,
+    StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
     contract::{
@@ -29,7 +28,6 @@ use longhaul_domain::{
 };
 
 use crate::{
-    SystemClock,
     batcher::Batcher,
     connections::Bounds,
     database::{Database, Mode, told},
@@ -60,46 +58,12 @@ use crate::{
         tokens::{CreateToken, FindToken, ListTokens, PruneTokens, RevokeToken, TouchToken},
         waiting::{BringForward, ListDue, ListHeads},
     },
+    options::StoreOptions,
     postgres::PostgresDatabase,
     session::Shared,
     sqlite::SqliteDatabase,
     submitter,
 };
-
-/// Above the ten seconds for which a lock may be waited for, and far above what any batch takes.
-const OPERATION_WAIT: Duration = Duration::from_secs(30);
-
-/// How a store is opened.
-#[derive(Debug, Clone)]
-pub struct StoreOptions {
-    /// Which messages are written beside changes.
-    pub outbox: OutboxPolicy,
-    /// Connections to a database server. SQLite has its own: one writer and a few readers.
-    pub max_connections: u32,
-    /// How long one operation on a database server may take before its outcome is unknown: a connection whose other end
-    /// is gone would be waited for without end.
-    pub operation_wait: Duration,
-    /// Opens a SQLite file although another process may have it open: for tools that only read, or write what is not
-    /// about tasks. Whoever works with the tasks of a file must be alone.
-    pub is_beside: bool,
-    /// The clock of a SQLite store. Databases on a server use the server's.
-    pub clock: Arc<dyn Clock>,
-    /// Microseconds that are added to a server's clock; for tests that travel in time.
-    pub clock_offset: Arc<AtomicI64>,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        Self {
-            outbox: OutboxPolicy::default(),
-            max_connections: 10,
-            operation_wait: OPERATION_WAIT,
-            is_beside: false,
-            clock: Arc::new(SystemClock::default()),
-            clock_offset: Arc::default(),
-        }
-    }
-}
 
 /// A store on one of the three databases.
 #[derive(Debug, Clone)]

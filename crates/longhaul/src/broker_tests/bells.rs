@@ -100,12 +100,13 @@ async fn a_deep_backlog_stays_in_the_store_and_is_worked_off() {
     for _ in 0..10 {
         fleet.pass(Duration::from_secs(1)).await;
         let depth = fleet.broker.depth("free_default").await.unwrap();
-        assert!((1..=2 * ringing::MOST).contains(&depth), "{depth} bells are out");
+        // A burst that was rung for before the queue was held, and the few that are out since.
+        assert!((1..=ringing::MOST + ringing::LEAST).contains(&depth), "{depth} bells are out");
     }
     let node = fleet.node(slots(100), counted(&runs)).await;
     while runs.runs() < 20_000 {
         fleet.pass(Duration::from_millis(50)).await;
-        assert!(fleet.broker.depth("free_default").await.unwrap() <= 2 * ringing::MOST);
+        assert!(fleet.broker.depth("free_default").await.unwrap() <= ringing::MOST + ringing::LEAST);
     }
     fleet.pass(A_WHILE).await;
     assert_eq!((runs.runs(), fleet.count(Status::Completed)), (20_000, 20_000));

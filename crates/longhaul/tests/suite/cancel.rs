@@ -1,7 +1,7 @@
 //! Cancelling: at once in the same process, within two seconds from another, and never with a result.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use longhaul::{Context, Longhaul, Outcome, Status, Task, TaskInfo, WorkerSettings};
@@ -17,7 +17,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
         trial(place, "cancel::what_is_not_cancellable_is_left_alone", what_is_not_cancellable_is_left_alone),
     ];
     if place != Place::Alone(Backend::Sqlite) {
-        trials.push(trial(place, "cancel::another_process_is_heard", another_process_is_heard));
+        trials.push(trial(place, "cancel::another_process_is_heard_within_two_seconds", another_process_is_heard));
     }
     trials
 }
@@ -136,7 +136,7 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
     longhaul.stop().await;
 }
 
-/// The heartbeat brings the news.
+/// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
 async fn another_process_is_heard(database: Home) {
     let signs = Signs::default();
     let settings = WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() };
@@ -144,9 +144,10 @@ async fn another_process_is_heard(database: Home) {
     let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
     let handle = elsewhere.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
+    let asked = Instant::now();
     elsewhere.cancel(handle.id()).await.unwrap();
-    let heard = tokio::time::timeout(Duration::from_secs(20), signs.stopped.notified());
-    heard.await.expect("long before the lease ends");
+    signs.stopped.notified().await;
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     elsewhere.stop().await;
     worker.stop().await;
 }

@@ -61,7 +61,7 @@ impl Operation for ClaimTheNamed {
 }
 
 /// Writes the messages of claims, if the policy wants any.
-pub(crate) async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
+async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
     let policy = session.shared().outbox();
     let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
     ledger::insert_messages(session, &messages).await

@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::task::block_in_place;
 
 use super::{Fleet, setting};
+use crate::http::client::Call;
 use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -53,14 +54,14 @@ async fn complete(fleet: &Fleet, slots: &str, sleeps_ms: &[u64]) {
     let (api, _duties, _worker) = tokio::join!(fleet.api(), fleet.duties(), worker());
     for sleep_ms in sleeps_ms {
         let id = api.submit(&token, "sample.sleep", json!({ "ms": sleep_ms })).await;
-        let wanted = if sleeps_ms.last() == Some(sleep_ms) { "COMPLETED" } else { "RUNNING" };
-        loop {
-            let (_, task) = api.get(&token, &format!("/api/tasks/{id}")).await;
-            if task["status"] == wanted {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
+        if sleeps_ms.last() != Some(sleep_ms) {
+            api.until(&token, &id, "RUNNING").await;
+            continue;
         }
+        let bearer = format!("Bearer {token}");
+        let news = Call::get(format!("/api/tasks/{id}/events")).header("Authorization", &bearer);
+        let mut news = news.follow(api.address()).await;
+        while news.next().await.expect("the stream goes on").data["status"] != "COMPLETED" {}
     }
     let (_, tasks) = api.get(&token, "/api/tasks").await;
     let tasks = tasks["items"].as_array().unwrap();
