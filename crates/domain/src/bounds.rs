@@ -63,6 +63,9 @@ pub const COUNT: usize = 100_000;
 pub const MAINTENANCE_BATCH: usize = 1_000;
 /// Bells that one look at a queue answers with: about a second's work of the largest fleet.
 pub const DUE_BATCH: usize = 5_000;
+/// How often a task is looked for again that was rung for ahead of its commit, a millisecond or more apart. A commit that
+/// takes longer than so many milliseconds is rung for again.
+pub const AHEAD_LOOKS: u8 = 3;
 /// Waiting tasks of one queue, type and priority that one pass of the aging looks at: ten times those that it moves.
 pub const AGING_LOOK: usize = 100;
 /// Children that one parent may have.

@@ -1,6 +1,6 @@
 //! What a caller hands in to have a task made (R8 to R12).
 
-use crate::{bounds, error::Invalid, json::Json, retry::RetryPolicy, task::Lease, time::Timestamp};
+use crate::{bounds, error::Invalid, ids::TaskId, json::Json, retry::RetryPolicy, task::Lease, time::Timestamp};
 
 /// When the first attempt may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Idempotency {
 /// A task to be made. `NewTask::new` fills in what most callers leave alone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTask {
+    /// An id that the store has given out for it; without one the store gives it one.
+    pub id: Option<TaskId>,
     pub owner: String,
     pub tier: Option<String>,
     pub task_type: String,
@@ -51,6 +53,7 @@ pub struct NewTask {
 impl NewTask {
     pub fn new(owner: &str, task_type: &str, queue: &str, parameters: Json) -> Self {
         Self {
+            id: None,
             owner: owner.to_owned(),
             tier: None,
             task_type: task_type.to_owned(),

@@ -68,6 +68,7 @@ pub(crate) fn bell_of(task: &Task) -> Bell {
         retry_count: task.retry_count,
         submitted_at: task.created_at,
         due_at: task.due_at,
+        looks: 0,
         correlation_id: task.correlation_id.clone(),
         trace_context: task.trace_context.clone(),
     }

@@ -67,6 +67,18 @@ impl DirectRing {
         rings_for_all
     }
 
+    /// Rings for a due task at once, if nothing else is being rung for. Answers with whether it does.
+    pub(crate) fn ring_alone(self: &Arc<Self>, bell: Bell) -> bool {
+        let mut desk = self.desk();
+        if desk.is_ringing || self.broker.state() != BrokerState::Up || !desk.gate.lets_by(&bell.queue, Instant::now())
+        {
+            return false;
+        }
+        desk.now.push(bell);
+        self.go(desk);
+        true
+    }
+
     /// Rings for a task that is due in so many milliseconds, if that is soon enough for the broker.
     pub(crate) fn ring_later(self: &Arc<Self>, bell: Bell, delay_ms: u64) {
         let mut desk = self.desk();

@@ -61,6 +61,10 @@ impl Store for MeasuredStore {
         self.watch(read("now"), self.store.now()).await
     }
 
+    fn next_id(&self) -> TaskId {
+        self.store.next_id()
+    }
+
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
         self.watch(update("submit_task"), self.store.submit_task(task)).await
     }

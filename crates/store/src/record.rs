@@ -130,6 +130,7 @@ pub(crate) fn bell(row: &impl Columns) -> Result<Bell, Failure> {
         retry_count: number(row, 5)?,
         submitted_at: must_time(row, 6)?,
         due_at: must_time(row, 7)?,
+        looks: 0,
         correlation_id: row.text(8)?,
         trace_context: row.text(9)?,
     })

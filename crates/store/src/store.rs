@@ -241,6 +241,10 @@ impl Store for SqlStore {
         Ok(now)
     }
 
+    fn next_id(&self) -> TaskId {
+        self.database.shared().next_id()
+    }
+
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
         task.check()?;
         if task.parent.is_some() {

@@ -27,7 +27,7 @@ pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<V
     let lanes: Vec<_> = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
     let unknown = tasks.iter().zip(&lanes).map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
     let unknown: Vec<Option<LaneKey>> = unknown.collect();
-    let operation = SubmitTasks { ids: new_ids(database, tasks.len()), tasks, lanes };
+    let operation = SubmitTasks { ids: ids_of(database, &tasks), tasks, lanes };
     let submitted = database.run(Mode::Transaction, operation).await?;
     // The lanes of what was made are committed now and may be remembered.
     for (key, made) in unknown.into_iter().zip(&submitted) {
@@ -51,11 +51,11 @@ pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<
         lanes.push(Some(lane));
         last = Some((task, lane));
     }
-    Ok(SubmitTasks { ids: new_ids(database, tasks.len()), tasks, lanes })
+    Ok(SubmitTasks { ids: ids_of(database, &tasks), tasks, lanes })
 }
 
-fn new_ids(database: &Database, count: usize) -> Vec<TaskId> {
-    (0..count).map(|_| database.shared().next_id()).collect()
+fn ids_of(database: &Database, tasks: &[NewTask]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id.unwrap_or_else(|| database.shared().next_id())).collect()
 }
 
 async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {

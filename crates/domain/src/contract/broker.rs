@@ -20,6 +20,8 @@ pub struct Bell {
     pub submitted_at: Timestamp,
     /// A bell before this moment is early.
     pub due_at: Timestamp,
+    /// How often to look again, a moment later, if there is no such task: it was rung for before its commit.
+    pub looks: u8,
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,
 }

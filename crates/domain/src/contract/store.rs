@@ -204,6 +204,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // Submitting.
 
+    /// An id for a task that is about to be made: later than those given out before.
+    fn next_id(&self) -> TaskId;
+
     /// Makes one task. When this returns, the task is durable.
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError>;
     /// Makes all of them, in order, or none. Children of one batch have the same parent.

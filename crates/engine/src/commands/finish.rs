@@ -83,6 +83,7 @@ impl Engine {
             retry_count: one.retry_count + failures,
             submitted_at: one.created_at,
             due_at: self.store_time.now().unwrap_or(one.created_at).plus_ms(delay_ms),
+            looks: 0,
             correlation_id: one.correlation_id.clone(),
             trace_context: one.trace_context.clone(),
         };

@@ -1,9 +1,9 @@
 //! Submit: a task is made, and its queue's bell rings.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use longhaul_domain::{
-    Lease, NewTask, RunAt, Status, StoreError, Task, Timestamp,
+    Lease, NewTask, RunAt, Status, StoreError, Task, Timestamp, bounds,
     contract::{
         broker::Bell,
         store::{ClaimRequest, Submitted},
@@ -11,14 +11,17 @@ use longhaul_domain::{
     event::{EventKind, TaskEvent},
 };
 
+use tokio::time::Instant;
+
 use crate::{Engine, bells::made_at};
 
 impl Engine {
     /// Makes one task.
     pub async fn submit(&self, mut task: NewTask) -> Result<Submitted, StoreError> {
         self.place(std::slice::from_mut(&mut task)).await;
-        let note = Note::of(&task);
+        let mut note = Note::of(&task);
         note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
+        note.rung_at = self.ring_ahead(&mut task, &note);
         let submitted = self.store.submit_task(task).await?;
         self.submitted(&note, submitted);
         self.count_submitted([(&note, submitted)]);
@@ -96,11 +99,10 @@ impl Engine {
             if note.delay_ms == 0 {
                 queues.insert(note.queue.as_str());
             }
-            if self.direct_ring.is_none() || submitted.repeated {
+            if self.direct_ring.is_none() || submitted.repeated || note.is_heard() {
                 continue;
             }
-            let until = note.due_at.map(|moment| self.store_time.until(moment).as_millis());
-            match until.map_or(note.delay_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX)) {
+            match self.delay_ms(note) {
                 0 => due.push(note.bell(submitted)),
                 delay_ms => self.ring_soon(note.bell(submitted), delay_ms),
             }
@@ -111,6 +113,29 @@ impl Engine {
         if !due.is_empty() {
             self.ring_now(due);
         }
+    }
+
+    /// How long until a task is due.
+    fn delay_ms(&self, note: &Note) -> u64 {
+        let until = note.due_at.map(|moment| self.store_time.until(moment).as_millis());
+        until.map_or(note.delay_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX))
+    }
+
+    /// Rings for a task while it is being committed, if nothing else rings: the bell is on its way meanwhile. Should it come
+    /// too early, whoever hears it looks again, [`bounds::AHEAD_LOOKS`] times; should the commit take longer than that, it is
+    /// rung for again. Answers with when it was rung.
+    fn ring_ahead(&self, task: &mut NewTask, note: &Note) -> Option<Instant> {
+        let ring = self.direct_ring.as_ref()?;
+        if self.delay_ms(note) > 0 || task.idempotency.is_some() || task.parent.is_some() {
+            return None;
+        }
+        let now = Instant::now();
+        let task_id = self.store.next_id();
+        let bell = Bell { looks: bounds::AHEAD_LOOKS, ..note.bell(Submitted { task_id, repeated: false }) };
+        ring.ring_alone(bell).then(|| {
+            task.id = Some(task_id);
+            now
+        })
     }
 }
 
@@ -125,9 +150,16 @@ struct Note {
     trace_context: Option<String>,
     correlation_id: Option<String>,
     parent: Option<Lease>,
+    /// When it was rung for, if before its commit.
+    rung_at: Option<Instant>,
 }
 
 impl Note {
+    /// Whether its bell was rung so shortly before that whoever hears it finds the task.
+    fn is_heard(&self) -> bool {
+        self.rung_at.is_some_and(|at| at.elapsed() < Duration::from_millis(bounds::AHEAD_LOOKS.into()))
+    }
+
     fn of(task: &NewTask) -> Self {
         Self {
             owner: task.owner.clone(),
@@ -137,6 +169,7 @@ impl Note {
             parent: task.parent,
             priority: task.priority,
             trace_context: task.trace_context.clone(),
+            rung_at: None,
             // A moment that may have passed counts as due: a bell too many costs one look.
             delay_ms: match task.run_at {
                 RunAt::AfterMs(ms) => ms,
@@ -160,8 +193,27 @@ impl Note {
             retry_count: 0,
             submitted_at,
             due_at: self.due_at.unwrap_or_else(|| submitted_at.plus_ms(self.delay_ms)),
+            looks: 0,
             correlation_id: self.correlation_id.clone(),
             trace_context: self.trace_context.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::Json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bell_is_as_good_as_heard_for_as_long_as_it_is_looked_for() {
+        let task = NewTask::new("ann", "t", "q", Json::trusted("null".to_owned()));
+        let mut note = Note::of(&task);
+        assert!(!note.is_heard());
+        note.rung_at = Some(Instant::now());
+        assert!(note.is_heard());
+        tokio::time::advance(Duration::from_millis(bounds::AHEAD_LOOKS.into())).await;
+        assert!(!note.is_heard(), "the commit took longer: it is rung for again");
     }
 }

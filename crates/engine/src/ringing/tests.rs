@@ -75,6 +75,7 @@ fn bell(task_id: TaskId, priority: u8) -> Bell {
         retry_count: 0,
         submitted_at: moment,
         due_at: moment,
+        looks: 0,
         correlation_id: None,
         trace_context: None,
     }

@@ -146,6 +146,10 @@ impl Store for SimStore {
         Ok(self.time())
     }
 
+    fn next_id(&self) -> TaskId {
+        self.memory.next_id()
+    }
+
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
         if let Some(told) = self.acknowledged_without_commit(&task) {
             return Ok(told);

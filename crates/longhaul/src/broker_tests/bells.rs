@@ -1,6 +1,10 @@
 //! Tasks that are brought to their nodes by bells.
 
-use longhaul_domain::{Clock as _, contract::store::Access, lifecycle::reschedule::Reschedule};
+use longhaul_domain::{
+    Clock as _, Json, NewTask, Timestamp, bounds,
+    contract::{broker::Bell, store::Access},
+    lifecycle::reschedule::Reschedule,
+};
 use longhaul_engine::ringing;
 
 use super::*;
@@ -31,6 +35,63 @@ async fn one_statement_claims_for_all_bells_that_are_there() {
     assert_eq!(runs.runs(), 40);
     assert!(fleet.claims_by_bell() <= 2, "{} statements", fleet.claims_by_bell());
     node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_task_is_rung_for_ahead_of_its_commit_and_others_after_it() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let client = fleet.client(counted(&runs));
+    let submit = async || client.submit::<Counted>(()).await.unwrap().id();
+    let ids = [submit().await, submit().await];
+    fleet.pass(Duration::from_millis(100)).await;
+    let heard = fleet.broker.bells("free_default").next(10).await;
+    let told: Vec<_> = heard.iter().map(|one| (one.bell.task_id, one.bell.looks)).collect();
+    assert_eq!(told, [(ids[0], bounds::AHEAD_LOOKS), (ids[1], 0)], "bells that follow each other share a batch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_committed_after_its_bell_was_heard_starts() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    let id = node.store().next_id();
+    fleet.broker.ring(&[ahead(id)]).await;
+    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
+    let parameters = Json::trusted("null".to_owned());
+    let task = NewTask { id: Some(id), ..NewTask::new("default", Counted::TYPE, "free_default", parameters) };
+    assert_eq!(node.store().submit_task(task).await.unwrap().task_id, id);
+    fleet.pass(Duration::from_millis(50)).await;
+    assert_eq!(fleet.status(id), Status::Completed);
+    node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_never_comes_is_not_looked_for_without_end() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let node = fleet.node(slots(10), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    fleet.broker.ring(&[ahead(node.store().next_id())]).await;
+    fleet.pass(A_WHILE).await;
+    assert_eq!(fleet.claims_by_bell(), 1 + usize::from(bounds::AHEAD_LOOKS));
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "it was answered");
+    node.stop().await;
+}
+
+/// The bell of a task that is not committed yet.
+fn ahead(task_id: TaskId) -> Bell {
+    Bell {
+        task_id,
+        owner: "default".to_owned(),
+        task_type: Counted::TYPE.to_owned(),
+        queue: "free_default".to_owned(),
+        priority: 1,
+        retry_count: 0,
+        submitted_at: Timestamp::from_micros(0),
+        due_at: Timestamp::from_micros(0),
+        looks: bounds::AHEAD_LOOKS,
+        correlation_id: None,
+        trace_context: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]

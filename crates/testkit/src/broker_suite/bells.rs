@@ -45,6 +45,7 @@ async fn a_bell_is_heard_as_it_was_rung(make: BrokerFactory) {
         owner: "Žofie 🎵".to_owned(),
         priority: 9,
         retry_count: 7,
+        looks: 3,
         correlation_id: Some("request \"7\"".to_owned()),
         trace_context: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         ..bell(1)

@@ -51,6 +51,7 @@ fn bell(number: u32) -> Bell {
         retry_count: number,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),
         due_at: Timestamp::from_micros(1_700_000_001_000_001),
+        looks: 0,
         correlation_id: None,
         trace_context: None,
     }

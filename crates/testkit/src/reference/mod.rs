@@ -163,6 +163,11 @@ impl Store for MemoryStore {
         Ok(self.begin().1)
     }
 
+    fn next_id(&self) -> TaskId {
+        let (mut state, now) = self.begin();
+        state.next_id(now)
+    }
+
     async fn submit_task(&self, task: NewTask) -> Result<Submitted, StoreError> {
         let (mut state, now) = self.begin();
         Ok(state.submit(&[task], now)?[0])

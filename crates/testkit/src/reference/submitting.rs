@@ -46,7 +46,7 @@ impl State {
         let mut in_this_batch: HashMap<(&str, &str), ([u8; 32], TaskId)> = HashMap::new();
         let mut answers = Vec::with_capacity(tasks.len());
         for new in tasks {
-            let fresh = Submitted { task_id: self.next_id(now), repeated: false };
+            let fresh = Submitted { task_id: new.id.unwrap_or_else(|| self.next_id(now)), repeated: false };
             let Some(asked) = &new.idempotency else {
                 answers.push(fresh);
                 continue;

@@ -146,6 +146,7 @@ fn bell(task: &Task, standing: u8) -> Bell {
         retry_count: task.retry_count,
         submitted_at: task.created_at,
         due_at: task.due_at,
+        looks: 0,
         correlation_id: task.correlation_id.clone(),
         trace_context: task.trace_context.clone(),
     }

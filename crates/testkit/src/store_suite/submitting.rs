@@ -19,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_task_is_what_the_domain_makes_of_it,
         json_is_kept_to_the_letter,
         ids_grow_in_the_order_of_submission,
+        a_task_has_the_id_that_was_given_out_for_it,
         a_batch_is_made_in_its_order,
         a_batch_is_made_whole_or_not_at_all,
         an_empty_batch_is_fine_and_one_too_large_is_refused,
@@ -111,6 +112,16 @@ async fn ids_grow_in_the_order_of_submission(fixture: Arc<Fixture>) {
     }
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     assert!(ids.iter().all(|id| id.0.get_version_num() == 7));
+}
+
+async fn a_task_has_the_id_that_was_given_out_for_it(fixture: Arc<Fixture>) {
+    let (first, id) = (fixture.store.next_id(), fixture.store.next_id());
+    assert!(first < id);
+    let made = fixture.submit(NewTask { id: Some(id), ..new_task() }).await;
+    assert_eq!((made, fixture.task(id).await.id), (id, id));
+    let ids = fixture.submit_all(vec![new_task(), NewTask { id: Some(first), ..new_task() }]).await;
+    assert_eq!(ids[1], first);
+    assert!(ids[0] > id);
 }
 
 async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {

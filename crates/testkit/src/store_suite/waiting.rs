@@ -79,6 +79,7 @@ async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carrie
         retry_count: 0,
         submitted_at: fixture.task(ids[1]).await.created_at,
         due_at: now.minus_ms(900),
+        looks: 0,
         correlation_id: Some("c-other-900".to_owned()),
         trace_context: Some("00-1-2-01".to_owned()),
     };

@@ -39,6 +39,8 @@ struct BellBody {
     retry_count: u32,
     submitted_at: jiff::Timestamp,
     due_at: jiff::Timestamp,
+    #[serde(default, skip_serializing_if = "is_none")]
+    looks: u8,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     correlation_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,6 +59,11 @@ struct ReportBody<'a> {
     is_full: bool,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "so serde asks")]
+const fn is_none(looks: &u8) -> bool {
+    *looks == 0
+}
+
 /// The message of a bell that rings now, or after a delay that is worth a rung of the ladder.
 pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
     let body = BellBody {
@@ -68,6 +75,7 @@ pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
         retry_count: bell.retry_count,
         submitted_at: moment(bell.submitted_at),
         due_at: moment(bell.due_at),
+        looks: bell.looks,
         correlation_id: bell.correlation_id.clone(),
         traceparent: bell.trace_context.clone(),
     };
@@ -110,6 +118,7 @@ pub(super) fn to_bell(body: &[u8]) -> Result<Bell, String> {
         retry_count: body.retry_count,
         submitted_at: Timestamp::from_micros(body.submitted_at.as_microsecond()),
         due_at: Timestamp::from_micros(body.due_at.as_microsecond()),
+        looks: body.looks,
         correlation_id: body.correlation_id,
         trace_context: body.traceparent,
     })

@@ -36,6 +36,8 @@ const EARLY_MS: u128 = 250;
 const LATEST_MS: u128 = 3_600_000;
 /// Bells that wait here until they are due.
 const EARLY_BELLS: usize = 1_000;
+/// After it a task is looked for again that was rung for ahead of its commit; so much a due one may be late.
+const A_MOMENT: Duration = Duration::from_millis(1);
 /// Bells of types that are not served here and are passed on within a second. Others are rung for again by the ringer,
 /// less and less often: it may be that nobody serves them.
 const PASSED_ON: usize = 50;
@@ -265,16 +267,20 @@ impl Answerer {
         }
     }
 
-    /// Bells that brought nothing because their tasks are not due yet ring again: here, if that is soon.
+    /// Bells that brought nothing because their tasks are not committed or not due yet ring again: here, if that is soon.
     async fn ring_when_due(&mut self, bells: impl Iterator<Item = Bell>) {
-        let mut later = Vec::new();
-        for bell in bells {
+        let (now, mut later) = (Instant::now(), Vec::new());
+        for mut bell in bells {
+            if bell.looks > 0 && self.early.len() < EARLY_BELLS {
+                bell.looks -= 1;
+                self.early.insert((now + A_MOMENT, bell.task_id), bell);
+                continue;
+            }
             let early = self.inner.engine().store_time.until(bell.due_at);
             match early.as_millis() {
                 0 => {}
                 1..EARLY_MS if self.early.len() < EARLY_BELLS => {
-                    let moment = Instant::now() + early + Duration::from_millis(1);
-                    self.early.insert((moment, bell.task_id), bell);
+                    self.early.insert((now + early + A_MOMENT, bell.task_id), bell);
                 }
                 ms @ EARLY_MS..=LATEST_MS => later.push((bell, u64::try_from(ms).unwrap_or(0))),
                 _ => {}

@@ -58,6 +58,7 @@ pub(crate) fn bell(queue: &str) -> Bell {
         retry_count: 2,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),
         due_at: Timestamp::from_micros(1_700_000_001_000_000),
+        looks: 0,
         correlation_id: Some("request 7".to_owned()),
         trace_context: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
     }
