@@ -65,7 +65,7 @@ pub(crate) fn node_id() -> Uuid {
 /// A node that is registered, and how it asks for work.
 pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<ClaimRequest> {
     let node_id = NodeId(node_id());
-    store.register_node(node_id, "bench", "localhost").await?;
+    store.register_node(node_id, "bench", "localhost", None).await?;
     Ok(ClaimRequest {
         node_id,
         host: "localhost".to_owned(),

@@ -32,6 +32,12 @@ pub struct NodeView {
     pub heartbeat_at: Moment,
     /// When it was declared dead.
     pub lost_at: Option<Moment>,
+    /// The queues that it takes tasks from; nothing of a node whose version does not say.
+    pub queues: Option<Vec<String>>,
+    /// The types that it runs.
+    pub task_types: Option<Vec<String>>,
+    /// Tasks that it runs at once; 0 of a node that does duties alone.
+    pub slots: Option<usize>,
 }
 
 /// A type that tasks can be submitted of.
@@ -102,7 +108,7 @@ pub struct PercentilesView {
 pub struct WhyView {
     /// For people.
     pub sentence: String,
-    /// For programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`, `limited`, `no_worker`, `no_node`,
+    /// For programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`, `limited`, `no_node`, `no_worker`, `queue_not_served`,
     /// `slots_full` or `in_line`.
     pub reason: String,
     pub facts: BTreeMap<String, serde_json::Value>,

@@ -35,7 +35,7 @@ pub use error::{Invalid, StoreError};
 pub use ids::{LeaseToken, NodeId, TaskId, TaskIdSequence};
 pub use json::Json;
 pub use log::{LogEntry, LogLevel, LogLine, LogPage};
-pub use node::Node;
+pub use node::{Node, Serves};
 pub use retry::RetryPolicy;
 pub use submission::{Idempotency, NewTask, RunAt};
 pub use task::{ChildCounts, Lease, Phase, Status, Task, TaskError};

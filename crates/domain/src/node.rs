@@ -1,5 +1,7 @@
 //! Processes that run tasks, and the leases of the duties that one of them does for all.
 
+use serde::{Deserialize, Serialize};
+
 use crate::{bounds, error::Invalid, ids::NodeId, time::Timestamp};
 
 /// A process that runs tasks. Its name and host are for people; the boot id is its identity.
@@ -13,9 +15,27 @@ pub struct Node {
     pub heartbeat_at: Timestamp,
     /// When it was declared dead. A dead node stays dead: the process comes back under a new id.
     pub lost_at: Option<Timestamp>,
+    /// What it runs, as it said when it started; nothing of one whose version does not say.
+    pub serves: Option<Serves>,
+}
+
+/// What a node has slots for.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Serves {
+    pub queues: Vec<String>,
+    pub task_types: Vec<String>,
+    /// Tasks that it runs at once; none of a node that does duties alone.
+    pub slots: usize,
 }
 
 impl Node {
+    /// Whether it lives and runs tasks, as far as anybody knows.
+    pub fn is_at_work(&self) -> bool {
+        let runs_some = |serves: &Serves| serves.slots > 0 && !serves.task_types.is_empty();
+        self.lost_at.is_none() && self.serves.as_ref().is_none_or(runs_some)
+    }
+
     pub fn check(name: &str, host: &str) -> Result<(), Invalid> {
         bounds::check_name("nodeName", name)?;
         bounds::check_name("host", host)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AccessToken, Attempt, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Status,
-    StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Serves,
+    Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -81,8 +81,14 @@ impl Store for MeasuredStore {
         self.watch(update("submit_and_claim"), self.store.submit_and_claim(task, request)).await
     }
 
-    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
-        self.watch(update("register_node"), self.store.register_node(id, name, host)).await
+    async fn register_node(
+        &self,
+        id: NodeId,
+        name: &str,
+        host: &str,
+        serves: Option<&Serves>,
+    ) -> Result<(), StoreError> {
+        self.watch(update("register_node"), self.store.register_node(id, name, host, serves)).await
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {

@@ -16,6 +16,7 @@ macro_rules! migrations {
                 (5, "tokens", include_str!(concat!("../migrations/", $folder, "/0005_tokens.sql"))),
                 (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
                 (7, "waiting", include_str!(concat!("../migrations/", $folder, "/0007_waiting.sql"))),
+                (8, "served", include_str!(concat!("../migrations/", $folder, "/0008_served.sql"))),
             ])
         })
     };

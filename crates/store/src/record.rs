@@ -345,6 +345,8 @@ pub(crate) fn node(row: &SqlRow) -> Result<Node, Failure> {
         started_at: must_time(row, 3)?,
         heartbeat_at: must_time(row, 4)?,
         lost_at: time(row, 5)?,
+        // One that cannot be read is of another version, and says nothing.
+        serves: row.text(6)?.and_then(|text| serde_json::from_str(&text).ok()),
     })
 }
 

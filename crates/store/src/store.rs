@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AccessToken, Attempt, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Status,
-    StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Serves,
+    Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
     contract::{
@@ -271,9 +271,16 @@ impl Store for SqlStore {
         Ok((submitted[0], claimed))
     }
 
-    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
+    async fn register_node(
+        &self,
+        id: NodeId,
+        name: &str,
+        host: &str,
+        serves: Option<&Serves>,
+    ) -> Result<(), StoreError> {
         Node::check(name, host)?;
-        self.database.run(Mode::OneStatement, RegisterNode { id, name: name.to_owned(), host: host.to_owned() }).await
+        let operation = RegisterNode { id, name: name.to_owned(), host: host.to_owned(), serves: serves.cloned() };
+        self.database.run(Mode::OneStatement, operation).await
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {

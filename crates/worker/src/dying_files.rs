@@ -60,7 +60,7 @@ async fn what_a_crash_leaves_of_a_file_is_swept_when_it_would_have_expired() {
     let clock = TestClock::new();
     let store = MemoryStore::new(clock.clone(), OutboxPolicy::default());
     let node_id = NodeId(uuid::Uuid::nil());
-    store.register_node(node_id, "n", "h").await.unwrap();
+    store.register_node(node_id, "n", "h", None).await.unwrap();
     store.submit_task(NewTask::new("u-1", "t", "q", Json::trusted("null".to_owned()))).await.unwrap();
     let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
     let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };

@@ -143,7 +143,7 @@ mod tests {
         let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
         store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
         let node_id = NodeId(uuid::Uuid::nil());
-        store.register_node(node_id, "n", "h").await.unwrap();
+        store.register_node(node_id, "n", "h", None).await.unwrap();
         let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
         let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
         let lease = store.claim_tasks(&request).await.unwrap()[0].lease().unwrap();

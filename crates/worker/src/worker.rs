@@ -21,7 +21,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{Lease, NodeId, StoreError, TaskId};
+use longhaul_domain::{Lease, NodeId, Serves, StoreError, TaskId};
 use longhaul_engine::{
     Desk, Engine, LocalNode,
     desk::StopReason,
@@ -153,7 +153,16 @@ impl Inner {
     /// Registers under a new boot id. Whatever an earlier id held is lost to it.
     async fn register(&self) -> Result<(), StoreError> {
         let id = NodeId(random::id());
-        self.engine().store.register_node(id, &self.settings.name, &self.settings.host).await?;
+        let serves = {
+            let desk = self.desk();
+            let slots = desk.slots();
+            Serves {
+                queues: slots.queues().map(str::to_owned).collect(),
+                task_types: slots.task_types().map(str::to_owned).collect(),
+                slots: self.settings.slots,
+            }
+        };
+        self.engine().store.register_node(id, &self.settings.name, &self.settings.host, Some(&serves)).await?;
         *self.node.write().unwrap_or_else(PoisonError::into_inner) = id;
         Ok(())
     }

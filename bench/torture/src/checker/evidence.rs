@@ -131,6 +131,26 @@ impl Evidence {
     /// rescued with it, and then wait for a slot. Those that fell into an outage of the server tell of the outage, and
     /// are left out.
     pub(crate) fn after_kills_ms(&self) -> Vec<i64> {
+        milliseconds(self.deaths().into_iter().map(|(died, claimed)| claimed - died))
+    }
+
+    /// Those of them while all other nodes were well: none frozen, and none cut off from the database. A node that holds
+    /// the rescuer's duty and cannot do it costs the others its lease first.
+    pub(crate) fn after_lone_kills_ms(&self) -> Vec<i64> {
+        let is_ill = |deed: &&Deed| match deed.fault {
+            Fault::Freeze => true,
+            Fault::Partition(server) => server.is_database(),
+            Fault::Kill | Fault::Disown | Fault::Server(..) => false,
+        };
+        let ill = |deed: &Deed| (deed.at, deed.over.unwrap_or(deed.at + i64::try_from(deed.ms).unwrap_or(0) * 1_000));
+        let is_lone = |(died, claimed): &(i64, i64)| {
+            !self.deeds.iter().filter(is_ill).map(ill).any(|(from, to)| from < *claimed && to > *died)
+        };
+        milliseconds(self.deaths().into_iter().filter(is_lone).map(|(died, claimed)| claimed - died))
+    }
+
+    /// When processes were killed, and when the first of their tasks was claimed again.
+    fn deaths(&self) -> Vec<(i64, i64)> {
         let kills = self.deeds.iter().filter(|deed| deed.fault == Fault::Kill);
         let kills: HashMap<&str, i64> =
             kills.filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at))).collect();
@@ -144,7 +164,7 @@ impl Evidence {
             entry.1 = entry.1.min(claimed);
         }
         let is_free = |(died, claimed): &(i64, i64)| !self.outages().any(|(from, to)| from < *claimed && to > *died);
-        milliseconds(first.into_values().filter(is_free).map(|(died, claimed)| claimed - died))
+        first.into_values().filter(is_free).collect()
     }
 
     /// When the attempt after this one began.

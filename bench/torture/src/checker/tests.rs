@@ -375,7 +375,14 @@ fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
         |at| Deed { at, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
     let mut parts = healthy();
     parts.task(STEPS).last_attempt_at = Some(5_110);
-    assert_eq!(parts.evidence(vec![killed(110)]).after_kills_ms(), [5]);
+    let evidence = parts.evidence(vec![killed(110)]);
+    assert_eq!((evidence.after_kills_ms(), evidence.after_lone_kills_ms()), (vec![5], vec![5]));
+
+    let mut parts = healthy();
+    parts.task(STEPS).last_attempt_at = Some(5_110);
+    let frozen = Deed { fault: Fault::Freeze, ms: 1, over: None, ..killed(10) };
+    let evidence = parts.evidence(vec![killed(110), frozen]);
+    assert_eq!((evidence.after_kills_ms(), evidence.after_lone_kills_ms()), (vec![5], vec![]), "another was frozen");
 
     let mut parts = healthy();
     parts.task(STEPS).last_attempt_at = Some(5_110);

@@ -18,7 +18,7 @@ use crate::{
     json::Json,
     lifecycle::{expire::Overdue, reschedule::Reschedule},
     log::{LogLine, LogPage},
-    node::{DutyLease, Node},
+    node::{DutyLease, Node, Serves},
     queue::Queue,
     statistics::{Tally, TallyFilter},
     submission::NewTask,
@@ -221,7 +221,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // What nodes and their workers write.
 
-    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError>;
+    async fn register_node(
+        &self,
+        id: NodeId,
+        name: &str,
+        host: &str,
+        serves: Option<&Serves>,
+    ) -> Result<(), StoreError>;
     /// Renews every lease of the node, and answers with those that are gone. A node that was declared dead
     /// gets [`StoreError::NodeLost`].
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError>;

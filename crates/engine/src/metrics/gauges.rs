@@ -38,6 +38,7 @@ pub(crate) struct Gauges {
     store_up: Gauge,
     oldest_waiting: Fraction,
     nodes_alive: Gauge,
+    workers_alive: Gauge,
     most_silent: Fraction,
     outbox: Many<Gauge, 0>,
     slots_used: Many<Gauge, 0>,
@@ -62,6 +63,11 @@ impl Gauges {
                 "For how long the task of the whole store that waits the longest has been due; 0 when none waits",
             ),
             nodes_alive: book.single("tasks_nodes_alive", Kind::Gauge, "Nodes that are not declared dead"),
+            workers_alive: book.single(
+                "tasks_workers_alive",
+                Kind::Gauge,
+                "Nodes that are not declared dead and run tasks",
+            ),
             most_silent: book.single(
                 "tasks_oldest_lease_seconds",
                 Kind::Gauge,
@@ -85,6 +91,7 @@ impl Gauges {
         self.oldest_waiting.set(sight.oldest_waiting_s);
         self.most_silent.set(sight.most_silent_s);
         self.nodes_alive.set(whole(sight.nodes.iter().filter(|node| node.lost_at.is_none()).count()));
+        self.workers_alive.set(whole(sight.nodes.iter().filter(|node| node.is_at_work()).count()));
         self.queue_size.clear();
         for ((queue, status), n) in queue_sizes(&sight.tallies) {
             self.queue_size.get([queue, status]).set(n);

@@ -1,7 +1,9 @@
 //! Why a task is not running yet: one reason, in a sentence, with its facts.
 
+use std::collections::BTreeSet;
+
 use longhaul_domain::{
-    Status, StoreError, Task, TaskError, TaskId, Timestamp, contract::store::Access, queue::Queue,
+    Node, Serves, Status, StoreError, Task, TaskError, TaskId, Timestamp, contract::store::Access, queue::Queue,
     statistics::TallyFilter,
 };
 
@@ -21,10 +23,12 @@ pub enum Why {
     Paused { queue: String, since: Timestamp },
     /// It is not due.
     NotDue { due_at: Timestamp, status: Status },
-    /// No process that this one knows of runs the type.
-    NoWorker { task_type: String },
     /// Nobody runs tasks.
     NoNode,
+    /// No node runs the type.
+    NoWorker { task_type: String },
+    /// Nodes run the type, and take none of it from the queue.
+    QueueNotServed { queue: String, task_type: String, served: BTreeSet<String> },
     /// A rate limit put it back; it is tried again when the limit has room.
     Limited { reason: String, due_at: Timestamp, in_s: u64 },
     /// It is due, and the only node has no slot for it.
@@ -58,8 +62,9 @@ impl Why {
             Self::WaitsForChildren { .. } => "waits_for_children",
             Self::Paused { .. } => "paused",
             Self::NotDue { .. } => "not_due",
-            Self::NoWorker { .. } => "no_worker",
             Self::NoNode => "no_node",
+            Self::NoWorker { .. } => "no_worker",
+            Self::QueueNotServed { .. } => "queue_not_served",
             Self::Limited { .. } => "limited",
             Self::SlotsFull { .. } => "slots_full",
             Self::InLine { .. } => "in_line",
@@ -72,8 +77,10 @@ impl Why {
 struct Surroundings {
     now: Timestamp,
     paused_at: Option<Timestamp>,
+    /// Whether this process knows the type.
     is_type_known: bool,
-    nodes: usize,
+    /// Those that run tasks.
+    nodes: Vec<Node>,
     /// Of the task's queue.
     counts: Counts,
     /// What a task that put itself back said.
@@ -103,7 +110,7 @@ impl Engine {
             full: self.full_slots(&task),
             paused_at: self.store.list_queues().await?.into_iter().find(is_queue).and_then(|queue| queue.paused_at),
             is_type_known: catalog.get(&task.task_type).is_some(),
-            nodes: self.store.list_nodes().await?.iter().filter(|node| node.lost_at.is_none()).count(),
+            nodes: self.store.list_nodes().await?.into_iter().filter(Node::is_at_work).collect(),
             counts: count(&tallies, |tally| tally.key.queue == task.queue),
         };
         Ok(decide(&task, &around))
@@ -137,20 +144,38 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
         }
         return Why::NotDue { due_at: task.due_at, status: task.status };
     }
-    if !around.is_type_known {
-        return Why::NoWorker { task_type: task.task_type.clone() };
-    }
-    if around.nodes == 0 {
-        return Why::NoNode;
+    if let Some(why) = not_served(task, around) {
+        return why;
     }
     let ahead = if around.ahead < COUNTED { Ahead::Exactly(around.ahead) } else { Ahead::AtLeast(COUNTED) };
-    if let (1, Some((used, slots))) = (around.nodes, around.full) {
+    if let (1, Some((used, slots))) = (around.nodes.len(), around.full) {
         return Why::SlotsFull { queue: task.queue.clone(), used, slots, ahead };
     }
     let n = |status: Status| around.counts.get(status.as_str()).copied().unwrap_or(0);
     let waiting = n(Status::Queued) + n(Status::Retrying) - 1;
-    let (running, nodes) = (n(Status::Running), around.nodes);
+    let (running, nodes) = (n(Status::Running), around.nodes.len());
     Why::InLine { queue: task.queue.clone(), ahead, waiting: waiting.max(0), running, nodes }
+}
+
+/// Why no node would take it, if none would. One that does not say what it runs may well run what this process knows.
+fn not_served(task: &Task, around: &Surroundings) -> Option<Why> {
+    if around.nodes.is_empty() {
+        return Some(Why::NoNode);
+    }
+    if around.is_type_known && around.nodes.iter().any(|node| node.serves.is_none()) {
+        return None;
+    }
+    let all = around.nodes.iter().filter_map(|node| node.serves.as_ref());
+    let of_type: Vec<&Serves> = all.filter(|serves| serves.task_types.contains(&task.task_type)).collect();
+    if of_type.is_empty() {
+        return Some(Why::NoWorker { task_type: task.task_type.clone() });
+    }
+    let served: BTreeSet<String> = of_type.iter().flat_map(|serves| &serves.queues).cloned().collect();
+    (!served.contains(&task.queue)).then(|| Why::QueueNotServed {
+        queue: task.queue.clone(),
+        task_type: task.task_type.clone(),
+        served,
+    })
 }
 
 /// What a limit said when it put the task back.
@@ -161,7 +186,7 @@ fn limit_of(around: &Surroundings) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::{Json, NewTask, lifecycle::submit};
+    use longhaul_domain::{Json, NewTask, NodeId, lifecycle::submit};
 
     use super::*;
 
@@ -171,13 +196,29 @@ mod tests {
         Task { status, ..submit::decide(&new, id, Timestamp::from_micros(1_000)).unwrap().after }
     }
 
+    fn node(queues: &[&str], task_types: &[&str]) -> Node {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let serves = Serves { queues: names(queues), task_types: names(task_types), slots: 4 };
+        let (started_at, heartbeat_at) = (Timestamp::default(), Timestamp::default());
+        let (name, host) = ("n".to_owned(), "h".to_owned());
+        Node {
+            id: NodeId(uuid::Uuid::nil()),
+            name,
+            host,
+            started_at,
+            heartbeat_at,
+            lost_at: None,
+            serves: Some(serves),
+        }
+    }
+
     fn around() -> Surroundings {
         let counts = Counts::from([("QUEUED".to_owned(), 38), ("RUNNING".to_owned(), 4)]);
         Surroundings {
             now: Timestamp::from_micros(2_000),
             paused_at: None,
             is_type_known: true,
-            nodes: 1,
+            nodes: vec![node(&["q"], &["t"])],
             counts,
             last_error: None,
             ahead: 12,
@@ -196,12 +237,30 @@ mod tests {
 
     #[test]
     fn the_reason_that_must_go_first_is_told_first() {
-        let paused = Surroundings { paused_at: Some(Timestamp::default()), nodes: 0, ..around() };
-        let early = Surroundings { now: Timestamp::default(), is_type_known: false, ..around() };
-        let strange = Surroundings { is_type_known: false, nodes: 0, ..around() };
-        let lonely = Surroundings { nodes: 0, ..around() };
-        let told = [paused, early, strange, lonely].map(|one| decide(&task(Status::Queued), &one).code());
-        assert_eq!(told, ["paused", "not_due", "no_worker", "no_node"]);
+        let paused = Surroundings { paused_at: Some(Timestamp::default()), nodes: vec![], ..around() };
+        let early = Surroundings { now: Timestamp::default(), nodes: vec![], ..around() };
+        let lonely = Surroundings { nodes: vec![], ..around() };
+        let strange = Surroundings { nodes: vec![node(&["q"], &["other"])], ..around() };
+        let told = [paused, early, lonely, strange].map(|one| decide(&task(Status::Queued), &one).code());
+        assert_eq!(told, ["paused", "not_due", "no_node", "no_worker"]);
+    }
+
+    #[test]
+    fn a_queue_that_no_node_of_the_type_serves_is_told_with_those_that_are() {
+        let nodes = vec![node(&["q"], &["other"]), node(&["a", "b"], &["t"]), node(&["b"], &["t"])];
+        let elsewhere = Surroundings { nodes, ..around() };
+        let served = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        let told = Why::QueueNotServed { queue: "q".to_owned(), task_type: "t".to_owned(), served };
+        assert_eq!(decide(&task(Status::Queued), &elsewhere), told);
+    }
+
+    #[test]
+    fn a_node_that_does_not_say_what_it_runs_may_run_what_is_known_here() {
+        let silent = Node { serves: None, ..node(&[], &[]) };
+        let around = Surroundings { nodes: vec![silent], ..around() };
+        assert_eq!(decide(&task(Status::Queued), &around).code(), "in_line");
+        let unknown = Surroundings { is_type_known: false, ..around };
+        assert_eq!(decide(&task(Status::Queued), &unknown).code(), "no_worker");
     }
 
     #[test]
@@ -218,7 +277,8 @@ mod tests {
         let ahead = Ahead::AtLeast(COUNTED);
         let told = Why::SlotsFull { queue: "q".to_owned(), used: 4, slots: 4, ahead };
         assert_eq!(decide(&task(Status::Queued), &full), told);
-        assert_eq!(decide(&task(Status::Queued), &Surroundings { nodes: 2, ..full }).code(), "in_line");
+        let two = Surroundings { nodes: vec![node(&["q"], &["t"]), node(&["q"], &["t"])], ..full };
+        assert_eq!(decide(&task(Status::Queued), &two).code(), "in_line");
     }
 
     #[test]

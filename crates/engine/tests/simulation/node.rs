@@ -226,7 +226,7 @@ impl SimNode {
     }
 
     fn register(&mut self) {
-        match ready(self.store_of_engine().register_node(self.id, &self.name, "host")) {
+        match ready(self.store_of_engine().register_node(self.id, &self.name, "host", None)) {
             Ok(()) => self.is_registered = true,
             // A process whose id is dead takes another one.
             Err(StoreError::NodeLost) => self.id = NodeId(uuid::Uuid::from_u128(self.id.0.as_u128() + 1)),
@@ -396,7 +396,7 @@ impl SimNode {
     fn come_back(&mut self, dice: &mut Dice) {
         self.stop_all(StopReason::Lost);
         let id = NodeId(uuid::Uuid::from_u128(dice.number()));
-        if ready(self.store_of_engine().register_node(id, &self.name, "host")).is_ok() {
+        if ready(self.store_of_engine().register_node(id, &self.name, "host", None)).is_ok() {
             self.id = id;
             self.store.history().saw(Sight::ComeBack);
         } else {

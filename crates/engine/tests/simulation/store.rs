@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Status, StoreError, Task, TaskId, Timestamp,
+    Serves, Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -170,8 +170,14 @@ impl Store for SimStore {
         self.call("submit and claim", Call::Submit, || ready(self.memory.submit_and_claim(task.clone(), request)))
     }
 
-    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
-        self.call("register", Call::Node, || ready(self.memory.register_node(id, name, host)))
+    async fn register_node(
+        &self,
+        id: NodeId,
+        name: &str,
+        host: &str,
+        serves: Option<&Serves>,
+    ) -> Result<(), StoreError> {
+        self.call("register", Call::Node, || ready(self.memory.register_node(id, name, host, serves)))
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {

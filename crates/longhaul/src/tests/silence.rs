@@ -25,7 +25,7 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
     let longhaul = far.builder().start().await.unwrap();
     far.pass(LEASE).await;
     let (this, other) = (far.nodes().await[0].id, NodeId(uuid::Uuid::from_u128(1)));
-    far.store.register_node(other, "other", "host").await.unwrap();
+    far.store.register_node(other, "other", "host", None).await.unwrap();
     far.line.cut(true);
     far.pass(LEASE * 2).await;
 

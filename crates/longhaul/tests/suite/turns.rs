@@ -62,7 +62,7 @@ async fn claim(longhaul: &Longhaul, node: NodeId, limit: usize) -> Vec<Record> {
 
 async fn node_of(longhaul: &Longhaul) -> NodeId {
     let node = NodeId(uuid::Uuid::from_u128(7));
-    longhaul.store().register_node(node, "other", "elsewhere").await.unwrap();
+    longhaul.store().register_node(node, "other", "elsewhere", None).await.unwrap();
     node
 }
 

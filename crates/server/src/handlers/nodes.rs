@@ -18,6 +18,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiErr
 }
 
 fn view(node: Node) -> NodeView {
+    let serves = node.serves;
     NodeView {
         node_id: node.id,
         name: node.name,
@@ -25,5 +26,8 @@ fn view(node: Node) -> NodeView {
         started_at: node.started_at.into(),
         heartbeat_at: node.heartbeat_at.into(),
         lost_at: node.lost_at.map(Moment),
+        queues: serves.as_ref().map(|serves| serves.queues.clone()),
+        slots: serves.as_ref().map(|serves| serves.slots),
+        task_types: serves.map(|serves| serves.task_types),
     }
 }

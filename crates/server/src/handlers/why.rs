@@ -69,9 +69,18 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
             (format!("{what} at {}.", Moment(*due_at)), vec![("dueAt", json!(Moment(*due_at)))])
         }
         Why::NoWorker { task_type } => {
-            (format!("No worker for the type {task_type} is known here."), vec![("taskType", json!(task_type))])
+            let sentence = format!("No node that is alive runs the type {task_type}: start a worker that does.");
+            (sentence, vec![("taskType", json!(task_type))])
         }
-        Why::NoNode => ("No node is alive that could run it.".to_owned(), vec![]),
+        Why::QueueNotServed { queue, task_type, served } => {
+            let names: Vec<&str> = served.iter().map(String::as_str).collect();
+            let names = names.join(", ");
+            (
+                format!("No node that is alive takes {task_type} from the queue {queue}: they serve {names}."),
+                vec![("queue", json!(queue)), ("taskType", json!(task_type)), ("servedQueues", json!(served))],
+            )
+        }
+        Why::NoNode => ("No node is alive that runs tasks: start a worker.".to_owned(), vec![]),
         Why::Limited { reason, due_at, in_s } => (
             format!("A rate limit holds it back ({reason}); it is tried again in {in_s} s."),
             vec![("limit", json!(reason)), ("dueAt", json!(Moment(*due_at))), ("inSeconds", json!(in_s))],

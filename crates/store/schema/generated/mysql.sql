@@ -72,6 +72,7 @@ CREATE TABLE `nodes` (
   `started_at` bigint(20) NOT NULL,
   `heartbeat_at` bigint(20) NOT NULL,
   `lost_at` bigint(20) DEFAULT NULL,
+  `serves` mediumtext DEFAULT NULL,
   PRIMARY KEY (`id`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 

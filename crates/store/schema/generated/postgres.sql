@@ -60,7 +60,8 @@ TABLE nodes (
     host text NOT NULL,
     started_at bigint NOT NULL,
     heartbeat_at bigint NOT NULL,
-    lost_at bigint
+    lost_at bigint,
+    serves text
 );
 
 TABLE outbox (

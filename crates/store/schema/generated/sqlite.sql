@@ -73,7 +73,7 @@ CREATE TABLE nodes (
     started_at   integer NOT NULL,
     heartbeat_at integer NOT NULL,
     lost_at      integer
-);
+, serves text);
 
 CREATE TABLE outbox (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,12 +1,13 @@
 //! Nodes: registration, heartbeat, retirement, and the declaration of death.
 
 use async_trait::async_trait;
-use longhaul_domain::{NodeId, Status, StoreError, contract::store::Verdict, task::Lease};
+use longhaul_domain::{NodeId, Serves, Status, StoreError, contract::store::Verdict, task::Lease};
 
 use super::progress::{read_holders, verdict};
 use crate::{
     catalog::Statement,
     failure::Failure,
+    row::Param,
     session::{Operation, Session},
 };
 
@@ -16,6 +17,7 @@ pub(crate) struct RegisterNode {
     pub(crate) id: NodeId,
     pub(crate) name: String,
     pub(crate) host: String,
+    pub(crate) serves: Option<Serves>,
 }
 
 #[async_trait]
@@ -23,7 +25,14 @@ impl Operation for RegisterNode {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let params = [session.clock().into(), self.id.0.into(), (&self.name).into(), (&self.host).into()];
+        let serves = self.serves.as_ref().map(serde_json::to_string).transpose().map_err(Failure::internal)?;
+        let params = [
+            session.clock().into(),
+            self.id.0.into(),
+            (&self.name).into(),
+            (&self.host).into(),
+            Param::Text(serves.as_deref()),
+        ];
         session.execute(Statement::InsertNode, &params).await?;
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn what_is_due_tomorrow_is_not_read_today() {
     let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
     let node_id = NodeId(random_id());
-    store.register_node(node_id, "n", "h").await.unwrap();
+    store.register_node(node_id, "n", "h", None).await.unwrap();
     let task = NewTask::new("u-1", "t", "q", Json::parse("parameters", "null").unwrap());
     let later = NewTask { run_at: RunAt::AfterMs(24 * 3_600 * 1_000), ..task };
     for _ in 0..TOMORROW / 500 {

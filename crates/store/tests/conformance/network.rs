@@ -84,7 +84,7 @@ async fn late(backend: Backend) {
     let (store, proxy, _database) = behind_a_proxy(backend).await;
     let nodes = [1, 2, 3].map(|n| NodeId(uuid::Uuid::from_u128(n)));
     for node in nodes {
-        store.register_node(node, "n", "h").await.unwrap();
+        store.register_node(node, "n", "h", None).await.unwrap();
     }
     for _ in 0..3 {
         // So long that a connection is asked whether it still lives before it is used.
@@ -110,7 +110,7 @@ async fn silent(backend: Backend) {
     let database = FreshDatabase::make(backend).await;
     let store = SqlStore::open(&database.url, StoreOptions::default()).await.unwrap();
     let node = NodeId(uuid::Uuid::from_u128(1));
-    store.register_node(node, "n", "h").await.unwrap();
+    store.register_node(node, "n", "h", None).await.unwrap();
     store.take_duty("rescuer", node, 60_000).await.unwrap();
     let (mut postgres, mut mysql) = (None, None);
     match backend {

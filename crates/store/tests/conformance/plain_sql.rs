@@ -46,7 +46,7 @@ fn submit_statement(backend: Backend, kind: &str, parameters: &str, owner: &str,
 
 async fn claim_all(store: &dyn Store) -> Vec<longhaul_domain::Task> {
     let node_id = NodeId(random_id());
-    store.register_node(node_id, "n", "h").await.unwrap();
+    store.register_node(node_id, "n", "h", None).await.unwrap();
     let request = ClaimRequest {
         node_id,
         host: "h".to_owned(),

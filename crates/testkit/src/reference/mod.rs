@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Clock, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Status, StoreError, Task, TaskId, Timestamp,
+    Serves, Status, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
@@ -190,8 +190,14 @@ impl Store for MemoryStore {
         Ok((submitted, state.claim(request, now)?))
     }
 
-    async fn register_node(&self, id: NodeId, name: &str, host: &str) -> Result<(), StoreError> {
-        self.of_node("register_node", |state, now| state.register_node(id, name, host, now)).await
+    async fn register_node(
+        &self,
+        id: NodeId,
+        name: &str,
+        host: &str,
+        serves: Option<&Serves>,
+    ) -> Result<(), StoreError> {
+        self.of_node("register_node", |state, now| state.register_node(id, name, host, serves, now)).await
     }
 
     async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {

@@ -1,7 +1,7 @@
 //! What nodes and their workers write: heartbeats, claims, progress, checkpoints and ends.
 
 use longhaul_domain::{
-    Json, Lease, LeaseToken, Node, NodeId, StoreError, Task, TaskId, Timestamp, bounds,
+    Json, Lease, LeaseToken, Node, NodeId, Serves, StoreError, Task, TaskId, Timestamp, bounds,
     contract::store::{ClaimNamed, ClaimRequest, Outcome, Report, Verdict},
     lifecycle::{Refusal, Transition, cancel, checkpoint, claim, fail, finish, hand_back, heartbeat, progress, snooze},
 };
@@ -16,6 +16,7 @@ impl State {
         id: NodeId,
         name: &str,
         host: &str,
+        serves: Option<&Serves>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
         Node::check(name, host)?;
@@ -26,6 +27,7 @@ impl State {
             started_at: now,
             heartbeat_at: now,
             lost_at: None,
+            serves: serves.cloned(),
         };
         let node = self.nodes.entry(id).or_insert(fresh);
         if node.lost_at.is_some() {

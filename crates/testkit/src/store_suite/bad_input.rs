@@ -97,8 +97,8 @@ async fn names_that_no_store_keeps_are_refused_by_field(fixture: Arc<Fixture>) {
         let idempotency = Some(Idempotency { key: name.clone(), digest: [0; 32], ttl_ms: 1 });
         assert_eq!(refused_submit(&fixture, NewTask { idempotency, ..new_task() }).await, "Idempotency-Key");
         let node = random_node_id();
-        assert_eq!(refused_field(fixture.store.register_node(node, &name, "host-1").await), "nodeName");
-        assert_eq!(refused_field(fixture.store.register_node(node, "node-1", &name).await), "host");
+        assert_eq!(refused_field(fixture.store.register_node(node, &name, "host-1", None).await), "nodeName");
+        assert_eq!(refused_field(fixture.store.register_node(node, "node-1", &name, None).await), "host");
     }
     assert!(fixture.all_tasks().await.is_empty() && fixture.store.list_nodes().await.unwrap().is_empty());
 }
@@ -275,7 +275,7 @@ async fn strange_labels_are_told_apart(fixture: Arc<Fixture>) {
 async fn strange_errors_urls_and_nodes_are_kept(fixture: Arc<Fixture>) {
     for text in STRANGE {
         let node = random_node_id();
-        fixture.store.register_node(node, text, text).await.unwrap();
+        fixture.store.register_node(node, text, text, None).await.unwrap();
         let nodes = fixture.store.list_nodes().await.unwrap();
         let listed = nodes.iter().find(|listed| listed.id == node).expect("it is registered");
         assert_eq!((listed.name.as_str(), listed.host.as_str()), (text, text));

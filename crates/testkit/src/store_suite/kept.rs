@@ -37,7 +37,7 @@ fn on(host: &str, request: ClaimRequest) -> ClaimRequest {
 impl Fixture {
     async fn node_on(&self, host: &str) -> NodeId {
         let id = NodeId(random_uuid());
-        self.store.register_node(id, "node", host).await.expect("the node is good");
+        self.store.register_node(id, "node", host, None).await.expect("the node is good");
         id
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    AttemptOutcome, Json, Lease, NewTask, NodeId, Status, StoreError, Task, TaskId, bounds,
+    AttemptOutcome, Json, Lease, NewTask, NodeId, Serves, Status, StoreError, Task, TaskId, bounds,
     contract::store::{Access, Report, RescueRequest, Verdict},
 };
 
@@ -88,19 +88,22 @@ async fn registering_the_same_node_again_changes_nothing_else(fixture: Arc<Fixtu
     let id = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     let lease = fixture.claim_this(node, id).await;
-    fixture.store.register_node(node, "node-1", "host-1").await.unwrap();
+    fixture.store.register_node(node, "node-1", "host-1", None).await.unwrap();
     assert_eq!(fixture.store.list_nodes().await.unwrap().len(), 1);
     assert_eq!(fixture.store.heartbeat_node(node, &[lease]).await.unwrap(), []);
 }
 
 async fn nodes_are_listed_with_what_they_are_called(fixture: Arc<Fixture>) {
     let id = random_node_id();
-    fixture.store.register_node(id, "worker-ü", "host 7").await.unwrap();
+    let queues = vec!["free_default".to_owned(), "größer".to_owned()];
+    let serves = Serves { queues, task_types: vec!["novel.write".to_owned()], slots: 7 };
+    fixture.store.register_node(id, "worker-ü", "host 7", Some(&serves)).await.unwrap();
     let nodes = fixture.store.list_nodes().await.unwrap();
     assert_eq!(nodes.len(), 1);
     let node = &nodes[0];
     assert_eq!((node.id, node.name.as_str(), node.host.as_str()), (id, "worker-ü", "host 7"));
     assert_eq!((node.started_at, node.lost_at), (node.heartbeat_at, None));
+    assert_eq!(node.serves, Some(serves));
     fixture.clock.advance_ms(1_000);
     fixture.store.heartbeat_node(id, &[]).await.unwrap();
     let later = &fixture.store.list_nodes().await.unwrap()[0];
@@ -223,10 +226,10 @@ async fn a_zombie_is_refused_after_its_task_was_claimed_again(fixture: Arc<Fixtu
 async fn a_restarted_node_with_the_old_name_is_another_node(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let (first, second): (NodeId, NodeId) = (random_node_id(), random_node_id());
-    fixture.store.register_node(first, "pod-0", "host-1").await.unwrap();
+    fixture.store.register_node(first, "pod-0", "host-1", None).await.unwrap();
     let zombie = fixture.claim_this(first, id).await;
     fixture.store.retire_node(first).await.unwrap();
-    fixture.store.register_node(second, "pod-0", "host-1").await.unwrap();
+    fixture.store.register_node(second, "pod-0", "host-1", None).await.unwrap();
     assert_eq!(fixture.rescue(5).await.requeued, [id], "the new process does not hold the old one's task");
     let lease = fixture.claim_this(second, id).await;
     assert_powerless(&fixture, zombie).await;

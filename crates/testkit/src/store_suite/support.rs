@@ -95,7 +95,7 @@ impl Fixture {
     /// A new node, registered and alive.
     pub(super) async fn node(&self) -> NodeId {
         let id = random_node_id();
-        self.store.register_node(id, "node-1", "host-1").await.expect("the node is good");
+        self.store.register_node(id, "node-1", "host-1", None).await.expect("the node is good");
         id
     }
 

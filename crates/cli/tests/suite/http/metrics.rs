@@ -62,6 +62,7 @@ async fn what_happens_to_tasks_is_counted_under_the_names_of_the_design(store: B
     is("tasks_outbox_pending", 0.0);
     is("tasks_zombies_rescued_total", 0.0);
     is("tasks_nodes_alive", 1.0);
+    is("tasks_workers_alive", 1.0);
     is("tasks_store_up", 1.0);
     assert!(value(&text, "tasks_queue_wait_seconds_count{queue=\"free_default\"}") >= 6.0);
     assert!(value(&text, "tasks_state_db_updates_total{operation=\"finish_tasks\"}") >= 1.0);

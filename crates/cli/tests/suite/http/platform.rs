@@ -1,15 +1,16 @@
 use libtest_mimic::Trial;
-use longhaul::Status;
+use longhaul::{Json, NewTask, Status};
 use serde_json::{Value, json};
 
 use crate::database::Backend;
-use crate::http::{client::Call, server::Server};
+use crate::http::{access::MISSING, client::Call, server::Server};
 use crate::trial::on_every_store;
 
 pub(crate) fn trials() -> Vec<Trial> {
     on_every_store![
         a_paused_queue_holds_its_tasks_and_says_so,
         a_task_says_why_it_is_not_running,
+        a_task_that_no_node_serves_says_so_and_nodes_tell_what_they_run,
         types_are_listed_with_their_schemas,
         statistics_tell_what_ended_and_on_which_attempt,
         nodes_health_and_the_document_are_told,
@@ -36,6 +37,25 @@ async fn a_paused_queue_holds_its_tasks_and_says_so(store: Backend) {
     assert_eq!(why["reason"], "ended");
 }
 
+async fn a_task_that_no_node_serves_says_so_and_nodes_tell_what_they_run(store: Backend) {
+    let server = Server::start_with_slots(store, 3).await;
+    let nodes = server.get("/api/nodes").await.expect(200);
+    let node = &nodes["items"][0];
+    assert_eq!(node["slots"], 3);
+    assert!(node["taskTypes"].as_array().unwrap().contains(&json!("sample.echo")), "{node}");
+    assert!(node["queues"].as_array().unwrap().contains(&json!("free_default")), "{node}");
+    // The store takes what no node runs: a type of a later version, a queue of other workers.
+    let why = async |task_type: &str, queue: &str| {
+        let task = NewTask::new("default", task_type, queue, Json::parse("parameters", "1").unwrap());
+        let id = server.longhaul.store().submit_task(task).await.unwrap().task_id;
+        server.get(format!("/api/tasks/{id}/why")).await.expect(200)
+    };
+    let told = why("sample.echo", "elsewhere").await;
+    assert_eq!((&told["reason"], &told["facts"]["queue"]), (&json!("queue_not_served"), &json!("elsewhere")), "{told}");
+    assert_eq!(told["facts"]["servedQueues"], node["queues"]);
+    assert_eq!(why("nobody.runs", "free_default").await["reason"], "no_worker");
+}
+
 async fn a_task_says_why_it_is_not_running(store: Backend) {
     let server = Server::start(store).await;
     let later = server.submit_for_later("default").await;
@@ -43,6 +63,12 @@ async fn a_task_says_why_it_is_not_running(store: Backend) {
     assert_eq!((&why["reason"], &why["facts"]["dueAt"]), (&json!("not_due"), &server.task(&later).await["runAt"]));
     assert!(why["sentence"].as_str().unwrap().starts_with("It is due at "));
     let unserved = server.submit("sample.echo", json!(1), json!({ "queue": "own" })).await;
+    let why = server.get(format!("/api/tasks/{unserved}/why")).await.expect(200);
+    assert_eq!((&why["reason"], &why["facts"]["queue"]), (&json!("queue_not_served"), &json!("own")), "{why}");
+    // A node that does not say what it runs may run it.
+    let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
+    other.0 = MISSING.parse().unwrap();
+    server.longhaul.store().register_node(other, "other", "elsewhere", None).await.unwrap();
     let why = server.get(format!("/api/tasks/{unserved}/why")).await.expect(200);
     assert_eq!((&why["reason"], &why["facts"]["othersWaiting"]), (&json!("in_line"), &json!(0)));
     assert_eq!(why["facts"]["ahead"], 0);

@@ -119,7 +119,7 @@ async fn what_another_process_does_is_told_without_news_of_it(store: Backend) {
     // A node of another process, so that streams look for what they cannot hear.
     let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
     other.0 = MISSING.parse().unwrap();
-    server.longhaul.store().register_node(other, "other", "elsewhere").await.unwrap();
+    server.longhaul.store().register_node(other, "other", "elsewhere", None).await.unwrap();
     let id = server.submit_for_later("default").await;
     let mut events = Call::get("/api/events").follow(server.address).await;
     assert_eq!(events.next().await.unwrap().name, "state");

@@ -100,7 +100,7 @@ impl Scene {
 
     async fn claim(&self, limit: usize) -> Vec<Task> {
         let node_id = NodeId(uuid::Uuid::nil());
-        self.engine.store.register_node(node_id, "n", "h").await.unwrap();
+        self.engine.store.register_node(node_id, "n", "h", None).await.unwrap();
         let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
         let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit };
         self.engine.store.claim_tasks(&request).await.unwrap()

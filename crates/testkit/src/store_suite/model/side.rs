@@ -56,7 +56,7 @@ impl Side {
         self.started_nodes += 1;
         let id = NodeId(Uuid::from_u128(self.started_nodes));
         self.nodes[usize::from(node)] = id;
-        self.fixture.store.register_node(id, &format!("node-{node}"), "host").await
+        self.fixture.store.register_node(id, &format!("node-{node}"), "host", None).await
     }
 
     pub(super) fn node(&self, node: u8) -> NodeId {
