@@ -68,13 +68,13 @@ impl DirectRing {
     }
 
     /// Rings for a due task at once, if nothing else is being rung for. Answers with whether it does.
-    pub(crate) fn ring_alone(self: &Arc<Self>, bell: Bell) -> bool {
+    pub(crate) fn ring_alone(self: &Arc<Self>, queue: &str, bell: impl FnOnce() -> Bell) -> bool {
         let mut desk = self.desk();
-        if desk.is_ringing || self.broker.state() != BrokerState::Up || !desk.gate.lets_by(&bell.queue, Instant::now())
-        {
+        let is_free = !desk.is_ringing && self.broker.state() == BrokerState::Up;
+        if !is_free || !desk.gate.lets_by(queue, Instant::now()) {
             return false;
         }
-        desk.now.push(bell);
+        desk.now.push(bell());
         self.go(desk);
         true
     }

@@ -185,12 +185,14 @@ impl Longhaul {
 }
 
 /// Waits a while for the broker and declares what it needs for the queues.
+#[cfg_attr(not(feature = "server"), expect(unreachable_pub, reason = "for the programs of operators"))]
 pub async fn declare(broker: &dyn Broker, queues: &[String]) -> Result<(), BrokerError> {
     until_up(broker, BROKER_ANSWERS).await.map_err(BrokerError::Unavailable)?;
     broker.declare(queues).await
 }
 
 /// Waits until the broker is there, at most so long; then the error says why it is not.
+#[cfg_attr(not(feature = "server"), expect(unreachable_pub, reason = "for the programs of operators"))]
 pub async fn until_up(broker: &dyn Broker, most: Duration) -> Result<(), String> {
     let up = async {
         let mut state = broker.state();

@@ -71,6 +71,6 @@ async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
 /// that transaction and remembered by nobody.
 pub(crate) fn prepare_within(database: &SqliteDatabase, tasks: Vec<NewTask>) -> SubmitTasks {
     let lanes = tasks.iter().map(|task| database.shared.known_lane(&submit::lane_key(task))).collect();
-    let ids = tasks.iter().map(|_| database.shared.next_id()).collect();
+    let ids = tasks.iter().map(|task| task.id.unwrap_or_else(|| database.shared.next_id())).collect();
     SubmitTasks { tasks, ids, lanes }
 }

@@ -6,12 +6,20 @@
 use std::{any::Any, fmt, ops::Deref, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
-use libtest_mimic::Trial;
+use libtest_mimic::{Arguments, Trial};
 use longhaul_domain::TaskId;
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 use tokio::runtime::Builder;
 
 use crate::clock::TestClock;
+
+/// The command line of a suite on real servers. Its cases wait more than they compute, so twice as many run at once as there are
+/// processors, unless it says otherwise.
+pub fn arguments() -> Arguments {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert_with(|| std::thread::available_parallelism().map_or(2, |all| 2 * all.get()));
+    arguments
+}
 
 /// Makes a fresh `T` that is set up as `S` says.
 pub type Factory<S, T> = Arc<dyn Fn(S) -> BoxFuture<'static, Fresh<T>> + Send + Sync>;

@@ -10,6 +10,7 @@ use crate::{
     fault::{Deed, Fault},
     history::Story,
     journal::{End, Line, Step},
+    settings::LEASE,
     tasks::{Made, Work},
 };
 
@@ -134,17 +135,21 @@ impl Evidence {
         milliseconds(self.deaths().into_iter().map(|(died, claimed)| claimed - died))
     }
 
-    /// Those of them while all other nodes were well: none frozen, and none cut off from the database. A node that holds
+    /// Those of them while all other nodes were well: none killed, frozen or cut off from the database. A node that holds
     /// the rescuer's duty and cannot do it costs the others its lease first.
     pub(crate) fn after_lone_kills_ms(&self) -> Vec<i64> {
-        let is_ill = |deed: &&Deed| match deed.fault {
-            Fault::Freeze => true,
-            Fault::Partition(server) => server.is_database(),
-            Fault::Kill | Fault::Disown | Fault::Server(..) => false,
+        let lease = i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX);
+        let ill = |deed: &Deed| match deed.fault {
+            Fault::Kill | Fault::Disown => Some((deed.at, deed.at + lease)),
+            Fault::Partition(server) if !server.is_database() => None,
+            Fault::Freeze | Fault::Partition(_) => {
+                let meant = deed.at + i64::try_from(deed.ms).unwrap_or(0) * 1_000;
+                Some((deed.at, deed.over.unwrap_or(meant)))
+            }
+            Fault::Server(..) => None,
         };
-        let ill = |deed: &Deed| (deed.at, deed.over.unwrap_or(deed.at + i64::try_from(deed.ms).unwrap_or(0) * 1_000));
         let is_lone = |(died, claimed): &(i64, i64)| {
-            !self.deeds.iter().filter(is_ill).map(ill).any(|(from, to)| from < *claimed && to > *died)
+            !self.deeds.iter().filter_map(ill).any(|(from, to)| from != *died && from < *claimed && to > *died)
         };
         milliseconds(self.deaths().into_iter().filter(is_lone).map(|(died, claimed)| claimed - died))
     }

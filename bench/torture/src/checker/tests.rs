@@ -372,20 +372,19 @@ fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
 fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
     // STEPS began on the first node, which died soon after; its second attempt began five milliseconds later.
     let killed =
-        |at| Deed { at, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
-    let mut parts = healthy();
-    parts.task(STEPS).last_attempt_at = Some(5_110);
-    let evidence = parts.evidence(vec![killed(110)]);
-    assert_eq!((evidence.after_kills_ms(), evidence.after_lone_kills_ms()), (vec![5], vec![5]));
-
-    let mut parts = healthy();
-    parts.task(STEPS).last_attempt_at = Some(5_110);
-    let frozen = Deed { fault: Fault::Freeze, ms: 1, over: None, ..killed(10) };
-    let evidence = parts.evidence(vec![killed(110), frozen]);
-    assert_eq!((evidence.after_kills_ms(), evidence.after_lone_kills_ms()), (vec![5], vec![]), "another was frozen");
-
-    let mut parts = healthy();
-    parts.task(STEPS).last_attempt_at = Some(5_110);
-    let database_away = outage(Service::Postgres, 1, 2);
-    assert_eq!(parts.evidence(vec![killed(110), database_away]).after_kills_ms(), [0; 0]);
+        Deed { at: 110, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
+    let times = |beside: Option<Deed>| {
+        let mut parts = healthy();
+        parts.task(STEPS).last_attempt_at = Some(5_110);
+        let evidence = parts.evidence([killed.clone()].into_iter().chain(beside).collect());
+        (evidence.after_kills_ms(), evidence.after_lone_kills_ms())
+    };
+    assert_eq!(times(None), (vec![5], vec![5]));
+    assert_eq!(times(Some(outage(Service::Postgres, 1, 2))), (vec![], vec![]), "the database was away");
+    let other = |fault| Deed { at: 10, fault, ms: 1, over: None, incarnation: None, ..killed.clone() };
+    let cut_off = Deed { over: Some(200), ..other(Fault::Partition(Service::Postgres)) };
+    for ill in [other(Fault::Freeze), other(Fault::Kill), cut_off] {
+        assert_eq!(times(Some(ill)), (vec![5], vec![]));
+    }
+    assert_eq!(times(Some(other(Fault::Partition(Service::Redis)))).1, [5], "rescues do without it");
 }

@@ -19,10 +19,11 @@ mod program;
 mod telemetry;
 mod trial;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
+use longhaul_testkit::suite;
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let arguments = suite::arguments();
     let parts = [
         commands::trials(),
         deployment::trials(),

@@ -130,12 +130,11 @@ impl Engine {
             return None;
         }
         let now = Instant::now();
-        let task_id = self.store.next_id();
-        let bell = Bell { looks: bounds::AHEAD_LOOKS, ..note.bell(Submitted { task_id, repeated: false }) };
-        ring.ring_alone(bell).then(|| {
-            task.id = Some(task_id);
-            now
-        })
+        let bell = || {
+            let task_id = *task.id.get_or_insert_with(|| self.store.next_id());
+            Bell { looks: bounds::AHEAD_LOOKS, ..note.bell(Submitted { task_id, repeated: false }) }
+        };
+        ring.ring_alone(&note.queue, bell).then_some(now)
     }
 }
 

@@ -118,7 +118,8 @@ impl Engine {
 
     fn full_slots(&self, task: &Task) -> Option<(usize, usize)> {
         let node = self.local_node()?;
-        (node.has_room(&task.queue, &task.task_type) == Some(false)).then(|| node.slots())
+        let is_full = node.has_room(&task.queue, &task.task_type) == Some(false);
+        is_full.then(|| node.slots()).filter(|(_, slots)| *slots > 0)
     }
 }
 

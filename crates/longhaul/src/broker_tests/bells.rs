@@ -7,7 +7,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::ringing;
 
-use super::*;
+use super::{words::Endless, *};
 use crate::RetryPolicy;
 
 #[tokio::test(start_paused = true)]
@@ -57,9 +57,7 @@ async fn a_task_that_is_committed_after_its_bell_was_heard_starts() {
     let id = node.store().next_id();
     fleet.broker.ring(&[ahead(id)]).await;
     fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
-    let parameters = Json::trusted("null".to_owned());
-    let task = NewTask { id: Some(id), ..NewTask::new("default", Counted::TYPE, "free_default", parameters) };
-    assert_eq!(node.store().submit_task(task).await.unwrap().task_id, id);
+    commit(&node, id).await;
     fleet.pass(Duration::from_millis(50)).await;
     assert_eq!(fleet.status(id), Status::Completed);
     node.stop().await;
@@ -75,6 +73,40 @@ async fn a_task_that_never_comes_is_not_looked_for_without_end() {
     assert_eq!(fleet.claims_by_bell(), 1 + usize::from(bounds::AHEAD_LOOKS));
     assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "it was answered");
     node.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_node_gives_away_what_it_looks_for() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let types = |runs: &Counted| {
+        let counted = counted(runs);
+        move |registry: &mut Registry| {
+            counted(registry);
+            registry.register(Endless::default()).unwrap();
+        }
+    };
+    let busy = fleet.node(slots(1), types(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    let id = busy.store().next_id();
+    fleet.broker.ring(&[Bell { looks: u8::MAX, ..ahead(id) }]).await;
+    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
+    busy.submit::<Endless>(()).await.unwrap();
+    fleet.pass(Duration::from_millis(100)).await;
+    assert_eq!(fleet.count(Status::Running), 1, "its only slot is taken");
+    let idle = fleet.node(slots(1), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(50)).await;
+    commit(&idle, id).await;
+    fleet.pass(Duration::from_millis(50)).await;
+    assert_eq!(fleet.status(id), Status::Completed);
+    idle.stop().await;
+    busy.stop().await;
+}
+
+/// Makes a task without a word to anybody.
+async fn commit(longhaul: &Longhaul, id: TaskId) {
+    let parameters = Json::trusted("null".to_owned());
+    let task = NewTask { id: Some(id), ..NewTask::new("default", Counted::TYPE, "free_default", parameters) };
+    assert_eq!(longhaul.store().submit_task(task).await.unwrap().task_id, id);
 }
 
 /// The bell of a task that is not committed yet.

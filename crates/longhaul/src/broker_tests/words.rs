@@ -6,7 +6,8 @@ use tokio::sync::Notify;
 use super::*;
 
 /// Runs until it is told to stop.
-struct Endless(Arc<Notify>);
+#[derive(Default)]
+pub(super) struct Endless(Arc<Notify>);
 
 impl Task for Endless {
     const TYPE: &'static str = "endless";

@@ -27,9 +27,9 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use fresh::{Backend, FreshDatabase};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use longhaul::{Builder, Longhaul, RabbitOptions, RetryPolicy, TypeSettings};
-use longhaul_testkit::rabbit_namespace::RabbitNamespace;
+use longhaul_testkit::{rabbit_namespace::RabbitNamespace, suite};
 
 /// Far more than any case takes.
 const DEADLINE: Duration = Duration::from_secs(180);
@@ -37,7 +37,7 @@ const DEADLINE: Duration = Duration::from_secs(180);
 const LANES: [&str; 5] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default", "bulk"];
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let arguments = suite::arguments();
     let places = Backend::ALL.map(Place::Alone).into_iter().chain([Place::Fleet]);
     let trials: Vec<Trial> = places
         .flat_map(|place| {

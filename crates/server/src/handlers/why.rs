@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::{
     api::{Api, PathId},
-    identity::Caller,
+    identity::{Caller, Scope},
     openapi::Doc,
     problem::ApiError,
     reply,
@@ -22,7 +22,12 @@ pub(crate) fn get_doc() -> Doc {
 
 pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
     let why = api.engine.why(&caller.access(), id, &api.catalog).await?;
-    let (sentence, facts) = told(&why);
+    let (sentence, mut facts) = told(&why);
+    if let Why::QueueNotServed { served, .. } = &why
+        && caller.may(Scope::Operate)
+    {
+        facts.push(("servedQueues", json!(served)));
+    }
     let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Ok(reply::ok(&WhyView { sentence, reason: why.code().to_owned(), facts }))
 }
@@ -72,14 +77,10 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
             let sentence = format!("No node that is alive runs the type {task_type}: start a worker that does.");
             (sentence, vec![("taskType", json!(task_type))])
         }
-        Why::QueueNotServed { queue, task_type, served } => {
-            let names: Vec<&str> = served.iter().map(String::as_str).collect();
-            let names = names.join(", ");
-            (
-                format!("No node that is alive takes {task_type} from the queue {queue}: they serve {names}."),
-                vec![("queue", json!(queue)), ("taskType", json!(task_type)), ("servedQueues", json!(served))],
-            )
-        }
+        Why::QueueNotServed { queue, task_type, served: _ } => (
+            format!("No node that is alive takes {task_type} from the queue {queue}: start a worker that does."),
+            vec![("queue", json!(queue)), ("taskType", json!(task_type))],
+        ),
         Why::NoNode => ("No node is alive that runs tasks: start a worker.".to_owned(), vec![]),
         Why::Limited { reason, due_at, in_s } => (
             format!("A rate limit holds it back ({reason}); it is tried again in {in_s} s."),
@@ -91,7 +92,7 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
         ),
         Why::InLine { queue, ahead, waiting, running, nodes } => (
             format!(
-                "It is due and in line: {} ahead of it in {queue}, {running} run, {nodes} nodes are alive.",
+                "It is due and in line: {} ahead of it in {queue}, {running} run, {nodes} nodes run tasks.",
                 words(*ahead)
             ),
             vec![

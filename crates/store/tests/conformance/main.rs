@@ -24,11 +24,11 @@ mod transactions;
 use std::future::Future;
 
 use fresh::Backend;
-use libtest_mimic::{Arguments, Trial};
-use longhaul_testkit::store_suite;
+use libtest_mimic::Trial;
+use longhaul_testkit::{store_suite, suite};
 
 fn main() {
-    let arguments = Arguments::from_args();
+    let arguments = suite::arguments();
     let mut trials = embedded::trials();
     for backend in Backend::ALL {
         trials.extend(store_suite::trials(backend.name(), backend.factory()));

@@ -7,7 +7,7 @@ use lapin::{
 };
 use longhaul_domain::{
     Json, Lease, LeaseToken, TaskId,
-    bounds::JSON_BYTES,
+    bounds::{AHEAD_LOOKS, JSON_BYTES},
     contract::broker::{Bell, ProgressReport},
     time::Timestamp,
 };
@@ -39,7 +39,7 @@ struct BellBody {
     retry_count: u32,
     submitted_at: jiff::Timestamp,
     due_at: jiff::Timestamp,
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     looks: u8,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     correlation_id: Option<String>,
@@ -60,7 +60,7 @@ struct ReportBody<'a> {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "so serde asks")]
-const fn is_none(looks: &u8) -> bool {
+const fn is_zero(looks: &u8) -> bool {
     *looks == 0
 }
 
@@ -118,7 +118,7 @@ pub(super) fn to_bell(body: &[u8]) -> Result<Bell, String> {
         retry_count: body.retry_count,
         submitted_at: Timestamp::from_micros(body.submitted_at.as_microsecond()),
         due_at: Timestamp::from_micros(body.due_at.as_microsecond()),
-        looks: body.looks,
+        looks: body.looks.min(AHEAD_LOOKS),
         correlation_id: body.correlation_id,
         trace_context: body.traceparent,
     })

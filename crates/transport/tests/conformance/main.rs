@@ -13,10 +13,10 @@ mod redis;
 
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use longhaul_testkit::{
     artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite, progress_cache_suite,
-    rate_limiter_suite, stream_log_suite, suite::Fresh,
+    rate_limiter_suite, stream_log_suite, suite, suite::Fresh,
 };
 use longhaul_transport::local::{
     FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryProgressCache, MemoryRateLimiter,
@@ -31,7 +31,7 @@ fn main() {
     trials.extend(planted::trials());
     trials.extend(rabbitmq::trials());
     trials.extend(redis::trials());
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&suite::arguments(), trials).exit();
 }
 
 fn local_trials() -> Vec<Trial> {

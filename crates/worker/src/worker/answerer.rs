@@ -114,7 +114,7 @@ impl Answerer {
             }
         }
         // What is not answered goes to others.
-        self.bells.pause().await;
+        self.give_away().await;
     }
 
     /// Makes the queue known to the broker, however long that takes. Meanwhile the claimer works.
@@ -127,6 +127,16 @@ impl Answerer {
                 _ = self.broker.state_after(&state) => {}
                 () = tokio::time::sleep(claimer::REST.mul_f64(4.0 + random::unit())) => {}
             }
+        }
+    }
+
+    /// Gives all bells back: those in hand, and, rung anew, those that were answered too early.
+    async fn give_away(&mut self) {
+        self.in_hand.clear();
+        self.bells.pause().await;
+        let early: Vec<Bell> = std::mem::take(&mut self.early).into_values().collect();
+        if !early.is_empty() {
+            self.broker.ring(&early).await;
         }
     }
 
@@ -156,8 +166,7 @@ impl Answerer {
         tokio::pin!(room);
         if tokio::time::timeout(FOR_A_SLOT, &mut room).await.is_err() {
             self.starving.get_or_insert_with(|| Starving::new(&self.inner));
-            self.in_hand.clear();
-            self.bells.pause().await;
+            self.give_away().await;
             room.await;
         }
     }
@@ -195,12 +204,15 @@ impl Answerer {
     async fn answer(&mut self, heard: Vec<Delivery>) -> Result<(), StoreError> {
         let mut sorted = self.sort(heard).await;
         let claimed = match sorted.slots.bells.is_empty() {
-            true => Vec::new(),
-            false => self.claim(&sorted.slots).await?,
+            true => Ok(Vec::new()),
+            false => self.claim(&sorted.slots).await,
         };
+        // The broker has the others still.
+        let claimed = claimed.inspect_err(|_| self.keep(Instant::now(), std::mem::take(&mut sorted.early)))?;
         self.inner.brought.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         let taken: HashSet<TaskId> = claimed.iter().map(|task| task.id).collect();
         self.start(claimed);
+        self.early.retain(|(_, id), _| !taken.contains(id));
         let missed = std::mem::take(&mut sorted.slots.bells);
         let queue_and_types = missed.iter().map(|bell| (bell.queue.clone(), bell.task_type.clone())).collect();
         sorted.slots.release(queue_and_types);
@@ -217,14 +229,16 @@ impl Answerer {
         let mut sorted = Sorted {
             slots: HeldSlots { inner: Arc::clone(&inner), bells: Vec::new() },
             answered: Vec::with_capacity(heard.len()),
+            early: Vec::new(),
             not_served: Vec::new(),
         };
+        let mut turned_down = Vec::new();
         let mut desk = inner.desk();
         for Delivery { bell, tag } in heard {
             match desk.hold_for_bell(&bell.queue, &bell.task_type) {
                 ForBell::Held => sorted.slots.bells.push(bell),
                 ForBell::NotServed => sorted.not_served.push(bell),
-                ForBell::TypeFull => inner.owe(&bell),
+                ForBell::TypeFull => turned_down.push(bell),
                 ForBell::QueueFull => {
                     self.in_hand.push(Delivery { bell, tag });
                     continue;
@@ -232,14 +246,37 @@ impl Answerer {
             }
             sorted.answered.push(tag);
         }
-        let now = Instant::now();
+        let (now, mut full) = (Instant::now(), Vec::new());
         while let Some(entry) = self.early.first_entry().filter(|entry| entry.key().0 <= now) {
             let bell = entry.remove();
-            if desk.hold_for_bell(&bell.queue, &bell.task_type) == ForBell::Held {
-                sorted.slots.bells.push(bell);
+            match desk.hold_for_bell(&bell.queue, &bell.task_type) {
+                ForBell::Held => {
+                    sorted.early.push(bell.clone());
+                    sorted.slots.bells.push(bell);
+                }
+                ForBell::TypeFull => turned_down.push(bell),
+                ForBell::QueueFull | ForBell::NotServed => full.push(bell),
+            }
+        }
+        drop(desk);
+        self.keep(now + A_MOMENT, full);
+        for mut bell in turned_down {
+            // The claimer would not find it before its commit.
+            match bell.looks.checked_sub(1) {
+                Some(looks) => {
+                    bell.looks = looks;
+                    self.keep(now + A_MOMENT, [bell]);
+                }
+                None => inner.owe(&bell),
             }
         }
         sorted
+    }
+
+    /// Keeps bells until a moment, as many as there is room for.
+    fn keep(&mut self, until: Instant, bells: impl IntoIterator<Item = Bell>) {
+        let room = EARLY_BELLS.saturating_sub(self.early.len());
+        self.early.extend(bells.into_iter().take(room).map(|bell| ((until, bell.task_id), bell)));
     }
 
     async fn claim(&mut self, slots: &HeldSlots) -> Result<Vec<Task>, StoreError> {
@@ -271,17 +308,15 @@ impl Answerer {
     async fn ring_when_due(&mut self, bells: impl Iterator<Item = Bell>) {
         let (now, mut later) = (Instant::now(), Vec::new());
         for mut bell in bells {
-            if bell.looks > 0 && self.early.len() < EARLY_BELLS {
-                bell.looks -= 1;
-                self.early.insert((now + A_MOMENT, bell.task_id), bell);
-                continue;
-            }
             let early = self.inner.engine().store_time.until(bell.due_at);
             match early.as_millis() {
-                0 => {}
-                1..EARLY_MS if self.early.len() < EARLY_BELLS => {
-                    self.early.insert((now + early + A_MOMENT, bell.task_id), bell);
+                0 => {
+                    if let Some(looks) = bell.looks.checked_sub(1) {
+                        bell.looks = looks;
+                        self.keep(now + A_MOMENT, [bell]);
+                    }
                 }
+                1..EARLY_MS => self.keep(now + early + A_MOMENT, [bell]),
                 ms @ EARLY_MS..=LATEST_MS => later.push((bell, u64::try_from(ms).unwrap_or(0))),
                 _ => {}
             }
@@ -317,8 +352,7 @@ impl Answerer {
         if *error == StoreError::NodeLost {
             self.inner.engine().look_at_leases.notify_one();
         }
-        self.in_hand.clear();
-        self.bells.pause().await;
+        self.give_away().await;
         tokio::select! {
             () = self.inner.draining.cancelled() => {}
             () = tokio::time::sleep(claimer::REST.mul_f64(0.5 + random::unit())) => {}
@@ -347,6 +381,8 @@ struct Sorted {
     slots: HeldSlots,
     /// The tags of all that are done with once the claim is.
     answered: Vec<u64>,
+    /// Those of the bells with slots that the broker has no more.
+    early: Vec<Bell>,
     not_served: Vec<Bell>,
 }
 

@@ -18,6 +18,7 @@ FILTERS |= {"createdAfter", "createdBefore", "dueAfter", "dueBefore"}
 # Names are bounded in bytes, and the document counts characters.
 NAMES = ("taskKey", "tier", "correlationId", "userId")
 NAME_CHARACTERS = 50
+KEPT_QUEUES = ("enterprise_exclusive", "vip_short", "vip_long")
 
 # Durations as people and as ISO 8601 write them.
 schemathesis.openapi.format("time-span", st.sampled_from(["30s", "PT30S", "1h 30m", "PT1H30M", "250ms"]))
@@ -107,9 +108,11 @@ def mend_body(case):
             continue
         if "taskType" in one:
             one["taskType"] = "sample.echo"
-        # Another tier is not the caller's to say.
+        # Another tier is not the caller's to say, nor a queue that is kept for one: nodes tell the names of all.
         if one.get("tier") is not None:
             one["tier"] = "free"
+        if one.get("queue") in KEPT_QUEUES:
+            one["queue"] = "free_default"
         if one.get("runAt") is not None:
             one.pop("delay", None)
         for name in NAMES:
