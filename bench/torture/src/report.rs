@@ -248,8 +248,11 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
 
 /// The middle, the 99th percentile and the greatest of sorted times.
 fn quantiles(times: &[i64]) -> String {
-    let at = |share: f64| times.get(((times.len() as f64 * share).ceil() as usize).saturating_sub(1)).unwrap_or(&0);
-    format!("{}, {}, {}", at(0.5), at(0.99), at(1.0))
+    if times.is_empty() {
+        return "none".to_owned();
+    }
+    let at = |share: f64| times[((times.len() as f64 * share).ceil() as usize).saturating_sub(1)];
+    format!("{}, {}, {} of {}", at(0.5), at(0.99), at(1.0), times.len())
 }
 
 /// Which run it was.

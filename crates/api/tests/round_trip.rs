@@ -63,7 +63,8 @@ fn tasks_attempts_and_lines() {
 fn the_platform() {
     same::<QueueView>(json!({ "name": "own", "paused": true, "pausedAt": AT, "tasks": { "QUEUED": 3 } }));
     same::<NodeView>(json!({
-        "nodeId": ID, "name": "dev", "host": "h", "startedAt": AT, "heartbeatAt": AT, "lostAt": null
+        "nodeId": ID, "name": "dev", "host": "h", "startedAt": AT, "heartbeatAt": AT, "lostAt": null,
+        "queues": ["own"], "taskTypes": ["t"], "slots": 7
     }));
     same::<TypeView>(json!({
         "taskType": "t", "parameters": { "type": "object" }, "result": true, "queue": null, "expectedDuration": "PT5S",

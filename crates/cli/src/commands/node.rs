@@ -90,7 +90,10 @@ impl Node {
             tracing::warn!("the server did not stop cleanly: {error:#}");
         }
         tokio::select! {
-            () = longhaul.stop() => Ok(()),
+            () = longhaul.stop() => {
+                tracing::info!("stopped; what did not finish was handed back");
+                Ok(())
+            }
             () = stop.heard() => at_once(),
         }
     }

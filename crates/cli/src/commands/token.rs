@@ -1,5 +1,6 @@
 //! `longhaul token`: the tokens of callers, made and revoked where the store is. There is no way to make one over HTTP.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
 
@@ -106,6 +107,9 @@ async fn make(create: Create) -> anyhow::Result<()> {
     };
     let (store, screen) = (open(&config).await?, Screen::new(true));
     let made = store.create_token(&new).await?;
+    if let Some(told) = new.tier.as_deref().and_then(|tier| no_rule_for(&config, tier)) {
+        writeln!(std::io::stderr(), "{told}")?;
+    }
     store.close().await;
     if create.json {
         let mut answer = view(&made, TokenStanding::Good);
@@ -118,6 +122,20 @@ async fn make(create: Create) -> anyhow::Result<()> {
     let told =
         format!("Shown this once. Its id is {id}, it is good until {until}; send it as: Authorization: Bearer …");
     Ok(writeln!(std::io::stderr(), "{told}")?)
+}
+
+/// What is said of a tier that the routing here does not know; other nodes may.
+fn no_rule_for(config: &Config, tier: &str) -> Option<String> {
+    let known: BTreeSet<&str> = config.routing.rules.iter().filter_map(|rule| rule.tier.as_deref()).collect();
+    let otherwise = &config.routing.otherwise;
+    let names: Vec<&str> = known.iter().copied().collect();
+    let is_known = tier == "free" || known.contains(tier);
+    (!is_known).then(|| {
+        format!(
+            "No rule of the routing is for the tier {tier:?}: its tasks go to {otherwise}. Rules are for {}.",
+            names.join(", ")
+        )
+    })
 }
 
 async fn show(list: List) -> anyhow::Result<()> {

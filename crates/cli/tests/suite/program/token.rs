@@ -42,6 +42,10 @@ async fn a_token_that_does_not_fit_is_refused_and_says_what_is_allowed() {
     assert!(told.contains("everything") && told.contains("tasks:write"), "{told}");
     let told = database.run(&["token", "create", "--owner", ""]).await.failed();
     assert!(told.contains("userId"), "{told}");
+    let told = database.run(&["token", "create", "--owner", "u-1", "--tier", "gold"]).await.all();
+    assert!(told.contains("gold") && told.contains("free_default") && told.contains("enterprise, vip"), "{told}");
+    let told = database.run(&["token", "create", "--owner", "u-1", "--tier", "vip"]).await.all();
+    assert!(!told.contains("No rule"), "{told}");
     let told = database.run(&["token", "create", "--owner", "u-1", "--expires", "0s"]).await.failed();
     assert!(told.contains("expires"), "{told}");
     let told = database.run(&["token", "revoke", "nobody"]).await.failed();
