@@ -97,15 +97,17 @@ async fn without_keeping_a_rescued_task_is_everybodys(fixture: Arc<Fixture>) {
 }
 
 async fn what_was_moved_or_ended_since_is_kept_no_more(fixture: Arc<Fixture>) {
-    let ids = fixture.orphans(vec![new_task(); 3]).await;
+    let ids = fixture.orphans(vec![new_task(); 4]).await;
     assert_eq!(fixture.rescue_and_keep(5).await, ids);
     fixture.store.cancel_task(&Access::All, ids[0]).await.unwrap();
     let now = fixture.store.now().await.unwrap();
-    let change = Reschedule { run_at: Some(now), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, ids[1], &change).await.unwrap();
+    for (id, run_at) in [(ids[1], now), (ids[3], now.plus_ms(3 * HOUR_MS))] {
+        let change = Reschedule { run_at: Some(run_at), ..Reschedule::default() };
+        fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
+    }
     let (here, there) = (fixture.node_on("host-1").await, fixture.node_on(OTHER_HOST).await);
     assert_eq!(ids_of(&fixture.claim(there, MANY).await), [ids[1]], "a person has moved it");
-    assert_eq!(ids_of(&fixture.claim_kept(here, "host-1").await), [ids[2]]);
+    assert_eq!(ids_of(&fixture.claim_kept(here, "host-1").await), [ids[2]], "the others are kept no more");
     assert_eq!(fixture.status(ids[0]).await, Status::Cancelled);
 }
 
