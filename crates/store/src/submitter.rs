@@ -5,7 +5,7 @@ use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted, e
 use crate::{
     database::{Database, Mode},
     operations::submit::{self, EnsureLane, SubmitTasks},
-    session::LaneKey,
+    session::{LaneKey, Shared},
     sqlite::SqliteDatabase,
 };
 
@@ -27,7 +27,7 @@ pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<V
     let lanes: Vec<_> = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
     let unknown = tasks.iter().zip(&lanes).map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
     let unknown: Vec<Option<LaneKey>> = unknown.collect();
-    let operation = SubmitTasks { ids: ids_of(database, &tasks), tasks, lanes };
+    let operation = SubmitTasks { ids: ids_of(database.shared(), &tasks), tasks, lanes };
     let submitted = database.run(Mode::Transaction, operation).await?;
     // The lanes of what was made are committed now and may be remembered.
     for (key, made) in unknown.into_iter().zip(&submitted) {
@@ -51,11 +51,11 @@ pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<
         lanes.push(Some(lane));
         last = Some((task, lane));
     }
-    Ok(SubmitTasks { ids: ids_of(database, &tasks), tasks, lanes })
+    Ok(SubmitTasks { ids: ids_of(database.shared(), &tasks), tasks, lanes })
 }
 
-fn ids_of(database: &Database, tasks: &[NewTask]) -> Vec<TaskId> {
-    tasks.iter().map(|task| task.id.unwrap_or_else(|| database.shared().next_id())).collect()
+fn ids_of(shared: &Shared, tasks: &[NewTask]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id.unwrap_or_else(|| shared.next_id())).collect()
 }
 
 async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
@@ -71,6 +71,5 @@ async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
 /// that transaction and remembered by nobody.
 pub(crate) fn prepare_within(database: &SqliteDatabase, tasks: Vec<NewTask>) -> SubmitTasks {
     let lanes = tasks.iter().map(|task| database.shared.known_lane(&submit::lane_key(task))).collect();
-    let ids = tasks.iter().map(|task| task.id.unwrap_or_else(|| database.shared.next_id())).collect();
-    SubmitTasks { tasks, ids, lanes }
+    SubmitTasks { ids: ids_of(&database.shared, &tasks), tasks, lanes }
 }

@@ -10,7 +10,6 @@ use longhaul_domain::{
     },
     event::{EventKind, TaskEvent},
 };
-
 use tokio::time::Instant;
 
 use crate::{Engine, bells::made_at};

@@ -102,6 +102,27 @@ async fn a_full_node_gives_away_what_it_looks_for() {
     busy.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_node_that_cannot_claim_or_stops_gives_away_what_it_looks_for() {
+    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let node = fleet.node(slots(1), counted(&runs)).await;
+    fleet.pass(Duration::from_millis(500)).await;
+    fleet.broker.ring(&[Bell { looks: u8::MAX, ..ahead(node.store().next_id()) }]).await;
+    fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "the node has it");
+    fleet.far.line.cut(true);
+    fleet.pass(Duration::from_millis(50)).await;
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(1), "others may claim");
+    fleet.far.line.cut(false);
+    let heard = fleet.far.line.count("claim_named", Way::Back);
+    fleet.far.line.comes_by("claim_named", Way::Back, heard + 1).await;
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "the node has it again");
+    node.begin_drain();
+    fleet.pass(Duration::from_millis(50)).await;
+    assert_eq!(fleet.broker.depth("free_default").await, Ok(1), "others go on");
+    node.stop().await;
+}
+
 /// Makes a task without a word to anybody.
 async fn commit(longhaul: &Longhaul, id: TaskId) {
     let parameters = Json::trusted("null".to_owned());

@@ -3,7 +3,7 @@ use longhaul::{Json, NewTask, Status};
 use serde_json::{Value, json};
 
 use crate::database::Backend;
-use crate::http::{access::MISSING, client::Call, server::Server};
+use crate::http::{access::MISSING, client::Call, server::Server, tokens::with};
 use crate::trial::on_every_store;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -11,6 +11,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_paused_queue_holds_its_tasks_and_says_so,
         a_task_says_why_it_is_not_running,
         a_task_that_no_node_serves_says_so_and_nodes_tell_what_they_run,
+        which_queues_are_served_is_told_to_operators_alone,
+        slots_of_a_node_that_runs_nothing_are_not_full,
         types_are_listed_with_their_schemas,
         statistics_tell_what_ended_and_on_which_attempt,
         nodes_health_and_the_document_are_told,
@@ -54,6 +56,30 @@ async fn a_task_that_no_node_serves_says_so_and_nodes_tell_what_they_run(store: 
     assert_eq!((&told["reason"], &told["facts"]["queue"]), (&json!("queue_not_served"), &json!("elsewhere")), "{told}");
     assert_eq!(told["facts"]["servedQueues"], node["queues"]);
     assert_eq!(why("nobody.runs", "free_default").await["reason"], "no_worker");
+}
+
+async fn which_queues_are_served_is_told_to_operators_alone(store: Backend) {
+    let server = Server::with_tokens(store).await;
+    let caller = server.token(71, "u-1", &["tasks:read", "tasks:write"], None, 3_600_000).await;
+    let operator = server.token(72, "u-1", &["tasks:read", "operate"], None, 3_600_000).await;
+    let body = json!({ "taskType": "sample.echo", "parameters": 1, "queue": "own" });
+    let made = server.send(with(Call::post("/api/tasks", &body), &caller)).await.expect(202);
+    let path = format!("/api/tasks/{}/why", made["taskId"].as_str().unwrap());
+    let told = server.send(with(Call::get(&path), &caller)).await.expect(200);
+    assert_eq!((&told["reason"], &told["facts"]["servedQueues"]), (&json!("queue_not_served"), &Value::Null), "{told}");
+    let told = server.send(with(Call::get(&path), &operator)).await.expect(200);
+    assert!(told["facts"]["servedQueues"].as_array().unwrap().contains(&json!("free_default")), "{told}");
+}
+
+async fn slots_of_a_node_that_runs_nothing_are_not_full(store: Backend) {
+    let server = Server::start_with_slots(store, 0).await;
+    let id = server.submit("sample.echo", json!(1), json!({})).await;
+    let why = async || server.get(format!("/api/tasks/{id}/why")).await.expect(200)["reason"].clone();
+    assert_eq!(why().await, "no_node", "it does duties alone");
+    let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
+    other.0 = MISSING.parse().unwrap();
+    server.longhaul.store().register_node(other, "other", "elsewhere", None).await.unwrap();
+    assert_eq!(why().await, "in_line", "the other one may have slots");
 }
 
 async fn a_task_says_why_it_is_not_running(store: Backend) {
