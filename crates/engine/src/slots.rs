@@ -1,8 +1,8 @@
 //! Slots: how many tasks of which queue and type a node may take now (R13, R21).
 //!
 //! A queue may have slots of its own that nobody else gets; all share the rest. While tasks wait, each queue is first asked
-//! for its portion of what is shared, so that a flood in one does not hold up the others; what they do not use is anybody's. Types and named resources may have
-//! limits. A node therefore asks in scopes: most nodes have one, "all queues, all types"; what has a limit of its own
+//! for its portion of what is shared, so that a flood in one does not hold up the others (one that had nothing, not again at
+//! once); what they do not use is anybody's. Types and named resources may have limits. A node therefore asks in scopes: most nodes have one, "all queues, all types"; what has a limit of its own
 //! is asked for by itself, so that an answer can never be more than there is room for.
 
 use std::collections::HashMap;
@@ -68,6 +68,11 @@ enum ScopeKind {
 }
 
 impl Scope {
+    /// Whether it asks for one queue's portion.
+    pub fn is_portion(&self) -> bool {
+        self.kind == ScopeKind::Portion
+    }
+
     /// Whether tasks of this queue and type belong to it.
     pub fn serves(&self, queue: &str, task_type: &str) -> bool {
         self.queues.iter().any(|name| name == queue) && self.task_types.iter().any(|name| name == task_type)

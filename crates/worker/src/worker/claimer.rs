@@ -8,6 +8,7 @@ use longhaul_domain::{
     contract::{broker::BrokerState, store::ClaimRequest},
 };
 use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
+use tokio::time::Instant;
 
 use super::{
     Inner, executor,
@@ -20,6 +21,8 @@ use crate::{
 
 /// How long a claimer rests after the store refused it.
 pub(super) const REST: Duration = Duration::from_millis(500);
+/// How long a queue whose portion brought nothing is not asked for it again: most queues are empty while one is full.
+const PORTION_REST: Duration = Duration::from_millis(100);
 /// How often it looks while bells come over the broker: a net below them.
 const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 
@@ -28,12 +31,15 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut brought = 0;
     // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
     let mut is_behind = false;
+    let mut empty: Vec<(Scope, Instant)> = Vec::new();
     let mut kept = Kept::default();
     while !inner.draining.is_cancelled() {
         is_behind |= has_backlog(&inner);
+        empty.retain(|(_, at)| at.elapsed() < PORTION_REST);
         let (scopes, full) = {
             let desk = inner.desk();
-            let portions = if is_behind { desk.portions() } else { Vec::new() };
+            let mut portions = if is_behind { desk.portions() } else { Vec::new() };
+            portions.retain(|portion| empty.iter().all(|(scope, _)| scope != portion));
             ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
@@ -46,6 +52,8 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let look = look(&inner, &scopes, &mut kept).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
         if let Ok(look) = &look {
+            let portions = look.empty.iter().filter(|scope| scope.is_portion());
+            empty.extend(portions.map(|scope| (scope.clone(), Instant::now())));
             // What nobody was asked for, or may have more of, is still owed.
             let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
             inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
@@ -99,12 +107,14 @@ pub(super) struct Look {
     is_full: bool,
     /// The scopes that nothing is left in.
     emptied: Vec<Scope>,
+    /// Those of them that there was nothing in.
+    empty: Vec<Scope>,
 }
 
 /// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
 /// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
-    let (mut claimed, mut is_full, mut emptied) = (0, false, Vec::new());
+    let (mut claimed, mut is_full, mut emptied, mut empty) = (0, false, Vec::new(), Vec::new());
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
         if limit == 0 || inner.draining.is_cancelled() {
@@ -123,13 +133,16 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
             within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?
         };
         claimed += tasks.len();
+        if tasks.is_empty() {
+            empty.push(scope.clone());
+        }
         match tasks.len() == limit {
             true => is_full = true,
             false => emptied.push(scope.clone()),
         }
         start(inner, tasks);
     }
-    Ok(Look { claimed, is_full, emptied })
+    Ok(Look { claimed, is_full, emptied, empty })
 }
 
 /// While this lives, the store has been asked.
