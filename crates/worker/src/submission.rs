@@ -179,13 +179,13 @@ impl<T: Task> Submission<T> {
             Some(queue) => queue,
             None => self.services.routing.queue(task.tier.as_deref(), self.expected).to_owned(),
         };
-        let digest = digest(&task);
         task.idempotency = match (self.parent, self.idempotency) {
             (Some(run), given) => {
+                let digest = digest(&task);
                 let key = child_key(&run, given.as_deref(), digest)?;
                 Some(Idempotency { key, digest, ttl_ms: CHILD_KEY_HOLDS_MS })
             }
-            (None, Some(key)) => Some(Idempotency { key, digest, ttl_ms: millis(KEY_HOLDS) }),
+            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(KEY_HOLDS) }),
             (None, None) => None,
         };
         task.check()?;
