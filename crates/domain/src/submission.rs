@@ -48,6 +48,8 @@ pub struct NewTask {
     pub idempotency: Option<Idempotency>,
     /// The attempt that submits this task as its child; a stale one is refused.
     pub parent: Option<Lease>,
+    /// Whether the store rings its doorbell within the commit: only where that has said that it may.
+    pub rings: bool,
 }
 
 impl NewTask {
@@ -72,6 +74,7 @@ impl NewTask {
             trace_context: None,
             idempotency: None,
             parent: None,
+            rings: false,
         }
     }
 

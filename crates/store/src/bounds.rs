@@ -1,10 +1,11 @@
 //! Where each lane's claimable tasks begin, so that a claim need not walk over what is gone.
 //!
-//! PostgreSQL keeps the index entries of claimed tasks while any old snapshot is open, and a claim that starts
-//! at the front of its lane walks over all of them. Each store handle therefore remembers how far it has come
-//! and starts a little before. A task can appear before that place (handed back, moved by a person, committed late by
-//! another process), so the bound is lowered by this process's own writes, dropped when a claim finds nothing,
-//! and dropped every few seconds; a full scan that was slow is followed by a longer rest.
+//! PostgreSQL and InnoDB keep the index entries of claimed tasks for a while, at least as long as any old snapshot is
+//! open, and a claim that starts at the front of its lane walks over all of them. Each store handle therefore remembers
+//! how far it has come and starts there. A task can appear before that place (handed back, moved by a person, committed
+//! late by another process), so the bound is lowered by this process's own writes, claims start a little before it many
+//! times a second, and it is dropped when a claim finds nothing, and every few seconds; a full scan that was slow is
+//! followed by a longer rest.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -14,8 +15,9 @@ use serde::Serialize;
 
 /// The longest that a task of another process can lie unseen before a bound, if scans are fast.
 const FULL_SCAN_EVERY: Duration = Duration::from_secs(2);
-/// How much later than its due time a task may be committed and still be found at once.
+/// How much later than its due time a task may be committed and still be found soon, and how soon.
 const LATE_COMMIT_US: i64 = 50_000;
+const LATE_LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A claim that finds nothing looks again without bounds, but spends at most a tenth of its time so.
 const REST_PER_SCAN: u32 = 10;
 
@@ -25,16 +27,53 @@ pub(crate) struct ClaimBounds(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    due_from: HashMap<i64, i64>,
+    lanes: HashMap<i64, Bound>,
     scanned_at: Option<Instant>,
     scan_took: Duration,
 }
 
-/// A bound as `claim_tasks` takes it.
-#[derive(Debug, Serialize)]
-pub(crate) struct LaneBound {
-    lane: i64,
+/// How far a lane was claimed.
+#[derive(Debug, Clone, Copy)]
+struct Bound {
     due_at: i64,
+    /// When a claim that brought something last started a little before.
+    looked_back_at: Instant,
+}
+
+/// A bound as `claim_tasks` takes it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct LaneBound {
+    pub(crate) lane: i64,
+    pub(crate) due_at: i64,
+    /// Whether it lies a little before what was claimed.
+    #[serde(skip)]
+    looks_back: bool,
+}
+
+/// What a transaction will have changed, once it is committed.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    raised: Vec<(i64, i64, bool)>,
+    lowered: Vec<(i64, i64)>,
+}
+
+impl Moves {
+    /// A claim that started at these bounds has claimed this task.
+    pub(crate) fn claimed(&mut self, bounds: &[LaneBound], lane: i64, due_at: i64) {
+        // Where there was no bound, it started at the front.
+        let looked_back = bounds.iter().find(|bound| bound.lane == lane).is_none_or(|bound| bound.looks_back);
+        self.raised.push((lane, due_at, looked_back));
+    }
+
+    /// What those take part in who only look.
+    pub(crate) fn without_claims(&self) -> Self {
+        Self { raised: Vec::new(), lowered: self.lowered.clone() }
+    }
+
+    /// A task of `lane` can be claimed from `due_at` on.
+    pub(crate) fn requeued(&mut self, lane: i64, due_at: i64) {
+        self.lowered.push((lane, due_at));
+    }
 }
 
 impl ClaimBounds {
@@ -49,7 +88,12 @@ impl ClaimBounds {
         if state.scanned_at.is_none_or(|at| at.elapsed() >= rest) {
             return Vec::new();
         }
-        state.due_from.iter().map(|(lane, due_at)| LaneBound { lane: *lane, due_at: *due_at }).collect()
+        let bound = |(lane, bound): (&i64, &Bound)| {
+            let looks_back = bound.looked_back_at.elapsed() >= LATE_LOOK_EVERY;
+            let due_at = bound.due_at - if looks_back { LATE_COMMIT_US } else { 0 };
+            LaneBound { lane: *lane, due_at, looks_back }
+        };
+        state.lanes.iter().map(bound).collect()
     }
 
     /// Whether a claim that found nothing may look again without bounds.
@@ -61,23 +105,25 @@ impl ClaimBounds {
     /// Notes that a claim without bounds took this long.
     pub(crate) fn note_full_scan(&self, took: Duration) {
         let mut state = self.state();
-        state.due_from.clear();
+        state.lanes.clear();
         state.scanned_at = Some(Instant::now());
         state.scan_took = took;
     }
 
-    /// Notes that everything in `lane` up to `due_at` was claimed.
-    pub(crate) fn raise(&self, lane: i64, due_at: i64) {
-        let mut state = self.state();
-        let from = due_at - LATE_COMMIT_US;
-        let bound = state.due_from.entry(lane).or_insert(from);
-        *bound = from.max(*bound);
-    }
-
-    /// Notes that a task of `lane` is claimable from `due_at` on.
-    pub(crate) fn lower(&self, lane: i64, due_at: i64) {
-        if let Some(bound) = self.state().due_from.get_mut(&lane) {
-            *bound = due_at.min(*bound);
+    /// Notes what was committed: how far lanes were claimed, and what can be claimed again.
+    pub(crate) fn note(&self, moves: &Moves) {
+        let (mut state, now) = (self.state(), Instant::now());
+        for (lane, due_at, looked_back) in &moves.raised {
+            let bound = state.lanes.entry(*lane).or_insert(Bound { due_at: *due_at, looked_back_at: now });
+            bound.due_at = bound.due_at.max(*due_at);
+            if *looked_back {
+                bound.looked_back_at = now;
+            }
+        }
+        for (lane, due_at) in &moves.lowered {
+            if let Some(bound) = state.lanes.get_mut(lane) {
+                bound.due_at = bound.due_at.min(*due_at);
+            }
         }
     }
 }
@@ -86,23 +132,52 @@ impl ClaimBounds {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_bound_rises_with_claims_and_falls_with_returned_tasks() {
+    /// Bounds after claims of these lanes up to these times.
+    fn claimed(lanes: &[(i64, i64)]) -> ClaimBounds {
         let bounds = ClaimBounds::default();
         bounds.note_full_scan(Duration::ZERO);
-        bounds.raise(1, 50 + LATE_COMMIT_US);
-        bounds.raise(1, 40 + LATE_COMMIT_US);
-        assert_eq!(bounds.current()[0].due_at, 50);
-        bounds.lower(1, 20);
-        bounds.lower(2, 20);
-        assert_eq!(bounds.current().len(), 1);
-        assert_eq!(bounds.current()[0].due_at, 20);
+        let mut moves = Moves::default();
+        lanes.iter().for_each(|(lane, due_at)| moves.claimed(&[], *lane, *due_at));
+        bounds.note(&moves);
+        bounds
+    }
+
+    fn due_from(bounds: &ClaimBounds, lane: i64) -> i64 {
+        bounds.current().iter().find(|bound| bound.lane == lane).unwrap().due_at
+    }
+
+    #[test]
+    fn a_bound_rises_with_claims_and_falls_with_returned_tasks() {
+        let bounds = claimed(&[(1, 50), (1, 40)]);
+        assert_eq!(due_from(&bounds, 1), 50);
+        let mut moves = Moves::default();
+        moves.requeued(1, 20);
+        moves.requeued(2, 20);
+        bounds.note(&moves);
+        assert_eq!((bounds.current().len(), due_from(&bounds, 1)), (1, 20));
+    }
+
+    #[test]
+    fn one_lanes_look_back_does_not_use_up_anothers() {
+        let bounds = claimed(&[(1, LATE_COMMIT_US), (2, LATE_COMMIT_US)]);
+        assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (LATE_COMMIT_US, LATE_COMMIT_US));
+        for bound in bounds.state().lanes.values_mut() {
+            bound.looked_back_at -= LATE_LOOK_EVERY;
+        }
+        let known = bounds.current();
+        assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (0, 0));
+        let mut moves = Moves::default();
+        moves.claimed(&known, 1, LATE_COMMIT_US);
+        bounds.note(&moves);
+        assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (LATE_COMMIT_US, 0));
     }
 
     #[test]
     fn nothing_is_bounded_before_the_first_full_scan() {
         let bounds = ClaimBounds::default();
-        bounds.raise(1, 50);
+        let mut moves = Moves::default();
+        moves.claimed(&[], 1, 50);
+        bounds.note(&moves);
         assert!(bounds.current().is_empty());
         assert!(bounds.may_look_again());
     }

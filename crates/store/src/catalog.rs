@@ -133,7 +133,8 @@ pub(crate) struct Dialect {
 pub(crate) const SQLITE_DIALECT: Dialect =
     Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
-    now: "(SELECT longhaul_now() + $1)",
+    // As `longhaul_now()` does, but by a float, which is exact to the microsecond until 2106, and not by a numeric.
+    now: "(SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
 };

@@ -1,27 +1,22 @@
-//! Inserts of many rows where a database takes no arrays: one statement for each of a few sizes.
+//! Statements about many rows where a database takes no arrays: one for each of a few sizes.
 //!
-//! Six sizes keep the number of prepared statements small; any batch is a handful of full chunks.
+//! Six sizes keep the number of prepared statements small; any batch is a handful of chunks.
 
 use crate::catalog::{Dialect, Sql};
 
 /// Rows in one statement, largest first.
 const SIZES: [usize; 6] = [256, 64, 16, 4, 2, 1];
 
-/// The statements of one insert, by size.
+/// One statement, by the number of its rows.
 #[derive(Debug)]
-pub(crate) struct ChunkedInsert {
+pub(crate) struct Chunked {
     by_size: Vec<(usize, Sql)>,
 }
 
-impl ChunkedInsert {
-    /// Repeats what stands between `{row}` and `{/row}` in `file`.
+impl Chunked {
+    /// Repeats what stands between `{row}` and `{/row}` in `file`, wherever that is.
     pub(crate) fn new(dialect: &Dialect, name: &'static str, file: &str) -> Self {
-        let (head, rest) = file.split_once("{row}").unwrap_or((file, ""));
-        let (row, tail) = rest.split_once("{/row}").unwrap_or((rest, ""));
-        let statement = |size: &usize| {
-            let text = [head, &vec![row; *size].join(", "), tail].concat();
-            (*size, dialect.sql(name, &text))
-        };
+        let statement = |size: &usize| (*size, dialect.sql(name, &repeated(file, *size)));
         Self { by_size: SIZES.iter().map(statement).collect() }
     }
 
@@ -38,9 +33,20 @@ impl ChunkedInsert {
         chunks
     }
 
-    /// The statement for one row.
-    pub(crate) fn of_one_row(&'static self) -> &'static Sql {
-        &self.by_size[SIZES.len() - 1].1
+    /// Cuts `rows` into chunks, each with its statement. A chunk that is more than half full is filled up with its last row:
+    /// for statements that do not mind a row twice.
+    pub(crate) fn filled<T: Clone>(&'static self, mut rows: &[T]) -> Vec<(&'static Sql, Vec<T>)> {
+        let mut chunks = Vec::new();
+        for (size, sql) in &self.by_size {
+            while rows.len() * 2 > *size {
+                let (chunk, rest) = rows.split_at(rows.len().min(*size));
+                let mut chunk = chunk.to_vec();
+                chunk.resize(*size, chunk[chunk.len() - 1].clone());
+                chunks.push((sql, chunk));
+                rows = rest;
+            }
+        }
+        chunks
     }
 
     /// All texts, for the test that prepares every statement.
@@ -49,14 +55,27 @@ impl ChunkedInsert {
     }
 }
 
+fn repeated(file: &str, size: usize) -> String {
+    let mut text = String::with_capacity(file.len() * size);
+    let mut rest = file;
+    while let Some((head, (row, tail))) =
+        rest.split_once("{row}").and_then(|(head, rest)| Some((head, rest.split_once("{/row}")?)))
+    {
+        text.push_str(head);
+        text.push_str(&vec![row; size].join(", "));
+        rest = tail;
+    }
+    text + rest
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::catalog::SQLITE_DIALECT;
     use std::sync::LazyLock;
 
-    static INSERT: LazyLock<ChunkedInsert> =
-        LazyLock::new(|| ChunkedInsert::new(&SQLITE_DIALECT, "t", "INSERT VALUES {row}(?, ?){/row} END"));
+    static INSERT: LazyLock<Chunked> =
+        LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "t", "INSERT VALUES {row}(?, ?){/row} END"));
 
     #[test]
     fn every_row_is_in_exactly_one_chunk() {
@@ -66,5 +85,26 @@ mod tests {
         assert_eq!(seen, rows);
         assert_eq!(chunks.len(), 3 + 3 + 2 + 2);
         assert_eq!(chunks[8].0.text, "INSERT VALUES (?, ?), (?, ?), (?, ?), (?, ?) END");
+    }
+
+    #[test]
+    fn a_chunk_that_is_more_than_half_full_is_filled_with_its_last_row() {
+        let sizes = |count: usize| -> Vec<usize> {
+            let rows: Vec<usize> = (0..count).collect();
+            let chunks = INSERT.filled(&rows);
+            let mut seen: Vec<usize> = chunks.iter().flat_map(|(_, chunk)| chunk.clone()).collect();
+            seen.dedup();
+            assert_eq!(seen, rows);
+            chunks.iter().map(|(_, chunk)| chunk.len()).collect()
+        };
+        assert_eq!(sizes(500), [256, 256]);
+        assert_eq!(sizes(65), [64, 1]);
+        assert_eq!(sizes(3), [4]);
+        assert!(sizes(0).is_empty());
+    }
+
+    #[test]
+    fn every_mark_is_repeated() {
+        assert_eq!(repeated("IN ({row}?{/row}) OR ({row}?{/row})", 2), "IN (?, ?) OR (?, ?)");
     }
 }

@@ -16,7 +16,7 @@ use longhaul_domain::{
 };
 
 use crate::{
-    bounds::ClaimBounds,
+    bounds::{ClaimBounds, Moves},
     catalog::{Sql, Statement},
     failure::Failure,
     row::{Columns as _, Param, SqlRow},
@@ -214,6 +214,12 @@ impl Shared {
         let now = self.estimated_now();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         ids.next_id(now, crate::random::next_u64())
+    }
+
+    /// Notes what a transaction that is committed has changed about where claims start.
+    pub(crate) fn note_moves(&self, moves: &Moves) {
+        self.claim_bounds.note(moves);
+        self.look_bounds.note(&moves.without_claims());
     }
 
     pub(crate) fn known_lane(&self, key: &LaneKey) -> Option<i64> {

@@ -7,6 +7,13 @@ use async_trait::async_trait;
 pub trait Doorbell: Send + Sync + std::fmt::Debug {
     /// Says that `queue` may have work. Never waits; many rings may become one.
     fn ring(&self, queue: &str);
+    /// Takes the turn to ring within the commit of a submit that begins now, by [`crate::NewTask::rings`], if the bell is at
+    /// rest. Whoever has it need not ring after the commit, but says that it is [`rung`](Self::rung).
+    fn take_turn(&self) -> bool {
+        false
+    }
+    /// Says that a commit has rung. Whoever waits in this process hears it in any case.
+    fn rung(&self) {}
     /// Waits for a ring since the last call. May return without one.
     async fn heard(&self);
 }

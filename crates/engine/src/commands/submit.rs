@@ -21,6 +21,8 @@ impl Engine {
         let mut note = Note::of(&task);
         note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
         note.rung_at = self.ring_ahead(&mut task, &note);
+        note.rings = note.delay_ms == 0 && self.doorbell.take_turn();
+        task.rings = note.rings;
         let submitted = self.store.submit_task(task).await?;
         self.submitted(&note, submitted);
         self.count_submitted([(&note, submitted)]);
@@ -95,8 +97,11 @@ impl Engine {
     fn ring_for<'a>(&self, made: impl IntoIterator<Item = (&'a Note, Submitted)>) {
         let (mut queues, mut due) = (BTreeSet::new(), Vec::new());
         for (note, submitted) in made {
-            if note.delay_ms == 0 {
-                queues.insert(note.queue.as_str());
+            // A repeat was made by an earlier commit, of which nobody may have heard.
+            match note.rings && !submitted.repeated {
+                true => self.doorbell.rung(),
+                false if note.delay_ms == 0 => drop(queues.insert(note.queue.as_str())),
+                false => {}
             }
             if self.direct_ring.is_none() || submitted.repeated || note.is_heard() {
                 continue;
@@ -150,6 +155,8 @@ struct Note {
     parent: Option<Lease>,
     /// When it was rung for, if before its commit.
     rung_at: Option<Instant>,
+    /// Whether its commit rings the doorbell, if it makes a task.
+    rings: bool,
 }
 
 impl Note {
@@ -168,6 +175,7 @@ impl Note {
             priority: task.priority,
             trace_context: task.trace_context.clone(),
             rung_at: None,
+            rings: false,
             // A moment that may have passed counts as due: a bell too many costs one look.
             delay_ms: match task.run_at {
                 RunAt::AfterMs(ms) => ms,
@@ -200,9 +208,79 @@ impl Note {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::Json;
+    use std::sync::{Arc, Mutex};
+
+    use async_trait::async_trait;
+    use longhaul_domain::{
+        Idempotency, Json,
+        contract::{
+            Doorbell, EventBus,
+            event_bus::{EventStream, Subscription},
+        },
+        event::OutboxPolicy,
+    };
+    use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
 
     use super::*;
+    use crate::Parts;
+
+    /// A bell that lets every other submit ring by itself, and remembers who rang otherwise.
+    #[derive(Debug, Default)]
+    struct Bells {
+        asked: Mutex<u32>,
+        rung: Mutex<Vec<String>>,
+        within: Mutex<u32>,
+    }
+
+    #[async_trait]
+    impl Doorbell for Bells {
+        fn ring(&self, queue: &str) {
+            self.rung.lock().unwrap().push(queue.to_owned());
+        }
+
+        fn take_turn(&self) -> bool {
+            let mut asked = self.asked.lock().unwrap();
+            *asked += 1;
+            *asked % 2 == 1
+        }
+
+        fn rung(&self) {
+            *self.within.lock().unwrap() += 1;
+        }
+
+        async fn heard(&self) {}
+    }
+
+    #[derive(Debug)]
+    struct Deaf;
+
+    impl EventBus for Deaf {
+        fn publish(&self, _event: TaskEvent) {}
+
+        fn subscribe(&self, _subscription: Subscription) -> Box<dyn EventStream> {
+            unreachable!("nobody listens")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_submit_that_rings_within_its_commit_is_not_rung_for_again() {
+        let bells = Arc::new(Bells::default());
+        let store = Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default()));
+        let engine = Parts::new(store, Arc::new(Deaf), Arc::clone(&bells) as _).build();
+        let task = |queue| NewTask::new("ann", "t", queue, Json::trusted("null".to_owned()));
+        for queue in ["first", "second", "third"] {
+            engine.submit(task(queue)).await.unwrap();
+        }
+        assert_eq!((&**bells.rung.lock().unwrap(), *bells.within.lock().unwrap()), (&["second".to_owned()][..], 2));
+        let later = NewTask { run_at: RunAt::AfterMs(1_000), ..task("later") };
+        engine.submit(later).await.unwrap();
+        assert_eq!(*bells.asked.lock().unwrap(), 3, "what is due later has nothing to ring for");
+        let keyed = Idempotency { key: "k".to_owned(), digest: [7; 32], ttl_ms: 60_000 };
+        for queue in ["fourth", "fourth"] {
+            engine.submit(NewTask { idempotency: Some(keyed.clone()), ..task(queue) }).await.unwrap();
+        }
+        assert_eq!(*bells.rung.lock().unwrap(), ["second", "fourth", "fourth"], "a repeat is rung for");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_bell_is_as_good_as_heard_for_as_long_as_it_is_looked_for() {

@@ -3,6 +3,7 @@
 //! READ COMMITTED keeps gap locks away, rows are touched by primary key in the order of their ids, and a deadlock
 //! that happens all the same is run again by the caller of this module.
 
+mod claim;
 mod session;
 
 use std::sync::Arc;
@@ -70,9 +71,13 @@ impl MySqlDatabase {
         operation: &O,
     ) -> Result<O::Output, Failure> {
         let mut transaction = connection.begin().await?;
-        match operation.run(&mut MySqlSession::new(&mut transaction, &self.shared)).await {
+        let mut session = MySqlSession::new(&mut transaction, &self.shared);
+        let ran = operation.run(&mut session).await;
+        let moves = session.into_moves();
+        match ran {
             Ok(output) => {
                 transaction.commit().await?;
+                self.shared.note_moves(&moves);
                 Ok(output)
             }
             Err(failure) => Err(rolled_back(transaction, failure).await),

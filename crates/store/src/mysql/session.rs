@@ -1,66 +1,64 @@
 //! One connection to MySQL or MariaDB, as the operations use it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Json, Task, TaskId, Timestamp,
+    Json, Lease, LeaseToken, Status, Task, TaskId, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
-    statistics::Tally,
+    statistics::{Ending, Tally, TallySheet},
 };
 use sqlx::MySqlConnection;
 
+use super::claim;
 use crate::{
+    bounds::Moves,
     catalog::{MYSQL_CATALOG, MYSQL_DIALECT, Sql, Statement},
-    chunks::ChunkedInsert,
+    chunks::Chunked,
     failure::Failure,
     ledger,
-    operations::{
-        claim::{Claimant, LaneLook, LaneStatements, Picked, claim_by_lanes, take},
-        finish::{completion_document, count_ended},
-    },
-    record::hex_list,
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
 
-macro_rules! own {
+macro_rules! chunked {
     ($name:literal) => {
-        MYSQL_DIALECT.sql($name, include_str!(concat!("sql/", $name, ".sql")))
+        LazyLock::new(|| Chunked::new(&MYSQL_DIALECT, $name, include_str!(concat!("sql/", $name, ".sql"))))
     };
 }
 
-static INSERT: LazyLock<ChunkedInsert> =
-    LazyLock::new(|| ChunkedInsert::new(&MYSQL_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
-static APPEND: LazyLock<ChunkedInsert> =
-    LazyLock::new(|| ChunkedInsert::new(&MYSQL_DIALECT, "append_tallies", include_str!("sql/append_tallies.sql")));
-static LANES: LazyLock<Sql> = LazyLock::new(|| own!("claim_lanes"));
-static PEEK: LazyLock<Sql> = LazyLock::new(|| own!("claim_peek"));
-static PICK: LazyLock<Sql> = LazyLock::new(|| own!("claim_pick"));
-static TAKE: LazyLock<Sql> = LazyLock::new(|| own!("claim_take"));
-static NAMED_FIND: LazyLock<Sql> = LazyLock::new(|| own!("named_find"));
-static NAMED_PICK: LazyLock<Sql> = LazyLock::new(|| own!("named_pick"));
-static FIND: LazyLock<Sql> = LazyLock::new(|| own!("complete_find"));
-static COMPLETE: LazyLock<Sql> = LazyLock::new(|| own!("complete_tasks"));
+static INSERT: LazyLock<Chunked> = chunked!("insert_tasks");
+static APPEND: LazyLock<Chunked> = chunked!("append_tallies");
+static FIND: LazyLock<Chunked> = chunked!("complete_find");
+static COMPLETE: LazyLock<Chunked> = chunked!("complete_tasks");
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*LANES, &*PEEK, &*PICK, &*TAKE, &*NAMED_FIND, &*NAMED_PICK, &*FIND, &*COMPLETE];
-    MYSQL_CATALOG.iter().chain(own).chain(INSERT.statements()).chain(APPEND.statements())
+    let own = [&*INSERT, &*APPEND, &*FIND, &*COMPLETE].into_iter().flat_map(Chunked::statements);
+    MYSQL_CATALOG.iter().chain(claim::statements()).chain(own)
 }
 
 /// A connection, inside or outside a transaction.
 pub(super) struct MySqlSession<'c> {
     connection: &'c mut MySqlConnection,
     shared: &'c Shared,
+    pub(super) moves: Moves,
 }
 
 type MySqlQuery<'q> = sqlx::query::Query<'q, sqlx::MySql, sqlx::mysql::MySqlArguments>;
 
 impl<'c> MySqlSession<'c> {
     pub(super) fn new(connection: &'c mut MySqlConnection, shared: &'c Shared) -> Self {
-        Self { connection, shared }
+        Self { connection, shared, moves: Moves::default() }
+    }
+
+    pub(super) fn into_moves(self) -> Moves {
+        self.moves
+    }
+
+    pub(super) fn connection(&mut self) -> &mut MySqlConnection {
+        self.connection
     }
 }
 
@@ -85,6 +83,10 @@ impl Session for MySqlSession<'_> {
 
     fn sql(&self, statement: Statement) -> &'static Sql {
         &MYSQL_CATALOG[statement as usize]
+    }
+
+    fn note_requeued(&mut self, lane: i64, due_at: i64) {
+        self.moves.requeued(lane, due_at);
     }
 
     async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
@@ -120,39 +122,85 @@ impl Session for MySqlSession<'_> {
     }
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-        let look = LaneLook { lanes: &LANES, peek: &PEEK };
-        let own = LaneStatements { look, pick: &PICK, take: &TAKE };
-        claim_by_lanes(self, &own, request).await
+        claim::claim_tasks(self, request).await
     }
 
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
-        let (list, types) = (hex_list(request.ids.iter().copied()), serde_json::to_string(&request.task_types)?);
-        let params = [self.clock().into(), (&list).into(), (&types).into(), request.node_id.0.into()];
-        let mut standings = HashMap::new();
-        for row in self.fetch_sql(&NAMED_FIND, &params).await? {
-            standings.insert(row.must_text(0)?, row.must_int(1)?);
-        }
-        if standings.is_empty() {
-            return Ok(Vec::new());
-        }
-        let found = serde_json::to_string(&standings.keys().collect::<BTreeSet<_>>())?;
-        let mut picked = Vec::new();
-        for row in self.fetch_sql(&NAMED_PICK, &[self.clock().into(), (&found).into()]).await? {
-            picked.push(Picked::from_row(&row, standings[&row.must_text(3)?])?);
-        }
-        take(self, &TAKE, Claimant { node: request.node_id, host: &request.host }, &picked).await
+        claim::claim_named(self, request).await
     }
 
     async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
-        let document = completion_document(completions)?;
-        let params = [self.clock().into(), (&document).into()];
-        let rows = self.fetch_sql(&FIND, &params).await?;
-        if rows.is_empty() {
-            return Ok(Vec::new());
+        // An address is rare; with one, the longer way is short enough.
+        let mut plain: Vec<&Completion<'_>> = completions.iter().filter(|done| done.result_url.is_none()).collect();
+        plain.sort_unstable_by_key(|done| done.lease.task_id);
+        let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(plain.len()));
+        for (sql, chunk) in FIND.filled(&plain) {
+            let query = sqlx::query(super::text(sql)).bind(self.clock());
+            let rows = bind_ids(query, &chunk).fetch_all(&mut *self.connection).await?;
+            let found = rows.into_iter().map(|row| Found::from_row(&SqlRow::MySql(row)));
+            let mut found = found.collect::<Result<HashMap<_, _>, _>>()?;
+            for done in chunk {
+                // A row that fills the chunk up was looked for before.
+                let Some(found) = found.remove(&done.lease) else { continue };
+                sheet.end_running(&found.ending, &found.queue, &found.task_type);
+                ended.push((done, found.ending.finished_at));
+            }
         }
-        let updated = self.execute_sql(&COMPLETE, &params).await?;
-        count_ended(self, &rows, updated).await
+        self.complete(&ended).await?;
+        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
+        Ok(ended.into_iter().map(|(done, _)| done.lease.task_id).collect())
     }
+}
+
+impl MySqlSession<'_> {
+    /// Ends tasks whose rows are found and locked.
+    async fn complete(&mut self, ended: &[(&Completion<'_>, Timestamp)]) -> Result<(), Failure> {
+        let Some(now) = ended.iter().map(|(_, at)| at.as_micros()).max() else { return Ok(()) };
+        let done: Vec<&Completion<'_>> = ended.iter().map(|(done, _)| *done).collect();
+        let mut updated = 0;
+        for (sql, chunk) in COMPLETE.filled(&done) {
+            let mut query = bind_ids(sqlx::query(super::text(sql)), &chunk);
+            let mut last = None;
+            for done in &chunk {
+                // A row that fills the chunk up is found where its id stands first: its result is sent once.
+                let is_new = last.replace(done.lease.task_id) != Some(done.lease.task_id);
+                query = query.bind(done.result.filter(|_| is_new));
+            }
+            let query = bind_ids(query.bind(now).bind(now), &chunk);
+            updated += query.execute(&mut *self.connection).await?.rows_affected();
+        }
+        match updated == ended.len() as u64 {
+            true => Ok(()),
+            false => Err(Failure::Again(format!("{updated} of {} tasks were completed", ended.len()))),
+        }
+    }
+}
+
+/// A task that a report can end the short way.
+struct Found {
+    queue: String,
+    task_type: String,
+    ending: Ending,
+}
+
+impl Found {
+    /// With the lease that runs it, from a row of `complete_find`.
+    fn from_row(row: &SqlRow) -> Result<(Lease, Self), Failure> {
+        let attempt = u32::try_from(row.must_int(1)?).map_err(Failure::internal)?;
+        let lease = Lease { task_id: TaskId(row.must_id(0)?), attempt, token: LeaseToken(row.must_id(2)?) };
+        let ending = Ending {
+            status: Status::Completed,
+            attempt,
+            waits_since: Timestamp::from_micros(row.must_int(5)?),
+            last_attempt_at: row.int(6)?.map(Timestamp::from_micros),
+            finished_at: Timestamp::from_micros(row.must_int(7)?),
+        };
+        Ok((lease, Self { queue: row.must_text(3)?, task_type: row.must_text(4)?, ending }))
+    }
+}
+
+fn bind_ids<'q>(query: MySqlQuery<'q>, chunk: &[&Completion<'_>]) -> MySqlQuery<'q> {
+    chunk.iter().fold(query, |query, done| query.bind(done.lease.task_id.0.as_bytes().to_vec()))
 }
 
 fn bind_submission<'q>(

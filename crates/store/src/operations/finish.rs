@@ -7,19 +7,14 @@ use longhaul_domain::{
     Invalid, Json, Status, TaskId, Timestamp, bounds,
     contract::store::{Outcome, Report, Verdict},
     lifecycle::{Refusal, Transition, cancel, fail, finish, hand_back, snooze},
-    statistics::{Ending, TallySheet},
     task::Task,
 };
 
-use serde::Serialize;
-
 use crate::{
     failure::Failure,
-    ledger::{self, Ledger},
+    ledger::Ledger,
     operations::cancel::cancel_below,
     portions::portions,
-    record::hex,
-    row::{Columns as _, SqlRow},
     session::{Completion, Operation, Session},
 };
 
@@ -113,61 +108,6 @@ async fn decide_one(
         cancel_below(session, ledger, &[task_id], now).await?;
     }
     Ok(Verdict::Applied(status))
-}
-
-/// A result as `complete_find` and `complete_tasks` take it.
-#[derive(Serialize)]
-struct CompletionRow<'a> {
-    id: String,
-    attempt: u32,
-    token: String,
-    result: Option<&'a str>,
-    result_url: Option<&'a str>,
-}
-
-impl<'a> CompletionRow<'a> {
-    fn new(done: &Completion<'a>) -> Self {
-        let Completion { lease, result, result_url } = *done;
-        Self { id: hex(lease.task_id.0), attempt: lease.attempt, token: hex(lease.token.0), result, result_url }
-    }
-}
-
-/// The reports as `complete_find` takes them.
-pub(crate) fn completion_document(completions: &[Completion<'_>]) -> Result<String, Failure> {
-    Ok(serde_json::to_string(&completions.iter().map(CompletionRow::new).collect::<Vec<_>>())?)
-}
-
-/// Counts the rows that `complete_find` found and an update has ended, where the update cannot say so itself.
-pub(crate) async fn count_ended(
-    session: &mut dyn Session,
-    rows: &[SqlRow],
-    updated: u64,
-) -> Result<Vec<TaskId>, Failure> {
-    if updated != rows.len() as u64 {
-        return Err(Failure::Again(format!("{updated} of {} tasks were completed", rows.len())));
-    }
-    let mut sheet = TallySheet::default();
-    let mut ended = Vec::with_capacity(rows.len());
-    for row in rows {
-        ended.push(TaskId(row.must_id(0)?));
-        count_completed(&mut sheet, row)?;
-    }
-    ledger::insert_tallies(session, &sheet.into_tallies()).await?;
-    Ok(ended)
-}
-
-/// Counts a row of `complete_find`.
-fn count_completed(sheet: &mut TallySheet, row: &SqlRow) -> Result<(), Failure> {
-    let (queue, task_type) = (row.must_text(1)?, row.must_text(2)?);
-    let ending = Ending {
-        status: Status::Completed,
-        attempt: u32::try_from(row.must_int(3)?).unwrap_or(u32::MAX),
-        waits_since: Timestamp::from_micros(row.must_int(4)?),
-        last_attempt_at: row.int(5)?.map(Timestamp::from_micros),
-        finished_at: Timestamp::from_micros(row.must_int(6)?),
-    };
-    sheet.end_running(&ending, &queue, &task_type);
-    Ok(())
 }
 
 fn completion(report: &Report) -> Option<Completion<'_>> {

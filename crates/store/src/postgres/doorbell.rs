@@ -1,13 +1,14 @@
 //! The doorbell over LISTEN and NOTIFY: processes that share a PostgreSQL database hear of each other's submits.
 //!
-//! A ring is sent after the commit that it tells of, over a connection of its own, and many rings become one: a NOTIFY
-//! inside each submit would make all commits of the server wait for one lock. A lost ring costs one poll.
+//! A NOTIFY inside each submit would make all commits of the server wait for one lock. So a process rings now and then
+//! only: a submit that finds the bell at rest rings within its own commit, which saves the way back, and those that follow are
+//! told of together, over a connection of its own. A lost ring costs one poll.
 
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use longhaul_domain::contract::Doorbell;
@@ -15,6 +16,7 @@ use sqlx::postgres::{PgListener, PgPool};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
+/// The statements that insert tasks name it, too.
 const CHANNEL: &str = "longhaul";
 /// The shortest time between two rings of one process.
 const REST: Duration = Duration::from_millis(10);
@@ -38,6 +40,25 @@ struct Shared {
     heard: Notify,
     /// This process wants to ring.
     to_ring: Notify,
+    /// When this process rang last.
+    rung_at: std::sync::Mutex<Option<Instant>>,
+}
+
+impl Shared {
+    /// Whoever asks rings now, and the bell's rest begins; or else it still rests so long.
+    fn take_turn(&self, now: Instant) -> Result<(), Duration> {
+        let mut rung_at = self.rung_at();
+        let rest = rung_at.map_or(Duration::ZERO, |at| REST.saturating_sub(now.saturating_duration_since(at)));
+        if !rest.is_zero() {
+            return Err(rest);
+        }
+        *rung_at = Some(now);
+        Ok(())
+    }
+
+    fn rung_at(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        self.rung_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
 }
 
 impl PgDoorbell {
@@ -68,6 +89,14 @@ impl Doorbell for PgDoorbell {
         self.shared.to_ring.notify_one();
     }
 
+    fn take_turn(&self) -> bool {
+        self.shared.take_turn(Instant::now()).is_ok()
+    }
+
+    fn rung(&self) {
+        self.shared.heard.notify_one();
+    }
+
     async fn heard(&self) {
         self.start(&self.listens, listen(self.pool.clone(), Arc::clone(&self.shared)));
         self.shared.heard.notified().await;
@@ -89,8 +118,12 @@ async fn send_rings(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
     let mut connection = pool.acquire().await?.detach();
     sqlx::query("SELECT set_config('synchronous_commit', 'off', false)").execute(&mut connection).await?;
     loop {
+        if let Err(rest) = shared.take_turn(Instant::now()) {
+            // Then it rings in any case: those who take their turn meanwhile may come to nothing.
+            tokio::time::sleep(rest).await;
+            *shared.rung_at() = Some(Instant::now());
+        }
         sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&mut connection).await?;
-        tokio::time::sleep(REST).await;
         shared.to_ring.notified().await;
     }
 }
@@ -113,5 +146,20 @@ async fn hear(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
         // `None` means that the connection was lost and made anew: something may have been missed.
         listener.try_recv().await?;
         shared.heard.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bell_that_was_rung_rests() {
+        let (shared, now) = (Shared::default(), Instant::now());
+        assert_eq!(shared.take_turn(now), Ok(()));
+        assert_eq!(shared.take_turn(now), Err(REST));
+        assert_eq!(shared.take_turn(now + REST / 2), Err(REST / 2));
+        assert_eq!(shared.take_turn(now + REST), Ok(()));
+        assert_eq!(shared.take_turn(now + REST), Err(REST));
     }
 }

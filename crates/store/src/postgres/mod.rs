@@ -84,21 +84,14 @@ impl PostgresDatabase {
         let mut transaction = connection.begin().await?;
         let mut session = PgSession::new(&mut transaction, &self.shared);
         let ran = operation.run(&mut session).await;
-        let requeued = session.into_requeued();
+        let moves = session.into_moves();
         let output = match ran {
             Ok(output) => output,
             Err(failure) => return Err(rolled_back(transaction, failure).await),
         };
         transaction.commit().await?;
-        self.note_requeued(requeued);
+        self.shared.note_moves(&moves);
         Ok(output)
-    }
-
-    fn note_requeued(&self, requeued: Vec<(i64, i64)>) {
-        for (lane, due_at) in requeued {
-            self.shared.claim_bounds.lower(lane, due_at);
-            self.shared.look_bounds.lower(lane, due_at);
-        }
     }
 
     /// Runs an operation that is one statement, or only reads: it needs no transaction of its own.
@@ -106,9 +99,9 @@ impl PostgresDatabase {
         let mut taken = self.connections.take().await?;
         let mut session = PgSession::new(&mut taken.connection, &self.shared);
         let ran = operation.run(&mut session).await;
-        let requeued = session.into_requeued();
+        let moves = session.into_moves();
         if ran.is_ok() {
-            self.note_requeued(requeued);
+            self.shared.note_moves(&moves);
         }
         taken.answered(ran)
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Task, TaskId, Timestamp,
+    NewTask, Task, TaskId, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     statistics::Tally,
 };
@@ -13,7 +13,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    bounds::LaneBound,
+    bounds::{LaneBound, Moves},
     catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
     failure::Failure,
     operations::claim::in_order,
@@ -31,46 +31,41 @@ static COMPLETE: LazyLock<Sql> =
 static INSERT: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_tasks", include_str!("sql/insert_tasks.sql")));
 
+static ALIKE: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_alike", include_str!("sql/insert_alike.sql")));
 static INSERT_ONE: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_task", include_str!("sql/insert_task.sql")));
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*NAMED, &*COMPLETE, &*INSERT, &*INSERT_ONE])
+    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*NAMED, &*COMPLETE, &*INSERT, &*ALIKE, &*INSERT_ONE])
 }
 
 /// A connection, inside or outside a transaction.
 pub(super) struct PgSession<'c> {
     connection: &'c mut PgConnection,
     shared: &'c Shared,
-    requeued: Vec<(i64, i64)>,
+    moves: Moves,
 }
 
 type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArguments>;
 
 impl<'c> PgSession<'c> {
     pub(super) fn new(connection: &'c mut PgConnection, shared: &'c Shared) -> Self {
-        Self { connection, shared, requeued: Vec::new() }
+        Self { connection, shared, moves: Moves::default() }
     }
 
-    pub(super) fn into_requeued(self) -> Vec<(i64, i64)> {
-        self.requeued
+    pub(super) fn into_moves(self) -> Moves {
+        self.moves
     }
 
     async fn claim_from(&mut self, request: &ClaimRequest, bounds: &[LaneBound]) -> Result<Vec<Claimed>, Failure> {
-        let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
-        let bounds = serde_json::to_string(bounds)?;
-        let params = [
-            self.clock().into(),
-            (&queues).into(),
-            (&types).into(),
-            request.node_id.0.into(),
-            (&request.host).into(),
-            request.limit.into(),
-            (&bounds).into(),
-        ];
-        let rows = self.fetch_sql(&CLAIM, &params).await?;
-        rows.iter().map(Claimed::from_row).collect()
+        let (lanes, dues): (Vec<i64>, Vec<i64>) = bounds.iter().map(|bound| (bound.lane, bound.due_at)).unzip();
+        let query = sqlx::query(super::text(&CLAIM)).bind(self.clock()).bind(&request.queues).bind(&request.task_types);
+        let query = query.bind(request.node_id.0).bind(&request.host);
+        let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX)).bind(lanes).bind(dues);
+        let rows = query.fetch_all(&mut *self.connection).await?;
+        rows.into_iter().map(|row| Claimed::from_row(&SqlRow::Postgres(row))).collect()
     }
 
     /// Claims without bounds, and notes how long that took.
@@ -137,7 +132,7 @@ impl Session for PgSession<'_> {
     }
 
     fn note_requeued(&mut self, lane: i64, due_at: i64) {
-        self.requeued.push((lane, due_at));
+        self.moves.requeued(lane, due_at);
     }
 
     async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
@@ -156,22 +151,28 @@ impl Session for PgSession<'_> {
             return Ok(());
         }
         let tallies = serde_json::to_string(tallies)?;
+        if let Some(first) = alike(tasks) {
+            let rings = tasks.iter().any(|submission| submission.task.rings);
+            bind_alike(&first, tasks, self.clock(), &tallies, rings)?.execute(&mut *self.connection).await?;
+            return Ok(());
+        }
         let columns = Columns::of(tasks)?;
         columns.bind(self.clock(), &tallies).execute(&mut *self.connection).await?;
         Ok(())
     }
 
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-        let bounds = self.shared.claim_bounds.current();
+        let mut bounds = self.shared.claim_bounds.current();
         let mut claimed = match bounds.is_empty() {
             true => self.claim_from_the_front(request).await?,
             false => self.claim_from(request, &bounds).await?,
         };
         if claimed.is_empty() && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
+            bounds.clear();
             claimed = self.claim_from_the_front(request).await?;
         }
         for Claimed { task, lane, .. } in &claimed {
-            self.shared.claim_bounds.raise(*lane, task.due_at.as_micros());
+            self.moves.claimed(&bounds, *lane, task.due_at.as_micros());
         }
         Ok(self.known(claimed))
     }
@@ -185,19 +186,20 @@ impl Session for PgSession<'_> {
     }
 
     async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
-        let bounds = self.shared.look_bounds.current();
+        let mut bounds = self.shared.look_bounds.current();
         let mut heads = match bounds.is_empty() {
             true => Vec::new(),
             false => self.find_heads_from(queue, &bounds).await?,
         };
         if heads.is_empty() && (bounds.is_empty() || self.shared.look_bounds.may_look_again()) {
+            bounds.clear();
             let started = Instant::now();
             heads = self.find_heads_from(queue, &[]).await?;
             self.shared.look_bounds.note_full_scan(started.elapsed());
         }
-        for head in &heads {
-            self.shared.look_bounds.raise(head.lane, head.due_at);
-        }
+        let mut seen = Moves::default();
+        heads.iter().for_each(|head| seen.claimed(&bounds, head.lane, head.due_at));
+        self.shared.look_bounds.note(&seen);
         Ok(heads)
     }
 
@@ -214,7 +216,7 @@ impl Session for PgSession<'_> {
 }
 
 /// The parameters of `insert_task`.
-fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 21] {
+fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 22] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     [
@@ -239,7 +241,83 @@ fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64
         Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
         Param::Text(task.correlation_id.as_deref()),
         Param::Text(task.trace_context.as_deref()),
+        i64::from(task.rings).into(),
     ]
+}
+
+/// The first of the tasks, if they differ in nothing but id, key, due time and parameters.
+fn alike<'a>(tasks: &[Submission<'a>]) -> Option<Submission<'a>> {
+    let (first, rest) = tasks.split_first()?;
+    rest.iter().all(|other| is_alike(first, other)).then_some(*first)
+}
+
+fn is_alike(one: &Submission<'_>, other: &Submission<'_>) -> bool {
+    // Every field is named here, so that a new one is not forgotten.
+    let NewTask {
+        owner,
+        tier,
+        task_type,
+        queue,
+        priority,
+        max_attempts,
+        timeout_ms,
+        deadline_at,
+        finish_step,
+        retry,
+        memo,
+        correlation_id,
+        trace_context,
+        parent,
+        id: _,
+        task_key: _,
+        run_at: _,
+        parameters: _,
+        idempotency: _,
+        rings: _,
+    } = one.task;
+    let task = other.task;
+    (one.lane, one.run_time().1) == (other.lane, other.run_time().1)
+        && (owner, tier, task_type, queue, priority)
+            == (&task.owner, &task.tier, &task.task_type, &task.queue, &task.priority)
+        && (max_attempts, timeout_ms, deadline_at) == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
+        && (finish_step, retry, memo, parent) == (&task.finish_step, &task.retry, &task.memo, &task.parent)
+        && (correlation_id, trace_context) == (&task.correlation_id, &task.trace_context)
+}
+
+/// `insert_alike` with its parameters.
+fn bind_alike<'a>(
+    first: &Submission<'a>,
+    tasks: &[Submission<'a>],
+    clock: i64,
+    tallies: &'a str,
+    rings: bool,
+) -> Result<PgQuery<'a>, Failure> {
+    let task = first.task;
+    let query = sqlx::query(super::text(&ALIKE))
+        .bind(clock)
+        .bind(tallies)
+        .bind(i64::from(rings))
+        .bind(tasks.iter().map(|one| one.id.0).collect::<Vec<_>>())
+        .bind(tasks.iter().map(|one| one.task.task_key.as_deref()).collect::<Vec<_>>())
+        .bind(tasks.iter().map(|one| one.run_time().0).collect::<Vec<_>>())
+        .bind(tasks.iter().map(|one| one.task.parameters.as_str()).collect::<Vec<_>>())
+        .bind(first.run_time().1)
+        .bind(task.parent.map(|lease| lease.task_id.0))
+        .bind(&task.owner)
+        .bind(task.tier.as_deref())
+        .bind(&task.task_type)
+        .bind(&task.queue)
+        .bind(i64::from(task.priority))
+        .bind(first.lane)
+        .bind(i64::from(task.max_attempts))
+        .bind(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()))
+        .bind(task.deadline_at.map(Timestamp::as_micros))
+        .bind(i64::from(task.finish_step))
+        .bind(first.policy_text()?)
+        .bind(task.memo.as_ref().map(longhaul_domain::Json::as_str))
+        .bind(task.correlation_id.as_deref())
+        .bind(task.trace_context.as_deref());
+    Ok(query)
 }
 
 /// A batch of tasks, column by column.
@@ -265,6 +343,7 @@ struct Columns<'a> {
     memos: Vec<Option<&'a str>>,
     correlations: Vec<Option<&'a str>>,
     traces: Vec<Option<&'a str>>,
+    rings: bool,
 }
 
 impl<'a> Columns<'a> {
@@ -299,6 +378,7 @@ impl<'a> Columns<'a> {
         self.memos.push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
         self.correlations.push(task.correlation_id.as_deref());
         self.traces.push(task.trace_context.as_deref());
+        self.rings |= task.rings;
         Ok(())
     }
 
@@ -326,5 +406,6 @@ impl<'a> Columns<'a> {
             .bind(self.memos)
             .bind(self.correlations)
             .bind(self.traces)
+            .bind(i64::from(self.rings))
     }
 }

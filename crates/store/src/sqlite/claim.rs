@@ -15,7 +15,7 @@ use crate::{
     catalog::{SQLITE_DIALECT, Sql},
     failure::Failure,
     ledger,
-    operations::claim::{Claimant, LaneLook, in_order, open_lanes, shares},
+    operations::claim::{Claimant, in_order, open_lanes, shares},
     random,
     record::{self, TASK_COLUMNS, hex_list},
     row::{Columns as _, Param},
@@ -40,16 +40,15 @@ pub(super) fn statements() -> [&'static Sql; 5] {
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
 pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-    let look = LaneLook { lanes: &LANES, peek: &PEEK };
     let claimant = Claimant { node: request.node_id, host: &request.host };
     let (mut claimed, mut sheet) = (Vec::new(), TallySheet::default());
-    for group in open_lanes(session, &look, request).await? {
+    for group in open_lanes(session, &LANES, request).await? {
         let wanted = request.limit - claimed.len();
         if wanted == 0 {
             break;
         }
-        for (lane, share) in shares(session, &look, &group, wanted).await? {
-            let params = [session.clock().into(), lane.into(), share.into(), group[0].priority.into()];
+        for (lane, share) in shares(session, &PEEK, &group, wanted).await? {
+            let params = [session.clock().into(), lane.id.into(), share.into(), lane.priority.into()];
             claimed.extend(take(session, claimant, pick(session, &PICK, &params)?, &mut sheet)?);
         }
     }

@@ -17,15 +17,15 @@ use rusqlite::{
 use super::claim;
 use crate::{
     catalog::{SQLITE_CATALOG, SQLITE_DIALECT, Sql, Statement},
-    chunks::ChunkedInsert,
+    chunks::Chunked,
     failure::Failure,
     ledger,
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
 };
 
-pub(super) static INSERT: LazyLock<ChunkedInsert> =
-    LazyLock::new(|| ChunkedInsert::new(&SQLITE_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
+pub(super) static INSERT: LazyLock<Chunked> =
+    LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
 static FIND: LazyLock<Sql> =
     LazyLock::new(|| SQLITE_DIALECT.sql("complete_find", include_str!("sql/complete_find.sql")));
 static COMPLETE: LazyLock<Sql> =
@@ -68,13 +68,17 @@ pub(super) fn execute(statement: &mut CachedStatement<'_>, params: &[Param<'_>])
 }
 
 pub(super) fn bind(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<(), Failure> {
+    bind_from(statement, 0, params)
+}
+
+fn bind_from(statement: &mut CachedStatement<'_>, from: usize, params: &[Param<'_>]) -> Result<(), Failure> {
     for (index, param) in params.iter().enumerate() {
         let value = match param {
             Param::Int(value) => value.map_or(ValueRef::Null, ValueRef::Integer),
             Param::Text(value) => value.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())),
             Param::Id(value) => value.as_ref().map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
         };
-        statement.raw_bind_parameter(index + 1, ToSqlOutput::Borrowed(value))?;
+        statement.raw_bind_parameter(from + index + 1, ToSqlOutput::Borrowed(value))?;
     }
     Ok(())
 }
@@ -115,12 +119,14 @@ impl Session for SqliteSession<'_> {
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
-        {
-            let mut insert = self.prepared(INSERT.of_one_row())?;
-            for submission in tasks {
+        for (sql, chunk) in INSERT.chunks(tasks) {
+            let mut insert = self.prepared(sql)?;
+            for (row, submission) in chunk.iter().enumerate() {
                 let policy = submission.policy_text()?;
-                execute(&mut insert, &inserted(submission, policy.as_deref(), self.now))?;
+                let params = inserted(submission, policy.as_deref(), self.now);
+                bind_from(&mut insert, row * params.len(), &params)?;
             }
+            insert.raw_execute()?;
         }
         ledger::insert_tallies(self, tallies).await
     }

@@ -35,12 +35,14 @@ async fn what_is_due_tomorrow_is_not_read_today() {
     let no_id = format!("X'{}'", "f".repeat(32));
     let statements = [
         (include_str!("../../src/mysql/sql/claim_lanes.sql"), vec!["0", "'[\"q\"]'", "'[\"t\"]'", &node]),
+        (include_str!("../../src/mysql/sql/claim_peek.sql"), vec!["0", "1", "500", "0"]),
+        (include_str!("../../src/mysql/sql/claim_pick.sql"), vec!["0", "1", "500", "0"]),
         (include_str!("../../src/mysql/sql/count_ahead.sql"), vec!["'q'", "1", "1000", "1000", &no_id, "1000"]),
     ];
     let mut connection = MySqlConnection::connect(&database.url).await.unwrap();
     connection.execute("ANALYZE TABLE tasks, lanes").await.unwrap();
     for (text, values) in statements {
-        let mut statement = text.replace("{now}", "1000");
+        let mut statement = text.replace("{now}", "1000").replace("{task_columns}", "id");
         for (n, value) in values.iter().enumerate() {
             statement = statement.replace(&format!("?{}", n + 1), value);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul_domain::event::OutboxPolicy;
+use longhaul_domain::{Json, NewTask, contract::Store as _, event::OutboxPolicy};
 use longhaul_store::SqlStore;
 use longhaul_testkit::{
     doorbell_suite::{self, DoorbellFactory},
@@ -26,7 +26,30 @@ pub(crate) fn trials() -> Vec<Trial> {
     });
     let mut trials = doorbell_suite::trials("postgres", &factory);
     trials.push(trial("postgres::doorbell::another_process_hears_the_ring".to_owned(), another_process_hears_the_ring));
+    trials.push(trial("postgres::doorbell::a_commit_rings_for_its_task".to_owned(), a_commit_rings_for_its_task));
     trials
+}
+
+/// Without anybody's ring beside it: a lone submit, several that share a commit, and several alike.
+async fn a_commit_rings_for_its_task() {
+    let (here, clock, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
+    let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default())).await.unwrap();
+    let (own, hears) = (here.doorbell().unwrap(), there.doorbell().unwrap());
+    hears.heard().await;
+    assert!(own.take_turn(), "the bell is at rest");
+    let plain = NewTask::new("u-1", "work", "lane", Json::parse("test", "{}").unwrap());
+    let ringing = NewTask { rings: true, ..plain.clone() };
+    let other = NewTask { priority: 3, ..plain.clone() };
+    for batch in [vec![ringing.clone()], vec![plain, ringing.clone()], vec![other, ringing]] {
+        here.submit_tasks(batch).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), hears.heard()).await.expect("the other process hears");
+    }
+    // In this process it is heard without listening: the connection for that may be away.
+    own.rung();
+    tokio::time::timeout(Duration::from_secs(60), own.heard()).await.expect("this process hears");
+    drop((own, hears));
+    there.close().await;
+    here.close().await;
 }
 
 async fn another_process_hears_the_ring() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    NewTask, RunAt, Status, StoreError, Task, TaskId, bounds,
+    NewTask, RunAt, Status, StoreError, Task, TaskId, Timestamp, bounds,
     lifecycle::{self, Command},
 };
 
@@ -20,6 +20,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own,
         higher_priorities_go_first_then_earlier_due_times_then_older_tasks,
         one_order_runs_across_queues_and_types,
+        one_order_runs_across_many_lanes,
         a_claim_takes_no_more_than_its_limit,
         queues_that_are_not_asked_for_stay,
         types_that_the_node_does_not_know_stay,
@@ -83,6 +84,27 @@ async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let claimed = fixture.claim_from(node, &["a", "b"], &["x", "y"], MANY).await;
     assert_eq!(ids_of(&claimed), [ids[1], ids[3], ids[2], ids[0]]);
+}
+
+async fn one_order_runs_across_many_lanes(fixture: Arc<Fixture>) {
+    let kinds: Vec<String> = (0..70).map(|number| format!("kind-{number}")).collect();
+    let moment = |place: usize| RunAt::At(Timestamp::from_micros(1_000_000 - i64::try_from(place).unwrap()));
+    let task = |(place, kind): (usize, &String)| NewTask {
+        task_type: kind.clone(),
+        priority: if place % 3 == 0 { 2 } else { 1 },
+        run_at: moment(place),
+        ..new_task()
+    };
+    let ids = fixture.submit_all(kinds.iter().enumerate().map(task).collect()).await;
+    let node = fixture.node().await;
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    let mut claimed = Vec::new();
+    for limit in [1, 9, 50, 500] {
+        claimed.extend(ids_of(&fixture.claim_from(node, &[QUEUE], &kinds, limit).await));
+    }
+    let (first, second): (Vec<usize>, Vec<usize>) = (0..70).rev().partition(|place| place % 3 == 0);
+    let wanted: Vec<_> = first.into_iter().chain(second).map(|place| ids[place]).collect();
+    assert_eq!(claimed, wanted);
 }
 
 async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {

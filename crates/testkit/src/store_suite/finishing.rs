@@ -20,6 +20,8 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_completed_task_keeps_its_result,
         a_result_may_be_absent_or_a_url,
+        each_of_many_tasks_keeps_its_own_result,
+        a_large_result_among_many_is_kept,
         a_fatal_failure_ends_the_task_with_its_error,
         a_failure_waits_for_its_retry_and_is_charged,
         a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history,
@@ -59,6 +61,47 @@ async fn a_result_may_be_absent_or_a_url(fixture: Arc<Fixture>) {
     fixture.finish(lease, Outcome::Completed { result: Some(json("null")), result_url: Some(url.clone()) }).await;
     let task = fixture.task(lease.task_id).await;
     assert_eq!((task.result, task.result_url), (Some(json("null")), Some(url)), "a null is a result");
+}
+
+/// As many as take several statements where a database takes no arrays, and in another order than they were claimed in.
+async fn each_of_many_tasks_keeps_its_own_result(fixture: Arc<Fixture>) {
+    fixture.submit_all(vec![new_task(); 333]).await;
+    let node = fixture.node().await;
+    let claimed = fixture.claim(node, 333).await;
+    assert_eq!(claimed.len(), 333);
+    let outcome = |number: usize| match number % 7 {
+        0 => Outcome::Completed { result: None, result_url: None },
+        1 => Outcome::Completed { result: Some(json(&number.to_string())), result_url: Some(format!("file:{number}")) },
+        _ => Outcome::Completed { result: Some(json(&number.to_string())), result_url: None },
+    };
+    let report = |(number, task)| Report { lease: lease_of(task), outcome: outcome(number) };
+    let mut reports: Vec<Report> = claimed.iter().enumerate().map(report).collect();
+    reports.reverse();
+    let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
+    assert_eq!(verdicts, vec![Verdict::Applied(Status::Completed); 333]);
+    for report in reports {
+        let task = fixture.task(report.lease.task_id).await;
+        let Outcome::Completed { result, result_url } = report.outcome else { unreachable!() };
+        assert_eq!((task.status, task.result, task.result_url), (Status::Completed, result, result_url));
+        assert_eq!((task.attempt, task.lease_token), (1, Some(report.lease.token)));
+    }
+}
+
+/// Each of them last once, wherever a statement's list is filled up to its size.
+async fn a_large_result_among_many_is_kept(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 129]).await;
+    let node = fixture.node().await;
+    let claimed = fixture.claim(node, 129).await;
+    let large = json(&format!("[{}]", vec![format!("\"{}\"", "x".repeat(60_000)); 4].join(",")));
+    let last = ids[128];
+    let report = |task: &Task| {
+        let result = Some(if task.id == last { large.clone() } else { json("1") });
+        Report { lease: lease_of(task), outcome: Outcome::Completed { result, result_url: None } }
+    };
+    let reports: Vec<Report> = claimed.iter().map(report).collect();
+    let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
+    assert_eq!(verdicts, vec![Verdict::Applied(Status::Completed); 129]);
+    assert_eq!(fixture.task(last).await.result, Some(large));
 }
 
 async fn a_fatal_failure_ends_the_task_with_its_error(fixture: Arc<Fixture>) {

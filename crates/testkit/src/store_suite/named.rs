@@ -23,6 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_named_task_is_claimed_as_any_other,
         named_tasks_come_in_the_order_of_claims,
+        many_named_tasks_are_claimed_at_once,
         what_is_unknown_early_ended_held_or_paused_is_left_out,
         types_that_the_node_does_not_know_are_left_out,
         a_task_named_twice_is_claimed_once,
@@ -71,6 +72,14 @@ async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let order: Vec<TaskId> = [2, 3, 4, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
     assert_eq!(ids_of(&fixture.claim_named(node, &ids).await), order);
+}
+
+async fn many_named_tasks_are_claimed_at_once(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 333]).await;
+    let node = fixture.node().await;
+    let claimed = fixture.claim_named(node, &ids).await;
+    assert_eq!(ids_of(&claimed), ids);
+    assert!(claimed.iter().all(|task| (task.status, task.attempt) == (Status::Running, 1)));
 }
 
 async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fixture>) {

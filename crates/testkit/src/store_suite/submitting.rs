@@ -21,6 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
         ids_grow_in_the_order_of_submission,
         a_task_has_the_id_that_was_given_out_for_it,
         a_batch_is_made_in_its_order,
+        a_batch_keeps_what_each_of_its_tasks_says,
         a_batch_is_made_whole_or_not_at_all,
         an_empty_batch_is_fine_and_one_too_large_is_refused,
         a_delay_counts_from_the_moment_of_acceptance,
@@ -84,6 +85,42 @@ async fn a_task_is_what_the_domain_makes_of_it(fixture: Arc<Fixture>) {
         let task = fixture.task(id).await;
         let decided = lifecycle::submit::decide(&new, id, task.created_at).unwrap();
         assert_eq!(task, decided.after);
+    }
+}
+
+/// Batches of two that differ in one field, and of two that are alike but for what tasks of a kind differ in.
+async fn a_batch_keeps_what_each_of_its_tasks_says(fixture: Arc<Fixture>) {
+    let now = fixture.store.now().await.unwrap();
+    let (one, full) = (new_task(), full_task(now.plus_ms(HOUR_MS)));
+    let others = [
+        NewTask { owner: full.owner.clone(), ..one.clone() },
+        NewTask { tier: full.tier.clone(), ..one.clone() },
+        NewTask { task_type: full.task_type.clone(), ..one.clone() },
+        NewTask { task_key: full.task_key.clone(), ..one.clone() },
+        NewTask { queue: full.queue.clone(), ..one.clone() },
+        NewTask { priority: full.priority, ..one.clone() },
+        NewTask { run_at: full.run_at, ..one.clone() },
+        NewTask { run_at: RunAt::AfterMs(5_000), ..one.clone() },
+        NewTask { max_attempts: full.max_attempts, ..one.clone() },
+        NewTask { timeout_ms: full.timeout_ms, ..one.clone() },
+        NewTask { deadline_at: full.deadline_at, ..one.clone() },
+        NewTask { finish_step: true, ..one.clone() },
+        NewTask { retry: full.retry, ..one.clone() },
+        NewTask { parameters: full.parameters.clone(), ..one.clone() },
+        NewTask { memo: full.memo.clone(), ..one.clone() },
+        NewTask { correlation_id: full.correlation_id.clone(), ..one.clone() },
+        NewTask { trace_context: full.trace_context.clone(), ..one.clone() },
+    ];
+    let plain = NewTask { idempotency: None, ..full };
+    let alike = NewTask { task_key: None, run_at: RunAt::Now, parameters: json("7"), ..plain.clone() };
+    let delayed = NewTask { run_at: RunAt::AfterMs(5_000), ..plain.clone() };
+    let pairs = others.into_iter().map(|other| [one.clone(), other]);
+    for pair in pairs.chain([[plain, alike], [delayed.clone(), delayed]]) {
+        let ids = fixture.submit_all(pair.to_vec()).await;
+        for (new, id) in pair.iter().zip(ids) {
+            let task = fixture.task(id).await;
+            assert_eq!(task, lifecycle::submit::decide(new, id, task.created_at).unwrap().after);
+        }
     }
 }
 

@@ -1,5 +1,5 @@
 -- Which of the named tasks can be claimed now, and the priority of the lane that each stands in.
-SELECT HEX(tasks.id), lanes.priority
+SELECT tasks.id, lanes.priority
 FROM JSON_TABLE(?2, '$[*]' COLUMNS (task_id CHAR(32) PATH '$')) AS wanted
 STRAIGHT_JOIN tasks ON tasks.id = UNHEX(wanted.task_id)
 STRAIGHT_JOIN lanes ON lanes.id = tasks.lane

@@ -3,9 +3,8 @@
 WITH open_lanes AS MATERIALIZED (
     SELECT lanes.id, lanes.priority, COALESCE(bounds.due_at, 0) AS from_due
     FROM lanes
-    LEFT JOIN json_to_recordset($7::json) AS bounds(lane integer, due_at bigint) ON bounds.lane = lanes.id
-    WHERE lanes.queue IN (SELECT json_array_elements_text($2::json))
-        AND lanes.task_type IN (SELECT json_array_elements_text($3::json))
+    LEFT JOIN unnest($7::bigint[], $8::bigint[]) AS bounds(lane, due_at) ON bounds.lane = lanes.id
+    WHERE lanes.queue = ANY($2::text[]) AND lanes.task_type = ANY($3::text[])
         AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = lanes.queue AND queues.paused_at IS NOT NULL)
         AND EXISTS (SELECT 1 FROM nodes WHERE nodes.id = $4 AND nodes.lost_at IS NULL)
 ), several AS MATERIALIZED (
