@@ -42,7 +42,6 @@ const RESULT: &str = r#"{"ok":true}"#;
 // The same as statements take it within JSON.
 const QUEUES: &str = r#"["free_default"]"#;
 const TASK_TYPES: &str = r#"["bench"]"#;
-const RESULT_TEXT: &str = r#""{\"ok\":true}""#;
 
 // Places in the columns of a task, `task_columns.sql`. Should they move, no task is finished and the run fails.
 const ID: usize = 0;
@@ -222,12 +221,12 @@ fn statements(kind: DatabaseKind, name: &str) -> Vec<&'static str> {
     longhaul_store::statements(kind).into_iter().filter(|(its, _)| *its == name).map(|(_, text)| text).collect()
 }
 
-/// An insert of several rows: the number of rows and the text, largest first.
+/// A statement about several rows: their number and its text, largest first.
 type Sizes = Vec<(usize, &'static str)>;
 
-/// The sizes of an insert whose rows have so many parameters each.
-fn sizes(kind: DatabaseKind, name: &str, parameters: usize) -> Sizes {
-    let sized = |text: &'static str| (text.matches('?').count() / parameters, text);
+/// The sizes of a statement with so many parameters of its own and so many for each row.
+fn sizes(kind: DatabaseKind, name: &str, own: usize, of_row: usize) -> Sizes {
+    let sized = |text: &'static str| ((text.matches('?').count() - own) / of_row, text);
     statements(kind, name).into_iter().map(sized).collect()
 }
 
@@ -244,11 +243,17 @@ fn cut<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, &'a [T])> 
     chunks
 }
 
-/// The results as `complete_find` takes them where a database takes no arrays.
-fn completion_document(claimed: &[Claimed]) -> String {
-    let row = |Claimed { id, attempt, token }: &Claimed| {
-        let (id, token) = (id.simple(), token.simple());
-        format!(r#"{{"id":"{id}","attempt":{attempt},"token":"{token}","result":{RESULT_TEXT},"result_url":null}}"#)
-    };
-    ["[", &claimed.iter().map(row).collect::<Vec<_>>().join(","), "]"].concat()
+/// The same, with the last chunk filled up by its last row, as the store does with statements that do not mind a row twice.
+fn fill<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, Vec<&'a T>)> {
+    let mut chunks = Vec::new();
+    for (size, text) in sizes {
+        while rows.len() * 2 > *size {
+            let (chunk, rest) = rows.split_at(rows.len().min(*size));
+            let mut chunk: Vec<&T> = chunk.iter().collect();
+            chunk.resize(*size, chunk[chunk.len() - 1]);
+            chunks.push((*text, chunk));
+            rows = rest;
+        }
+    }
+    chunks
 }

@@ -1,12 +1,17 @@
 //! The statements of MySQL and MariaDB: a transaction of several for each step.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
 use longhaul_store::{DatabaseKind, connect_mysql};
 use sqlx::{Connection as _, MySqlConnection, Row as _, mysql::MySqlRow};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, Row, Sizes,
-    TASK_TYPE, TASK_TYPES, completion_document, cut, sizes, statement, tallies,
+    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, Sizes,
+    TASK_TYPE, TASK_TYPES, cut, fill, node_id, sizes, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::MySql;
@@ -15,6 +20,9 @@ const SHIFT: i64 = 0;
 /// Parameters of one row of `insert_tasks`, and of one line of `append_tallies`.
 const ROW_PARAMETERS: usize = 23;
 const LINE_PARAMETERS: usize = 7;
+/// Where the time stands in a row of `complete_find`, and behind the task's columns in one of `claim_pick`.
+const NOW_OF_FOUND: usize = 7;
+const NOW_OF_PICKED: usize = 45;
 
 /// One connection.
 #[derive(Debug)]
@@ -23,6 +31,8 @@ pub(super) struct Loop {
     lane: i64,
     node: Uuid,
     texts: Texts,
+    /// How far all loops have come.
+    bound: Arc<AtomicI64>,
 }
 
 /// What is sent. Parameters have no numbers here: each is bound where its `?` stands.
@@ -32,10 +42,9 @@ struct Texts {
     tally: Sizes,
     lanes: &'static str,
     pick: &'static str,
-    take: &'static str,
-    read: &'static str,
-    find: &'static str,
-    complete: &'static str,
+    take: Sizes,
+    find: Sizes,
+    complete: Sizes,
 }
 
 impl Loop {
@@ -46,20 +55,21 @@ impl Loop {
         let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
         let lane = lane.fetch_one(&mut first).await?.try_get_unchecked(0)?;
         let alive = sqlx::query(statement(KIND, "insert_node")?).bind(node.as_bytes().to_vec()).bind("bench");
-        alive.bind(HOST).bind(SHIFT).bind(SHIFT).execute(&mut first).await?;
+        alive.bind(HOST).bind(SHIFT).bind(SHIFT).bind(None::<String>).execute(&mut first).await?;
         let texts = Texts {
-            insert: sizes(KIND, "insert_tasks", ROW_PARAMETERS),
-            tally: sizes(KIND, "append_tallies", LINE_PARAMETERS),
+            insert: sizes(KIND, "insert_tasks", 0, ROW_PARAMETERS),
+            tally: sizes(KIND, "append_tallies", 0, LINE_PARAMETERS),
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
-            take: statement(KIND, "claim_take")?,
-            read: statement(KIND, "read_tasks")?,
-            find: statement(KIND, "complete_find")?,
-            complete: statement(KIND, "complete_tasks")?,
+            take: sizes(KIND, "claim_take", 6, 1),
+            find: sizes(KIND, "complete_find", 1, 1),
+            complete: sizes(KIND, "complete_tasks", 2, 3),
         };
+        let bound = Arc::new(AtomicI64::new(0));
         let mut loops = Vec::with_capacity(connections);
         for _ in 0..connections {
-            loops.push(Self { connection: connect_mysql(url).await?, lane, node, texts: texts.clone() });
+            let (connection, bound) = (connect_mysql(url).await?, Arc::clone(&bound));
+            loops.push(Self { connection, lane, node, texts: texts.clone(), bound });
         }
         Ok(loops)
     }
@@ -76,48 +86,84 @@ impl Loop {
 
     pub(super) async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
         let mut transaction = self.connection.begin().await?;
-        let claimed = claim_within(&mut transaction, &self.texts, self.node).await?;
+        let bound = self.bound.load(Ordering::Relaxed);
+        let mut picked = pick_within(&mut transaction, &self.texts, self.node, bound).await?;
+        if picked.is_empty() && bound != 0 {
+            picked = pick_within(&mut transaction, &self.texts, self.node, 0).await?;
+        }
+        for row in &picked {
+            self.bound.fetch_max(row.try_get_unchecked(DUE_AT)?, Ordering::Relaxed);
+        }
+        let claimed = take_within(&mut transaction, &self.texts, self.node, &picked).await?;
         transaction.commit().await?;
         Ok(claimed)
     }
 
     pub(super) async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
-        let document = completion_document(claimed);
         let mut transaction = self.connection.begin().await?;
-        let find = sqlx::query(self.texts.find).bind(SHIFT).bind(document.clone());
-        find.fetch_all(&mut *transaction).await?;
-        let complete = sqlx::query(self.texts.complete).bind(document).bind(SHIFT).bind(SHIFT);
-        let ended = complete.execute(&mut *transaction).await?.rows_affected();
+        let mut now = 0_i64;
+        for (text, chunk) in fill(&self.texts.find, claimed) {
+            let find = bind_ids(sqlx::query(text).bind(SHIFT), chunk.iter().map(|claimed| claimed.id));
+            for row in find.fetch_all(&mut *transaction).await? {
+                now = row.try_get_unchecked(NOW_OF_FOUND)?;
+            }
+        }
+        let mut ended = 0;
+        for (text, chunk) in fill(&self.texts.complete, claimed) {
+            let ids = || chunk.iter().map(|claimed| claimed.id);
+            let complete = chunk.iter().fold(bind_ids(sqlx::query(text), ids()), |query, _| query.bind(RESULT));
+            let complete = bind_ids(complete.bind(now).bind(now), ids());
+            ended += complete.execute(&mut *transaction).await?.rows_affected();
+        }
         tally(&mut transaction, &self.texts, &tallies::completed(claimed.len())).await?;
         transaction.commit().await?;
         Ok(usize::try_from(ended)?)
     }
 }
 
-async fn claim_within(connection: &mut MySqlConnection, texts: &Texts, node: Uuid) -> anyhow::Result<Vec<Claimed>> {
-    let node = node.as_bytes().to_vec();
-    let lanes = sqlx::query(texts.lanes).bind(SHIFT).bind(QUEUES).bind(TASK_TYPES).bind(node.clone());
+async fn pick_within(
+    connection: &mut MySqlConnection,
+    texts: &Texts,
+    node: Uuid,
+    bound: i64,
+) -> anyhow::Result<Vec<MySqlRow>> {
+    let lanes = sqlx::query(texts.lanes).bind(SHIFT).bind(QUEUES).bind(TASK_TYPES).bind(node.as_bytes().to_vec());
     let lanes = lanes.fetch_all(&mut *connection).await?;
-    let due = |row: &&MySqlRow| matches!(row.try_get_unchecked::<Option<i64>, _>(2), Ok(Some(_)));
-    let Some(lane) = lanes.iter().find(due) else { return Ok(Vec::new()) };
+    let Some(lane) = lanes.first() else { return Ok(Vec::new()) };
     let lane: i64 = lane.try_get_unchecked(0)?;
-    let picked = sqlx::query(texts.pick).bind(lane).bind(SHIFT).bind(BATCH as i64).fetch_all(&mut *connection).await?;
+    let pick = sqlx::query(texts.pick).bind(SHIFT).bind(lane).bind(lane).bind(bound).bind(SHIFT).bind(BATCH as i64);
+    Ok(pick.fetch_all(&mut *connection).await?)
+}
+
+async fn take_within(
+    connection: &mut MySqlConnection,
+    texts: &Texts,
+    node: Uuid,
+    picked: &[MySqlRow],
+) -> anyhow::Result<Vec<Claimed>> {
     if picked.is_empty() {
         return Ok(Vec::new());
     }
-    let ids: Vec<&str> = picked.iter().map(|row| row.get(3)).collect();
-    let ids = ["[\"", &ids.join("\",\""), "\"]"].concat();
-    let take = sqlx::query(texts.take).bind(ids.clone()).bind(node).bind(HOST).bind(SHIFT).bind(SHIFT).bind(SHIFT);
-    take.execute(&mut *connection).await?;
-    let tasks = sqlx::query(texts.read).bind(ids).fetch_all(&mut *connection).await?;
-    let claimed = tasks.iter().map(claimed).collect::<anyhow::Result<Vec<_>>>()?;
+    let (now, token): (i64, Uuid) = (picked[0].try_get_unchecked(NOW_OF_PICKED)?, node_id());
+    let ids = picked.iter().map(|row| Ok(Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?));
+    let ids = ids.collect::<anyhow::Result<Vec<_>>>()?;
+    for (text, chunk) in fill(&texts.take, &ids) {
+        let take = sqlx::query(text).bind(token.as_bytes().to_vec()).bind(node.as_bytes().to_vec()).bind(HOST);
+        bind_ids(take.bind(now).bind(now).bind(now), chunk.into_iter().copied()).execute(&mut *connection).await?;
+    }
+    let claimed = picked.iter().map(claimed).collect::<anyhow::Result<Vec<_>>>()?;
     tally(connection, texts, &tallies::claimed(claimed.len())).await?;
     Ok(claimed)
 }
 
+/// What a finish needs to know: this loop is alone, so the token is not looked at.
 fn claimed(row: &MySqlRow) -> anyhow::Result<Claimed> {
-    let id = |place: usize| anyhow::Ok(Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(place)?)?);
-    Ok(Claimed { id: id(ID)?, attempt: row.try_get_unchecked(ATTEMPT)?, token: id(LEASE_TOKEN)? })
+    let id = Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?;
+    Ok(Claimed { id, attempt: row.try_get_unchecked::<i64, _>(ATTEMPT)? + 1, token: Uuid::nil() })
+}
+
+fn bind_ids(query: Query<'_>, ids: impl Iterator<Item = Uuid>) -> Query<'_> {
+    ids.fold(query, |query, id| query.bind(id.as_bytes().to_vec()))
 }
 
 async fn tally(connection: &mut MySqlConnection, texts: &Texts, lines: &[tallies::Line]) -> anyhow::Result<()> {

@@ -10,8 +10,8 @@ use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row,
-    TASK_TYPE, TASK_TYPES, statement, tallies,
+    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, RESULT, Row,
+    TASK_TYPE, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Postgres;
@@ -41,7 +41,7 @@ impl Loop {
         let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
         let lane = i64::from(lane.fetch_one(&mut first).await?.try_get::<i32, _>(0)?);
         let alive = sqlx::query(statement(KIND, "insert_node")?).bind(SHIFT).bind(node).bind("bench").bind(HOST);
-        alive.execute(&mut first).await?;
+        alive.bind(None::<&str>).execute(&mut first).await?;
         let bound = Arc::new(AtomicI64::new(0));
         let mut loops = Vec::with_capacity(connections);
         for _ in 0..connections {
@@ -50,7 +50,7 @@ impl Loop {
                 lane,
                 node,
                 bound: Arc::clone(&bound),
-                insert: statement(KIND, "insert_tasks")?,
+                insert: statement(KIND, "insert_alike")?,
                 insert_one: statement(KIND, "insert_task")?,
                 claim: statement(KIND, "claim_tasks")?,
                 complete: statement(KIND, "complete_tasks")?,
@@ -67,26 +67,27 @@ impl Loop {
         let query = sqlx::query(self.insert)
             .bind(SHIFT)
             .bind(tallies::document(&tallies::submitted(n)))
+            .bind(0_i64)
             .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
-            .bind(vec![None::<Uuid>; n])
-            .bind(vec![OWNER; n])
             .bind(vec![None::<&str>; n])
-            .bind(vec![TASK_TYPE; n])
-            .bind(vec![None::<&str>; n])
-            .bind(vec![QUEUE; n])
-            .bind(vec![PRIORITY; n])
-            .bind(vec![self.lane; n])
             .bind(vec![None::<i64>; n])
-            .bind(vec![0_i64; n])
-            .bind(vec![MAX_ATTEMPTS; n])
-            .bind(vec![None::<i64>; n])
-            .bind(vec![None::<i64>; n])
-            .bind(vec![false; n])
-            .bind(vec![None::<&str>; n])
             .bind(rows.iter().map(|row| row.parameters.as_str()).collect::<Vec<_>>())
-            .bind(vec![None::<&str>; n])
-            .bind(vec![None::<&str>; n])
-            .bind(vec![None::<&str>; n]);
+            .bind(0_i64)
+            .bind(None::<Uuid>)
+            .bind(OWNER)
+            .bind(None::<&str>)
+            .bind(TASK_TYPE)
+            .bind(QUEUE)
+            .bind(PRIORITY)
+            .bind(self.lane)
+            .bind(MAX_ATTEMPTS)
+            .bind(None::<i64>)
+            .bind(None::<i64>)
+            .bind(0_i64)
+            .bind(None::<&str>)
+            .bind(None::<&str>)
+            .bind(None::<&str>)
+            .bind(None::<&str>);
         query.execute(&mut self.connection).await?;
         Ok(())
     }
@@ -113,7 +114,8 @@ impl Loop {
             .bind(&row.parameters)
             .bind(None::<&str>)
             .bind(None::<&str>)
-            .bind(None::<&str>);
+            .bind(None::<&str>)
+            .bind(0_i64);
         query.execute(&mut self.connection).await?;
         Ok(())
     }
@@ -122,10 +124,10 @@ impl Loop {
     pub(super) async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
         let bound = self.bound.load(Ordering::Relaxed);
         let rows = match bound {
-            0 => self.claim_from("[]".to_owned()).await?,
-            from => self.claim_from(format!(r#"[{{"lane":{},"due_at":{from}}}]"#, self.lane)).await?,
+            0 => self.claim_from(None).await?,
+            from => self.claim_from(Some(from)).await?,
         };
-        let rows = if rows.is_empty() && bound != 0 { self.claim_from("[]".to_owned()).await? } else { rows };
+        let rows = if rows.is_empty() && bound != 0 { self.claim_from(None).await? } else { rows };
         let mut claimed = Vec::with_capacity(rows.len());
         for row in &rows {
             self.bound.fetch_max(row.try_get(DUE_AT)?, Ordering::Relaxed);
@@ -135,15 +137,16 @@ impl Loop {
         Ok(claimed)
     }
 
-    async fn claim_from(&mut self, bounds: String) -> anyhow::Result<Vec<PgRow>> {
+    async fn claim_from(&mut self, bound: Option<i64>) -> anyhow::Result<Vec<PgRow>> {
         let query = sqlx::query(self.claim)
             .bind(SHIFT)
-            .bind(QUEUES)
-            .bind(TASK_TYPES)
+            .bind(vec![QUEUE])
+            .bind(vec![TASK_TYPE])
             .bind(self.node)
             .bind(HOST)
             .bind(BATCH as i64)
-            .bind(bounds);
+            .bind(bound.map(|_| self.lane).into_iter().collect::<Vec<_>>())
+            .bind(bound.into_iter().collect::<Vec<_>>());
         Ok(query.fetch_all(&mut self.connection).await?)
     }
 

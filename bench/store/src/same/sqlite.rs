@@ -2,19 +2,20 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
 use longhaul_store::DatabaseKind;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, TASK_TYPE,
-    TASK_TYPES, micros_now, node_id, statement, statements, tallies,
+    ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, Sizes, TASK_TYPE,
+    TASK_TYPES, cut, micros_now, node_id, sizes, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
 /// Columns of a task; its row's number stands behind them.
 const NUMBER: usize = 45;
+/// Parameters of one row of `insert_tasks`.
+const ROW_PARAMETERS: usize = 22;
 
 /// The writer, and the texts that it sends.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(super) struct Loop {
     connection: Connection,
     lane: i64,
     node: Uuid,
-    insert: &'static str,
+    insert: Sizes,
     tally: &'static str,
     lanes: &'static str,
     pick: &'static str,
@@ -37,14 +38,13 @@ impl Loop {
         let lane = params![QUEUE, TASK_TYPE, PRIORITY];
         connection.execute(statement(KIND, "insert_lane")?, lane)?;
         let lane = connection.query_row(statement(KIND, "find_lane")?, lane, |row| row.get(0))?;
-        let alive = params![micros_now(), node.as_bytes(), "bench", HOST];
+        let alive = params![micros_now(), node.as_bytes(), "bench", HOST, None::<&str>];
         connection.execute(statement(KIND, "insert_node")?, alive)?;
         Ok(Self {
             connection,
             lane,
             node,
-            // Of one row.
-            insert: statements(KIND, "insert_tasks").pop().context("no insert_tasks")?,
+            insert: sizes(KIND, "insert_tasks", 0, ROW_PARAMETERS),
             tally: statement(KIND, "insert_tally_deltas")?,
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
@@ -58,32 +58,38 @@ impl Loop {
         let (now, none) = (micros_now(), None::<i64>);
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
         {
-            let mut insert = self.connection.prepare_cached(self.insert)?;
-            for row in rows {
-                insert.execute(params![
-                    row.id.as_bytes(),
-                    none,
-                    OWNER,
-                    none,
-                    TASK_TYPE,
-                    none,
-                    QUEUE,
-                    PRIORITY,
-                    self.lane,
-                    now,
-                    now,
-                    now,
-                    MAX_ATTEMPTS,
-                    none,
-                    none,
-                    none,
-                    0,
-                    none,
-                    row.parameters,
-                    none,
-                    none,
-                    none
-                ])?;
+            for (text, chunk) in cut(&self.insert, rows) {
+                let mut insert = self.connection.prepare_cached(text)?;
+                for (place, row) in chunk.iter().enumerate() {
+                    let values = params![
+                        row.id.as_bytes(),
+                        none,
+                        OWNER,
+                        none,
+                        TASK_TYPE,
+                        none,
+                        QUEUE,
+                        PRIORITY,
+                        self.lane,
+                        now,
+                        now,
+                        now,
+                        MAX_ATTEMPTS,
+                        none,
+                        none,
+                        none,
+                        0,
+                        none,
+                        row.parameters,
+                        none,
+                        none,
+                        none
+                    ];
+                    for (column, value) in values.iter().enumerate() {
+                        insert.raw_bind_parameter(place * ROW_PARAMETERS + column + 1, value)?;
+                    }
+                }
+                insert.raw_execute()?;
             }
         }
         self.tally(&tallies::submitted(rows.len()))?;
@@ -104,7 +110,7 @@ impl Loop {
         let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
         let Some((lane, _)) = lanes.into_iter().find(|(_, head)| head.is_some()) else { return Ok(Vec::new()) };
         let mut pick = self.connection.prepare_cached(self.pick)?;
-        let picked = pick.query_map(params![now, lane, BATCH as i64], |row| {
+        let picked = pick.query_map(params![now, lane, BATCH as i64, PRIORITY], |row| {
             Ok((row.get::<_, [u8; 16]>(ID)?, row.get::<_, i64>(ATTEMPT)?, row.get::<_, i64>(NUMBER)?))
         })?;
         let picked = picked.collect::<Result<Vec<_>, _>>()?;
