@@ -65,7 +65,7 @@ SQL
     # A relative socket lies in the data directory, and its path cannot be too long.
     exec setsid "$(mariadb_server)" --no-defaults --datadir="$home/data" --user="$(mariadb_user)" --init-file="$home/accounts.sql" \
         --bind-address=127.0.0.1 --port="$port" --socket=mariadb.sock --pid-file="$home/pid" --skip-name-resolve \
-        --tmpdir="$home/tmp" --max-connections=500 --max-allowed-packet=64M --character-set-server=utf8mb4 \
+        --tmpdir="$home/tmp" --max-connections=500 --max-allowed-packet=16M --character-set-server=utf8mb4 \
         --innodb-buffer-pool-size="${LONGHAUL_TEST_BUFFER_POOL:-256M}" --innodb-log-file-size=512M \
         --innodb-flush-log-at-trx-commit=1 --skip-log-bin --sync-binlog=0
 }
