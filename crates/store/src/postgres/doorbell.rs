@@ -2,7 +2,8 @@
 //!
 //! A NOTIFY inside each submit would make all commits of the server wait for one lock. So a process rings now and then
 //! only: a submit that finds the bell at rest rings within its own commit, which saves the way back, and those that follow are
-//! told of together, over a connection of its own. A lost ring costs one poll.
+//! told of together, over a connection of its own. A lost ring costs one poll. Neither end of the bell takes a connection from the
+//! pool: its connections stay with the operations, and whoever waited for the one that is missing would wait in vain.
 
 use std::sync::{
     Arc,
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use longhaul_domain::contract::Doorbell;
-use sqlx::postgres::{PgListener, PgPool};
+use sqlx::Connection as _;
+use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -106,7 +108,8 @@ impl Doorbell for PgDoorbell {
 async fn send(pool: PgPool, shared: Arc<Shared>) {
     loop {
         shared.to_ring.notified().await;
-        if let Err(error) = send_rings(&pool, &shared).await {
+        let Ok(rung) = pool.close_event().do_until(send_rings(&pool, &shared)).await else { return };
+        if let Err(error) = rung {
             tracing::debug!(%error, "a bell could not be rung; nodes find the tasks at their next look");
             tokio::time::sleep(RECONNECT).await;
         }
@@ -115,7 +118,7 @@ async fn send(pool: PgPool, shared: Arc<Shared>) {
 
 /// Rings until something goes wrong. The connection does not wait for the disk: a lost ring costs nothing but a poll.
 async fn send_rings(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
-    let mut connection = pool.acquire().await?.detach();
+    let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
     sqlx::query("SELECT set_config('synchronous_commit', 'off', false)").execute(&mut connection).await?;
     loop {
         if let Err(rest) = shared.take_turn(Instant::now()) {
@@ -130,7 +133,8 @@ async fn send_rings(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
 
 async fn listen(pool: PgPool, shared: Arc<Shared>) {
     loop {
-        if let Err(error) = hear(&pool, &shared).await {
+        let Ok(heard) = pool.close_event().do_until(hear(&pool, &shared)).await else { return };
+        if let Err(error) = heard {
             tracing::debug!(%error, "the bell cannot be heard; the node polls meanwhile");
         }
         tokio::time::sleep(RECONNECT).await;
@@ -138,7 +142,8 @@ async fn listen(pool: PgPool, shared: Arc<Shared>) {
 }
 
 async fn hear(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
-    let mut listener = PgListener::connect_with(pool).await?;
+    let own = PgPoolOptions::new().max_connections(1).connect_with((*pool.connect_options()).clone()).await?;
+    let mut listener = PgListener::connect_with(&own).await?;
     listener.listen(CHANNEL).await?;
     // What was rung before we listened is looked for once.
     shared.heard.notify_one();

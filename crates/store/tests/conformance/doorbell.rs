@@ -28,6 +28,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.push(trial("postgres::doorbell::another_process_hears_the_ring".to_owned(), another_process_hears_the_ring));
     trials.push(trial("postgres::doorbell::a_commit_rings_for_its_task".to_owned(), a_commit_rings_for_its_task));
     trials
+        .push(trial("postgres::doorbell::the_bell_leaves_operations_their_connections".to_owned(), leaves_connections));
+    trials
 }
 
 /// Without anybody's ring beside it: a lone submit, several that share a commit, and several alike.
@@ -50,6 +52,19 @@ async fn a_commit_rings_for_its_task() {
     drop((own, hears));
     there.close().await;
     here.close().await;
+}
+
+/// More operations at once than there are connections, while both ends of the bell are in use.
+async fn leaves_connections() {
+    let (store, _, _database) = Backend::Postgres.store(OutboxPolicy::default()).await;
+    let bell = store.doorbell().unwrap();
+    bell.heard().await;
+    bell.ring("default");
+    bell.heard().await;
+    let told = futures::future::join_all((0..200).map(|_| store.now())).await;
+    assert!(told.iter().all(Result::is_ok), "{told:?}");
+    drop(bell);
+    store.close().await;
 }
 
 async fn another_process_hears_the_ring() {
