@@ -65,11 +65,6 @@ impl Moves {
         self.raised.push((lane, due_at, looked_back));
     }
 
-    /// What those take part in who only look.
-    pub(crate) fn without_claims(&self) -> Self {
-        Self { raised: Vec::new(), lowered: self.lowered.clone() }
-    }
-
     /// A task of `lane` can be claimed from `due_at` on.
     pub(crate) fn requeued(&mut self, lane: i64, due_at: i64) {
         self.lowered.push((lane, due_at));
@@ -110,8 +105,8 @@ impl ClaimBounds {
         state.scan_took = took;
     }
 
-    /// Notes what was committed: how far lanes were claimed, and what can be claimed again.
-    pub(crate) fn note(&self, moves: &Moves) {
+    /// Notes how far lanes were claimed, or seen to be empty.
+    pub(crate) fn raise(&self, moves: &Moves) {
         let (mut state, now) = (self.state(), Instant::now());
         for (lane, due_at, looked_back) in &moves.raised {
             let bound = state.lanes.entry(*lane).or_insert(Bound { due_at: *due_at, looked_back_at: now });
@@ -120,6 +115,11 @@ impl ClaimBounds {
                 bound.looked_back_at = now;
             }
         }
+    }
+
+    /// Notes what can be claimed again.
+    pub(crate) fn lower(&self, moves: &Moves) {
+        let mut state = self.state();
         for (lane, due_at) in &moves.lowered {
             if let Some(bound) = state.lanes.get_mut(lane) {
                 bound.due_at = bound.due_at.min(*due_at);
@@ -138,7 +138,7 @@ mod tests {
         bounds.note_full_scan(Duration::ZERO);
         let mut moves = Moves::default();
         lanes.iter().for_each(|(lane, due_at)| moves.claimed(&[], *lane, *due_at));
-        bounds.note(&moves);
+        bounds.raise(&moves);
         bounds
     }
 
@@ -153,7 +153,7 @@ mod tests {
         let mut moves = Moves::default();
         moves.requeued(1, 20);
         moves.requeued(2, 20);
-        bounds.note(&moves);
+        bounds.lower(&moves);
         assert_eq!((bounds.current().len(), due_from(&bounds, 1)), (1, 20));
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (0, 0));
         let mut moves = Moves::default();
         moves.claimed(&known, 1, LATE_COMMIT_US);
-        bounds.note(&moves);
+        bounds.raise(&moves);
         assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (LATE_COMMIT_US, 0));
     }
 
@@ -177,7 +177,7 @@ mod tests {
         let bounds = ClaimBounds::default();
         let mut moves = Moves::default();
         moves.claimed(&[], 1, 50);
-        bounds.note(&moves);
+        bounds.raise(&moves);
         assert!(bounds.current().is_empty());
         assert!(bounds.may_look_again());
     }

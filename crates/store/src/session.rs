@@ -218,8 +218,9 @@ impl Shared {
 
     /// Notes what a transaction that is committed has changed about where claims start.
     pub(crate) fn note_moves(&self, moves: &Moves) {
-        self.claim_bounds.note(moves);
-        self.look_bounds.note(&moves.without_claims());
+        self.claim_bounds.raise(moves);
+        self.claim_bounds.lower(moves);
+        self.look_bounds.lower(moves);
     }
 
     pub(crate) fn known_lane(&self, key: &LaneKey) -> Option<i64> {

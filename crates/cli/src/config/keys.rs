@@ -70,7 +70,7 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "store.max_connections",
         Kind::Number,
-        "Connections of this process to a database server. Rarely worth raising: many operations share one commit. The sum over all nodes must stay below the server's own limit.",
+        "Connections of this process to a database server; on PostgreSQL up to two more wake other nodes and hear them. Rarely worth raising: many operations share one commit. The sum over all nodes must stay below the server's own limit.",
     ),
     key(
         "store.migrate",

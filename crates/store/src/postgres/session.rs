@@ -199,7 +199,7 @@ impl Session for PgSession<'_> {
         }
         let mut seen = Moves::default();
         heads.iter().for_each(|head| seen.claimed(&bounds, head.lane, head.due_at));
-        self.shared.look_bounds.note(&seen);
+        self.shared.look_bounds.raise(&seen);
         Ok(heads)
     }
 

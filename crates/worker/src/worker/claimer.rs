@@ -31,15 +31,13 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut brought = 0;
     // Whether tasks wait that there was no room for: then each queue is asked for its portion first.
     let mut is_behind = false;
-    let mut empty: Vec<(Scope, Instant)> = Vec::new();
+    let mut empty = EmptyPortions::default();
     let mut kept = Kept::default();
     while !inner.draining.is_cancelled() {
         is_behind |= has_backlog(&inner);
-        empty.retain(|(_, at)| at.elapsed() < PORTION_REST);
         let (scopes, full) = {
             let desk = inner.desk();
-            let mut portions = if is_behind { desk.portions() } else { Vec::new() };
-            portions.retain(|portion| empty.iter().all(|(scope, _)| scope != portion));
+            let portions = if is_behind { empty.leave_out(desk.portions()) } else { Vec::new() };
             ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
@@ -52,8 +50,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let look = look(&inner, &scopes, &mut kept).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
         if let Ok(look) = &look {
-            let portions = look.empty.iter().filter(|scope| scope.is_portion());
-            empty.extend(portions.map(|scope| (scope.clone(), Instant::now())));
+            empty.note(&look.empty);
             // What nobody was asked for, or may have more of, is still owed.
             let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
             inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
@@ -90,6 +87,23 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 }
             }
         }
+    }
+}
+
+/// The portions that brought nothing lately.
+#[derive(Debug, Default)]
+struct EmptyPortions(Vec<(Scope, Instant)>);
+
+impl EmptyPortions {
+    fn note(&mut self, empty: &[Scope]) {
+        let portions = empty.iter().filter(|scope| scope.is_portion());
+        self.0.extend(portions.map(|scope| (scope.clone(), Instant::now())));
+    }
+
+    fn leave_out(&mut self, mut portions: Vec<Scope>) -> Vec<Scope> {
+        self.0.retain(|(_, at)| at.elapsed() < PORTION_REST);
+        portions.retain(|portion| self.0.iter().all(|(scope, _)| scope != portion));
+        portions
     }
 }
 
@@ -259,4 +273,29 @@ async fn ask_for_next_due(inner: &Inner) -> Option<Duration> {
     let due = within(most, store.next_due_at(&queues, &types)).await.ok()??;
     let now = within(most, store.now()).await.ok()?;
     Some(Duration::from_micros(due.micros_since(now)))
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_engine::{
+        Desk,
+        slots::{QueueSlots, SlotPlan, TypeSlots},
+    };
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_portion_that_brought_nothing_is_left_out_for_a_while() {
+        let queues = ["full", "empty"].map(QueueSlots::shared).to_vec();
+        let types = vec![TypeSlots { name: "t".to_owned(), at_most: None, resources: Vec::new() }];
+        let desk = Desk::new(SlotPlan { total: 8, queues, types, ..SlotPlan::default() });
+        let (portions, shared) = (desk.portions(), desk.scopes());
+        assert_eq!((portions.len(), shared.len()), (2, 1));
+        let mut empty = EmptyPortions::default();
+        empty.note(&[portions[1].clone(), shared[0].clone()]);
+        assert_eq!(empty.leave_out(portions.clone()), portions[..1]);
+        assert_eq!(empty.leave_out(shared.clone()), shared, "only portions rest");
+        tokio::time::advance(PORTION_REST).await;
+        assert_eq!(empty.leave_out(portions.clone()), portions);
+    }
 }
