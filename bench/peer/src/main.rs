@@ -93,7 +93,7 @@ fn now() -> u64 {
 }
 
 async fn worker(store: &Store) -> anyhow::Result<Longhaul> {
-    let slots = std::env::var("SLOTS").ok().and_then(|text| text.parse().ok()).unwrap_or(500);
+    let slots = std::env::var("SLOTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
     Ok(store.open().await?.register(noop()?).slots(slots).start().await?)
 }
 

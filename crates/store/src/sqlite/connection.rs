@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_domain::{Invalid, StoreError};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
@@ -34,6 +34,8 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    // Plans that do not depend on what is bound: otherwise a statement is planned anew whenever its parameters change.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     for (name, value) in PRAGMAS {
