@@ -115,6 +115,40 @@ impl Submission<'_> {
             RunAt::AfterMs(ms) => (None, i64::try_from(ms).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000)),
         }
     }
+
+    /// Whether the two differ in nothing but id, key, due time and parameters.
+    pub(crate) fn is_alike(&self, other: &Submission<'_>) -> bool {
+        // Every field is named here, so that a new one is not forgotten.
+        let NewTask {
+            owner,
+            tier,
+            task_type,
+            queue,
+            priority,
+            max_attempts,
+            timeout_ms,
+            deadline_at,
+            finish_step,
+            retry,
+            memo,
+            correlation_id,
+            trace_context,
+            parent,
+            id: _,
+            task_key: _,
+            run_at: _,
+            parameters: _,
+            idempotency: _,
+            rings: _,
+        } = self.task;
+        let task = other.task;
+        (self.lane, self.run_time().1) == (other.lane, other.run_time().1)
+            && (owner, tier, task_type, queue, priority)
+                == (&task.owner, &task.tier, &task.task_type, &task.queue, &task.priority)
+            && (max_attempts, timeout_ms, deadline_at) == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
+            && (finish_step, retry, memo, parent) == (&task.finish_step, &task.retry, &task.memo, &task.parent)
+            && (correlation_id, trace_context) == (&task.correlation_id, &task.trace_context)
+    }
 }
 
 /// The result of an attempt of a task that may well have neither parent nor children.

@@ -14,8 +14,8 @@ use super::{
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
 /// Columns of a task; its row's number stands behind them.
 const NUMBER: usize = 45;
-/// Parameters of one row of `insert_tasks`.
-const ROW_PARAMETERS: usize = 22;
+/// Marks of parameters in one row of `insert_tasks`.
+const ROW_MARKS: usize = 22;
 
 /// The writer, and the texts that it sends.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Loop {
             connection,
             lane,
             node,
-            insert: sizes(KIND, "insert_tasks", 0, ROW_PARAMETERS),
+            insert: sizes(KIND, "insert_tasks", 0, ROW_MARKS),
             tally: statement(KIND, "insert_tally_deltas")?,
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
@@ -60,33 +60,31 @@ impl Loop {
         {
             for (text, chunk) in cut(&self.insert, rows) {
                 let mut insert = self.connection.prepare_cached(text)?;
+                let shared = params![
+                    none,
+                    OWNER,
+                    none,
+                    TASK_TYPE,
+                    QUEUE,
+                    PRIORITY,
+                    self.lane,
+                    now,
+                    MAX_ATTEMPTS,
+                    none,
+                    none,
+                    0,
+                    none,
+                    none,
+                    none,
+                    none
+                ];
+                for (place, value) in shared.iter().enumerate() {
+                    insert.raw_bind_parameter(place + 1, value)?;
+                }
                 for (place, row) in chunk.iter().enumerate() {
-                    let values = params![
-                        row.id.as_bytes(),
-                        none,
-                        OWNER,
-                        none,
-                        TASK_TYPE,
-                        none,
-                        QUEUE,
-                        PRIORITY,
-                        self.lane,
-                        now,
-                        now,
-                        now,
-                        MAX_ATTEMPTS,
-                        none,
-                        none,
-                        none,
-                        0,
-                        none,
-                        row.parameters,
-                        none,
-                        none,
-                        none
-                    ];
-                    for (column, value) in values.iter().enumerate() {
-                        insert.raw_bind_parameter(place * ROW_PARAMETERS + column + 1, value)?;
+                    let own = params![row.id.as_bytes(), none, now, row.parameters];
+                    for (column, value) in own.iter().enumerate() {
+                        insert.raw_bind_parameter(shared.len() + place * own.len() + column + 1, value)?;
                     }
                 }
                 insert.raw_execute()?;

@@ -1,6 +1,6 @@
 //! Claim: a node takes a due task. The attempt grows, so whoever held it before is fenced off.
 
-use super::{Command, Refusal, Transition, admit, moved};
+use super::{Command, Refusal, Transition, admit, moment, moved};
 use crate::{
     event::EventKind,
     ids::{LeaseToken, NodeId},
@@ -20,13 +20,14 @@ pub fn decide(
     if task.due_at > now {
         return Err(Refusal::NotDue);
     }
+    let at = Some(moment(task, now));
     let after = Task {
         attempt: task.attempt + 1,
         lease_token: Some(token),
         node_id: Some(node_id),
         host: Some(host.to_owned()),
-        started_at: task.started_at.or(Some(now)),
-        last_attempt_at: Some(now),
+        started_at: task.started_at.or(at),
+        last_attempt_at: at,
         ..moved(task, Status::Running, now)
     };
     Ok(Transition { after, archived: None, event: Some(EventKind::Started) })

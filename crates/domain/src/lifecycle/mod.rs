@@ -110,7 +110,7 @@ fn fence(task: &Task, command: Command, lease: &Lease) -> Result<(), Refusal> {
 }
 
 /// The moment of a change. Whoever waited for a task has looked at the clock before others changed it, and time does not
-/// go back: no end is before its start.
+/// go back: no start is before its submit, and no end before its start.
 fn moment(task: &Task, now: Timestamp) -> Timestamp {
     now.max(task.updated_at)
 }
@@ -156,12 +156,17 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn an_end_that_was_decided_by_an_older_look_at_the_clock_is_not_before_its_start() {
+    fn what_is_decided_by_an_older_look_at_the_clock_is_not_before_what_was() {
         let at = Timestamp::from_micros;
         let new = NewTask::new("u", "t", "q", Json::parse("parameters", "{}".to_owned()).unwrap());
         let queued = submit::decide(&new, TaskId(Uuid::from_u128(1)), at(100)).unwrap().after;
         let (node, token) = (NodeId(Uuid::from_u128(2)), LeaseToken(Uuid::from_u128(3)));
         let running = claim::decide(&queued, node, "h", token, at(700)).unwrap().after;
+        let early = claim::decide(&touched(&queued, at(700)), node, "h", token, at(300)).unwrap().after;
+        assert_eq!(
+            (early.started_at, early.last_attempt_at, early.updated_at),
+            (Some(at(700)), Some(at(700)), at(700))
+        );
         let cancelled = cancel::decide(&running, at(300)).unwrap().after;
         assert_eq!((cancelled.last_attempt_at, cancelled.finished_at), (Some(at(700)), Some(at(700))));
         assert_eq!(cancelled.updated_at, at(700));

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    NewTask, Task, TaskId, Timestamp,
+    Task, TaskId, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     statistics::Tally,
 };
@@ -151,9 +151,11 @@ impl Session for PgSession<'_> {
             return Ok(());
         }
         let tallies = serde_json::to_string(tallies)?;
-        if let Some(first) = alike(tasks) {
+        if let [first, rest @ ..] = tasks
+            && rest.iter().all(|other| first.is_alike(other))
+        {
             let rings = tasks.iter().any(|submission| submission.task.rings);
-            bind_alike(&first, tasks, self.clock(), &tallies, rings)?.execute(&mut *self.connection).await?;
+            bind_alike(first, tasks, self.clock(), &tallies, rings)?.execute(&mut *self.connection).await?;
             return Ok(());
         }
         let columns = Columns::of(tasks)?;
@@ -243,45 +245,6 @@ fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64
         Param::Text(task.trace_context.as_deref()),
         i64::from(task.rings).into(),
     ]
-}
-
-/// The first of the tasks, if they differ in nothing but id, key, due time and parameters.
-fn alike<'a>(tasks: &[Submission<'a>]) -> Option<Submission<'a>> {
-    let (first, rest) = tasks.split_first()?;
-    rest.iter().all(|other| is_alike(first, other)).then_some(*first)
-}
-
-fn is_alike(one: &Submission<'_>, other: &Submission<'_>) -> bool {
-    // Every field is named here, so that a new one is not forgotten.
-    let NewTask {
-        owner,
-        tier,
-        task_type,
-        queue,
-        priority,
-        max_attempts,
-        timeout_ms,
-        deadline_at,
-        finish_step,
-        retry,
-        memo,
-        correlation_id,
-        trace_context,
-        parent,
-        id: _,
-        task_key: _,
-        run_at: _,
-        parameters: _,
-        idempotency: _,
-        rings: _,
-    } = one.task;
-    let task = other.task;
-    (one.lane, one.run_time().1) == (other.lane, other.run_time().1)
-        && (owner, tier, task_type, queue, priority)
-            == (&task.owner, &task.tier, &task.task_type, &task.queue, &task.priority)
-        && (max_attempts, timeout_ms, deadline_at) == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
-        && (finish_step, retry, memo, parent) == (&task.finish_step, &task.retry, &task.memo, &task.parent)
-        && (correlation_id, trace_context) == (&task.correlation_id, &task.trace_context)
 }
 
 /// `insert_alike` with its parameters.

@@ -1,12 +1,15 @@
 //! The store's clock: every decision and every time that is written follows it.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
-use longhaul_domain::{NewTask, Status, Timestamp, contract::store::Access};
+use longhaul_domain::{
+    NewTask, RunAt, Status, Timestamp,
+    contract::store::{Access, ClaimNamed},
+};
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, completed, json, new_task, retryable},
+    support::{HOUR_MS, KIND, claim_request, completed, json, new_task, retryable},
 };
 use crate::fixture::Fixture;
 
@@ -14,6 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         the_stores_time_moves_with_the_clock_and_never_back,
         each_change_is_dated_by_the_stores_clock,
+        an_older_look_at_the_clock_turns_no_task_back,
         an_id_carries_the_time_of_its_submission,
         a_node_lives_by_the_stores_clock,
         a_pause_is_dated_by_the_stores_clock,
@@ -76,6 +80,35 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     let task = fixture.task(id).await;
     assert_between(before, task.finished_at.unwrap(), now(&fixture).await);
     assert!(task.last_attempt_at > task.started_at, "the first start is remembered, the last attempt is told");
+}
+
+/// A statement looks at the clock when it begins, and may see what was written after that. A server's clock that is turned back
+/// stands for it; that of a process never goes back.
+async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
+    let half_an_hour_back = || fixture.clock.offset().fetch_sub(30 * 60 * 1_000_000, Ordering::SeqCst);
+    let (node, due) = (fixture.node().await, RunAt::At(now(&fixture).await));
+    fixture.clock.advance_ms(2 * HOUR_MS);
+    let claimed = fixture.submit(NewTask { run_at: due, ..new_task() }).await;
+    let named = fixture.submit(NewTask { run_at: due, queue: "named".to_owned(), ..new_task() }).await;
+    let submitted = [fixture.task(claimed).await, fixture.task(named).await];
+
+    half_an_hour_back();
+    let lease = fixture.claim_this(node, claimed).await;
+    let request = claim_request(node, &["named"], &[KIND], 1);
+    let by_name = ClaimNamed { node_id: node, host: request.host, task_types: request.task_types, ids: vec![named] };
+    fixture.store.claim_named(&by_name).await.unwrap();
+    for before in submitted {
+        let task = fixture.task(before.id).await;
+        let dates = [task.started_at, task.last_attempt_at, Some(task.updated_at)];
+        assert!(dates.iter().all(|at| *at >= Some(before.created_at)), "{dates:?} begin at {:?}", before.created_at);
+    }
+
+    half_an_hour_back();
+    let started = fixture.task(claimed).await;
+    fixture.finish(lease, completed()).await;
+    let task = fixture.task(claimed).await;
+    let dates = [task.finished_at, Some(task.updated_at)];
+    assert!(dates.iter().all(|at| *at >= started.last_attempt_at), "{dates:?} begin at {:?}", started.last_attempt_at);
 }
 
 async fn an_id_carries_the_time_of_its_submission(fixture: Arc<Fixture>) {

@@ -2,7 +2,8 @@
 -- Ends what has neither parent nor children to think of, and counts it; the rest takes the longer way.
 WITH done AS (
     UPDATE tasks SET status = 'COMPLETED', result = r.result, result_url = r.result_url, error = NULL,
-        expires_at = NULL, finished_at = {now}, updated_at = {now}, version = version + 1
+        expires_at = NULL, finished_at = greatest({now}, tasks.updated_at), updated_at = greatest({now}, tasks.updated_at),
+        version = version + 1
     FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[]) AS r(id, attempt, token, result, result_url)
     WHERE tasks.id = r.id AND (tasks.status = 'RUNNING') IS TRUE AND tasks.attempt = r.attempt AND tasks.lease_token = r.token
         AND tasks.parent_id IS NULL AND tasks.children_total = 0 AND NOT tasks.finish_step
