@@ -105,11 +105,29 @@ impl ClaimBounds {
         state.scan_took = took;
     }
 
-    /// Notes how far lanes were claimed, or seen to be empty.
+    /// Notes what was committed: how far lanes were claimed, and what can be claimed again.
+    pub(crate) fn note(&self, moves: &Moves) {
+        let mut state = self.state();
+        state.raise(moves);
+        state.lower(moves);
+    }
+
+    /// Notes where the first tasks of lanes were seen.
     pub(crate) fn raise(&self, moves: &Moves) {
-        let (mut state, now) = (self.state(), Instant::now());
+        self.state().raise(moves);
+    }
+
+    /// Notes what can be claimed again.
+    pub(crate) fn lower(&self, moves: &Moves) {
+        self.state().lower(moves);
+    }
+}
+
+impl State {
+    fn raise(&mut self, moves: &Moves) {
+        let now = Instant::now();
         for (lane, due_at, looked_back) in &moves.raised {
-            let bound = state.lanes.entry(*lane).or_insert(Bound { due_at: *due_at, looked_back_at: now });
+            let bound = self.lanes.entry(*lane).or_insert(Bound { due_at: *due_at, looked_back_at: now });
             bound.due_at = bound.due_at.max(*due_at);
             if *looked_back {
                 bound.looked_back_at = now;
@@ -117,11 +135,9 @@ impl ClaimBounds {
         }
     }
 
-    /// Notes what can be claimed again.
-    pub(crate) fn lower(&self, moves: &Moves) {
-        let mut state = self.state();
+    fn lower(&mut self, moves: &Moves) {
         for (lane, due_at) in &moves.lowered {
-            if let Some(bound) = state.lanes.get_mut(lane) {
+            if let Some(bound) = self.lanes.get_mut(lane) {
                 bound.due_at = bound.due_at.min(*due_at);
             }
         }

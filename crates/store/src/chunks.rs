@@ -14,8 +14,7 @@ pub(crate) struct Chunked {
 }
 
 impl Chunked {
-    /// Repeats what stands between `{row}` and `{/row}` in `file`, wherever that is. Each `{next}` is a parameter of its row
-    /// alone, with a number behind those that all rows share.
+    /// Repeats what stands between `{row}` and `{/row}` in `file`, wherever that is.
     pub(crate) fn new(dialect: &Dialect, name: &'static str, file: &str) -> Self {
         let statement = |size: &usize| (*size, dialect.sql(name, &repeated(file, *size)));
         Self { by_size: SIZES.iter().map(statement).collect() }
@@ -66,19 +65,7 @@ fn repeated(file: &str, size: usize) -> String {
         text.push_str(&vec![row; size].join(", "));
         rest = tail;
     }
-    numbered(&(text + rest))
-}
-
-fn numbered(text: &str) -> String {
-    let mut pieces = text.split("{next}");
-    let first = pieces.next().unwrap_or_default();
-    let digits = |rest: &str| rest.bytes().take_while(u8::is_ascii_digit).count();
-    let shared = text.split('?').skip(1).filter_map(|rest| rest[..digits(rest)].parse::<usize>().ok()).max();
-    let mut numbered = first.to_owned();
-    for (piece, number) in pieces.zip(shared.unwrap_or(0) + 1..) {
-        numbered.push_str(&format!("?{number}{piece}"));
-    }
-    numbered
+    text + rest
 }
 
 #[cfg(test)]
@@ -114,11 +101,6 @@ mod tests {
         assert_eq!(sizes(65), [64, 1]);
         assert_eq!(sizes(3), [4]);
         assert!(sizes(0).is_empty());
-    }
-
-    #[test]
-    fn what_is_a_rows_own_is_numbered_behind_what_all_share() {
-        assert_eq!(repeated("{row}(?1, {next}, ?12, {next}){/row}", 2), "(?1, ?13, ?12, ?14), (?1, ?15, ?12, ?16)");
     }
 
     #[test]

@@ -95,6 +95,12 @@ pub(crate) struct Submission<'a> {
 }
 
 impl Submission<'_> {
+    /// The first of the tasks, if they are alike and not one alone: what it says of itself, the others say, too.
+    pub(crate) fn shared<'t, 'a>(tasks: &'t [Submission<'a>]) -> Option<&'t Submission<'a>> {
+        let (first, rest) = tasks.split_first()?;
+        (!rest.is_empty() && rest.iter().all(|other| first.is_alike(other))).then_some(first)
+    }
+
     /// About how much of a statement it takes.
     pub(crate) fn bytes(&self) -> usize {
         let memo = self.task.memo.as_ref().map_or(0, |memo| memo.as_str().len());
@@ -116,8 +122,8 @@ impl Submission<'_> {
         }
     }
 
-    /// Whether the two differ in nothing but id, key, due time and parameters.
-    pub(crate) fn is_alike(&self, other: &Submission<'_>) -> bool {
+    /// Whether the two differ in nothing but id, key, named moment and parameters, as far as the row has it.
+    fn is_alike(&self, other: &Submission<'_>) -> bool {
         // Every field is named here, so that a new one is not forgotten.
         let NewTask {
             owner,
@@ -252,8 +258,7 @@ impl Shared {
 
     /// Notes what a transaction that is committed has changed about where claims start.
     pub(crate) fn note_moves(&self, moves: &Moves) {
-        self.claim_bounds.raise(moves);
-        self.claim_bounds.lower(moves);
+        self.claim_bounds.note(moves);
         self.look_bounds.lower(moves);
     }
 

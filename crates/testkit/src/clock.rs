@@ -1,4 +1,4 @@
-//! A clock that tests move forward. It never gives the same time twice and never goes back, so that no test has to
+//! A clock that tests move. By itself it never gives the same time twice and never goes back, so that no test has to
 //! sleep and no two changes of one store carry the same time by accident.
 
 use std::sync::{
@@ -39,6 +39,13 @@ impl TestClock {
         self.offset_micros.fetch_add(micros, Ordering::SeqCst);
         // The last reading may be ahead of the system's clock by some microseconds, which must not be lost.
         self.last_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    /// Moves the clock back, as whoever sets one that is ahead.
+    pub fn turn_back_ms(&self, ms: u64) {
+        let micros = i64::try_from(ms).expect("tests move the clock by less than the age of the universe") * 1_000;
+        self.offset_micros.fetch_sub(micros, Ordering::SeqCst);
+        self.last_micros.fetch_sub(micros, Ordering::SeqCst);
     }
 
     /// The offset in microseconds, for stores that go by a server's clock: they add it to what the server says.

@@ -14,7 +14,7 @@ use super::{
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
 /// Columns of a task; its row's number stands behind them.
 const NUMBER: usize = 45;
-/// Marks of parameters in one row of `insert_tasks`.
+/// Marks of parameters in one row of `insert_alike`.
 const ROW_MARKS: usize = 22;
 
 /// The writer, and the texts that it sends.
@@ -44,7 +44,7 @@ impl Loop {
             connection,
             lane,
             node,
-            insert: sizes(KIND, "insert_tasks", 0, ROW_MARKS),
+            insert: sizes(KIND, "insert_alike", 0, ROW_MARKS),
             tally: statement(KIND, "insert_tally_deltas")?,
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,

@@ -174,9 +174,7 @@ impl Picked {
 
 /// Claims what was picked and locked.
 async fn take(session: &mut MySqlSession<'_>, claimant: Claimant<'_>, picked: &[Picked]) -> Result<Vec<Task>, Failure> {
-    // They may have been written after the clock was looked at, and time does not go back.
-    let latest = |picked: &Picked| picked.at.max(picked.task.updated_at.as_micros());
-    let Some(now) = picked.iter().map(latest).max() else { return Ok(Vec::new()) };
+    let Some(now) = picked.iter().map(|picked| picked.at).max() else { return Ok(Vec::new()) };
     let drawn = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
     let mut ids: Vec<TaskId> = picked.iter().map(|picked| picked.task.id).collect();
     ids.sort_unstable();

@@ -142,23 +142,25 @@ impl Session for MySqlSession<'_> {
             for done in chunk {
                 // A row that fills the chunk up was looked for before.
                 let Some(found) = found.remove(&done.lease) else { continue };
-                sheet.end_running(&found.ending, &found.queue, &found.task_type);
-                ended.push((done, found.ending.finished_at));
+                ended.push((done, found));
             }
         }
-        self.complete(&ended).await?;
+        let Some(now) = ended.iter().map(|(_, found)| found.at).max() else { return Ok(Vec::new()) };
+        for (done, found) in &ended {
+            sheet.end_running(&found.ending(done.lease.attempt, now), &found.queue, &found.task_type);
+        }
+        let done: Vec<&Completion<'_>> = ended.iter().map(|(done, _)| *done).collect();
+        self.complete(&done, now).await?;
         ledger::insert_tallies(self, &sheet.into_tallies()).await?;
-        Ok(ended.into_iter().map(|(done, _)| done.lease.task_id).collect())
+        Ok(done.into_iter().map(|done| done.lease.task_id).collect())
     }
 }
 
 impl MySqlSession<'_> {
     /// Ends tasks whose rows are found and locked.
-    async fn complete(&mut self, ended: &[(&Completion<'_>, Timestamp)]) -> Result<(), Failure> {
-        let Some(now) = ended.iter().map(|(_, at)| at.as_micros()).max() else { return Ok(()) };
-        let done: Vec<&Completion<'_>> = ended.iter().map(|(done, _)| *done).collect();
+    async fn complete(&mut self, ended: &[&Completion<'_>], now: i64) -> Result<(), Failure> {
         let mut updated = 0;
-        for (sql, chunk) in COMPLETE.filled(&done) {
+        for (sql, chunk) in COMPLETE.filled(ended) {
             let mut query = bind_ids(sqlx::query(super::text(sql)), &chunk);
             let mut last = None;
             for done in &chunk {
@@ -180,7 +182,11 @@ impl MySqlSession<'_> {
 struct Found {
     queue: String,
     task_type: String,
-    ending: Ending,
+    waits_since: Timestamp,
+    last_attempt_at: Option<Timestamp>,
+    updated_at: i64,
+    /// When it was found.
+    at: i64,
 }
 
 impl Found {
@@ -188,14 +194,26 @@ impl Found {
     fn from_row(row: &SqlRow) -> Result<(Lease, Self), Failure> {
         let attempt = u32::try_from(row.must_int(1)?).map_err(Failure::internal)?;
         let lease = Lease { task_id: TaskId(row.must_id(0)?), attempt, token: LeaseToken(row.must_id(2)?) };
-        let ending = Ending {
-            status: Status::Completed,
-            attempt,
+        let found = Self {
+            queue: row.must_text(3)?,
+            task_type: row.must_text(4)?,
             waits_since: Timestamp::from_micros(row.must_int(5)?),
             last_attempt_at: row.int(6)?.map(Timestamp::from_micros),
-            finished_at: Timestamp::from_micros(row.must_int(7)?),
+            updated_at: row.must_int(7)?,
+            at: row.must_int(8)?,
         };
-        Ok((lease, Self { queue: row.must_text(3)?, task_type: row.must_text(4)?, ending }))
+        Ok((lease, found))
+    }
+
+    /// Its end at `now`, dated as `complete_tasks` dates it.
+    fn ending(&self, attempt: u32, now: i64) -> Ending {
+        Ending {
+            status: Status::Completed,
+            attempt,
+            waits_since: self.waits_since,
+            last_attempt_at: self.last_attempt_at,
+            finished_at: Timestamp::from_micros(now.max(self.updated_at)),
+        }
     }
 }
 

@@ -151,9 +151,7 @@ impl Session for PgSession<'_> {
             return Ok(());
         }
         let tallies = serde_json::to_string(tallies)?;
-        if let [first, rest @ ..] = tasks
-            && rest.iter().all(|other| first.is_alike(other))
-        {
+        if let Some(first) = Submission::shared(tasks) {
             let rings = tasks.iter().any(|submission| submission.task.rings);
             bind_alike(first, tasks, self.clock(), &tallies, rings)?.execute(&mut *self.connection).await?;
             return Ok(());

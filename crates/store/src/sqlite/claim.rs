@@ -88,8 +88,7 @@ fn take(
         let token = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
         let claim = lifecycle::claim::decide(&before, claimant.node, claimant.host, LeaseToken(token), now)?;
         let (node, host) = (claimant.node.0.into(), claimant.host.into());
-        let at = claim.after.updated_at.as_micros();
-        if execute(&mut update, &[at.into(), number.into(), token.into(), node, host])? != 1 {
+        if execute(&mut update, &[now.as_micros().into(), number.into(), token.into(), node, host])? != 1 {
             return Err(Failure::internal("a task that was read in this transaction is gone"));
         }
         sheet.record_move(&before, &claim.after);

@@ -34,7 +34,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
 
 fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // Plans that do not depend on what is bound: otherwise a statement is planned anew whenever its parameters change.
+    // Plans that do not depend on what is bound: a statement with a bound LIMIT would be planned anew at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);

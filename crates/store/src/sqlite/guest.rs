@@ -8,7 +8,7 @@ use longhaul_domain::{
 };
 use sqlx::SqliteConnection;
 
-use super::session::{INSERT, own, shared_by_all};
+use super::session::{INSERT, inserted};
 use crate::{
     catalog::{SQLITE_CATALOG, Sql, Statement},
     failure::Failure,
@@ -66,13 +66,11 @@ impl Session for GuestSession<'_> {
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
-        for group in tasks.chunk_by(Submission::is_alike) {
-            let policy = group[0].policy_text()?;
-            let shared = shared_by_all(&group[0], policy.as_deref(), self.now);
-            for (sql, chunk) in INSERT.chunks(group) {
-                let rows = chunk.iter().flat_map(|submission| own(submission, self.now));
-                bind(sql, shared.into_iter().chain(rows)).execute(&mut *self.connection).await?;
-            }
+        for (sql, chunk) in INSERT.chunks(tasks) {
+            let policies = chunk.iter().map(Submission::policy_text).collect::<Result<Vec<_>, _>>()?;
+            let rows = chunk.iter().zip(&policies);
+            let params = rows.flat_map(|(submission, policy)| inserted(submission, policy.as_deref(), self.now));
+            bind(sql, params).execute(&mut *self.connection).await?;
         }
         ledger::insert_tallies(self, tallies).await
     }

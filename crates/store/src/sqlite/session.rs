@@ -26,6 +26,8 @@ use crate::{
 
 pub(super) static INSERT: LazyLock<Chunked> =
     LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
+static ALIKE: LazyLock<Chunked> =
+    LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "insert_alike", include_str!("sql/insert_alike.sql")));
 static FIND: LazyLock<Sql> =
     LazyLock::new(|| SQLITE_DIALECT.sql("complete_find", include_str!("sql/complete_find.sql")));
 static COMPLETE: LazyLock<Sql> =
@@ -33,7 +35,12 @@ static COMPLETE: LazyLock<Sql> =
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    SQLITE_CATALOG.iter().chain(claim::statements()).chain([&*FIND, &*COMPLETE]).chain(INSERT.statements())
+    SQLITE_CATALOG
+        .iter()
+        .chain(claim::statements())
+        .chain([&*FIND, &*COMPLETE])
+        .chain(INSERT.statements())
+        .chain(ALIKE.statements())
 }
 
 /// The output of an operation that only asks such sessions: they answer at once, so nothing in it ever waits.
@@ -58,6 +65,34 @@ impl<'c> SqliteSession<'c> {
     /// A statement that the connection keeps prepared.
     pub(super) fn prepared(&self, sql: &'static Sql) -> Result<CachedStatement<'_>, Failure> {
         Ok(self.connection.prepare_cached(&sql.text)?)
+    }
+
+    fn insert_alike(&self, first: &Submission<'_>, tasks: &[Submission<'_>]) -> Result<(), Failure> {
+        let policy = first.policy_text()?;
+        let shared = shared_by_all(first, policy.as_deref(), self.now);
+        for (sql, chunk) in ALIKE.chunks(tasks) {
+            let mut insert = self.prepared(sql)?;
+            bind(&mut insert, &shared)?;
+            for (row, submission) in chunk.iter().enumerate() {
+                let own = own(submission, self.now);
+                bind_from(&mut insert, shared.len() + row * own.len(), &own)?;
+            }
+            insert.raw_execute()?;
+        }
+        Ok(())
+    }
+
+    fn insert_mixed(&self, tasks: &[Submission<'_>]) -> Result<(), Failure> {
+        for (sql, chunk) in INSERT.chunks(tasks) {
+            let mut insert = self.prepared(sql)?;
+            for (row, submission) in chunk.iter().enumerate() {
+                let policy = submission.policy_text()?;
+                let params = inserted(submission, policy.as_deref(), self.now);
+                bind_from(&mut insert, row * params.len(), &params)?;
+            }
+            insert.raw_execute()?;
+        }
+        Ok(())
     }
 }
 
@@ -119,18 +154,9 @@ impl Session for SqliteSession<'_> {
     }
 
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
-        for group in tasks.chunk_by(Submission::is_alike) {
-            let policy = group[0].policy_text()?;
-            let shared = shared_by_all(&group[0], policy.as_deref(), self.now);
-            for (sql, chunk) in INSERT.chunks(group) {
-                let mut insert = self.prepared(sql)?;
-                bind(&mut insert, &shared)?;
-                for (row, submission) in chunk.iter().enumerate() {
-                    let own = own(submission, self.now);
-                    bind_from(&mut insert, shared.len() + row * own.len(), &own)?;
-                }
-                insert.raw_execute()?;
-            }
+        match Submission::shared(tasks) {
+            Some(first) => self.insert_alike(first, tasks)?,
+            None => self.insert_mixed(tasks)?,
         }
         ledger::insert_tallies(self, tallies).await
     }
@@ -148,9 +174,9 @@ impl Session for SqliteSession<'_> {
         {
             let (mut find, mut complete) = (self.prepared(&FIND)?, self.prepared(&COMPLETE)?);
             for done in completions {
-                let Some((number, at)) = count_found(&mut find, &done.lease, self.now, &mut sheet)? else { continue };
+                let Some(number) = count_found(&mut find, &done.lease, self.now, &mut sheet)? else { continue };
                 let (result, url) = (Param::Text(done.result), Param::Text(done.result_url));
-                execute(&mut complete, &[at.into(), number.into(), result, url])?;
+                execute(&mut complete, &[self.now.into(), number.into(), result, url])?;
                 ended.push(done.lease.task_id);
             }
         }
@@ -163,32 +189,61 @@ impl Session for SqliteSession<'_> {
     }
 }
 
-/// The number of the row that this lease can end the short way, and the moment of its end, which is counted.
+/// The number of the row that this lease can end the short way; its end is counted.
 fn count_found(
     find: &mut CachedStatement<'_>,
     lease: &Lease,
     now: i64,
     sheet: &mut TallySheet,
-) -> Result<Option<(i64, i64)>, Failure> {
+) -> Result<Option<i64>, Failure> {
     bind(find, &[lease.task_id.0.into(), i64::from(lease.attempt).into(), lease.token.0.into()])?;
     let mut rows = find.raw_query();
     let Some(row) = rows.next()? else { return Ok(None) };
-    // The clock of an earlier process may have been ahead, and time does not go back.
-    let at = now.max(row.must_int(5)?);
     let ending = Ending {
         status: Status::Completed,
         attempt: lease.attempt,
         waits_since: Timestamp::from_micros(row.must_int(3)?),
         last_attempt_at: row.int(4)?.map(Timestamp::from_micros),
-        finished_at: Timestamp::from_micros(at),
+        finished_at: Timestamp::from_micros(now.max(row.must_int(5)?)),
     };
     let name = |column| row.get_ref(column)?.as_str().map_err(Failure::internal);
     sheet.end_running(&ending, name(1)?, name(2)?);
-    Ok(Some((row.must_int(0)?, at)))
+    Ok(Some(row.must_int(0)?))
 }
 
-/// The parameters of `insert_tasks` that tasks which are alike share.
-pub(super) fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 16] {
+/// The parameters of one row of `insert_tasks`.
+pub(super) fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 22] {
+    let task = submission.task;
+    let (run_at, delay_us) = submission.run_time();
+    let deadline = Param::Int(task.deadline_at.map(Timestamp::as_micros));
+    [
+        submission.id.0.into(),
+        Param::Id(task.parent.map(|lease| lease.task_id.0)),
+        (&task.owner).into(),
+        Param::Text(task.tier.as_deref()),
+        (&task.task_type).into(),
+        Param::Text(task.task_key.as_deref()),
+        (&task.queue).into(),
+        i64::from(task.priority).into(),
+        submission.lane.into(),
+        now.into(),
+        now.into(),
+        run_at.unwrap_or(now + delay_us).into(),
+        i64::from(task.max_attempts).into(),
+        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
+        deadline,
+        deadline,
+        i64::from(task.finish_step).into(),
+        Param::Text(policy),
+        task.parameters.as_str().into(),
+        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
+        Param::Text(task.correlation_id.as_deref()),
+        Param::Text(task.trace_context.as_deref()),
+    ]
+}
+
+/// The parameters of `insert_alike` that its tasks share.
+fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 16] {
     let task = first.task;
     [
         Param::Id(task.parent.map(|lease| lease.task_id.0)),
@@ -210,8 +265,8 @@ pub(super) fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>,
     ]
 }
 
-/// Those of each row.
-pub(super) fn own<'a>(submission: &Submission<'a>, now: i64) -> [Param<'a>; 4] {
+/// Those that each has for itself.
+fn own<'a>(submission: &Submission<'a>, now: i64) -> [Param<'a>; 4] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     [

@@ -1,6 +1,6 @@
 //! The store's clock: every decision and every time that is written follows it.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
 use longhaul_domain::{
     NewTask, RunAt, Status, Timestamp,
@@ -82,33 +82,46 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     assert!(task.last_attempt_at > task.started_at, "the first start is remembered, the last attempt is told");
 }
 
-/// A statement looks at the clock when it begins, and may see what was written after that. A server's clock that is turned back
-/// stands for it; that of a process never goes back.
+/// A statement looks at the clock when it begins, and may see what was written after that. So does whoever comes after the clock
+/// was set back.
 async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
-    let half_an_hour_back = || fixture.clock.offset().fetch_sub(30 * 60 * 1_000_000, Ordering::SeqCst);
     let (node, due) = (fixture.node().await, RunAt::At(now(&fixture).await));
+    let new = |queue: &str| NewTask { run_at: due, queue: queue.to_owned(), ..new_task() };
     fixture.clock.advance_ms(2 * HOUR_MS);
-    let claimed = fixture.submit(NewTask { run_at: due, ..new_task() }).await;
-    let named = fixture.submit(NewTask { run_at: due, queue: "named".to_owned(), ..new_task() }).await;
-    let submitted = [fixture.task(claimed).await, fixture.task(named).await];
+    let (early, named) = (fixture.submit(new("lane")).await, fixture.submit(new("named")).await);
+    let submitted = [fixture.task(early).await, fixture.task(named).await];
 
-    half_an_hour_back();
-    let lease = fixture.claim_this(node, claimed).await;
-    let request = claim_request(node, &["named"], &[KIND], 1);
-    let by_name = ClaimNamed { node_id: node, host: request.host, task_types: request.task_types, ids: vec![named] };
-    fixture.store.claim_named(&by_name).await.unwrap();
+    fixture.clock.turn_back_ms(HOUR_MS / 2);
+    let late = fixture.submit(new("lane")).await;
+    let request = claim_request(node, &["lane"], &[KIND], 2);
+    let mut claimed = fixture.store.claim_tasks(&request).await.unwrap();
+    let (host, task_types) = (request.host, request.task_types);
+    let by_name = ClaimNamed { node_id: node, host, task_types, ids: vec![named] };
+    claimed.extend(fixture.store.claim_named(&by_name).await.unwrap());
+    assert_eq!(claimed.len(), 3);
+    for task in &claimed {
+        assert_eq!(*task, fixture.task(task.id).await, "the answer is the row");
+    }
     for before in submitted {
         let task = fixture.task(before.id).await;
         let dates = [task.started_at, task.last_attempt_at, Some(task.updated_at)];
         assert!(dates.iter().all(|at| *at >= Some(before.created_at)), "{dates:?} begin at {:?}", before.created_at);
     }
+    let of_late = fixture.task(late).await;
+    assert!(of_late.last_attempt_at <= Some(now(&fixture).await), "each is dated by itself");
 
-    half_an_hour_back();
-    let started = fixture.task(claimed).await;
-    fixture.finish(lease, completed()).await;
-    let task = fixture.task(claimed).await;
-    let dates = [task.finished_at, Some(task.updated_at)];
-    assert!(dates.iter().all(|at| *at >= started.last_attempt_at), "{dates:?} begin at {:?}", started.last_attempt_at);
+    fixture.clock.turn_back_ms(HOUR_MS / 2);
+    let before = fixture.task(early).await;
+    let lease = before.lease().unwrap();
+    fixture.store.save_progress(&[(lease, json("1"))]).await.unwrap();
+    fixture.store.save_checkpoint(&lease, &json("2")).await.unwrap();
+    assert_eq!(fixture.task(early).await.updated_at, before.updated_at);
+    for lease in [lease, of_late.lease().unwrap()] {
+        fixture.finish(lease, completed()).await;
+        let task = fixture.task(lease.task_id).await;
+        let dates = [task.finished_at, Some(task.updated_at)];
+        assert!(dates.iter().all(|at| *at == task.last_attempt_at), "{dates:?} are {:?}", task.last_attempt_at);
+    }
 }
 
 async fn an_id_carries_the_time_of_its_submission(fixture: Arc<Fixture>) {

@@ -177,7 +177,8 @@ impl Drop for Asking<'_> {
 
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     let mut was_clear = false;
-    if let Some(claimed_at) = tasks.first().and_then(|task| task.last_attempt_at) {
+    // A task that was changed by a clock that was ahead is dated by that; the others by the store's.
+    if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
         inner.engine().store_time.note(claimed_at);
     }
     for task in tasks {
