@@ -49,7 +49,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/claim_named.sql", "the others pick the rows first"),
     ("crates/store/src/mysql/sql/named_find.sql", "a locking read would lock what it only looks at"),
     ("crates/store/src/postgres/sql/insert_task.sql", "the others insert a lone task by the same statement"),
-    ("crates/store/src/postgres/sql/insert_alike.sql", "the others name each row's values anyway"),
+    ("crates/store/src/mysql/sql/insert_alike.sql", "parameters have no numbers there, so each row names them all"),
     ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
     ("crates/store/src/mysql/sql/claim_heads.sql", "only there can a lane's head not be sought in the same statement"),
     ("crates/store/src/postgres/claim.rs", "PostgreSQL claims in one statement"),
