@@ -2,8 +2,8 @@
 //!
 //! A statement is a file in `sql/`. Three marks are filled in when the program starts: `{now}` is the store's
 //! clock, whose shift is always the first parameter; `{task_columns}` the columns of a task; `{list_filter}` the
-//! conditions that all lists share. Parameters are numbered in every file; MySQL, which has no numbers, gets a
-//! plain `?` and the order to bind in.
+//! conditions that all lists share. A fourth, `{row}`, is `crate::chunks`'. Parameters are numbered in every file; MySQL,
+//! which has no numbers, gets a plain `?` and the order to bind in.
 
 use std::sync::LazyLock;
 
