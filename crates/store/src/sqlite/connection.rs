@@ -66,3 +66,27 @@ pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
     }
     Ok(PathBuf::from(path))
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+
+    #[test]
+    fn a_statement_is_planned_once_whatever_is_bound() {
+        let folder = std::env::temp_dir().join(format!("longhaul-plans-{:016x}", crate::random::next_u64()));
+        std::fs::create_dir(&folder).unwrap();
+        let connection = writer(&folder.join("tasks.db")).unwrap();
+        connection.execute_batch("CREATE TABLE t (n integer); INSERT INTO t VALUES (1), (2), (3)").unwrap();
+        let mut statement = connection.prepare("SELECT n FROM t ORDER BY n LIMIT ?1").unwrap();
+        for limit in [1_i64, 2, 3] {
+            let rows = statement.query_map([limit], |row| row.get::<_, i64>(0)).unwrap();
+            assert_eq!(rows.last().unwrap().unwrap(), limit);
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+        drop(statement);
+        drop(connection);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
