@@ -5,15 +5,16 @@
 //! reader (depth, size, too many keys) is refused with the field's name.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::{bounds, error::Invalid};
 
-/// A checked JSON document, as text.
+/// A checked JSON document, as text. Copies share it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Json(Box<str>);
+pub struct Json(Arc<str>);
 
 impl Json {
     /// Checks `text` and keeps it. `field` names it in the refusal.
@@ -29,7 +30,7 @@ impl Json {
             .deserialize(&mut reader)
             .and_then(|()| reader.end())
             .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))?;
-        Ok(Self(text.into_boxed_str()))
+        Ok(Self(text.into()))
     }
 
     /// The document of a value. Only what would be refused as text is refused here.
@@ -40,8 +41,8 @@ impl Json {
     }
 
     /// What was accepted before and comes back from a store, taken as it is.
-    pub fn trusted(text: String) -> Self {
-        Self(text.into_boxed_str())
+    pub fn trusted(text: impl Into<Arc<str>>) -> Self {
+        Self(text.into())
     }
 
     pub fn as_str(&self) -> &str {

@@ -5,11 +5,15 @@
 //! work by itself; whoever drives it (the executor, or a simulation) carries out what it says.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use longhaul_domain::{Lease, Status, Task, TaskId, contract::store::Verdict};
 
-use crate::commands::finish::Ended;
-use crate::slots::{Scope, SlotPlan, Slots};
+use crate::{
+    TaskInfo,
+    commands::finish::Ended,
+    slots::{Scope, SlotPlan, Slots},
+};
 
 /// Reports that may wait on any node: several deliveries, so that a slow one does not hold up the handlers.
 const FEW_REPORTS: usize = 1_000;
@@ -39,9 +43,10 @@ pub enum ForBell {
 }
 
 /// A claimed task that is now in hand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub lease: Lease,
+    pub info: Arc<TaskInfo>,
     /// An older attempt of the same task whose handler still runs here. Its lease is renewed no more, so no heartbeat
     /// will tell of its loss: whoever drives the desk asks it to stop now.
     pub replaces: Option<Lease>,
@@ -50,8 +55,7 @@ pub struct Taken {
 #[derive(Debug, Clone)]
 struct Held {
     lease: Lease,
-    queue: String,
-    task_type: String,
+    info: Arc<TaskInfo>,
     /// Whether the handler still runs and has its slot.
     runs: bool,
 }
@@ -140,13 +144,14 @@ impl Desk {
     pub fn take(&mut self, task: &Task) -> Option<Taken> {
         let lease = task.lease()?;
         self.slots.take(task);
-        let held = Held { lease, queue: task.queue.clone(), task_type: task.task_type.clone(), runs: true };
+        let info = Arc::new(TaskInfo::of(task));
+        let held = Held { lease, info: Arc::clone(&info), runs: true };
         let before = self.held.insert(task.id, held);
         if let Some(before) = &before {
             self.give_up_slot(before);
         }
         let replaces = before.filter(|before| before.runs).map(|before| before.lease);
-        Some(Taken { lease, replaces })
+        Some(Taken { lease, info, replaces })
     }
 
     /// The handler has come to its end: its slot is free, and its report is to be delivered. `false` when the attempt
@@ -157,8 +162,7 @@ impl Desk {
             return false;
         };
         if std::mem::replace(&mut held.runs, false) {
-            let (queue, task_type) = (held.queue.clone(), held.task_type.clone());
-            self.slots.free(&queue, &task_type);
+            self.slots.free(&held.info.queue, &held.info.task_type);
         }
         self.reports.push_back(ended);
         true
@@ -233,7 +237,7 @@ impl Desk {
 
     fn give_up_slot(&mut self, held: &Held) {
         if held.runs {
-            self.slots.free(&held.queue, &held.task_type);
+            self.slots.free(&held.info.queue, &held.info.task_type);
         }
     }
 }
@@ -265,21 +269,8 @@ mod tests {
     }
 
     fn ended(task: &Task) -> Ended {
-        Ended {
-            report: Report { lease: task.lease().unwrap(), outcome: Outcome::HandedBack },
-            owner: task.owner.clone(),
-            task_type: task.task_type.clone(),
-            queue: task.queue.clone(),
-            parent_id: None,
-            correlation_id: None,
-            ran: None,
-            version: task.version,
-            has_output: false,
-            priority: task.priority,
-            retry_count: task.retry_count,
-            created_at: task.created_at,
-            trace_context: None,
-        }
+        let report = Report { lease: task.lease().unwrap(), outcome: Outcome::HandedBack };
+        Ended::new(task, Arc::new(TaskInfo::of(task)), report)
     }
 
     #[test]

@@ -195,10 +195,12 @@ impl Engine {
         self.tiers.get()?.tier_of(owner).await
     }
 
-    /// Tells the listeners.
-    pub(crate) fn publish(&self, event: TaskEvent) {
-        self.metrics.events.published(event.event);
-        self.bus.publish(event);
+    /// Tells the listeners, if there are any.
+    pub(crate) fn publish(&self, kind: EventKind, id: TaskId, owner: &str, event: impl FnOnce(EventKind) -> TaskEvent) {
+        self.metrics.events.published(kind);
+        if self.bus.is_heard(id, owner) {
+            self.bus.publish(event(kind));
+        }
     }
 
     /// Counts an end that is known by its task. It may be told more than once.
@@ -220,7 +222,7 @@ impl Engine {
         if task.status.is_ended() {
             self.count_end(task);
         }
-        self.publish(TaskEvent {
+        self.publish(event, task.id, &task.owner, |event| TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
@@ -241,11 +243,11 @@ impl Engine {
         if let Some((feed, _)) = &self.feed {
             feed.report(task.id, HotProgress { attempt: task.attempt, sequence, progress: progress.clone() });
         }
-        self.publish(TaskEvent {
+        self.publish(EventKind::Progress, task.id, &task.owner, |event| TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
-            event: EventKind::Progress,
+            event,
             status: Status::Running,
             attempt: task.attempt,
             version: task.version + writes,

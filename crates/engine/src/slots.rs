@@ -118,8 +118,12 @@ impl Slots {
     }
 
     fn take_one(&mut self, queue: &str, task_type: &str) {
-        *self.by_queue.entry(queue.to_owned()).or_default() += 1;
-        *self.by_type.entry(task_type.to_owned()).or_default() += 1;
+        for (counts, name) in [(&mut self.by_queue, queue), (&mut self.by_type, task_type)] {
+            match counts.get_mut(name) {
+                Some(count) => *count += 1,
+                None => _ = counts.insert(name.to_owned(), 1),
+            }
+        }
     }
 
     /// Takes a slot for a task of this queue and type that is yet to be claimed, if there is one.

@@ -52,22 +52,21 @@ fn must_time(row: &impl Columns, column: usize) -> Result<Timestamp, Failure> {
 }
 
 fn json(row: &impl Columns, column: usize) -> Result<Option<Json>, Failure> {
-    Ok(row.text(column)?.map(Json::trusted))
+    Ok(row.str(column)?.map(Json::trusted))
 }
 
 pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failure> {
-    let text = row.must_text(column)?;
-    Status::parse(&text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
+    let text = row.must_str(column)?;
+    Status::parse(text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
 }
 
 fn error(row: &impl Columns, column: usize) -> Result<Option<TaskError>, Failure> {
-    row.text(column)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)
+    row.str(column)?.map(serde_json::from_str).transpose().map_err(Failure::internal)
 }
 
 /// Reads a task from the columns of `task_columns.sql`, in their order.
 pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
-    let policy: Option<RetryPolicy> =
-        row.text(33)?.map(|text| serde_json::from_str(&text)).transpose().map_err(Failure::internal)?;
+    let policy: Option<RetryPolicy> = row.str(33)?.map(serde_json::from_str).transpose().map_err(Failure::internal)?;
     Ok(Task {
         id: TaskId(row.must_id(0)?),
         parent_id: row.id(1)?.map(TaskId),
@@ -78,7 +77,7 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         queue: row.must_text(6)?,
         priority: number(row, 7)?,
         status: status(row, 8)?,
-        phase: if row.must_text(9)? == Phase::Finish.as_str() { Phase::Finish } else { Phase::Run },
+        phase: if row.must_str(9)? == Phase::Finish.as_str() { Phase::Finish } else { Phase::Run },
         attempt: number(row, 10)?,
         max_attempts: number(row, 11)?,
         retry_count: number(row, 12)?,
@@ -105,7 +104,7 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         },
         finish_step: row.flag(32)?,
         retry: policy.unwrap_or_default(),
-        parameters: Json::trusted(row.must_text(34)?),
+        parameters: Json::trusted(row.must_str(34)?),
         checkpoint: json(row, 35)?,
         progress: json(row, 36)?,
         result: json(row, 37)?,

@@ -57,8 +57,12 @@ pub(crate) enum SqlRow {
 /// The columns of a row, by their places.
 pub(crate) trait Columns {
     fn int(&self, column: usize) -> Result<Option<i64>, Failure>;
-    fn text(&self, column: usize) -> Result<Option<String>, Failure>;
+    fn str(&self, column: usize) -> Result<Option<&str>, Failure>;
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure>;
+
+    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+        Ok(self.str(column)?.map(str::to_owned))
+    }
 
     fn flag(&self, column: usize) -> Result<bool, Failure> {
         Ok(self.int(column)?.unwrap_or(0) != 0)
@@ -73,6 +77,10 @@ pub(crate) trait Columns {
         self.text(column)?.ok_or_else(|| null(column))
     }
 
+    fn must_str(&self, column: usize) -> Result<&str, Failure> {
+        self.str(column)?.ok_or_else(|| null(column))
+    }
+
     fn must_id(&self, column: usize) -> Result<Uuid, Failure> {
         self.id(column)?.ok_or_else(|| null(column))
     }
@@ -84,8 +92,8 @@ impl Columns for rusqlite::Row<'_> {
         Ok(self.get(column)?)
     }
 
-    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
-        Ok(self.get(column)?)
+    fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
+        self.get_ref(column)?.as_str_or_null().map_err(Failure::internal)
     }
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
@@ -109,18 +117,18 @@ impl Columns for SqlRow {
         Ok(value)
     }
 
-    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+    fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
         let value = match self {
             Self::Sqlite(values) => match &values[column] {
-                Value::Text(text) => Some(text.clone()),
+                Value::Text(text) => Some(text.as_str()),
                 Value::Null => None,
                 Value::Integer(_) | Value::Real(_) | Value::Blob(_) => return Err(not_a(column, "text")),
             },
             Self::Guest(row) => row.try_get(column)?,
             Self::Postgres(row) => row.try_get_unchecked(column)?,
             Self::MySql(row) => {
-                let bytes: Option<Vec<u8>> = row.try_get_unchecked(column)?;
-                bytes.map(String::from_utf8).transpose().map_err(Failure::internal)?
+                let bytes: Option<&[u8]> = row.try_get_unchecked(column)?;
+                bytes.map(std::str::from_utf8).transpose().map_err(Failure::internal)?
             }
         };
         Ok(value)

@@ -26,6 +26,7 @@ fn cases() -> Vec<Case<EventBusFactory>> {
         a_listener_hears_only_the_owner_that_it_wants,
         every_listener_hears_every_event,
         an_event_comes_as_it_was_published,
+        a_bus_knows_that_a_task_is_heard,
         publishing_without_listeners_does_no_harm,
         a_listener_that_left_does_no_harm,
         a_listener_that_stops_waiting_for_a_while_loses_nothing,
@@ -144,6 +145,23 @@ async fn an_event_comes_as_it_was_published(make: EventBusFactory) {
     let heard = next_event(&mut stream).await;
     assert_eq!(heard, full);
     assert_eq!(heard.id(), full.id());
+}
+
+async fn a_bus_knows_that_a_task_is_heard(make: EventBusFactory) {
+    let (task, other) = (random_task_id(), random_task_id());
+    let wants = [
+        Subscription { task_id: Some(task), owner: None },
+        Subscription { task_id: None, owner: Some("ann".to_owned()) },
+        Subscription { task_id: Some(task), owner: Some("ann".to_owned()) },
+        Subscription::default(),
+    ];
+    for subscription in wants {
+        let bus = make(ROOM).await;
+        let hears_all = subscription == Subscription::default();
+        let _stream = bus.subscribe(subscription);
+        assert!(bus.is_heard(task, "ann"));
+        assert!(!hears_all || bus.is_heard(other, "bob"));
+    }
 }
 
 async fn publishing_without_listeners_does_no_harm(make: EventBusFactory) {

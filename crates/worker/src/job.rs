@@ -182,7 +182,7 @@ impl Job {
     /// task is put back for later without using up a retry.
     pub async fn permit(&self, key: &str) -> Result<Permit, Stop> {
         self.check()?;
-        let max_wait_ms = u64::try_from(self.0.settings.permit_wait.as_millis()).unwrap_or(u64::MAX);
+        let max_wait_ms = u64::try_from(self.0.settings().permit_wait.as_millis()).unwrap_or(u64::MAX);
         let reserved = self.0.services.limiter.reserve(key, max_wait_ms).await;
         match reserved.map_err(Stop::retryable)? {
             Reservation::Granted { wait_ms } => {

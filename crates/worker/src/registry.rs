@@ -10,7 +10,7 @@ use longhaul_domain::{
     Invalid, Json, NewTask, Phase, StoreError, TaskId, bounds,
     contract::store::{Failure, Outcome as Ending},
 };
-use longhaul_engine::{Catalog, catalog::TaskType, routing::Routing};
+use longhaul_engine::{Catalog, TaskInfo, catalog::TaskType, routing::Routing};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -22,7 +22,7 @@ use crate::{
     run::Run,
     settings::TypeSettings,
     stop::{AnyError, Class, Kind, Outcome, Stop, chain, classify_by_type},
-    task::{Task, TaskInfo},
+    task::Task,
 };
 
 /// What is known of a type without running it.
@@ -57,7 +57,13 @@ pub(crate) trait Handler: Send + Sync {
     fn info(&self) -> &TypeInfo;
     /// One attempt, from stored parameters to what the store is told.
     fn run(&self, run: Arc<Run>) -> BoxFuture<'static, Ending>;
-    fn hook(&self, hook: Hook, task: TaskInfo) -> BoxFuture<'static, ()>;
+    fn hook(&self, hook: Hook, task: Arc<TaskInfo>) -> BoxFuture<'static, ()>;
+}
+
+impl fmt::Debug for dyn Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.info().name)
+    }
 }
 
 /// All types of a process.
@@ -145,7 +151,7 @@ impl Registry {
         let (parent_id, correlation_id) = (task.parent.map(|lease| lease.task_id), task.correlation_id.clone());
         Some(move |id| {
             let info = TaskInfo { id, owner, task_type, queue, attempt: 0, parent_id, correlation_id };
-            handler.hook(Hook::Queued, info)
+            handler.hook(Hook::Queued, Arc::new(info))
         })
     }
 }
@@ -183,7 +189,7 @@ impl<T: Task> Handler for Typed<T> {
         })
     }
 
-    fn hook(&self, hook: Hook, info: TaskInfo) -> BoxFuture<'static, ()> {
+    fn hook(&self, hook: Hook, info: Arc<TaskInfo>) -> BoxFuture<'static, ()> {
         let task = Arc::clone(&self.task);
         Box::pin(async move {
             match hook {
@@ -238,7 +244,7 @@ where
         })
     }
 
-    fn hook(&self, _hook: Hook, _info: TaskInfo) -> BoxFuture<'static, ()> {
+    fn hook(&self, _hook: Hook, _info: Arc<TaskInfo>) -> BoxFuture<'static, ()> {
         Box::pin(async {})
     }
 }

@@ -15,7 +15,7 @@ use longhaul_domain::{
     lifecycle::{Command, Refusal},
 };
 use longhaul_engine::{
-    Engine, Files,
+    Engine, Files, TaskInfo,
     desk::StopReason,
     routing::Routing,
     trace::{self, TraceContext},
@@ -24,8 +24,13 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    progress::ProgressKeeper, registry::Registry, scribe::Scribe, settings::TypeSettings, state::Unsaved, stop::Stop,
-    task::TaskInfo, worker::Inner,
+    progress::ProgressKeeper,
+    registry::{Handler, Registry},
+    scribe::Scribe,
+    settings::TypeSettings,
+    state::Unsaved,
+    stop::Stop,
+    worker::Inner,
 };
 
 /// Hooks of one submit or delivery that run at once.
@@ -88,10 +93,13 @@ impl Services {
         if calls.is_empty() {
             return;
         }
-        self.hooks.spawn(stream::iter(calls).for_each_concurrent(HOOKS_AT_ONCE, |call| {
+        self.hooks.spawn(async move {
             // One that panics takes no other along.
-            AssertUnwindSafe(call).catch_unwind().map(drop)
-        }));
+            let calls = calls.into_iter().map(|call| AssertUnwindSafe(call).catch_unwind());
+            // Most have nothing to do and are over at once; only the others are worth the keeping of many.
+            let waiting = calls.filter_map(|mut call| (&mut call).now_or_never().is_none().then_some(call));
+            stream::iter(waiting).for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop)).await;
+        });
     }
 
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
@@ -111,8 +119,10 @@ impl Services {
 pub(crate) struct Run {
     pub(crate) task: Task,
     pub(crate) lease: Lease,
+    /// What hooks and listeners are told of the task.
+    pub(crate) info: Arc<TaskInfo>,
     pub(crate) services: Arc<Services>,
-    pub(crate) settings: TypeSettings,
+    pub(crate) handler: Arc<dyn Handler>,
     /// What its log lines and its trace are told of.
     pub(crate) span: tracing::Span,
     pub(crate) started: Instant,
@@ -164,14 +174,21 @@ impl Run {
         trace::context_of(&self.span).or_else(|| TraceContext::of(&self.task))
     }
 
-    pub(crate) fn new(task: Task, lease: Lease, services: Arc<Services>, settings: TypeSettings) -> Self {
+    pub(crate) fn new(
+        task: Task,
+        lease: Lease,
+        info: Arc<TaskInfo>,
+        services: Arc<Services>,
+        handler: Arc<dyn Handler>,
+    ) -> Self {
         Self {
             span: span_of(&task),
             started: Instant::now(),
             task,
             lease,
+            info,
             services,
-            settings,
+            handler,
             stop: CancellationToken::new(),
             reason: Mutex::default(),
             is_over: Mutex::default(),
@@ -242,15 +259,8 @@ impl Run {
         *count - 1
     }
 
-    pub(crate) fn info(&self) -> TaskInfo {
-        TaskInfo {
-            id: self.task.id,
-            owner: self.task.owner.clone(),
-            task_type: self.task.task_type.clone(),
-            queue: self.task.queue.clone(),
-            attempt: self.task.attempt,
-            parent_id: self.task.parent_id,
-            correlation_id: self.task.correlation_id.clone(),
-        }
+    /// What the type asks for.
+    pub(crate) fn settings(&self) -> &TypeSettings {
+        &self.handler.info().settings
     }
 }

@@ -49,7 +49,7 @@ impl<S> std::ops::Deref for State<S> {
 
 async fn save_by_itself(job: Job) {
     loop {
-        tokio::time::sleep(job.0.settings.checkpoint_every).await;
+        tokio::time::sleep(job.0.settings().checkpoint_every).await;
         flush(&job.0).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use longhaul_domain::TaskId;
+use longhaul_engine::TaskInfo;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -92,23 +92,4 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
-}
-
-/// What hooks are told of a task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskInfo {
-    /// Its id.
-    pub id: TaskId,
-    /// Whose it is.
-    pub owner: String,
-    /// The name of its type.
-    pub task_type: String,
-    /// The queue that it is in.
-    pub queue: String,
-    /// The number of its attempt, 0 before the first.
-    pub attempt: u32,
-    /// The task that submitted it, if one did.
-    pub parent_id: Option<TaskId>,
-    /// What ties it to a request of the submitter's.
-    pub correlation_id: Option<String>,
 }

@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 
-use crate::event::TaskEvent;
+use crate::{event::TaskEvent, ids::TaskId};
 
 /// What a listener gets.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,7 +20,7 @@ pub enum Heard {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscription {
     /// News of this task alone.
-    pub task_id: Option<crate::ids::TaskId>,
+    pub task_id: Option<TaskId>,
     /// News of this owner's tasks alone.
     pub owner: Option<String>,
 }
@@ -42,6 +42,10 @@ pub trait EventStream: Send + std::fmt::Debug {
 /// News of tasks.
 pub trait EventBus: Send + Sync + std::fmt::Debug {
     fn publish(&self, event: TaskEvent);
+    /// Whether anybody may hear of this task now. If not, its events need not even be made.
+    fn is_heard(&self, _task_id: TaskId, _owner: &str) -> bool {
+        true
+    }
     /// Everything that is published from now on.
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream>;
 }

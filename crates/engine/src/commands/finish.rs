@@ -1,10 +1,11 @@
 //! Finish: the ends of attempts that ran on this node, and what their ends mean for parents.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Status, StoreError, TaskId, Timestamp,
+    Status, StoreError, Task, TaskId, Timestamp,
     contract::{
         broker::Bell,
         store::{Access, Outcome, Report, Verdict},
@@ -12,28 +13,41 @@ use longhaul_domain::{
     event::{EventKind, TaskEvent},
 };
 
-use crate::Engine;
+use crate::{Engine, TaskInfo};
 
 /// A report with what the listeners are told of its task.
 #[derive(Debug, Clone)]
 pub struct Ended {
     pub report: Report,
-    pub owner: String,
-    pub task_type: String,
-    pub queue: String,
-    pub parent_id: Option<TaskId>,
-    pub correlation_id: Option<String>,
+    pub info: Arc<TaskInfo>,
     /// How long the attempt ran here, if it did.
     pub ran: Option<Duration>,
-    /// As the claim left it.
-    pub version: u64,
     /// Whether the attempt wrote to the task's output stream.
     pub has_output: bool,
-    pub priority: u8,
     /// As the claim left it.
-    pub retry_count: u32,
-    pub created_at: Timestamp,
-    pub trace_context: Option<String>,
+    version: u64,
+    /// As the claim left it.
+    retry_count: u32,
+    priority: u8,
+    created_at: Timestamp,
+    trace_context: Option<String>,
+}
+
+impl Ended {
+    /// The end of an attempt of this task, which is as it was claimed, before any handler has begun.
+    pub fn new(task: &Task, info: Arc<TaskInfo>, report: Report) -> Self {
+        Self {
+            report,
+            info,
+            ran: None,
+            has_output: false,
+            version: task.version,
+            retry_count: task.retry_count,
+            priority: task.priority,
+            created_at: task.created_at,
+            trace_context: task.trace_context.clone(),
+        }
+    }
 }
 
 impl Engine {
@@ -49,13 +63,13 @@ impl Engine {
             let Verdict::Applied(status) = verdict else { continue };
             let version = self.version_after(one, raised_by).await;
             self.count_attempt(one, *status);
-            self.publish(news(one, *status, version));
+            self.publish(kind_of(*status), one.info.id, &one.info.owner, |event| news(one, event, *status, version));
             if status.is_claimable() {
-                self.doorbell.ring(&one.queue);
+                self.doorbell.ring(&one.info.queue);
                 self.ring_after(one);
             }
             if status.is_ended() {
-                parents.extend(one.parent_id);
+                parents.extend(one.info.parent_id);
             }
         }
         for parent in parents {
@@ -76,15 +90,15 @@ impl Engine {
         };
         let bell = Bell {
             task_id: one.report.lease.task_id,
-            owner: one.owner.clone(),
-            task_type: one.task_type.clone(),
-            queue: one.queue.clone(),
+            owner: one.info.owner.clone(),
+            task_type: one.info.task_type.clone(),
+            queue: one.info.queue.clone(),
             priority: one.priority,
             retry_count: one.retry_count + failures,
             submitted_at: one.created_at,
             due_at: self.store_time.now().unwrap_or(one.created_at).plus_ms(delay_ms),
             looks: 0,
-            correlation_id: one.correlation_id.clone(),
+            correlation_id: one.info.correlation_id.clone(),
             trace_context: one.trace_context.clone(),
         };
         self.ring_in(bell, delay_ms);
@@ -92,13 +106,13 @@ impl Engine {
 
     fn count_attempt(&self, one: &Ended, status: Status) {
         if let Some(ran) = one.ran {
-            self.metrics.ran(&one.task_type, status, ran);
+            self.metrics.ran(&one.info.task_type, status, ran);
         }
         if status == Status::Retrying && matches!(one.report.outcome, Outcome::Failed { .. }) {
-            self.metrics.of_type(&one.task_type).retries.inc();
+            self.metrics.of_type(&one.info.task_type).retries.inc();
         }
         if status.is_ended() {
-            self.metrics.ended(&one.task_type, status, 1);
+            self.metrics.ended(&one.info.task_type, status, 1);
         }
     }
 
@@ -136,8 +150,8 @@ impl Engine {
     }
 }
 
-fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
-    let event = match status {
+const fn kind_of(status: Status) -> EventKind {
+    match status {
         Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
         Status::Failed => EventKind::Failed,
         Status::DeadLetter => EventKind::DeadLettered,
@@ -145,7 +159,10 @@ fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
         Status::Waiting => EventKind::Waiting,
         Status::Retrying => EventKind::Retrying,
         Status::Queued | Status::Running => EventKind::Requeued,
-    };
+    }
+}
+
+fn news(one: &Ended, event: EventKind, status: Status, version: u64) -> TaskEvent {
     let error = match &one.report.outcome {
         Outcome::Failed { failure, .. } => Some(failure.message.clone()),
         Outcome::Snoozed { reason, .. } => reason.as_ref().map(|reason| reason.message.clone()),
@@ -153,8 +170,8 @@ fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
     };
     TaskEvent {
         task_id: one.report.lease.task_id,
-        owner: one.owner.clone(),
-        task_type: one.task_type.clone(),
+        owner: one.info.owner.clone(),
+        task_type: one.info.task_type.clone(),
         event,
         status,
         attempt: one.report.lease.attempt,
@@ -162,6 +179,6 @@ fn news(one: &Ended, status: Status, version: u64) -> TaskEvent {
         sequence: 0,
         progress: None,
         error,
-        correlation_id: one.correlation_id.clone(),
+        correlation_id: one.info.correlation_id.clone(),
     }
 }

@@ -65,11 +65,11 @@ impl Engine {
         if submitted.repeated {
             return;
         }
-        self.publish(TaskEvent {
+        self.publish(EventKind::Submitted, submitted.task_id, &note.owner, |event| TaskEvent {
             task_id: submitted.task_id,
             owner: note.owner.clone(),
             task_type: note.task_type.clone(),
-            event: EventKind::Submitted,
+            event,
             status: Status::Queued,
             attempt: 0,
             version: 1,

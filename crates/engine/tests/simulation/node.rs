@@ -15,7 +15,7 @@ use longhaul_domain::{
     contract::store::{ClaimNamed, ClaimRequest, Outcome, Report},
 };
 use longhaul_engine::{
-    Desk, Engine,
+    Desk, Engine, TaskInfo,
     commands::finish::Ended,
     desk::StopReason,
     pace::{Pace, PollSettings},
@@ -47,6 +47,7 @@ const DRAIN_MS: u64 = 30_000;
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) task: Task,
+    info: Arc<TaskInfo>,
     pub(crate) lease: Lease,
     /// Steps so far.
     pub(crate) steps: u64,
@@ -325,7 +326,7 @@ impl SimNode {
         // The process finds a handler by its task: a newer attempt takes the place of an older one.
         self.runs.iter_mut().filter(|run| run.task.id == task.id).for_each(|run| run.is_known = false);
         let stop = self.timers.leave_at.map(|_| StopReason::Drain);
-        self.runs.push(Run { task, lease: taken.lease, steps: 0, stop, is_known: true });
+        self.runs.push(Run { task, info: taken.info, lease: taken.lease, steps: 0, stop, is_known: true });
     }
 
     fn step_handler(&mut self, index: usize, dice: &mut Dice) {
@@ -435,21 +436,7 @@ pub(crate) fn notified(engine: &Engine) -> bool {
 }
 
 fn ended_of(run: &Run, outcome: Outcome) -> Ended {
-    Ended {
-        report: Report { lease: run.lease, outcome },
-        owner: run.task.owner.clone(),
-        task_type: run.task.task_type.clone(),
-        queue: run.task.queue.clone(),
-        parent_id: run.task.parent_id,
-        correlation_id: run.task.correlation_id.clone(),
-        ran: None,
-        version: run.task.version,
-        has_output: false,
-        priority: run.task.priority,
-        retry_count: run.task.retry_count,
-        created_at: run.task.created_at,
-        trace_context: None,
-    }
+    Ended::new(&run.task, Arc::clone(&run.info), Report { lease: run.lease, outcome })
 }
 
 /// Most processes take everything; some keep slots for one queue, or limit a type.

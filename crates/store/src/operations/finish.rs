@@ -47,10 +47,10 @@ impl Operation for CompleteTasks {
 
     async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
         // A second report on a task must see what the first did, so only the first of each takes the short way.
-        let mut named = HashSet::new();
+        let mut named = HashSet::with_capacity(self.reports.len());
         let plain: Vec<Completion<'_>> =
             self.reports.iter().filter(|report| named.insert(report.lease.task_id)).filter_map(completion).collect();
-        let mut ended = HashSet::new();
+        let mut ended = HashSet::with_capacity(plain.len());
         for portion in portions(&plain, |done| 200 + done.result.map_or(0, str::len)) {
             ended.extend(session.complete_tasks(portion).await?);
         }

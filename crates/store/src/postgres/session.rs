@@ -4,6 +4,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use futures::TryStreamExt as _;
 use longhaul_domain::{
     Task, TaskId, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
@@ -64,8 +65,16 @@ impl<'c> PgSession<'c> {
         let query = sqlx::query(super::text(&CLAIM)).bind(self.clock()).bind(&request.queues).bind(&request.task_types);
         let query = query.bind(request.node_id.0).bind(&request.host);
         let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX)).bind(lanes).bind(dues);
-        let rows = query.fetch_all(&mut *self.connection).await?;
-        rows.into_iter().map(|row| Claimed::from_row(&SqlRow::Postgres(row))).collect()
+        self.read_claimed(query).await
+    }
+
+    /// Reads what a claim brings while the server is still at it.
+    async fn read_claimed(&mut self, query: PgQuery<'_>) -> Result<Vec<Claimed>, Failure> {
+        let (mut rows, mut claimed) = (query.fetch(&mut *self.connection), Vec::new());
+        while let Some(row) = rows.try_next().await? {
+            claimed.push(Claimed::from_row(&SqlRow::Postgres(row))?);
+        }
+        Ok(claimed)
     }
 
     /// Claims without bounds, and notes how long that took.
@@ -180,9 +189,8 @@ impl Session for PgSession<'_> {
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
         let ids: Vec<Uuid> = request.ids.iter().map(|id| id.0).collect();
         let query = sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids).bind(&request.task_types);
-        let rows = query.bind(request.node_id.0).bind(&request.host).fetch_all(&mut *self.connection).await?;
-        let claimed = rows.into_iter().map(|row| Claimed::from_row(&SqlRow::Postgres(row)));
-        Ok(self.known(claimed.collect::<Result<_, _>>()?))
+        let claimed = self.read_claimed(query.bind(request.node_id.0).bind(&request.host)).await?;
+        Ok(self.known(claimed))
     }
 
     async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
@@ -211,7 +219,11 @@ impl Session for PgSession<'_> {
         let urls: Vec<Option<&str>> = completions.iter().map(|done| done.result_url).collect();
         let query = sqlx::query(super::text(&COMPLETE)).bind(self.clock()).bind(ids).bind(attempts).bind(tokens);
         let rows = query.bind(results).bind(urls).fetch_all(&mut *self.connection).await?;
-        rows.into_iter().map(|row| Ok(TaskId(SqlRow::Postgres(row).must_id(0)?))).collect()
+        let mut ended = Vec::with_capacity(rows.len());
+        for row in rows {
+            ended.push(TaskId(SqlRow::Postgres(row).must_id(0)?));
+        }
+        Ok(ended)
     }
 }
 

@@ -64,6 +64,11 @@ impl MemoryEventBus {
         }
     }
 
+    /// The rings that news of this task goes through, as far as anybody has ever listened to them.
+    fn rings_of(&self, id: TaskId, owner: &str) -> impl Iterator<Item = &Sender<News>> {
+        [&self.everything, self.of_task(id), self.of_owner(owner)].into_iter().filter_map(Ring::get)
+    }
+
     fn of_task(&self, id: TaskId) -> &Ring {
         &self.of_tasks[self.place(id)]
     }
@@ -80,12 +85,15 @@ impl MemoryEventBus {
 
 impl EventBus for MemoryEventBus {
     fn publish(&self, event: TaskEvent) {
-        let rings = [&self.everything, self.of_task(event.task_id), self.of_owner(&event.owner)];
         let event = Arc::new(event);
-        for ring in rings.into_iter().filter_map(Ring::get) {
+        for ring in self.rings_of(event.task_id, &event.owner) {
             // It fails when nobody listens, and then there is nobody to tell.
             let _ = ring.send(News::Event(Arc::clone(&event)));
         }
+    }
+
+    fn is_heard(&self, task_id: TaskId, owner: &str) -> bool {
+        self.rings_of(task_id, owner).any(|ring| ring.receiver_count() > 0)
     }
 
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
@@ -119,5 +127,26 @@ impl EventStream for MemoryEventStream {
                 Err(RecvError::Closed) => return None,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_hears_of_a_task_once_its_listeners_have_gone() {
+        let (bus, task) = (MemoryEventBus::new(4), TaskId(uuid::Uuid::from_u128(1)));
+        assert!(!bus.is_heard(task, "ann"));
+        let streams = [
+            bus.subscribe(Subscription { task_id: Some(task), owner: None }),
+            bus.subscribe(Subscription { task_id: None, owner: Some("ann".to_owned()) }),
+            bus.subscribe(Subscription::default()),
+        ];
+        for stream in streams {
+            assert!(bus.is_heard(task, "ann"));
+            drop(stream);
+        }
+        assert!(!bus.is_heard(task, "ann"));
     }
 }

@@ -299,7 +299,7 @@ impl Answerer {
         for task in strange {
             let taken = self.inner.desk().take(&task);
             if let Some(taken) = taken {
-                executor::hand_back(&self.inner, &task, taken.lease);
+                executor::hand_back(&self.inner, &task, taken.lease, taken.info);
             }
         }
     }

@@ -193,8 +193,8 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             inner.ask_to_stop(&older, StopReason::Lost);
         }
         match inner.draining.is_cancelled() {
-            true => executor::hand_back(inner, &task, taken.lease),
-            false => executor::start(inner, task, taken.lease),
+            true => executor::hand_back(inner, &task, taken.lease, taken.info),
+            false => executor::start(inner, task, taken.lease, taken.info),
         }
     }
     if was_clear {

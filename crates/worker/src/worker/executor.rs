@@ -10,13 +10,13 @@ use longhaul_domain::{
     contract::store::{Failure, Outcome as Ending, Report},
     event::EventKind,
 };
-use longhaul_engine::{commands::finish::Ended, desk::StopReason};
+use longhaul_engine::{TaskInfo, commands::finish::Ended, desk::StopReason};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::{Inner, hooks};
 use crate::{
-    registry::{Handler, Hook, retry},
+    registry::{Hook, retry},
     run::Run,
     state,
 };
@@ -25,27 +25,26 @@ use crate::{
 const NO_KEY: &str = "none";
 
 /// Starts the handler of a claimed task.
-pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease) {
+pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease, info: Arc<TaskInfo>) {
     let inner = Arc::clone(inner);
     let Some(handler) = inner.services.registry.handler(&task.task_type) else {
         // Only registered types are claimed; should the store answer otherwise, another node may know the type.
-        return hand_back(&inner, &task, lease);
+        return hand_back(&inner, &task, lease, info);
     };
     inner.engine().tell(&task, EventKind::Started);
-    let settings = handler.info().settings.clone();
-    let run = Arc::new(Run::new(task, lease, Arc::clone(&inner.services), settings));
+    let run = Arc::new(Run::new(task, lease, info, Arc::clone(&inner.services), handler));
     inner.runs().insert(run.task.id, Arc::clone(&run));
     let handlers = inner.handlers.clone();
     let span = run.span.clone();
-    let running = handlers.spawn(execute(inner, handler, Arc::clone(&run)).instrument(span));
+    let running = handlers.spawn(execute(inner, Arc::clone(&run)).instrument(span));
     // Set by nobody else.
     let _ = run.abort.set(running.abort_handle());
 }
 
-async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
-    hooks::call(&inner, Hook::Running, run.info());
+async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
+    hooks::call(&inner, Hook::Running, &*run.handler, Arc::clone(&run.info));
     // A handler may also panic where it is dropped.
-    let worked = AssertUnwindSafe(work(&inner, &handler, &run)).catch_unwind().await;
+    let worked = AssertUnwindSafe(work(&inner, &run)).catch_unwind().await;
     let mut ending = worked.unwrap_or_else(|panic| panicked(&run, &*panic));
     run.close();
     if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::Cancelled {
@@ -72,7 +71,7 @@ async fn execute(inner: Arc<Inner>, handler: Arc<dyn Handler>, run: Arc<Run>) {
             if run.writes_output.load(Ordering::Relaxed) {
                 end_output(&inner, &run.lease).await;
             }
-            hooks::call_if_cancelled(&inner, &run.lease, &run.info()).await;
+            hooks::call_if_cancelled(&inner, &run.lease, &run.info).await;
         }
         Some(StopReason::Lost) => leave(&inner, &run),
         Some(StopReason::Drain) | None => end(&inner, &run, ending),
@@ -93,44 +92,30 @@ pub(super) async fn end_output(inner: &Inner, lease: &Lease) {
 }
 
 /// Gives a task back that no handler has begun.
-pub(super) fn hand_back(inner: &Inner, task: &Task, lease: Lease) {
-    report(inner, task, Report { lease, outcome: Ending::HandedBack }, None, false);
+pub(super) fn hand_back(inner: &Inner, task: &Task, lease: Lease, info: Arc<TaskInfo>) {
+    report(inner, Ended::new(task, info, Report { lease, outcome: Ending::HandedBack }));
 }
 
-fn end(inner: &Inner, run: &Run, ending: Ending) {
-    let report_of_run = Report { lease: run.lease, outcome: ending };
-    let has_output = run.writes_output.load(Ordering::Relaxed);
-    report(inner, &run.task, report_of_run, Some(run.started.elapsed()), has_output);
+fn end(inner: &Inner, run: &Run, outcome: Ending) {
+    let mut ended = Ended::new(&run.task, Arc::clone(&run.info), Report { lease: run.lease, outcome });
+    ended.ran = Some(run.started.elapsed());
+    ended.has_output = run.writes_output.load(Ordering::Relaxed);
+    report(inner, ended);
 }
 
 /// Hands the report to the reporter; the slot is free.
-fn report(inner: &Inner, task: &Task, report: Report, ran: Option<Duration>, has_output: bool) {
-    let ended = Ended {
-        report,
-        owner: task.owner.clone(),
-        task_type: task.task_type.clone(),
-        queue: task.queue.clone(),
-        parent_id: task.parent_id,
-        correlation_id: task.correlation_id.clone(),
-        ran,
-        version: task.version,
-        has_output,
-        priority: task.priority,
-        retry_count: task.retry_count,
-        created_at: task.created_at,
-        trace_context: task.trace_context.clone(),
-    };
+fn report(inner: &Inner, ended: Ended) {
     inner.desk().end(ended);
     inner.room_freed();
     inner.ended.notify_one();
 }
 
 /// Runs the handler until it ends, times out, or does not stop when asked to.
-async fn work(inner: &Inner, handler: &Arc<dyn Handler>, run: &Arc<Run>) -> Ending {
-    let future = handler.run(Arc::clone(run));
+async fn work(inner: &Inner, run: &Arc<Run>) -> Ending {
+    let future = run.handler.run(Arc::clone(run));
     let timeout = run.task.timeout_ms.map(Duration::from_millis);
     let body = async {
-        match run.settings.blocking {
+        match run.settings().blocking {
             false => future.await,
             // The future is polled on a thread that may block.
             true => {
@@ -175,7 +160,7 @@ async fn gave_no_way(inner: &Inner, run: &Run) {
             }
             return;
         }
-        Some(StopReason::Cancelled | StopReason::Lost) | None => run.settings.stop_grace,
+        Some(StopReason::Cancelled | StopReason::Lost) | None => run.settings().stop_grace,
     };
     tokio::time::sleep(grace).await;
     tracing::warn!("a handler did not stop when asked to and is dropped");

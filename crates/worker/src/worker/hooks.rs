@@ -2,6 +2,7 @@
 //! their panics are the task's.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use longhaul_domain::{
@@ -9,15 +10,14 @@ use longhaul_domain::{
     contract::store::{Access, Outcome as Ending, Verdict},
     event::EventKind,
 };
-use longhaul_engine::{commands::finish::Ended, metrics::Listener};
+use longhaul_engine::{TaskInfo, commands::finish::Ended, metrics::Listener};
 
 use super::Inner;
-use crate::{registry::Hook, task::TaskInfo};
+use crate::registry::{Handler, Hook};
 
 /// Calls a hook from the task that it is about. Most have nothing to do and are over at once; one that waits goes on by
 /// itself.
-pub(super) fn call(inner: &Inner, hook: Hook, info: TaskInfo) {
-    let Some(handler) = inner.services.registry.handler(&info.task_type) else { return };
+pub(super) fn call(inner: &Inner, hook: Hook, handler: &dyn Handler, info: Arc<TaskInfo>) {
     inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
     let mut running = AssertUnwindSafe(handler.hook(hook, info)).catch_unwind();
     if (&mut running).now_or_never().is_none() {
@@ -45,26 +45,17 @@ pub(super) async fn call_for_ends(inner: &Inner, reports: &[Ended], verdicts: &[
 }
 
 async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<BoxFuture<'static, ()>> {
-    let handler = inner.services.registry.handler(&ended.task_type)?;
+    let handler = inner.services.registry.handler(&ended.info.task_type)?;
     let lease = ended.report.lease;
-    let info = TaskInfo {
-        id: lease.task_id,
-        owner: ended.owner.clone(),
-        task_type: ended.task_type.clone(),
-        queue: ended.queue.clone(),
-        attempt: lease.attempt,
-        parent_id: ended.parent_id,
-        correlation_id: ended.correlation_id.clone(),
-    };
     match verdict {
         // A repetition is a report of ours whose first answer was lost.
         Verdict::Applied(status) | Verdict::Repeated(status) => {
             let hook = hook_of(&ended.report.outcome, status)?;
             inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
-            Some(handler.hook(hook, info))
+            Some(handler.hook(hook, Arc::clone(&ended.info)))
         }
         Verdict::Stale(Status::Cancelled) => {
-            call_if_cancelled(inner, &lease, &info).await;
+            call_if_cancelled(inner, &lease, &ended.info).await;
             None
         }
         Verdict::Stale(_) | Verdict::Missing => None,
@@ -72,10 +63,12 @@ async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<B
 }
 
 /// The task is cancelled. Whether it was in this attempt, or in a later one that took over unnoticed, the store knows.
-pub(super) async fn call_if_cancelled(inner: &Inner, lease: &Lease, info: &TaskInfo) {
+pub(super) async fn call_if_cancelled(inner: &Inner, lease: &Lease, info: &Arc<TaskInfo>) {
     match inner.engine().store.get_task(&Access::All, lease.task_id).await {
         Ok(task) if task.status == Status::Cancelled && task.attempt == lease.attempt => {
-            call(inner, Hook::Cancelled, info.clone());
+            if let Some(handler) = inner.services.registry.handler(&info.task_type) {
+                call(inner, Hook::Cancelled, &*handler, Arc::clone(info));
+            }
         }
         Ok(_) => {}
         Err(error) => tracing::debug!(%error, "a hook was not called: the store does not say whether it should be"),
