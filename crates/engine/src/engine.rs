@@ -195,12 +195,10 @@ impl Engine {
         self.tiers.get()?.tier_of(owner).await
     }
 
-    /// Tells the listeners, if there are any.
-    pub(crate) fn publish(&self, kind: EventKind, id: TaskId, owner: &str, event: impl FnOnce(EventKind) -> TaskEvent) {
-        self.metrics.events.published(kind);
-        if self.bus.is_heard(id, owner) {
-            self.bus.publish(event(kind));
-        }
+    /// Counts a piece of news, and answers with whether anybody may hear it: only then it is to be made and published.
+    pub(crate) fn note_news(&self, event: EventKind, id: TaskId, owner: &str) -> bool {
+        self.metrics.events.published(event);
+        self.bus.is_heard(id, owner)
     }
 
     /// Counts an end that is known by its task. It may be told more than once.
@@ -222,7 +220,10 @@ impl Engine {
         if task.status.is_ended() {
             self.count_end(task);
         }
-        self.publish(event, task.id, &task.owner, |event| TaskEvent {
+        if !self.note_news(event, task.id, &task.owner) {
+            return;
+        }
+        self.bus.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
@@ -243,11 +244,14 @@ impl Engine {
         if let Some((feed, _)) = &self.feed {
             feed.report(task.id, HotProgress { attempt: task.attempt, sequence, progress: progress.clone() });
         }
-        self.publish(EventKind::Progress, task.id, &task.owner, |event| TaskEvent {
+        if !self.note_news(EventKind::Progress, task.id, &task.owner) {
+            return;
+        }
+        self.bus.publish(TaskEvent {
             task_id: task.id,
             owner: task.owner.clone(),
             task_type: task.task_type.clone(),
-            event,
+            event: EventKind::Progress,
             status: Status::Running,
             attempt: task.attempt,
             version: task.version + writes,

@@ -1,8 +1,8 @@
-//! What is told of a task beside what becomes of it.
+//! What is told of a task beside what becomes of it. It is made once for an attempt, and shared by its hooks and its report.
 
 use longhaul_domain::{Task, TaskId};
 
-/// What hooks are told of a task. It is made once for an attempt, and shared by all who tell of it.
+/// What hooks are told of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskInfo {
     /// Its id.

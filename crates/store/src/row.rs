@@ -57,6 +57,7 @@ pub(crate) enum SqlRow {
 /// The columns of a row, by their places.
 pub(crate) trait Columns {
     fn int(&self, column: usize) -> Result<Option<i64>, Failure>;
+    /// What is only looked at; what is kept is a [`Self::text`].
     fn str(&self, column: usize) -> Result<Option<&str>, Failure>;
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure>;
 
@@ -93,7 +94,7 @@ impl Columns for rusqlite::Row<'_> {
     }
 
     fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
-        self.get_ref(column)?.as_str_or_null().map_err(Failure::internal)
+        self.get_ref(column)?.as_str_or_null().map_err(|error| Failure::internal(format!("column {column}: {error}")))
     }
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {

@@ -67,15 +67,9 @@ impl fmt::Debug for dyn Handler {
 }
 
 /// All types of a process.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Registry {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
-}
-
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.handlers.keys()).finish()
-    }
 }
 
 impl Registry {

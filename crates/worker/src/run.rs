@@ -93,13 +93,7 @@ impl Services {
         if calls.is_empty() {
             return;
         }
-        self.hooks.spawn(async move {
-            // One that panics takes no other along.
-            let calls = calls.into_iter().map(|call| AssertUnwindSafe(call).catch_unwind());
-            // Most have nothing to do and are over at once; only the others are worth the keeping of many.
-            let waiting = calls.filter_map(|mut call| (&mut call).now_or_never().is_none().then_some(call));
-            stream::iter(waiting).for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop)).await;
-        });
+        self.hooks.spawn(call_all(calls));
     }
 
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
@@ -114,12 +108,20 @@ impl Services {
     }
 }
 
+/// Calls hooks, at most so many at once that have to wait. Most have nothing to do and are over when they are first looked at.
+async fn call_all(calls: Vec<BoxFuture<'static, ()>>) {
+    // One that panics takes no other along.
+    let calls = calls.into_iter().map(|call| AssertUnwindSafe(call).catch_unwind());
+    let waiting = calls.filter_map(|mut call| (&mut call).now_or_never().is_none().then_some(call));
+    stream::iter(waiting).for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop)).await;
+}
+
 /// One attempt.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) task: Task,
     pub(crate) lease: Lease,
-    /// What hooks and listeners are told of the task.
+    /// What hooks are told of the task.
     pub(crate) info: Arc<TaskInfo>,
     pub(crate) services: Arc<Services>,
     pub(crate) handler: Arc<dyn Handler>,
@@ -262,5 +264,49 @@ impl Run {
     /// What the type asks for.
     pub(crate) fn settings(&self) -> &TypeSettings {
         &self.handler.info().settings
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hooks_that_wait_or_panic_keep_no_other_from_its_end() {
+        let (begun, ended) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let call = |number: usize| {
+            let (begun, ended) = (Arc::clone(&begun), Arc::clone(&ended));
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                match number % 4 {
+                    0 => {}
+                    1 => panic!("at once"),
+                    _ => tokio::task::yield_now().await,
+                }
+                assert_ne!(number % 4, 3, "after a wait");
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
+            .boxed()
+        };
+        let count = HOOKS_AT_ONCE * 12;
+        call_all((0..count).map(call).collect()).await;
+        assert_eq!((begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed)), (count, count / 2));
+    }
+
+    #[tokio::test]
+    async fn no_more_hooks_wait_at_once_than_may() {
+        let begun = Arc::new(AtomicUsize::new(0));
+        let call = |_| {
+            let begun = Arc::clone(&begun);
+            async move {
+                begun.fetch_add(1, Ordering::Relaxed);
+                std::future::pending().await
+            }
+            .boxed()
+        };
+        assert!(call_all((0..HOOKS_AT_ONCE * 3).map(call).collect()).now_or_never().is_none());
+        assert_eq!(begun.load(Ordering::Relaxed), HOOKS_AT_ONCE);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use longhaul_engine::TaskInfo;
+pub use longhaul_engine::TaskInfo;
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 

@@ -42,8 +42,10 @@ pub trait EventStream: Send + std::fmt::Debug {
 /// News of tasks.
 pub trait EventBus: Send + Sync + std::fmt::Debug {
     fn publish(&self, event: TaskEvent);
-    /// Whether anybody may hear of this task now. If not, its events need not even be made.
-    fn is_heard(&self, _task_id: TaskId, _owner: &str) -> bool {
+    /// Whether anybody, in this process or in another, may hear of this task now; `true` when in doubt. If not, its events need
+    /// not even be made.
+    fn is_heard(&self, task_id: TaskId, owner: &str) -> bool {
+        let _ = (task_id, owner);
         true
     }
     /// Everything that is published from now on.

@@ -34,7 +34,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The end of an attempt of this task, which is as it was claimed, before any handler has begun.
+    /// The end of an attempt of this task, which is as it was claimed. Whoever ran a handler sets `ran` and `has_output`.
     pub fn new(task: &Task, info: Arc<TaskInfo>, report: Report) -> Self {
         Self {
             report,
@@ -61,9 +61,12 @@ impl Engine {
             let raised_by = self.hot.raised_by(&one.report.lease);
             self.forget_progress(one.report.lease.task_id);
             let Verdict::Applied(status) = verdict else { continue };
-            let version = self.version_after(one, raised_by).await;
             self.count_attempt(one, *status);
-            self.publish(kind_of(*status), one.info.id, &one.info.owner, |event| news(one, event, *status, version));
+            let event = kind_of(*status);
+            if self.note_news(event, one.report.lease.task_id, &one.info.owner) {
+                let version = self.version_after(one, raised_by).await;
+                self.bus.publish(news(one, event, *status, version));
+            }
             if status.is_claimable() {
                 self.doorbell.ring(&one.info.queue);
                 self.ring_after(one);

@@ -62,14 +62,14 @@ impl Engine {
     }
 
     fn submitted(&self, note: &Note, submitted: Submitted) {
-        if submitted.repeated {
+        if submitted.repeated || !self.note_news(EventKind::Submitted, submitted.task_id, &note.owner) {
             return;
         }
-        self.publish(EventKind::Submitted, submitted.task_id, &note.owner, |event| TaskEvent {
+        self.bus.publish(TaskEvent {
             task_id: submitted.task_id,
             owner: note.owner.clone(),
             task_type: note.task_type.clone(),
-            event,
+            event: EventKind::Submitted,
             status: Status::Queued,
             attempt: 0,
             version: 1,
@@ -103,7 +103,7 @@ impl Engine {
                 false if note.delay_ms == 0 => drop(queues.insert(note.queue.as_str())),
                 false => {}
             }
-            if self.direct_ring.is_none() || submitted.repeated || note.is_heard() {
+            if self.direct_ring.is_none() || submitted.repeated || note.is_rung() {
                 continue;
             }
             match self.delay_ms(note) {
@@ -161,7 +161,7 @@ struct Note {
 
 impl Note {
     /// Whether its bell was rung so shortly before that whoever hears it finds the task.
-    fn is_heard(&self) -> bool {
+    fn is_rung(&self) -> bool {
         self.rung_at.is_some_and(|at| at.elapsed() < Duration::from_millis(bounds::AHEAD_LOOKS.into()))
     }
 
@@ -212,7 +212,7 @@ mod tests {
 
     use async_trait::async_trait;
     use longhaul_domain::{
-        Idempotency, Json,
+        Idempotency, Json, TaskId,
         contract::{
             Doorbell, EventBus,
             event_bus::{EventStream, Subscription},
@@ -255,7 +255,13 @@ mod tests {
     struct Deaf;
 
     impl EventBus for Deaf {
-        fn publish(&self, _event: TaskEvent) {}
+        fn publish(&self, _event: TaskEvent) {
+            unreachable!("nobody listens")
+        }
+
+        fn is_heard(&self, _task_id: TaskId, _owner: &str) -> bool {
+            false
+        }
 
         fn subscribe(&self, _subscription: Subscription) -> Box<dyn EventStream> {
             unreachable!("nobody listens")
@@ -286,10 +292,10 @@ mod tests {
     async fn a_bell_is_as_good_as_heard_for_as_long_as_it_is_looked_for() {
         let task = NewTask::new("ann", "t", "q", Json::trusted("null".to_owned()));
         let mut note = Note::of(&task);
-        assert!(!note.is_heard());
+        assert!(!note.is_rung());
         note.rung_at = Some(Instant::now());
-        assert!(note.is_heard());
+        assert!(note.is_rung());
         tokio::time::advance(Duration::from_millis(bounds::AHEAD_LOOKS.into())).await;
-        assert!(!note.is_heard(), "the commit took longer: it is rung for again");
+        assert!(!note.is_rung(), "the commit took longer: it is rung for again");
     }
 }

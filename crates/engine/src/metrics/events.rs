@@ -44,7 +44,11 @@ pub(crate) struct EventMetrics {
 impl EventMetrics {
     pub(crate) fn new(book: &mut Book) -> Self {
         Self {
-            published: book.counters("tasks_events_published", ["event_type"], "News of tasks that this process told"),
+            published: book.counters(
+                "tasks_events_published",
+                ["event_type"],
+                "News of tasks that this process had to tell, whether or not anybody listened",
+            ),
             processed: book.counters(
                 "tasks_events_processed",
                 ["listener", "event_type"],

@@ -177,7 +177,9 @@ async fn tell(engine: &Engine, newest: Vec<Told>) {
         let Ok(progress) = told.report.progress.read::<serde_json::Value>() else { continue };
         let (lease, sequence) = (told.report.lease, told.report.sequence);
         hot.push((lease.task_id, HotProgress { attempt: lease.attempt, sequence, progress: progress.clone() }));
-        engine.publish(EventKind::Progress, lease.task_id, &told.known.owner, |event| news(&told, event, progress));
+        if engine.note_news(EventKind::Progress, lease.task_id, &told.known.owner) {
+            engine.bus.publish(news(&told, progress));
+        }
     }
     if let Some(cache) = &engine.progress_cache
         && let Err(error) = cache.put(&hot).await
@@ -186,12 +188,12 @@ async fn tell(engine: &Engine, newest: Vec<Told>) {
     }
 }
 
-fn news(told: &Told, event: EventKind, progress: serde_json::Value) -> TaskEvent {
+fn news(told: &Told, progress: serde_json::Value) -> TaskEvent {
     TaskEvent {
         task_id: told.report.lease.task_id,
         owner: told.known.owner.clone(),
         task_type: told.known.task_type.clone(),
-        event,
+        event: EventKind::Progress,
         status: Status::Running,
         attempt: told.report.lease.attempt,
         version: told.known.version,

@@ -68,13 +68,18 @@ impl<'c> PgSession<'c> {
         self.read_claimed(query).await
     }
 
-    /// Reads what a claim brings while the server is still at it.
+    /// Reads what a claim brings as it comes, and to its end: a server that is left in the middle of its answer may take the
+    /// claim back, and one row that cannot be read would then hold up all others for ever.
     async fn read_claimed(&mut self, query: PgQuery<'_>) -> Result<Vec<Claimed>, Failure> {
-        let (mut rows, mut claimed) = (query.fetch(&mut *self.connection), Vec::new());
+        let (mut claimed, mut trouble) = (Vec::new(), None);
+        let mut rows = query.fetch(&mut *self.connection);
         while let Some(row) = rows.try_next().await? {
-            claimed.push(Claimed::from_row(&SqlRow::Postgres(row))?);
+            match Claimed::from_row(&SqlRow::Postgres(row)) {
+                Ok(one) => claimed.push(one),
+                Err(error) => trouble = trouble.or(Some(error)),
+            }
         }
-        Ok(claimed)
+        trouble.map_or(Ok(claimed), Err)
     }
 
     /// Claims without bounds, and notes how long that took.

@@ -69,6 +69,7 @@ impl RabbitEventBus {
     }
 }
 
+/// Who listens elsewhere is not known here, so every task counts as heard.
 impl EventBus for RabbitEventBus {
     fn publish(&self, event: TaskEvent) {
         self.local.publish(event.clone());

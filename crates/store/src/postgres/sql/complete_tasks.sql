@@ -11,23 +11,23 @@ WITH done AS (
         finished_at - finished_at % 3600000000 AS span_start,
         floor(4 * ln(greatest(last_attempt_at - greatest(due_at, created_at), 1)::float8) / ln(2::float8))::integer AS wait,
         floor(4 * ln(greatest(finished_at - last_attempt_at, 1)::float8) / ln(2::float8))::integer AS run
-), alike AS MATERIALIZED (
+), alike AS (
     -- Of many tasks that end together most are alike: the counts are made of these few rows.
     SELECT queue, task_type, attempts, span_start, wait, run, count(*) AS n
     FROM done GROUP BY queue, task_type, attempts, span_start, wait, run
 ), counted AS (
     INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
-    SELECT 0, queue, task_type, 'status', 'RUNNING', 0, -sum(n) FROM alike GROUP BY queue, task_type
+    SELECT 0, queue, task_type, 'status', 'RUNNING', 0, -sum(n)::bigint FROM alike GROUP BY queue, task_type
     UNION ALL
-    SELECT 0, queue, task_type, 'status', 'COMPLETED', 0, sum(n) FROM alike GROUP BY queue, task_type
+    SELECT 0, queue, task_type, 'status', 'COMPLETED', 0, sum(n)::bigint FROM alike GROUP BY queue, task_type
     UNION ALL
-    SELECT span_start, queue, task_type, 'ended', 'COMPLETED', attempts, sum(n)
+    SELECT span_start, queue, task_type, 'ended', 'COMPLETED', attempts, sum(n)::bigint
     FROM alike GROUP BY span_start, queue, task_type, attempts
     UNION ALL
-    SELECT span_start, queue, task_type, 'wait', 'COMPLETED', wait, sum(n)
+    SELECT span_start, queue, task_type, 'wait', 'COMPLETED', wait, sum(n)::bigint
     FROM alike GROUP BY span_start, queue, task_type, wait
     UNION ALL
-    SELECT span_start, queue, task_type, 'run', 'COMPLETED', run, sum(n)
+    SELECT span_start, queue, task_type, 'run', 'COMPLETED', run, sum(n)::bigint
     FROM alike GROUP BY span_start, queue, task_type, run
 )
 SELECT id FROM done

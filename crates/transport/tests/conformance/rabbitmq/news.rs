@@ -21,6 +21,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::news::{sentence}");
     vec![
         trial(&name("news_of_one_process_is_heard_in_the_other"), news_of_one_process_is_heard_in_the_other),
+        trial(
+            &name("a_task_that_only_another_process_listens_to_is_heard"),
+            a_task_that_only_another_process_listens_to_is_heard,
+        ),
         trial(&name("a_gap_is_told_as_missed"), a_gap_is_told_as_missed),
         trial(&name("a_listener_that_came_early_is_told_so"), a_listener_that_came_early_is_told_so),
         trial(&name("a_lost_link_is_told_as_missed"), a_lost_link_is_told_as_missed),
@@ -54,6 +58,14 @@ async fn bus(namespace: &Namespace) -> RabbitEventBus {
 
 async fn next(stream: &mut Box<dyn EventStream>) -> Heard {
     tokio::time::timeout(Duration::from_secs(60), stream.next()).await.unwrap().unwrap()
+}
+
+async fn a_task_that_only_another_process_listens_to_is_heard() {
+    let namespace = Namespace::new();
+    let (here, there) = (bus(&namespace).await, bus(&namespace).await);
+    let news = event(1);
+    let _stream = there.subscribe(Subscription { task_id: Some(news.task_id), owner: None });
+    assert!(here.is_heard(news.task_id, &news.owner));
 }
 
 async fn news_of_one_process_is_heard_in_the_other() {
