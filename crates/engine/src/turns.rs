@@ -91,8 +91,10 @@ impl Turns {
     fn give(&self, tasks: &mut [NewTask]) {
         let mut state = self.state();
         let Some(now) = state.now() else { return };
-        if let [task] = tasks {
-            task.run_at = state.lines.join(&task.queue, task.priority, &task.owner, 1, now).take();
+        if tasks.iter().all(is_due) && tasks.windows(2).all(|pair| is_same_line(&pair[0], &pair[1])) {
+            let Some(first) = tasks.first() else { return };
+            let mut places = state.lines.join(&first.queue, first.priority, &first.owner, tasks.len(), now);
+            tasks.iter_mut().for_each(|task| task.run_at = places.take());
             return;
         }
         let mut counts: HashMap<(&str, u8, &str), usize> = HashMap::new();
@@ -106,7 +108,7 @@ impl Turns {
         let mut places: HashMap<(String, u8, String), Places> = counts.into_iter().map(join).collect();
         drop(state);
         for task in tasks.iter_mut().filter(|task| is_due(task)) {
-            // A key of its own for each look-up; batches are bounded, and their rows cost far more.
+            // A key of its own for each look-up; batches of several lines are rare, and their rows cost far more.
             let line = (task.queue.clone(), task.priority, task.owner.clone());
             task.run_at = places.get_mut(&line).map_or(RunAt::Now, Places::take);
         }
@@ -132,6 +134,10 @@ impl Turns {
 
 fn is_due(task: &NewTask) -> bool {
     task.run_at == RunAt::Now
+}
+
+fn is_same_line(one: &NewTask, other: &NewTask) -> bool {
+    (&one.queue, one.priority, &one.owner) == (&other.queue, other.priority, &other.owner)
 }
 
 /// Somebody looks while this lives. Whoever submits after it begins anew.
@@ -160,5 +166,45 @@ async fn watch_lines(watching: Watching) {
         }
         drop(turns);
         tokio::time::sleep(EVERY).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_domain::{Json, contract::store::QueueHead, event::OutboxPolicy};
+    use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+
+    use super::*;
+
+    /// What a batch of these owners is given behind somebody who waits since 1,000; those of nobody are due later.
+    fn given(owners: &[&str]) -> Vec<RunAt> {
+        let turns = Turns::new(Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default())));
+        let told = Timestamp::from_micros(5_000_000);
+        let (queue, task_type) = ("q".to_owned(), "t".to_owned());
+        let head = QueueHead { queue, priority: 1, task_type, due_at: Timestamp::from_micros(1_000) };
+        turns.state().clock = Some((told, Instant::now()));
+        turns.state().lines.end_look(&[head], told);
+        let task = |owner: &&str| {
+            let run_at = if owner.is_empty() { RunAt::AfterMs(9) } else { RunAt::Now };
+            NewTask { run_at, ..NewTask::new(owner, "t", "q", Json::trusted("1")) }
+        };
+        let mut tasks: Vec<NewTask> = owners.iter().map(task).collect();
+        turns.give(&mut tasks);
+        tasks.into_iter().map(|task| task.run_at).collect()
+    }
+
+    #[test]
+    fn a_batch_of_one_owner_and_one_of_several_get_places_by_the_same_rule() {
+        let at = |micros| RunAt::At(Timestamp::from_micros(micros));
+        assert_eq!(given(&["ann", "ann", "ann"]), [at(1_000), at(1_001), at(1_002)]);
+        assert_eq!(given(&["ann", "bob", "ann"]), [at(1_000), at(1_000), at(1_001)]);
+        assert_eq!(given(&["ann"]), [at(1_000)]);
+    }
+
+    #[test]
+    fn what_is_due_later_stands_in_no_line() {
+        let at = |micros| RunAt::At(Timestamp::from_micros(micros));
+        assert_eq!(given(&["ann", "", "ann"]), [at(1_000), RunAt::AfterMs(9), at(1_001)]);
+        assert_eq!(given(&["", ""]), [RunAt::AfterMs(9), RunAt::AfterMs(9)]);
     }
 }

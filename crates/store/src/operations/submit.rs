@@ -68,8 +68,12 @@ impl SubmitTasks {
         }
         let submissions = self.with_lanes(session, fresh).await?;
         let mut sheet = TallySheet::default();
+        // Those of one lane are counted together, as far as they follow each other.
+        for alike in submissions.chunk_by(|one, next| one.lane == next.lane) {
+            let (first, count) = (alike[0].task, i64::try_from(alike.len()).unwrap_or(i64::MAX));
+            sheet.count(&first.queue, &first.task_type, Status::Queued, count);
+        }
         for submission in &submissions {
-            sheet.count(&submission.task.queue, &submission.task.task_type, Status::Queued, 1);
             if let longhaul_domain::RunAt::At(moment) = submission.task.run_at {
                 session.note_requeued(submission.lane, moment.as_micros());
             }
