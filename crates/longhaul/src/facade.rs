@@ -62,11 +62,11 @@ impl Longhaul {
         &self,
         submissions: impl IntoIterator<Item = Submission<T>>,
     ) -> Result<Vec<Handle<T>>, StoreError> {
-        let submissions: Vec<Submission<T>> = submissions.into_iter().collect();
-        let mut tasks = Vec::with_capacity(submissions.len());
-        for submission in submissions {
-            tasks.push(submission.with_tier_of_owner().await.into_new_task()?);
+        let mut submissions: Vec<Submission<T>> = submissions.into_iter().collect();
+        for submission in &mut submissions {
+            submission.take_tier_of_owner().await;
         }
+        let tasks = submissions.into_iter().map(Submission::into_new_task).collect::<Result<Vec<_>, _>>()?;
         let submitted = self.services.submit_many(tasks).await?;
         Ok(submitted.into_iter().map(|made| self.handle(made.task_id)).collect())
     }
@@ -77,9 +77,10 @@ impl Longhaul {
     pub async fn submit_in<T: Task>(
         &self,
         transaction: &mut impl CallersTransaction,
-        submission: Submission<T>,
+        mut submission: Submission<T>,
     ) -> Result<Handle<T>, StoreError> {
-        let task = submission.with_tier_of_owner().await.into_new_task()?;
+        submission.take_tier_of_owner().await;
+        let task = submission.into_new_task()?;
         let no_database = || StoreError::Internal("this store has no transactions to join".to_owned());
         let submitted = transaction.submit(self.sql.as_ref().ok_or_else(no_database)?, task).await?;
         Ok(self.handle(submitted.task_id))

@@ -192,21 +192,20 @@ impl<T: Task> Submission<T> {
         Ok(task)
     }
 
-    /// With the tier that somebody knows its owner to have, if nothing is said. A child has its parent's.
-    pub async fn with_tier_of_owner(mut self) -> Self {
+    /// Gives it the tier that somebody knows its owner to have, if nothing is said. A child has its parent's.
+    pub async fn take_tier_of_owner(&mut self) {
         if let Ok(task) = &mut self.task
             && task.tier.is_none()
             && self.parent.is_none()
         {
             task.tier = self.services.engine.tier_of(&task.owner).await;
         }
-        self
     }
 
-    async fn submit(self) -> Result<Handle<T>, StoreError> {
+    async fn submit(mut self) -> Result<Handle<T>, StoreError> {
         let services = Arc::clone(&self.services);
-        let task = self.with_tier_of_owner().await.into_new_task()?;
-        let submitted = submit_one(&services, task).await?;
+        self.take_tier_of_owner().await;
+        let submitted = submit_one(&services, self.into_new_task()?).await?;
         Ok(Handle::new(services, submitted.task_id))
     }
 }
