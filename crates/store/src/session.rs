@@ -251,9 +251,14 @@ impl Shared {
     }
 
     pub(crate) fn next_id(&self) -> TaskId {
+        self.next_ids()()
+    }
+
+    /// Gives out as many ids as are asked for, at one look at the clock.
+    pub(crate) fn next_ids(&self) -> impl FnMut() -> TaskId {
         let now = self.estimated_now();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.next_id(now, crate::random::next_u64())
+        move || ids.next_id(now, crate::random::next_u64())
     }
 
     /// Notes what a transaction that is committed has changed about where claims start.

@@ -55,7 +55,8 @@ pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<
 }
 
 fn ids_of(shared: &Shared, tasks: &[NewTask]) -> Vec<TaskId> {
-    tasks.iter().map(|task| task.id.unwrap_or_else(|| shared.next_id())).collect()
+    let mut next_id = shared.next_ids();
+    tasks.iter().map(|task| task.id.unwrap_or_else(&mut next_id)).collect()
 }
 
 async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
