@@ -68,8 +68,8 @@ impl<'c> PgSession<'c> {
         self.read_claimed(query).await
     }
 
-    /// Reads what a claim brings as it comes, and to its end: a server that is left in the middle of its answer may take the
-    /// claim back, and one row that cannot be read would then hold up all others for ever.
+    /// Reads what a claim brings as it comes, and to its end, also if a row cannot be read: a server that is left in the middle
+    /// of its answer may take the claim back or not, and nobody would know.
     async fn read_claimed(&mut self, query: PgQuery<'_>) -> Result<Vec<Claimed>, Failure> {
         let (mut claimed, mut trouble) = (Vec::new(), None);
         let mut rows = query.fetch(&mut *self.connection);
