@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use longhaul_domain::{
-    NewTask, RunAt, Status, Timestamp,
-    contract::store::{Access, RetryScope},
+    NewTask, RunAt, Status, Task, Timestamp,
+    contract::store::{Access, Report, RetryScope, Verdict},
     filter::Retention,
     lifecycle::reschedule::Reschedule,
     statistics::{Measure, SPAN_MICROS, Tally, TallyFilter, bucket_of},
@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::{
     case::{Case, cases},
     invariants::check_tallies,
-    support::{HOUR_MS, MANY, completed, fatal, ids_of, new_task, retryable, snoozed},
+    support::{HOUR_MS, MANY, completed, fatal, ids_of, lease_of, new_task, retryable, snoozed},
 };
 use crate::fixture::Fixture;
 
@@ -25,6 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_pruned_task_is_no_longer_counted,
         ends_are_counted_by_the_attempt_that_ended_them,
         waits_and_runs_are_counted_by_how_long_they_took,
+        tasks_that_end_together_are_each_counted_by_itself,
         a_task_that_never_ran_has_no_wait_and_no_run,
         statistics_are_read_by_the_hour,
         a_task_that_ends_twice_is_counted_twice,
@@ -55,7 +56,7 @@ async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fix
         for task in fixture.claim_from(node, &[&queue], &["work"], 5).await {
             let outcomes = [completed(), fatal(), retryable(0), snoozed(0), completed()];
             let outcome = outcomes[random.random_range(0..outcomes.len())].clone();
-            fixture.finish(super::support::lease_of(&task), outcome).await;
+            fixture.finish(lease_of(&task), outcome).await;
         }
         fixture.store.cancel_task(&Access::All, ids[random.random_range(0..8)]).await.unwrap();
         let tasks = fixture.all_tasks().await;
@@ -122,6 +123,36 @@ async fn waits_and_runs_are_counted_by_how_long_they_took(fixture: Arc<Fixture>)
     assert_eq!(measured(&fixture, Measure::Wait).await, [("COMPLETED".to_owned(), wait, 1)]);
     assert_eq!(measured(&fixture, Measure::Run).await, [("COMPLETED".to_owned(), run, 1)]);
     assert!(wait >= bucket_of(2 * HOUR_MS * 1_000) && run >= bucket_of(16 * HOUR_MS * 1_000));
+}
+
+async fn tasks_that_end_together_are_each_counted_by_itself(fixture: Arc<Fixture>) {
+    let (node, here) = (fixture.node().await, new_task().queue);
+    let snoozes = fixture.submit(new_task()).await;
+    fixture.run(snoozes, snoozed(0)).await;
+    fixture.submit_all(vec![new_task(), NewTask { queue: "elsewhere".to_owned(), ..new_task() }]).await;
+    fixture.clock.advance_ms(2 * HOUR_MS);
+    fixture.submit(new_task()).await;
+    let mut claimed = fixture.claim_from(node, &[&here], &["work"], MANY).await;
+    fixture.clock.advance_ms(16 * HOUR_MS);
+    claimed.extend(fixture.claim_from(node, &["elsewhere"], &["work"], MANY).await);
+    fixture.clock.advance_ms(HOUR_MS);
+    let report = |task: &Task| Report { lease: lease_of(task), outcome: completed() };
+    let verdicts = fixture.finish_all(claimed.iter().map(report).collect()).await;
+    assert_eq!(verdicts, [Verdict::Applied(Status::Completed); 4]);
+    let tasks = fixture.all_tasks().await;
+    check_tallies(&fixture, &tasks).await;
+    let sums = |bucket: &dyn Fn(&Task) -> i32| {
+        let mut sums: BTreeMap<i32, i64> = BTreeMap::new();
+        tasks.iter().for_each(|task| *sums.entry(bucket(task)).or_default() += 1);
+        sums.into_iter().map(|(bucket, n)| ("COMPLETED".to_owned(), bucket, n)).collect::<Vec<_>>()
+    };
+    let started = |task: &Task| task.last_attempt_at.unwrap();
+    let waits = sums(&|task| bucket_of(started(task).micros_since(task.waits_since())));
+    let runs = sums(&|task| bucket_of(task.finished_at.unwrap().micros_since(started(task))));
+    assert!(waits.len() >= 3 && runs.len() >= 2, "they differ: {waits:?} {runs:?}");
+    assert_eq!(measured(&fixture, Measure::Wait).await, waits);
+    assert_eq!(measured(&fixture, Measure::Run).await, runs);
+    assert_eq!(measured(&fixture, Measure::Ended).await, sums(&|task| i32::try_from(task.attempt).unwrap()));
 }
 
 async fn a_task_that_never_ran_has_no_wait_and_no_run(fixture: Arc<Fixture>) {
