@@ -133,8 +133,11 @@ impl<'de> Visitor<'de> for Check<'_> {
 
 impl Serialize for Json {
     fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
-        let raw: &serde_json::value::RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
-        raw.serialize(writer)
+        // What somebody wrote into the database by hand may be no JSON. It is shown as text: one task must not spoil a whole list.
+        match serde_json::from_str::<&serde_json::value::RawValue>(&self.0) {
+            Ok(raw) => raw.serialize(writer),
+            Err(_) => self.0.serialize(writer),
+        }
     }
 }
 
@@ -152,6 +155,13 @@ mod tests {
         {
             assert_eq!(Json::parse("parameters", text).unwrap().as_str(), text);
         }
+    }
+
+    #[test]
+    fn what_is_no_json_after_all_is_shown_as_text() {
+        let shown = |text: &str| serde_json::to_string(&[Json::trusted(text)]).unwrap();
+        assert_eq!(shown("{\"a\":1.000}"), "[{\"a\":1.000}]");
+        assert_eq!(shown("{\"a\":"), "[\"{\\\"a\\\":\"]");
     }
 
     #[test]

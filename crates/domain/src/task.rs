@@ -152,8 +152,9 @@ pub struct ChildCounts {
 
 impl ChildCounts {
     /// Children that have not ended.
-    pub const fn open(&self) -> u32 {
-        self.total - self.completed - self.with_errors - self.failed - self.cancelled
+    pub fn open(&self) -> u32 {
+        let ended = [self.completed, self.with_errors, self.failed, self.cancelled];
+        ended.iter().fold(self.total, |open, ended| open.saturating_sub(*ended))
     }
 
     /// Where the children let their parent end, once none is open.

@@ -5,6 +5,7 @@ use longhaul_domain::{
     Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
+    bounds,
     contract::broker::Bell,
     event::{LeasedMessage, OutboxMessage, Topic},
     ids::ArtifactId,
@@ -43,6 +44,16 @@ fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failu
     T::try_from(value).map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
 }
 
+/// A number that people also set by hand: what the type cannot hold becomes the nearest that it can.
+fn count(row: &impl Columns, column: usize) -> Result<u32, Failure> {
+    Ok(u32::try_from(row.must_int(column)?.max(0)).unwrap_or(u32::MAX))
+}
+
+fn priority(row: &impl Columns, column: usize) -> Result<u8, Failure> {
+    let (least, most) = (*bounds::PRIORITY.start(), *bounds::PRIORITY.end());
+    Ok(u8::try_from(row.must_int(column)?.max(0)).map_or(most, |priority| priority.clamp(least, most)))
+}
+
 fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, Failure> {
     Ok(row.int(column)?.map(Timestamp::from_micros))
 }
@@ -60,32 +71,46 @@ pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failur
     Status::parse(text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
 }
 
-fn error(row: &impl Columns, column: usize) -> Result<Option<TaskError>, Failure> {
-    row.str(column)?.map(serde_json::from_str).transpose().map_err(Failure::internal)
+/// An error of an attempt. One that is not ours is told as it stands there.
+fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Result<Option<TaskError>, Failure> {
+    let unknown = |text: &str| TaskError::new("unknown", text, None, at, attempt);
+    Ok(row.str(column)?.map(|text| serde_json::from_str(text).unwrap_or_else(|_| unknown(text))))
+}
+
+/// The policy of retries; the default in place of one that cannot be read.
+fn policy(row: &impl Columns, column: usize, id: TaskId) -> Result<RetryPolicy, Failure> {
+    let Some(text) = row.str(column)? else { return Ok(RetryPolicy::default()) };
+    Ok(serde_json::from_str(text).unwrap_or_else(|cause| {
+        tracing::warn!(task_id = %id, %cause, "the retry policy of a task cannot be read; the default one is used");
+        RetryPolicy::default()
+    }))
 }
 
 /// Reads a task from the columns of `task_columns.sql`, in their order.
+///
+/// A column that was written by hand, or by a program of another version, is read as well as it can be: a row that cannot be
+/// read would fail each claim that meets it, and so hold up all the others of its lane.
 pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
-    let policy: Option<RetryPolicy> = row.str(33)?.map(serde_json::from_str).transpose().map_err(Failure::internal)?;
+    let (id, attempt, updated_at) = (TaskId(row.must_id(0)?), number(row, 10)?, must_time(row, 17)?);
     Ok(Task {
-        id: TaskId(row.must_id(0)?),
+        id,
         parent_id: row.id(1)?.map(TaskId),
         owner: row.must_text(2)?,
         tier: row.text(3)?,
         task_type: row.must_text(4)?,
         task_key: row.text(5)?,
         queue: row.must_text(6)?,
-        priority: number(row, 7)?,
+        priority: priority(row, 7)?,
         status: status(row, 8)?,
         phase: if row.must_str(9)? == Phase::Finish.as_str() { Phase::Finish } else { Phase::Run },
-        attempt: number(row, 10)?,
-        max_attempts: number(row, 11)?,
-        retry_count: number(row, 12)?,
-        snooze_count: number(row, 13)?,
-        crash_count: number(row, 14)?,
+        attempt,
+        max_attempts: count(row, 11)?,
+        retry_count: count(row, 12)?,
+        snooze_count: count(row, 13)?,
+        crash_count: count(row, 14)?,
         version: number(row, 15)?,
         created_at: must_time(row, 16)?,
-        updated_at: must_time(row, 17)?,
+        updated_at,
         due_at: must_time(row, 18)?,
         started_at: time(row, 19)?,
         last_attempt_at: time(row, 20)?,
@@ -96,20 +121,20 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         node_id: row.id(25)?.map(NodeId),
         host: row.text(26)?,
         children: ChildCounts {
-            total: number(row, 27)?,
-            completed: number(row, 28)?,
-            with_errors: number(row, 29)?,
-            failed: number(row, 30)?,
-            cancelled: number(row, 31)?,
+            total: count(row, 27)?,
+            completed: count(row, 28)?,
+            with_errors: count(row, 29)?,
+            failed: count(row, 30)?,
+            cancelled: count(row, 31)?,
         },
         finish_step: row.flag(32)?,
-        retry: policy.unwrap_or_default(),
+        retry: policy(row, 33, id)?,
         parameters: Json::trusted(row.must_str(34)?),
         checkpoint: json(row, 35)?,
         progress: json(row, 36)?,
         result: json(row, 37)?,
         result_url: row.text(38)?,
-        error: error(row, 39)?,
+        error: error(row, 39, attempt, updated_at)?,
         memo: json(row, 40)?,
         correlation_id: row.text(41)?,
         trace_context: row.text(42)?,
@@ -249,17 +274,17 @@ impl AttemptRow {
 }
 
 pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
-    let outcome = row.must_text(2)?;
+    let (outcome, attempt, ended_at) = (row.must_text(2)?, number(row, 1)?, time(row, 6)?);
     Ok(Attempt {
         task_id: TaskId(row.must_id(0)?),
-        attempt: number(row, 1)?,
+        attempt,
         outcome: AttemptOutcome::parse(&outcome)
             .ok_or_else(|| Failure::internal(format!("unknown outcome {outcome:?}")))?,
         node_id: row.id(3)?.map(NodeId),
         host: row.text(4)?,
         started_at: time(row, 5)?,
-        ended_at: time(row, 6)?,
-        error: error(row, 7)?,
+        ended_at,
+        error: error(row, 7, attempt, ended_at.unwrap_or_default())?,
     })
 }
 

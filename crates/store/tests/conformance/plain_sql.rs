@@ -2,10 +2,10 @@
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, LogLevel, LogLine, NodeId, Status,
+    Json, LogLevel, LogLine, NodeId, RetryPolicy, Status,
     contract::{
         Store,
-        store::{Access, ClaimRequest, Outcome, Report},
+        store::{Access, ClaimRequest, Failure, Outcome, Report},
     },
     event::OutboxPolicy,
     filter::Retention,
@@ -23,6 +23,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("one_statement_submits_a_task_that_runs"), move || submit_and_run(backend)),
         trial(name("a_statement_that_does_not_fit_is_refused_by_field"), move || refusals(backend)),
         trial(name("the_views_show_what_happened"), move || views(backend)),
+        trial(name("a_row_that_was_spoilt_by_hand_holds_up_nobody"), move || spoilt_rows(backend)),
         trial(name("log_lines_are_read_and_go_with_their_task"), move || logs(backend)),
     ]
 }
@@ -104,11 +105,7 @@ async fn views(backend: Backend) {
     let claimed = claim_all(&store).await;
     let done = Outcome::Completed { result: Some(Json::parse("result", "42").unwrap()), result_url: None };
     let failed = Outcome::Failed {
-        failure: longhaul_domain::contract::store::Failure {
-            class: "fatal".to_owned(),
-            message: "no such address".to_owned(),
-            detail: None,
-        },
+        failure: Failure { class: "fatal".to_owned(), message: "no such address".to_owned(), detail: None },
         retry_in_ms: None,
     };
     let outcomes = [done, failed];
@@ -132,6 +129,47 @@ async fn views(backend: Backend) {
     assert_eq!(database.count(years).await, 2);
     let status = store.get_task(&Access::All, claimed[1].id).await.unwrap().status;
     assert_eq!(status, Status::Failed);
+}
+
+/// What people write into the table themselves, or a program of another version did.
+async fn spoilt_rows(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    let spoils = [
+        "retry_policy = 'twice'",
+        "retry_policy = '{\"initialMs\":5,\"fromTheFuture\":true}'",
+        "error = 'I stopped it'",
+        "parameters = '{\"to\":'",
+        "priority = -1",
+        "priority = 300",
+        "max_attempts = -1, crash_count = -1, children_completed = 2",
+    ];
+    for (place, spoil) in spoils.iter().enumerate() {
+        let owner = format!("u-{place}");
+        database.execute(&submit_statement(backend, "send_mail", "{}", &owner, "7")).await;
+        database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
+    }
+    database.execute(&submit_statement(backend, "send_mail", "{}", "u-well", "1")).await;
+
+    let claimed = claim_all(&store).await;
+    let task = |place: usize| claimed.iter().find(|task| task.owner == format!("u-{place}")).unwrap();
+    assert_eq!(claimed.len(), spoils.len() + 1, "the spoilt ones and the one behind them");
+    assert_eq!((task(0).retry, task(1).retry), (RetryPolicy::default(), RetryPolicy::default()));
+    let error = task(2).error.as_ref().unwrap();
+    assert_eq!((error.class.as_str(), error.message.as_str()), ("unknown", "I stopped it"));
+    assert_eq!(task(3).parameters.as_str(), "{\"to\":");
+    assert_eq!((task(4).priority, task(5).priority), (1, 9));
+    assert_eq!((task(6).max_attempts, task(6).crash_count, task(6).children.open()), (0, 0, 0));
+
+    let failure = Failure { class: "retryable".to_owned(), message: "busy".to_owned(), detail: None };
+    let outcome = Outcome::Failed { failure, retry_in_ms: Some(0) };
+    let reports: Vec<Report> =
+        claimed.iter().map(|task| Report { lease: task.lease().unwrap(), outcome: outcome.clone() }).collect();
+    store.finish_tasks(&reports).await.unwrap();
+    for before in &claimed {
+        let after = store.get_task(&Access::All, before.id).await.unwrap();
+        assert_ne!(after.status, Status::Running, "{}", before.owner);
+        assert_eq!(after.error.unwrap().message, "busy");
+    }
 }
 
 async fn logs(backend: Backend) {
