@@ -81,10 +81,13 @@ impl Services {
 impl Services {
     /// Makes all of the tasks, in order, or none, and calls the hooks of those that are new.
     pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
-        let hooks: Vec<_> = tasks.iter().map(|task| self.registry.queued_hook(task)).collect();
+        let places = tasks.iter().enumerate();
+        let hooks: Vec<_> =
+            places.filter_map(|(place, task)| Some((place, self.registry.queued_hook(task)?))).collect();
         let submitted = self.engine.submit_many(tasks).await?;
-        let new = hooks.into_iter().zip(&submitted).filter(|(_, made)| !made.repeated);
-        self.call_hooks(new.filter_map(|(hook, made)| Some(hook?(made.task_id))).collect());
+        let called = hooks.into_iter().map(|(place, hook)| (hook, submitted[place]));
+        let new = called.filter(|(_, made)| !made.repeated);
+        self.call_hooks(new.map(|(hook, made)| hook(made.task_id)).collect());
         Ok(submitted)
     }
 

@@ -33,14 +33,15 @@ impl Engine {
     /// Makes all of them, in order, or none.
     pub async fn submit_many(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
         self.place(&mut tasks).await;
-        let notes: Vec<Note> = tasks.iter().map(Note::of).collect();
-        notes.iter().filter_map(|note| note.parent.as_ref()).for_each(|parent| self.hot.makes_child(parent));
+        let notes: Vec<(Note, usize)> =
+            tasks.chunk_by(Note::is_shared).map(|alike| (Note::of(&alike[0]), alike.len())).collect();
+        notes.iter().filter_map(|(note, _)| note.parent.as_ref()).for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_tasks(tasks).await?;
-        for (note, made) in notes.iter().zip(&submitted) {
-            self.submitted(note, *made);
-        }
-        self.count_submitted(notes.iter().zip(submitted.iter().copied()));
-        self.ring_for(notes.iter().zip(submitted.iter().copied()));
+        let each = || notes.iter().flat_map(|(note, count)| std::iter::repeat_n(note, *count));
+        let made = || each().zip(submitted.iter().copied());
+        made().for_each(|(note, made)| self.submitted(note, made));
+        self.count_submitted(made());
+        self.ring_for(made());
         Ok(submitted)
     }
 
@@ -165,6 +166,15 @@ impl Note {
         self.rung_at.is_some_and(|at| at.elapsed() < Duration::from_millis(bounds::AHEAD_LOOKS.into()))
     }
 
+    /// Whether the same is told of both.
+    fn is_shared(one: &NewTask, other: &NewTask) -> bool {
+        one.run_at == other.run_at
+            && one.priority == other.priority
+            && (&one.owner, &one.task_type, &one.queue) == (&other.owner, &other.task_type, &other.queue)
+            && (&one.parent, &one.trace_context, &one.correlation_id)
+                == (&other.parent, &other.trace_context, &other.correlation_id)
+    }
+
     fn of(task: &NewTask) -> Self {
         Self {
             owner: task.owner.clone(),
@@ -286,6 +296,50 @@ mod tests {
             engine.submit(NewTask { idempotency: Some(keyed.clone()), ..task(queue) }).await.unwrap();
         }
         assert_eq!(*bells.rung.lock().unwrap(), ["second", "fourth", "fourth"], "a repeat is rung for");
+    }
+
+    /// A bus that everybody listens to.
+    #[derive(Debug, Default)]
+    struct Heard(Mutex<Vec<TaskEvent>>);
+
+    impl EventBus for Heard {
+        fn publish(&self, event: TaskEvent) {
+            self.0.lock().unwrap().push(event);
+        }
+
+        fn is_heard(&self, _task_id: TaskId, _owner: &str) -> bool {
+            true
+        }
+
+        fn subscribe(&self, _subscription: Subscription) -> Box<dyn EventStream> {
+            unreachable!("this test looks at what was published")
+        }
+    }
+
+    #[tokio::test]
+    async fn of_each_task_of_a_batch_its_own_is_told() {
+        let (bells, heard) = (Arc::new(Bells::default()), Arc::new(Heard::default()));
+        let store = Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default()));
+        let engine = Parts::new(store, Arc::clone(&heard) as _, Arc::clone(&bells) as _).build();
+        let task = |owner, kind, queue| NewTask::new(owner, kind, queue, Json::trusted("null".to_owned()));
+        let tied = NewTask { correlation_id: Some("c".to_owned()), ..task("bob", "u", "q") };
+        let later = NewTask { run_at: RunAt::AfterMs(1_000), ..task("bob", "u", "later") };
+        let tasks = vec![task("ann", "t", "p"), task("ann", "t", "p"), task("bob", "t", "p"), task("bob", "u", "p")];
+        let tasks = [tasks, vec![task("bob", "u", "q"), tied, later, task("ann", "t", "p")]].concat();
+        let wanted: Vec<_> = tasks
+            .iter()
+            .map(|task| (task.owner.clone(), task.task_type.clone(), task.correlation_id.clone()))
+            .collect();
+        let made = engine.submit_many(tasks).await.unwrap();
+        let told = heard.0.lock().unwrap();
+        let ids: Vec<TaskId> = told.iter().map(|event| event.task_id).collect();
+        assert_eq!(ids, made.iter().map(|made| made.task_id).collect::<Vec<_>>());
+        let told: Vec<_> = told
+            .iter()
+            .map(|event| (event.owner.clone(), event.task_type.clone(), event.correlation_id.clone()))
+            .collect();
+        assert_eq!(told, wanted);
+        assert_eq!(*bells.rung.lock().unwrap(), ["p", "q"], "each queue once, and none for later");
     }
 
     #[tokio::test(start_paused = true)]
