@@ -5,6 +5,7 @@ pub(crate) mod line;
 
 mod drain;
 mod files;
+mod looks;
 mod news;
 mod patience;
 mod room;

@@ -20,7 +20,7 @@ fn deaf(slots: usize) -> WorkerSettings {
 
 /// Many at once, as many as there are slots.
 #[derive(Default, Clone)]
-struct Quick(Arc<AtomicUsize>);
+pub(super) struct Quick(pub(super) Arc<AtomicUsize>);
 
 impl Task for Quick {
     const TYPE: &'static str = "quick";

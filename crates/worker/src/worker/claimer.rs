@@ -70,7 +70,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
-                rest(&inner, Duration::from_millis(50), &full).await;
+                rest(&inner, pace.idle(random::unit()), &full).await;
             }
             Ok(Look { claimed: 0, .. }) => {
                 let wait = pace.idle_until(until_next_due(&inner).await, random::unit());
