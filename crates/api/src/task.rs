@@ -104,7 +104,8 @@ pub struct ChildrenView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorView {
-    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …
+    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …; `unknown` for what somebody wrote into
+    /// the database.
     pub class: String,
     pub message: String,
     /// The chain of causes, if there is one.

@@ -114,7 +114,8 @@ pub struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskError {
-    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …
+    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …; `unknown` for what somebody wrote
+    /// into the database.
     pub class: String,
     /// For people.
     pub message: String,
@@ -159,7 +160,7 @@ impl ChildCounts {
 
     /// Where the children let their parent end, once none is open.
     pub const fn verdict(&self) -> Status {
-        if self.completed == self.total {
+        if self.with_errors == 0 && self.failed == 0 && self.cancelled == 0 {
             Status::Completed
         } else if self.completed == 0 && self.with_errors == 0 {
             Status::Failed

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Up to here a wait is quick.
+const QUICK: Duration = Duration::from_millis(10);
+
 /// How long to wait between two looks at the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PollSettings {
@@ -38,7 +41,12 @@ impl Pace {
         self.wait_out_of_reach = self.settings.least;
     }
 
-    /// Nothing was found. How long to wait now, `random` being a fresh number from 0 to 1.
+    /// Whether the next wait is so short that it does not matter whether something is due within it.
+    pub fn is_quick(&self) -> bool {
+        self.wait <= QUICK
+    }
+
+    /// How long to wait now, `random` being a fresh number from 0 to 1. The next wait is twice as long, until something is found.
     pub fn idle(&mut self, random: f64) -> Duration {
         next(&mut self.wait, self.settings.most, random)
     }
@@ -69,7 +77,9 @@ mod tests {
         let mut pace = Pace::new(PollSettings { least: Duration::from_millis(5), most: Duration::from_millis(100) });
         let waits: Vec<u128> = (0..7).map(|_| pace.idle(0.5).as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 100, 100]);
+        assert!(!pace.is_quick());
         pace.found();
+        assert!(pace.is_quick());
         assert_eq!(pace.idle(0.5).as_millis(), 5);
     }
 

@@ -11,7 +11,7 @@ use longhaul_domain::{
     ids::ArtifactId,
     statistics::{Measure, Tally, TallyKey},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
@@ -44,9 +44,12 @@ fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failu
     T::try_from(value).map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
 }
 
-/// A number that people also set by hand: what the type cannot hold becomes the nearest that it can.
+/// The largest count that is read: every database holds it, and there is room to count on.
+const MOST: u32 = 1_000_000_000;
+
+/// A number that people also set by hand: the nearest that can be.
 fn count(row: &impl Columns, column: usize) -> Result<u32, Failure> {
-    Ok(u32::try_from(row.must_int(column)?.max(0)).unwrap_or(u32::MAX))
+    Ok(u32::try_from(row.must_int(column)?.max(0)).map_or(MOST, |number| number.min(MOST)))
 }
 
 fn priority(row: &impl Columns, column: usize) -> Result<u8, Failure> {
@@ -71,27 +74,47 @@ pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failur
     Status::parse(text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
 }
 
-/// An error of an attempt. One that is not ours is told as it stands there.
-fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Result<Option<TaskError>, Failure> {
-    let unknown = |text: &str| TaskError::new("unknown", text, None, at, attempt);
-    Ok(row.str(column)?.map(|text| serde_json::from_str(text).unwrap_or_else(|_| unknown(text))))
+/// As much of an error as is needed to tell it.
+#[derive(Deserialize)]
+struct ErrorByHand {
+    class: String,
+    message: String,
 }
 
-/// The policy of retries; the default in place of one that cannot be read.
+/// An error of an attempt. One that is not complete is, at this moment; one that is something else is told as it stands there.
+fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Result<Option<TaskError>, Failure> {
+    let Some(text) = row.str(column)? else { return Ok(None) };
+    let by_hand = |_| match serde_json::from_str(text) {
+        Ok(ErrorByHand { class, message }) => TaskError::new(&class, &message, None, at, attempt),
+        Err(_) => TaskError::new("unknown", text, None, at, attempt),
+    };
+    Ok(Some(serde_json::from_str(text).unwrap_or_else(by_hand)))
+}
+
+/// The policy of retries, without what this program does not know of; the default in place of one that cannot be.
 fn policy(row: &impl Columns, column: usize, id: TaskId) -> Result<RetryPolicy, Failure> {
     let Some(text) = row.str(column)? else { return Ok(RetryPolicy::default()) };
-    Ok(serde_json::from_str(text).unwrap_or_else(|cause| {
-        tracing::warn!(task_id = %id, %cause, "the retry policy of a task cannot be read; the default one is used");
-        RetryPolicy::default()
-    }))
+    let read = serde_json::from_str(text).ok().or_else(|| known_policy(text)).filter(|policy| policy.check().is_ok());
+    if read.is_none() {
+        tracing::debug!(task_id = %id, text, "the retry policy of a task cannot be read; the default one is used");
+    }
+    Ok(read.unwrap_or_default())
+}
+
+fn known_policy(text: &str) -> Option<RetryPolicy> {
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).ok()?;
+    fields.retain(|name, _| ["initialMs", "factor", "jitter", "maxMs"].contains(&name.as_str()));
+    serde_json::from_value(fields.into()).ok()
 }
 
 /// Reads a task from the columns of `task_columns.sql`, in their order.
 ///
-/// A column that was written by hand, or by a program of another version, is read as well as it can be: a row that cannot be
-/// read would fail each claim that meets it, and so hold up all the others of its lane.
+/// What people or programs of another version write there is read as well as it can be (`docs/sql.md` says how): a row that cannot
+/// be read would fail each claim that meets it, and so hold up all the others of its lane. Attempt and version, by which writes
+/// are guarded, have no second best.
 pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
     let (id, attempt, updated_at) = (TaskId(row.must_id(0)?), number(row, 10)?, must_time(row, 17)?);
+    let last_attempt_at = time(row, 20)?;
     Ok(Task {
         id,
         parent_id: row.id(1)?.map(TaskId),
@@ -113,15 +136,15 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         updated_at,
         due_at: must_time(row, 18)?,
         started_at: time(row, 19)?,
-        last_attempt_at: time(row, 20)?,
+        last_attempt_at,
         finished_at: time(row, 21)?,
         deadline_at: time(row, 22)?,
-        timeout_ms: row.int(23)?.map(|_| number(row, 23)).transpose()?,
+        timeout_ms: row.int(23)?.and_then(|ms| u64::try_from(ms).ok()),
         lease_token: row.id(24)?.map(LeaseToken),
         node_id: row.id(25)?.map(NodeId),
         host: row.text(26)?,
         children: ChildCounts {
-            total: count(row, 27)?,
+            total: count(row, 27)?.min(bounds::CHILDREN),
             completed: count(row, 28)?,
             with_errors: count(row, 29)?,
             failed: count(row, 30)?,
@@ -134,7 +157,7 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         progress: json(row, 36)?,
         result: json(row, 37)?,
         result_url: row.text(38)?,
-        error: error(row, 39, attempt, updated_at)?,
+        error: error(row, 39, attempt, last_attempt_at.unwrap_or(updated_at))?,
         memo: json(row, 40)?,
         correlation_id: row.text(41)?,
         trace_context: row.text(42)?,
@@ -150,8 +173,8 @@ pub(crate) fn bell(row: &impl Columns) -> Result<Bell, Failure> {
         owner: row.must_text(1)?,
         task_type: row.must_text(2)?,
         queue: row.must_text(3)?,
-        priority: number(row, 4)?,
-        retry_count: number(row, 5)?,
+        priority: priority(row, 4)?,
+        retry_count: count(row, 5)?,
         submitted_at: must_time(row, 6)?,
         due_at: must_time(row, 7)?,
         looks: 0,
@@ -274,7 +297,8 @@ impl AttemptRow {
 }
 
 pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
-    let (outcome, attempt, ended_at) = (row.must_text(2)?, number(row, 1)?, time(row, 6)?);
+    let (outcome, attempt) = (row.must_text(2)?, number(row, 1)?);
+    let (started_at, ended_at) = (time(row, 5)?, time(row, 6)?);
     Ok(Attempt {
         task_id: TaskId(row.must_id(0)?),
         attempt,
@@ -282,9 +306,9 @@ pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
             .ok_or_else(|| Failure::internal(format!("unknown outcome {outcome:?}")))?,
         node_id: row.id(3)?.map(NodeId),
         host: row.text(4)?,
-        started_at: time(row, 5)?,
+        started_at,
         ended_at,
-        error: error(row, 7, attempt, ended_at.unwrap_or_default())?,
+        error: error(row, 7, attempt, ended_at.or(started_at).unwrap_or_default())?,
     })
 }
 

@@ -42,7 +42,8 @@ fn count(mut counts: ChildCounts, step: &ChildMove) -> ChildCounts {
         None => counts.total += 1,
         Some(from) => {
             if let Some(ended) = slot(&mut counts, from) {
-                *ended -= 1;
+                // What people wrote into the counts must not let them wrap around.
+                *ended = ended.saturating_sub(1);
             }
         }
     }
@@ -60,5 +61,19 @@ fn slot(counts: &mut ChildCounts, status: Status) -> Option<&mut u32> {
         Status::Failed | Status::DeadLetter => Some(&mut counts.failed),
         Status::Cancelled => Some(&mut counts.cancelled),
         Status::Queued | Status::Running | Status::Retrying | Status::Waiting => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_somebody_changed_do_not_wrap_around() {
+        let counts = ChildCounts { total: 2, ..ChildCounts::default() };
+        let retried = ChildMove { from: Some(Status::Failed), to: Status::Queued };
+        assert_eq!(count(counts, &retried), counts);
+        let too_many = ChildCounts { completed: 3, ..counts };
+        assert_eq!((too_many.open(), too_many.verdict()), (0, Status::Completed));
     }
 }

@@ -168,11 +168,32 @@ impl Note {
 
     /// Whether the same is told of both.
     fn is_shared(one: &NewTask, other: &NewTask) -> bool {
-        one.run_at == other.run_at
-            && one.priority == other.priority
-            && (&one.owner, &one.task_type, &one.queue) == (&other.owner, &other.task_type, &other.queue)
-            && (&one.parent, &one.trace_context, &one.correlation_id)
-                == (&other.parent, &other.trace_context, &other.correlation_id)
+        // Every field is named here, so that a new one is not forgotten.
+        let NewTask {
+            owner,
+            task_type,
+            queue,
+            priority,
+            run_at,
+            correlation_id,
+            trace_context,
+            parent,
+            id: _,
+            tier: _,
+            task_key: _,
+            max_attempts: _,
+            timeout_ms: _,
+            deadline_at: _,
+            finish_step: _,
+            retry: _,
+            parameters: _,
+            memo: _,
+            idempotency: _,
+            rings: _,
+        } = one;
+        (owner, task_type, queue) == (&other.owner, &other.task_type, &other.queue)
+            && (priority, run_at, parent) == (&other.priority, &other.run_at, &other.parent)
+            && (correlation_id, trace_context) == (&other.correlation_id, &other.trace_context)
     }
 
     fn of(task: &NewTask) -> Self {
@@ -222,7 +243,7 @@ mod tests {
 
     use async_trait::async_trait;
     use longhaul_domain::{
-        Idempotency, Json, TaskId,
+        Idempotency, Json, LeaseToken, TaskId,
         contract::{
             Doorbell, EventBus,
             event_bus::{EventStream, Subscription},
@@ -340,6 +361,25 @@ mod tests {
             .collect();
         assert_eq!(told, wanted);
         assert_eq!(*bells.rung.lock().unwrap(), ["p", "q", "r"], "each queue once");
+    }
+
+    #[test]
+    fn tasks_of_which_anything_else_is_told_share_no_note() {
+        let task = NewTask::new("ann", "t", "q", Json::trusted("null"));
+        let lease = Lease { task_id: TaskId(uuid::Uuid::nil()), attempt: 1, token: LeaseToken(uuid::Uuid::nil()) };
+        let others = [
+            NewTask { owner: "bob".to_owned(), ..task.clone() },
+            NewTask { task_type: "u".to_owned(), ..task.clone() },
+            NewTask { queue: "p".to_owned(), ..task.clone() },
+            NewTask { priority: 2, ..task.clone() },
+            NewTask { run_at: RunAt::AfterMs(1), ..task.clone() },
+            NewTask { correlation_id: Some("c".to_owned()), ..task.clone() },
+            NewTask { trace_context: Some("c".to_owned()), ..task.clone() },
+            NewTask { parent: Some(lease), ..task.clone() },
+        ];
+        assert!(others.iter().all(|other| !Note::is_shared(&task, other)));
+        let alike = NewTask { parameters: Json::trusted("1"), task_key: Some("k".to_owned()), ..task.clone() };
+        assert!(Note::is_shared(&task, &alike));
     }
 
     #[tokio::test(start_paused = true)]

@@ -36,8 +36,8 @@ const HEARTBEAT_MS: u64 = 5_000;
 const STRAYS_EVERY_MS: u64 = 15_000;
 const STRAY_AGE_MS: u64 = 60_000;
 const REST_MS: u64 = 500;
-/// How soon a process looks again after it found work, unless a bell rings. The worker's is 50 ms; a simulated step
-/// takes longer than that, and every step would be a look.
+/// How soon a process looks again after it found work, unless a bell rings. The worker does after some milliseconds; a
+/// simulated step takes longer than that, and every step would be a look.
 const AFTER_WORK_MS: u64 = 1_000;
 const BATCH: usize = 500;
 /// How long a drain may take before the process ends with what it still has.

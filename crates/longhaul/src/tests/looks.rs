@@ -15,9 +15,12 @@ async fn the_next_look_after_a_find_comes_soon() {
     far.pass(Duration::from_secs(10)).await;
     far.store.submit_task(unheard()).await.unwrap();
     longhaul.wake();
-    while quick.0.load(Ordering::SeqCst) == 0 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let found = async {
+        while quick.0.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), found).await.unwrap();
     far.store.submit_task(unheard()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(30)).await;
     assert_eq!(quick.0.load(Ordering::SeqCst), 2, "whoever found one task looks for the next");

@@ -2,7 +2,7 @@
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, LogLevel, LogLine, NodeId, RetryPolicy, Status,
+    Json, LogLevel, LogLine, NodeId, RetryPolicy, Status, Task,
     contract::{
         Store,
         store::{Access, ClaimRequest, Failure, Outcome, Report},
@@ -45,7 +45,7 @@ fn submit_statement(backend: Backend, kind: &str, parameters: &str, owner: &str,
     }
 }
 
-async fn claim_all(store: &dyn Store) -> Vec<longhaul_domain::Task> {
+async fn claim_all(store: &dyn Store) -> Vec<Task> {
     let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h", None).await.unwrap();
     let request = ClaimRequest {
@@ -53,7 +53,7 @@ async fn claim_all(store: &dyn Store) -> Vec<longhaul_domain::Task> {
         host: "h".to_owned(),
         queues: vec!["free_default".to_owned()],
         task_types: vec!["send_mail".to_owned()],
-        limit: 10,
+        limit: 20,
     };
     store.claim_tasks(&request).await.unwrap()
 }
@@ -137,11 +137,15 @@ async fn spoilt_rows(backend: Backend) {
     let spoils = [
         "retry_policy = 'twice'",
         "retry_policy = '{\"initialMs\":5,\"fromTheFuture\":true}'",
+        "retry_policy = '{\"initialMs\":18446744073709551615}'",
         "error = 'I stopped it'",
+        "error = '{\"class\":\"fatal\",\"message\":\"I stopped it\"}'",
         "parameters = '{\"to\":'",
-        "priority = -1",
-        "priority = 300",
-        "max_attempts = -1, crash_count = -1, children_completed = 2",
+        "priority = -1, retry_count = -1",
+        "priority = 300, crash_count = 2147483647",
+        "timeout_ms = -1",
+        "children_completed = 2",
+        "max_attempts = -1",
     ];
     for (place, spoil) in spoils.iter().enumerate() {
         let owner = format!("u-{place}");
@@ -149,27 +153,42 @@ async fn spoilt_rows(backend: Backend) {
         database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
     }
     database.execute(&submit_statement(backend, "send_mail", "{}", "u-well", "1")).await;
+    assert_eq!(store.list_due("free_default", 100).await.unwrap().len(), spoils.len() + 1);
+    store.bring_forward("free_default", 0, 1).await.unwrap();
 
     let claimed = claim_all(&store).await;
     let task = |place: usize| claimed.iter().find(|task| task.owner == format!("u-{place}")).unwrap();
+    let error = |place: usize| task(place).error.as_ref().map(|error| (error.class.as_str(), error.message.as_str()));
     assert_eq!(claimed.len(), spoils.len() + 1, "the spoilt ones and the one behind them");
-    assert_eq!((task(0).retry, task(1).retry), (RetryPolicy::default(), RetryPolicy::default()));
-    let error = task(2).error.as_ref().unwrap();
-    assert_eq!((error.class.as_str(), error.message.as_str()), ("unknown", "I stopped it"));
-    assert_eq!(task(3).parameters.as_str(), "{\"to\":");
-    assert_eq!((task(4).priority, task(5).priority), (1, 9));
-    assert_eq!((task(6).max_attempts, task(6).crash_count, task(6).children.open()), (0, 0, 0));
+    assert_eq!((task(0).retry, task(2).retry), (RetryPolicy::default(), RetryPolicy::default()));
+    assert_eq!(task(1).retry, RetryPolicy { initial_ms: 5, ..RetryPolicy::default() });
+    assert_eq!((error(3), error(4)), (Some(("unknown", "I stopped it")), Some(("fatal", "I stopped it"))));
+    assert_eq!(task(5).parameters.as_str(), "{\"to\":");
+    assert_eq!((task(6).priority, task(7).priority), (1, 9));
+    assert_eq!((task(8).timeout_ms, task(9).children.open(), task(10).max_attempts), (None, 0, 0));
 
     let failure = Failure { class: "retryable".to_owned(), message: "busy".to_owned(), detail: None };
-    let outcome = Outcome::Failed { failure, retry_in_ms: Some(0) };
-    let reports: Vec<Report> =
-        claimed.iter().map(|task| Report { lease: task.lease().unwrap(), outcome: outcome.clone() }).collect();
-    store.finish_tasks(&reports).await.unwrap();
+    let outcome = |task: &Task| match task.owner.as_str() {
+        "u-9" => Outcome::Completed { result: None, result_url: None },
+        _ => Outcome::Failed { failure: failure.clone(), retry_in_ms: Some(0) },
+    };
+    let report = |task: &Task| Report { lease: task.lease().unwrap(), outcome: outcome(task) };
+    store.finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>()).await.unwrap();
     for before in &claimed {
         let after = store.get_task(&Access::All, before.id).await.unwrap();
-        assert_ne!(after.status, Status::Running, "{}", before.owner);
-        assert_eq!(after.error.unwrap().message, "busy");
+        let wanted = match before.owner.as_str() {
+            "u-9" => Status::Completed,
+            "u-10" => Status::DeadLetter,
+            _ => Status::Retrying,
+        };
+        assert_eq!(after.status, wanted, "{}", before.owner);
     }
+
+    claim_all(&store).await;
+    database.execute("UPDATE attempts SET error = 'forgotten'").await;
+    let attempts = store.list_attempts(&Access::All, task(0).id, 0, 10).await.unwrap();
+    let errors = attempts.iter().filter_map(|attempt| attempt.error.as_ref());
+    assert_eq!(errors.map(|error| error.message.as_str()).next(), Some("forgotten"));
 }
 
 async fn logs(backend: Backend) {

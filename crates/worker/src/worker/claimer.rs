@@ -73,7 +73,8 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 rest(&inner, pace.idle(random::unit()), &full).await;
             }
             Ok(Look { claimed: 0, .. }) => {
-                let wait = pace.idle_until(until_next_due(&inner).await, random::unit());
+                let due = if pace.is_quick() { None } else { until_next_due(&inner).await };
+                let wait = pace.idle_until(due, random::unit());
                 rest(&inner, wait, &full).await;
             }
             Err(error) => {
