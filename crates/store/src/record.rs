@@ -47,14 +47,47 @@ fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failu
 /// The largest count that is read: every database holds it, and there is room to count on.
 const MOST: u32 = 1_000_000_000;
 
-/// A number that people also set by hand: the nearest that can be.
-fn count(row: &impl Columns, column: usize) -> Result<u32, Failure> {
-    Ok(u32::try_from(row.must_int(column)?.max(0)).map_or(MOST, |number| number.min(MOST)))
+/// A number of a task, which anybody may have written: none if it is no number.
+fn any_int(row: &impl Columns, column: usize) -> Option<i64> {
+    row.int(column).ok().flatten()
 }
 
-fn priority(row: &impl Columns, column: usize) -> Result<u8, Failure> {
+/// The same for a text.
+fn any_str(row: &impl Columns, column: usize) -> Option<&str> {
+    row.str(column).ok().flatten()
+}
+
+fn any_text(row: &impl Columns, column: usize) -> Option<String> {
+    any_str(row, column).map(str::to_owned)
+}
+
+fn any_time(row: &impl Columns, column: usize) -> Option<Timestamp> {
+    any_int(row, column).map(Timestamp::from_micros)
+}
+
+fn any_id(row: &impl Columns, column: usize) -> Option<Uuid> {
+    row.id(column).ok().flatten()
+}
+
+fn any_json(row: &impl Columns, column: usize) -> Option<Json> {
+    any_str(row, column).map(Json::trusted)
+}
+
+/// The nearest that can be.
+fn count(row: &impl Columns, column: usize) -> u32 {
+    u32::try_from(any_int(row, column).unwrap_or(0).max(0)).map_or(MOST, |number| number.min(MOST))
+}
+
+/// The number of an attempt; one that cannot be counts as none, as it does in claims.
+pub(crate) fn attempt_number(row: &impl Columns, column: usize) -> u32 {
+    let number = any_int(row, column).and_then(|number| u32::try_from(number).ok());
+    number.filter(|number| *number <= MOST + 1).unwrap_or(0)
+}
+
+fn priority(row: &impl Columns, column: usize) -> u8 {
     let (least, most) = (*bounds::PRIORITY.start(), *bounds::PRIORITY.end());
-    Ok(u8::try_from(row.must_int(column)?.max(0)).map_or(most, |priority| priority.clamp(least, most)))
+    let asked = any_int(row, column).unwrap_or(0).max(0);
+    u8::try_from(asked).map_or(most, |priority| priority.clamp(least, most))
 }
 
 fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, Failure> {
@@ -63,10 +96,6 @@ fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, Failure>
 
 fn must_time(row: &impl Columns, column: usize) -> Result<Timestamp, Failure> {
     Ok(Timestamp::from_micros(row.must_int(column)?))
-}
-
-fn json(row: &impl Columns, column: usize) -> Result<Option<Json>, Failure> {
-    Ok(row.str(column)?.map(Json::trusted))
 }
 
 pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failure> {
@@ -82,23 +111,23 @@ struct ErrorByHand {
 }
 
 /// An error of an attempt. One that is not complete is, at this moment; one that is something else is told as it stands there.
-fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Result<Option<TaskError>, Failure> {
-    let Some(text) = row.str(column)? else { return Ok(None) };
+fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Option<TaskError> {
+    let text = any_str(row, column)?;
     let by_hand = |_| match serde_json::from_str(text) {
         Ok(ErrorByHand { class, message }) => TaskError::new(&class, &message, None, at, attempt),
         Err(_) => TaskError::new("unknown", text, None, at, attempt),
     };
-    Ok(Some(serde_json::from_str(text).unwrap_or_else(by_hand)))
+    Some(serde_json::from_str(text).unwrap_or_else(by_hand))
 }
 
 /// The policy of retries, without what this program does not know of; the default in place of one that cannot be.
-fn policy(row: &impl Columns, column: usize, id: TaskId) -> Result<RetryPolicy, Failure> {
-    let Some(text) = row.str(column)? else { return Ok(RetryPolicy::default()) };
+fn policy(row: &impl Columns, column: usize, id: TaskId) -> RetryPolicy {
+    let Some(text) = any_str(row, column) else { return RetryPolicy::default() };
     let read = serde_json::from_str(text).ok().or_else(|| known_policy(text)).filter(|policy| policy.check().is_ok());
-    if read.is_none() {
+    read.unwrap_or_else(|| {
         tracing::debug!(task_id = %id, text, "the retry policy of a task cannot be read; the default one is used");
-    }
-    Ok(read.unwrap_or_default())
+        RetryPolicy::default()
+    })
 }
 
 fn known_policy(text: &str) -> Option<RetryPolicy> {
@@ -110,59 +139,58 @@ fn known_policy(text: &str) -> Option<RetryPolicy> {
 /// Reads a task from the columns of `task_columns.sql`, in their order.
 ///
 /// What people or programs of another version write there is read as well as it can be (`docs/sql.md` says how): a row that cannot
-/// be read would fail each claim that meets it, and so hold up all the others of its lane. Attempt and version, by which writes
-/// are guarded, have no second best.
+/// be read would fail each claim that meets it, and so hold up all the others of its lane.
 pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
-    let (id, attempt, updated_at) = (TaskId(row.must_id(0)?), number(row, 10)?, must_time(row, 17)?);
-    let last_attempt_at = time(row, 20)?;
+    let (id, attempt, last_attempt_at) = (TaskId(row.must_id(0)?), attempt_number(row, 10), any_time(row, 20));
+    let updated_at = any_time(row, 17).unwrap_or_default();
     Ok(Task {
         id,
-        parent_id: row.id(1)?.map(TaskId),
-        owner: row.must_text(2)?,
-        tier: row.text(3)?,
-        task_type: row.must_text(4)?,
-        task_key: row.text(5)?,
-        queue: row.must_text(6)?,
-        priority: priority(row, 7)?,
+        parent_id: any_id(row, 1).map(TaskId),
+        owner: any_text(row, 2).unwrap_or_default(),
+        tier: any_text(row, 3),
+        task_type: any_text(row, 4).unwrap_or_default(),
+        task_key: any_text(row, 5),
+        queue: any_text(row, 6).unwrap_or_default(),
+        priority: priority(row, 7),
         status: status(row, 8)?,
-        phase: if row.must_str(9)? == Phase::Finish.as_str() { Phase::Finish } else { Phase::Run },
+        phase: if any_str(row, 9) == Some(Phase::Finish.as_str()) { Phase::Finish } else { Phase::Run },
         attempt,
-        max_attempts: count(row, 11)?,
-        retry_count: count(row, 12)?,
-        snooze_count: count(row, 13)?,
-        crash_count: count(row, 14)?,
-        version: number(row, 15)?,
-        created_at: must_time(row, 16)?,
+        max_attempts: count(row, 11),
+        retry_count: count(row, 12),
+        snooze_count: count(row, 13),
+        crash_count: count(row, 14),
+        version: any_int(row, 15).and_then(|version| u64::try_from(version).ok()).unwrap_or(0),
+        created_at: any_time(row, 16).unwrap_or_default(),
         updated_at,
-        due_at: must_time(row, 18)?,
-        started_at: time(row, 19)?,
+        due_at: any_time(row, 18).unwrap_or_default(),
+        started_at: any_time(row, 19),
         last_attempt_at,
-        finished_at: time(row, 21)?,
-        deadline_at: time(row, 22)?,
-        timeout_ms: row.int(23)?.and_then(|ms| u64::try_from(ms).ok()),
-        lease_token: row.id(24)?.map(LeaseToken),
-        node_id: row.id(25)?.map(NodeId),
-        host: row.text(26)?,
+        finished_at: any_time(row, 21),
+        deadline_at: any_time(row, 22),
+        timeout_ms: any_int(row, 23).and_then(|ms| u64::try_from(ms).ok()),
+        lease_token: any_id(row, 24).map(LeaseToken),
+        node_id: any_id(row, 25).map(NodeId),
+        host: any_text(row, 26),
         children: ChildCounts {
-            total: count(row, 27)?.min(bounds::CHILDREN),
-            completed: count(row, 28)?,
-            with_errors: count(row, 29)?,
-            failed: count(row, 30)?,
-            cancelled: count(row, 31)?,
+            total: count(row, 27).min(bounds::CHILDREN),
+            completed: count(row, 28),
+            with_errors: count(row, 29),
+            failed: count(row, 30),
+            cancelled: count(row, 31),
         },
-        finish_step: row.flag(32)?,
-        retry: policy(row, 33, id)?,
-        parameters: Json::trusted(row.must_str(34)?),
-        checkpoint: json(row, 35)?,
-        progress: json(row, 36)?,
-        result: json(row, 37)?,
-        result_url: row.text(38)?,
-        error: error(row, 39, attempt, last_attempt_at.unwrap_or(updated_at))?,
-        memo: json(row, 40)?,
-        correlation_id: row.text(41)?,
-        trace_context: row.text(42)?,
-        artifact_expires_at: time(row, 43)?,
-        artifact_state: row.text(44)?,
+        finish_step: row.flag(32).unwrap_or(false),
+        retry: policy(row, 33, id),
+        parameters: any_json(row, 34).unwrap_or_else(|| Json::trusted("")),
+        checkpoint: any_json(row, 35),
+        progress: any_json(row, 36),
+        result: any_json(row, 37),
+        result_url: any_text(row, 38),
+        error: error(row, 39, attempt, last_attempt_at.unwrap_or(updated_at)),
+        memo: any_json(row, 40),
+        correlation_id: any_text(row, 41),
+        trace_context: any_text(row, 42),
+        artifact_expires_at: any_time(row, 43),
+        artifact_state: any_text(row, 44),
     })
 }
 
@@ -170,16 +198,16 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
 pub(crate) fn bell(row: &impl Columns) -> Result<Bell, Failure> {
     Ok(Bell {
         task_id: TaskId(row.must_id(0)?),
-        owner: row.must_text(1)?,
-        task_type: row.must_text(2)?,
-        queue: row.must_text(3)?,
-        priority: priority(row, 4)?,
-        retry_count: count(row, 5)?,
-        submitted_at: must_time(row, 6)?,
-        due_at: must_time(row, 7)?,
+        owner: any_text(row, 1).unwrap_or_default(),
+        task_type: any_text(row, 2).unwrap_or_default(),
+        queue: any_text(row, 3).unwrap_or_default(),
+        priority: priority(row, 4),
+        retry_count: count(row, 5),
+        submitted_at: any_time(row, 6).unwrap_or_default(),
+        due_at: any_time(row, 7).unwrap_or_default(),
         looks: 0,
-        correlation_id: row.text(8)?,
-        trace_context: row.text(9)?,
+        correlation_id: any_text(row, 8),
+        trace_context: any_text(row, 9),
     })
 }
 
@@ -308,7 +336,7 @@ pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
         host: row.text(4)?,
         started_at,
         ended_at,
-        error: error(row, 7, attempt, ended_at.or(started_at).unwrap_or_default())?,
+        error: error(row, 7, attempt, ended_at.or(started_at).unwrap_or_default()),
     })
 }
 

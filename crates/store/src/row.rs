@@ -57,7 +57,7 @@ pub(crate) enum SqlRow {
 /// The columns of a row, by their places.
 pub(crate) trait Columns {
     fn int(&self, column: usize) -> Result<Option<i64>, Failure>;
-    /// What is only looked at; what is kept is a [`Self::text`].
+    /// What is only looked at; what is kept is a [`Self::text`]. SQLite may have it as bytes.
     fn str(&self, column: usize) -> Result<Option<&str>, Failure>;
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure>;
 
@@ -94,7 +94,8 @@ impl Columns for rusqlite::Row<'_> {
     }
 
     fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
-        self.get_ref(column)?.as_str_or_null().map_err(|error| Failure::internal(format!("column {column}: {error}")))
+        let bytes = self.get_ref(column)?.as_bytes_or_null().map_err(|_| not_a(column, "text"))?;
+        bytes.map(std::str::from_utf8).transpose().map_err(|_| not_a(column, "text"))
     }
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
@@ -122,8 +123,9 @@ impl Columns for SqlRow {
         let value = match self {
             Self::Sqlite(values) => match &values[column] {
                 Value::Text(text) => Some(text.as_str()),
+                Value::Blob(bytes) => Some(std::str::from_utf8(bytes).map_err(|_| not_a(column, "text"))?),
                 Value::Null => None,
-                Value::Integer(_) | Value::Real(_) | Value::Blob(_) => return Err(not_a(column, "text")),
+                Value::Integer(_) | Value::Real(_) => return Err(not_a(column, "text")),
             },
             Self::Guest(row) => row.try_get(column)?,
             Self::Postgres(row) => row.try_get_unchecked(column)?,

@@ -86,7 +86,7 @@ impl SqlStore {
             _ => {
                 // The rest of a URL may hold a password, so only its scheme is repeated.
                 let allowed = "sqlite://path/to/file.db, postgres://…, mysql://…";
-                return Err(Invalid::new("LONGHAUL_STORE", format!("starts with {scheme:?}"), allowed).into());
+                return Err(Invalid::new("the store's URL", format!("starts with {scheme:?}"), allowed).into());
             }
         };
         let database = opened.map_err(told)?;

@@ -9,10 +9,11 @@ use crate::{
     time::Timestamp,
 };
 
-/// The task free for the next node at `now`, or quarantined once `max_crashes` nodes died with it.
-pub fn decide(task: &Task, dead: NodeId, max_crashes: u32, now: Timestamp) -> Result<Transition, Refusal> {
+/// The task free for the next node at `now`, or quarantined once `max_crashes` nodes died with it. A task that somebody said to be
+/// running has no node.
+pub fn decide(task: &Task, dead: Option<NodeId>, max_crashes: u32, now: Timestamp) -> Result<Transition, Refusal> {
     admit(task, Command::Rescue)?;
-    if task.node_id != Some(dead) {
+    if task.node_id != dead {
         return Err(Refusal::StaleLease { status: task.status, attempt: task.attempt });
     }
     let crash_count = task.crash_count + 1;

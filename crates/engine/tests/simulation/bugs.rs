@@ -292,7 +292,7 @@ impl SimStore {
         let rescued = ready(self.memory.rescue_tasks(request))?;
         for row in before.into_iter().filter_map(|id| self.row(id)) {
             let seen = Task { status: Status::Running, ..row };
-            let decided = seen.node_id.map(|node| rescue::decide(&seen, node, request.max_crashes, now));
+            let decided = seen.node_id.map(|node| rescue::decide(&seen, Some(node), request.max_crashes, now));
             if let Some(Ok(transition)) = decided {
                 self.memory.overwrite_task(transition, false);
             }

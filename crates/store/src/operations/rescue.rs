@@ -33,7 +33,7 @@ impl Operation for RescueTasks {
         let rows = session.fetch(Statement::FindRescuable, &[self.request.limit.into()]).await?;
         let mut held = Vec::new();
         for row in &rows {
-            held.push((TaskId(row.must_id(0)?), NodeId(row.must_id(1)?)));
+            held.push((TaskId(row.must_id(0)?), row.id(1)?.map(NodeId)));
         }
         let mut ledger = Ledger::default();
         ledger.lock(session, held.iter().map(|(id, _)| *id)).await?;

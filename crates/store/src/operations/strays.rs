@@ -10,6 +10,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::Ledger,
+    record,
     row::{Columns as _, SqlRow},
     session::{Operation, Session},
 };
@@ -53,18 +54,16 @@ impl HandBackStrays {
         let params = [session.clock().into(), self.node.0.into(), older_us.into(), limit.into()];
         let rows = session.fetch(Statement::FindStrays, &params).await?;
         let held: HashSet<&Lease> = self.held.iter().collect();
-        let mut strays = rows.iter().map(lease).collect::<Result<Vec<_>, _>>()?;
+        let mut strays = rows.iter().filter_map(|row| lease(row).transpose()).collect::<Result<Vec<_>, _>>()?;
         strays.retain(|lease| !held.contains(lease));
         strays.truncate(bounds::MAINTENANCE_BATCH);
         Ok(strays)
     }
 }
 
-fn lease(row: &SqlRow) -> Result<Lease, Failure> {
-    let attempt = row.must_int(1)?;
-    Ok(Lease {
-        task_id: TaskId(row.must_id(0)?),
-        attempt: u32::try_from(attempt).map_err(|_| Failure::internal(format!("attempt {attempt}")))?,
-        token: LeaseToken(row.must_id(2)?),
-    })
+/// The lease of a row; none for one that somebody said to be running.
+fn lease(row: &SqlRow) -> Result<Option<Lease>, Failure> {
+    let task_id = TaskId(row.must_id(0)?);
+    let token = row.id(2)?.map(LeaseToken);
+    Ok(token.map(|token| Lease { task_id, attempt: record::attempt_number(row, 1), token }))
 }

@@ -62,7 +62,7 @@ pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
     let path = path.split('?').next().unwrap_or_default();
     if path.is_empty() || path == ":memory:" {
         let allowed = "sqlite://path/to/file.db (a store in memory would not be durable)";
-        return Err(Invalid::new("LONGHAUL_STORE", format!("is {url:?}"), allowed).into());
+        return Err(Invalid::new("the store's URL", format!("is {url:?}"), allowed).into());
     }
     Ok(PathBuf::from(path))
 }

@@ -5,7 +5,7 @@ use longhaul_domain::{
     Json, LogLevel, LogLine, NodeId, RetryPolicy, Status, Task,
     contract::{
         Store,
-        store::{Access, ClaimRequest, Failure, Outcome, Report},
+        store::{Access, ClaimRequest, Failure, Outcome, Report, RescueRequest},
     },
     event::OutboxPolicy,
     filter::Retention,
@@ -24,6 +24,8 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("a_statement_that_does_not_fit_is_refused_by_field"), move || refusals(backend)),
         trial(name("the_views_show_what_happened"), move || views(backend)),
         trial(name("a_row_that_was_spoilt_by_hand_holds_up_nobody"), move || spoilt_rows(backend)),
+        trial(name("a_row_whose_numbers_and_texts_are_none_holds_up_nobody"), move || spoilt_types(backend)),
+        trial(name("a_row_that_somebody_said_to_be_running_is_rescued_with_the_others"), move || said_to_run(backend)),
         trial(name("log_lines_are_read_and_go_with_their_task"), move || logs(backend)),
     ]
 }
@@ -189,6 +191,61 @@ async fn spoilt_rows(backend: Backend) {
     let attempts = store.list_attempts(&Access::All, task(0).id, 0, 10).await.unwrap();
     let errors = attempts.iter().filter_map(|attempt| attempt.error.as_ref());
     assert_eq!(errors.map(|error| error.message.as_str()).next(), Some("forgotten"));
+}
+
+/// What writes are guarded by, and what only SQLite lets into a column.
+async fn spoilt_types(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    let mut spoils = vec!["attempt = -5", "attempt = 2147483647", "version = -5"];
+    if backend == Backend::Sqlite {
+        spoils.extend([
+            "priority = 'high'",
+            "max_attempts = 'x'",
+            "retry_count = 1.5",
+            "attempt = 9999999999999",
+            "version = 'v'",
+            "created_at = 'yesterday'",
+            "updated_at = 'today'",
+            "due_at = 1.5",
+            "deadline_at = 'tomorrow'",
+            "parameters = CAST(parameters AS blob)",
+            "tier = x'ff', trace_context = x'ff', retry_policy = x'ff'",
+            "parent_id = x'01', host = 5",
+            "children_total = 'many'",
+        ]);
+    }
+    for (place, spoil) in spoils.iter().enumerate() {
+        let owner = format!("u-{place}");
+        database.execute(&submit_statement(backend, "send_mail", "{}", &owner, "7")).await;
+        database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
+    }
+    database.execute(&submit_statement(backend, "send_mail", "{}", "u-well", "1")).await;
+    assert_eq!(store.list_due("free_default", 100).await.unwrap().len(), spoils.len() + 1);
+    let claimed = claim_all(&store).await;
+    assert_eq!(claimed.len(), spoils.len() + 1);
+    assert!(claimed.iter().all(|task| task.parameters.as_str() == "{}"), "bytes are text, too");
+    let done = || Outcome::Completed { result: None, result_url: None };
+    let report = |task: &Task| Report { lease: task.lease().unwrap(), outcome: done() };
+    store.finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>()).await.unwrap();
+    for task in &claimed {
+        let after = store.get_task(&Access::All, task.id).await.unwrap();
+        assert_eq!(after.status, Status::Completed, "{}", task.owner);
+    }
+}
+
+async fn said_to_run(backend: Backend) {
+    let (store, clock, database) = backend.store(OutboxPolicy::default()).await;
+    for owner in ["u-said", "u-well"] {
+        database.execute(&submit_statement(backend, "send_mail", "{}", owner, "1")).await;
+    }
+    database.execute("UPDATE tasks SET status = 'RUNNING', lane = NULL WHERE owner = 'u-said'").await;
+    let claimed = claim_all(&store).await;
+    assert_eq!(claimed.len(), 1);
+    clock.advance_ms(60_000);
+    let request = RescueRequest { lease_ms: 30_000, max_crashes: 3, limit: 10, keep_for_host_ms: 0 };
+    let rescued = store.rescue_tasks(&request).await.unwrap();
+    assert_eq!((rescued.requeued.len(), rescued.quarantined.len()), (2, 0));
+    assert_eq!(claim_all(&store).await.len(), 2);
 }
 
 async fn logs(backend: Backend) {

@@ -55,7 +55,7 @@ impl State {
         let orphans: Vec<(TaskId, NodeId)> = orphans.take(request.limit).collect();
         let mut rescued = Rescued::default();
         for (id, dead) in orphans {
-            let mut transition = rescue::decide(&self.tasks[&id], dead, request.max_crashes, now)?;
+            let mut transition = rescue::decide(&self.tasks[&id], Some(dead), request.max_crashes, now)?;
             if request.keep_for_host_ms > 0 {
                 transition = rescue::keep_for_host(transition, request.keep_for_host_ms, now);
                 self.keep(&transition.after);

@@ -1,6 +1,6 @@
 -- The lanes that hold a due task, with the due time of their first; none for a node that is not alive.
 SELECT lanes.id, lanes.priority,
-    (SELECT due_at FROM tasks WHERE tasks.lane = lanes.id AND due_at <= {now} ORDER BY due_at LIMIT 1) AS head
+    (SELECT CAST(due_at AS integer) FROM tasks WHERE tasks.lane = lanes.id AND due_at <= {now} ORDER BY due_at LIMIT 1) AS head
 FROM lanes
 WHERE lanes.queue IN (SELECT value FROM json_each(?2))
     AND lanes.task_type IN (SELECT value FROM json_each(?3))

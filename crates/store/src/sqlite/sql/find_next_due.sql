@@ -1,4 +1,4 @@
-SELECT min((SELECT due_at FROM tasks WHERE tasks.lane = lanes.id ORDER BY due_at LIMIT 1))
+SELECT min((SELECT CAST(due_at AS integer) FROM tasks WHERE tasks.lane = lanes.id ORDER BY due_at LIMIT 1))
 FROM lanes
 WHERE lanes.queue IN (SELECT value FROM json_each(?1))
     AND lanes.task_type IN (SELECT value FROM json_each(?2))
