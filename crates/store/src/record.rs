@@ -46,6 +46,7 @@ fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failu
 
 /// The largest count that is read: every database holds it, and there is room to count on.
 const MOST: u32 = 1_000_000_000;
+const MOST_VERSION: u64 = 1_000_000_000_000_000;
 
 /// A number of a task, which anybody may have written: none if it is no number.
 fn any_int(row: &impl Columns, column: usize) -> Option<i64> {
@@ -65,7 +66,7 @@ fn any_time(row: &impl Columns, column: usize) -> Option<Timestamp> {
     any_int(row, column).map(Timestamp::from_micros)
 }
 
-fn any_id(row: &impl Columns, column: usize) -> Option<Uuid> {
+pub(crate) fn any_id(row: &impl Columns, column: usize) -> Option<Uuid> {
     row.id(column).ok().flatten()
 }
 
@@ -78,10 +79,16 @@ fn count(row: &impl Columns, column: usize) -> u32 {
     u32::try_from(any_int(row, column).unwrap_or(0).max(0)).map_or(MOST, |number| number.min(MOST))
 }
 
-/// The number of an attempt; one that cannot be counts as none, as it does in claims.
+/// The number of an attempt; one that cannot be counts as none, as it does in claims and in what guards a save.
 pub(crate) fn attempt_number(row: &impl Columns, column: usize) -> u32 {
     let number = any_int(row, column).and_then(|number| u32::try_from(number).ok());
-    number.filter(|number| *number <= MOST + 1).unwrap_or(0)
+    number.filter(|number| *number <= MOST).unwrap_or(0)
+}
+
+/// The same for the version.
+fn version(row: &impl Columns, column: usize) -> u64 {
+    let number = any_int(row, column).and_then(|number| u64::try_from(number).ok());
+    number.filter(|number| *number <= MOST_VERSION).unwrap_or(0)
 }
 
 fn priority(row: &impl Columns, column: usize) -> u8 {
@@ -159,7 +166,7 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         retry_count: count(row, 12),
         snooze_count: count(row, 13),
         crash_count: count(row, 14),
-        version: any_int(row, 15).and_then(|version| u64::try_from(version).ok()).unwrap_or(0),
+        version: version(row, 15),
         created_at: any_time(row, 16).unwrap_or_default(),
         updated_at,
         due_at: any_time(row, 18).unwrap_or_default(),

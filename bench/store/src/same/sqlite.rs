@@ -116,7 +116,8 @@ impl Loop {
         let mut claimed = Vec::with_capacity(picked.len());
         for (id, attempt, number) in picked {
             let token = node_id();
-            take.execute(params![now, number, token.as_bytes(), self.node.as_bytes(), HOST])?;
+            // Version 1 is the submit's.
+            take.execute(params![number, token.as_bytes(), self.node.as_bytes(), HOST, attempt + 1, 2, now, now])?;
             claimed.push(Claimed { id: Uuid::from_bytes(id), attempt: attempt + 1, token });
         }
         self.tally(&tallies::claimed(claimed.len()))?;

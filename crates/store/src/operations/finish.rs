@@ -97,14 +97,14 @@ async fn decide_one(
     // Reports count in their order: a child's end earlier in the batch is known to its parent here.
     ledger.count_children(session, report.lease.task_id, now)?;
     let Some(task) = ledger.get(report.lease.task_id) else { return Ok(Verdict::Missing) };
-    let task_id = task.id;
+    let (task_id, open) = (task.id, task.children.open());
     let transition = match decide(task, report, now) {
         Ok(transition) => transition,
         Err(refusal) => return Ok(verdict(task, &refusal)),
     };
     let status = transition.after.status;
     ledger.record(session, transition);
-    if status == Status::Cancelled {
+    if status == Status::Cancelled && open > 0 {
         cancel_below(session, ledger, &[task_id], now).await?;
     }
     Ok(Verdict::Applied(status))

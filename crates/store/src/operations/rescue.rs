@@ -12,6 +12,7 @@ use crate::{
     catalog::Statement,
     failure::Failure,
     ledger::Ledger,
+    record,
     row::Columns as _,
     session::{Operation, Session},
 };
@@ -33,7 +34,7 @@ impl Operation for RescueTasks {
         let rows = session.fetch(Statement::FindRescuable, &[self.request.limit.into()]).await?;
         let mut held = Vec::new();
         for row in &rows {
-            held.push((TaskId(row.must_id(0)?), row.id(1)?.map(NodeId)));
+            held.push((TaskId(row.must_id(0)?), record::any_id(row, 1).map(NodeId)));
         }
         let mut ledger = Ledger::default();
         ledger.lock(session, held.iter().map(|(id, _)| *id)).await?;

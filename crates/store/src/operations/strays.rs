@@ -61,9 +61,9 @@ impl HandBackStrays {
     }
 }
 
-/// The lease of a row; none for one that somebody said to be running.
+/// The lease of a row; none if its token cannot be read.
 fn lease(row: &SqlRow) -> Result<Option<Lease>, Failure> {
     let task_id = TaskId(row.must_id(0)?);
-    let token = row.id(2)?.map(LeaseToken);
+    let token = record::any_id(row, 2).map(LeaseToken);
     Ok(token.map(|token| Lease { task_id, attempt: record::attempt_number(row, 1), token }))
 }

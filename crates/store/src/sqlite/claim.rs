@@ -87,8 +87,19 @@ fn take(
     for Picked { task: before, number, standing } in picked {
         let token = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
         let claim = lifecycle::claim::decide(&before, claimant.node, claimant.host, LeaseToken(token), now)?;
-        let (node, host) = (claimant.node.0.into(), claimant.host.into());
-        if execute(&mut update, &[now.as_micros().into(), number.into(), token.into(), node, host])? != 1 {
+        let after = &claim.after;
+        let (attempt, version) = (i64::from(after.attempt), i64::try_from(after.version).unwrap_or(i64::MAX));
+        let params = [
+            number.into(),
+            token.into(),
+            claimant.node.0.into(),
+            claimant.host.into(),
+            attempt.into(),
+            version.into(),
+            Param::Int(after.started_at.map(Timestamp::as_micros)),
+            after.updated_at.as_micros().into(),
+        ];
+        if execute(&mut update, &params)? != 1 {
             return Err(Failure::internal("a task that was read in this transaction is gone"));
         }
         sheet.record_move(&before, &claim.after);

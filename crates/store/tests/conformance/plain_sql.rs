@@ -55,7 +55,7 @@ async fn claim_all(store: &dyn Store) -> Vec<Task> {
         host: "h".to_owned(),
         queues: vec!["free_default".to_owned()],
         task_types: vec!["send_mail".to_owned()],
-        limit: 20,
+        limit: 50,
     };
     store.claim_tasks(&request).await.unwrap()
 }
@@ -196,13 +196,15 @@ async fn spoilt_rows(backend: Backend) {
 /// What writes are guarded by, and what only SQLite lets into a column.
 async fn spoilt_types(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
-    let mut spoils = vec!["attempt = -5", "attempt = 2147483647", "version = -5"];
+    let mut spoils = vec!["attempt = -5", "attempt = 2147483647", "version = -5", "version = 9223372036854775807"];
     if backend == Backend::Sqlite {
         spoils.extend([
             "priority = 'high'",
             "max_attempts = 'x'",
             "retry_count = 1.5",
             "attempt = 9999999999999",
+            "attempt = 1.5",
+            "attempt = '12abc'",
             "version = 'v'",
             "created_at = 'yesterday'",
             "updated_at = 'today'",
@@ -241,8 +243,12 @@ async fn said_to_run(backend: Backend) {
     database.execute("UPDATE tasks SET status = 'RUNNING', lane = NULL WHERE owner = 'u-said'").await;
     let claimed = claim_all(&store).await;
     assert_eq!(claimed.len(), 1);
-    clock.advance_ms(60_000);
+    // What guards a write may be spoilt as well.
+    database.execute("UPDATE tasks SET attempt = -5, version = -5 WHERE owner = 'u-said'").await;
     let request = RescueRequest { lease_ms: 30_000, max_crashes: 3, limit: 10, keep_for_host_ms: 0 };
+    assert_eq!(store.rescue_tasks(&request).await.unwrap().requeued.len(), 1, "nobody runs it");
+    database.execute("UPDATE tasks SET status = 'RUNNING', lane = NULL WHERE owner = 'u-said'").await;
+    clock.advance_ms(60_000);
     let rescued = store.rescue_tasks(&request).await.unwrap();
     assert_eq!((rescued.requeued.len(), rescued.quarantined.len()), (2, 0));
     assert_eq!(claim_all(&store).await.len(), 2);

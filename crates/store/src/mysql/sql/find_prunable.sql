@@ -2,6 +2,6 @@
 SELECT {task_columns} FROM tasks
 WHERE id > ?4 AND id < ?5 AND parent_id IS NULL
     AND finished_at <= {now} - CASE WHEN status IN ('FAILED', 'DEAD_LETTER') THEN ?3 ELSE ?2 END
-    AND children_total <= children_completed + children_with_errors + children_failed + children_cancelled
+    AND children_total = children_completed + children_with_errors + children_failed + children_cancelled
 ORDER BY id
 LIMIT ?6

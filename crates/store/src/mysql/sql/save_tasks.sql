@@ -26,4 +26,6 @@ SET
     tasks.children_failed = c.children_failed, tasks.children_cancelled = c.children_cancelled,
     tasks.progress = c.progress, tasks.result = c.result, tasks.result_url = c.result_url,
     tasks.error = c.error
-WHERE tasks.version = c.old_version AND tasks.status = c.old_status AND tasks.attempt = c.old_attempt
+-- Attempt and version as `record.rs` reads them.
+WHERE tasks.status = c.old_status AND IF(tasks.version BETWEEN 0 AND 1000000000000000, tasks.version, 0) = c.old_version
+    AND IF(tasks.attempt BETWEEN 0 AND 1000000000, tasks.attempt, 0) = c.old_attempt

@@ -4,6 +4,6 @@ WITH running AS MATERIALIZED (
     FROM tasks WHERE status = 'RUNNING' AND status <> 'COMPLETED'
 )
 SELECT id, attempt, lease_token FROM running
-WHERE node_id = $2 AND last_attempt_at <= {now} - $3
+WHERE node_id = $2 AND lease_token IS NOT NULL AND last_attempt_at <= {now} - $3
 ORDER BY id
 LIMIT $4

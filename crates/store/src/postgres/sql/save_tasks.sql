@@ -16,5 +16,7 @@ FROM json_to_recordset($1::json) AS c(
     children_completed integer, children_with_errors integer, children_failed integer,
     children_cancelled integer, progress text, result text, result_url text, error text
 )
-WHERE tasks.id = c.id AND tasks.version = c.old_version
-    AND (tasks.status = c.old_status) IS TRUE AND tasks.attempt = c.old_attempt
+-- Attempt and version as `record.rs` reads them.
+WHERE tasks.id = c.id AND (tasks.status = c.old_status) IS TRUE
+    AND CASE WHEN tasks.version BETWEEN 0 AND 1000000000000000 THEN tasks.version ELSE 0 END = c.old_version
+    AND CASE WHEN tasks.attempt BETWEEN 0 AND 1000000000 THEN tasks.attempt ELSE 0 END = c.old_attempt

@@ -1,7 +1,4 @@
--- The numbers may be anything that somebody wrote: SQLite does not mind. An attempt that cannot be counts as none.
-UPDATE tasks SET status = 'RUNNING', lane = NULL,
-    attempt = iif(CAST(attempt AS integer) BETWEEN 0 AND 1000000000, CAST(attempt AS integer), 0) + 1, lease_token = ?3,
-    node_id = ?4, host = ?5, started_at = COALESCE(started_at, max({now}, CAST(updated_at AS integer))),
-    last_attempt_at = max({now}, CAST(updated_at AS integer)), updated_at = max({now}, CAST(updated_at AS integer)),
-    version = max(CAST(version AS integer), 0) + 1
-WHERE rowid = ?2 AND lane IS NOT NULL
+-- What was read of the row decides: SQLite does not mind what somebody wrote into it.
+UPDATE tasks SET status = 'RUNNING', lane = NULL, lease_token = ?2, node_id = ?3, host = ?4, attempt = ?5, version = ?6,
+    started_at = ?7, last_attempt_at = ?8, updated_at = ?8
+WHERE rowid = ?1 AND lane IS NOT NULL

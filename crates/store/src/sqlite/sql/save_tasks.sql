@@ -26,5 +26,7 @@ FROM (
         value ->> 'error' AS error
     FROM json_each(?1)
 ) AS c
-WHERE tasks.id = c.id AND tasks.version = c.old_version
-    AND tasks.status = c.old_status AND tasks.attempt = c.old_attempt
+-- Attempt and version as `record.rs` reads them.
+WHERE tasks.id = c.id AND tasks.status = c.old_status
+    AND iif(typeof(tasks.version) = 'integer' AND tasks.version BETWEEN 0 AND 1000000000000000, tasks.version, 0) = c.old_version
+    AND iif(typeof(tasks.attempt) = 'integer' AND tasks.attempt BETWEEN 0 AND 1000000000, tasks.attempt, 0) = c.old_attempt
