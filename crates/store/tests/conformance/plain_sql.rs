@@ -13,7 +13,7 @@ use longhaul_domain::{
 };
 
 use crate::{
-    fresh::{Backend, random_id},
+    fresh::{Backend, FreshDatabase, random_id},
     trial,
 };
 
@@ -133,6 +133,16 @@ async fn views(backend: Backend) {
     assert_eq!(status, Status::Failed);
 }
 
+/// Tasks of the owners `u-0` and on, each changed by hand, and a sound one behind them.
+async fn submit_spoilt(database: &FreshDatabase, spoils: &[&str]) {
+    for (place, spoil) in spoils.iter().enumerate() {
+        let owner = format!("u-{place}");
+        database.execute(&submit_statement(database.backend, "send_mail", "{}", &owner, "7")).await;
+        database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
+    }
+    database.execute(&submit_statement(database.backend, "send_mail", "{}", "u-well", "1")).await;
+}
+
 /// What people write into the table themselves, or a program of another version did.
 async fn spoilt_rows(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
@@ -149,12 +159,7 @@ async fn spoilt_rows(backend: Backend) {
         "children_completed = 2",
         "max_attempts = -1",
     ];
-    for (place, spoil) in spoils.iter().enumerate() {
-        let owner = format!("u-{place}");
-        database.execute(&submit_statement(backend, "send_mail", "{}", &owner, "7")).await;
-        database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
-    }
-    database.execute(&submit_statement(backend, "send_mail", "{}", "u-well", "1")).await;
+    submit_spoilt(&database, &spoils).await;
     assert_eq!(store.list_due("free_default", 100).await.unwrap().len(), spoils.len() + 1);
     store.bring_forward("free_default", 0, 1).await.unwrap();
 
@@ -216,12 +221,7 @@ async fn spoilt_types(backend: Backend) {
             "children_total = 'many'",
         ]);
     }
-    for (place, spoil) in spoils.iter().enumerate() {
-        let owner = format!("u-{place}");
-        database.execute(&submit_statement(backend, "send_mail", "{}", &owner, "7")).await;
-        database.execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'")).await;
-    }
-    database.execute(&submit_statement(backend, "send_mail", "{}", "u-well", "1")).await;
+    submit_spoilt(&database, &spoils).await;
     assert_eq!(store.list_due("free_default", 100).await.unwrap().len(), spoils.len() + 1);
     let claimed = claim_all(&store).await;
     assert_eq!(claimed.len(), spoils.len() + 1);
