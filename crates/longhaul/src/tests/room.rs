@@ -20,7 +20,7 @@ fn deaf(slots: usize) -> WorkerSettings {
 
 /// Many at once, as many as there are slots.
 #[derive(Default, Clone)]
-pub(super) struct Quick(pub(super) Arc<AtomicUsize>);
+struct Quick(Arc<AtomicUsize>);
 
 impl Task for Quick {
     const TYPE: &'static str = "quick";

@@ -237,21 +237,35 @@ async fn spoilt_types(backend: Backend) {
 
 async fn said_to_run(backend: Backend) {
     let (store, clock, database) = backend.store(OutboxPolicy::default()).await;
-    for owner in ["u-said", "u-well"] {
+    for owner in ["u-said", "u-on-a-node", "u-well"] {
         database.execute(&submit_statement(backend, "send_mail", "{}", owner, "1")).await;
     }
-    database.execute("UPDATE tasks SET status = 'RUNNING', lane = NULL WHERE owner = 'u-said'").await;
+    let say = "UPDATE tasks SET status = 'RUNNING', lane = NULL";
+    database.execute(&format!("{say} WHERE owner <> 'u-well'")).await;
     let claimed = claim_all(&store).await;
-    assert_eq!(claimed.len(), 1);
-    // What guards a write may be spoilt as well.
+    let [well] = &claimed[..] else { panic!("{claimed:?}") };
+    database.execute("UPDATE tasks SET node_id = (SELECT id FROM nodes) WHERE owner = 'u-on-a-node'").await;
+    let top = "last_attempt_at = 0, attempt = 2147483647, version = 9223372036854775807";
+    database.execute(&format!("UPDATE tasks SET {top} WHERE owner = 'u-on-a-node'")).await;
+    // What guards a write may be spoilt as well, and on SQLite the name of the node.
     database.execute("UPDATE tasks SET attempt = -5, version = -5 WHERE owner = 'u-said'").await;
+    if backend == Backend::Sqlite {
+        database.execute("UPDATE tasks SET node_id = x'01' WHERE owner = 'u-said'").await;
+    }
+    let node = well.node_id.unwrap();
+    let strays = store.hand_back_strays(node, &[well.lease().unwrap()], 1_000).await.unwrap();
+    assert!(strays.is_empty(), "without a lease nothing can be handed back");
     let request = RescueRequest { lease_ms: 30_000, max_crashes: 3, limit: 10, keep_for_host_ms: 0 };
-    assert_eq!(store.rescue_tasks(&request).await.unwrap().requeued.len(), 1, "nobody runs it");
-    database.execute("UPDATE tasks SET status = 'RUNNING', lane = NULL WHERE owner = 'u-said'").await;
+    assert_eq!(
+        store.rescue_tasks(&request).await.unwrap().requeued.len(),
+        2,
+        "nobody runs them, though the node lives"
+    );
+    database.execute(&format!("{say} WHERE owner = 'u-said'")).await;
     clock.advance_ms(60_000);
     let rescued = store.rescue_tasks(&request).await.unwrap();
-    assert_eq!((rescued.requeued.len(), rescued.quarantined.len()), (2, 0));
-    assert_eq!(claim_all(&store).await.len(), 2);
+    assert_eq!((rescued.requeued.len(), rescued.quarantined.len()), (2, 0), "with that of a dead node");
+    assert_eq!(claim_all(&store).await.len(), 3);
 }
 
 async fn logs(backend: Backend) {
