@@ -29,9 +29,14 @@ const LANE: &str = "tasks.free_default";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
+    // As a task of the runtime's, like the handlers of a web server: `main` itself would be told of each answer by another thread.
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().context("reset, seq N, conc N, bulk N, latency N, worker or pending")?;
     let count: usize = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    tokio::spawn(run(mode, count)).await?
+}
+
+async fn run(mode: String, count: usize) -> anyhow::Result<()> {
     let store = Store::from_environment()?;
     match mode.as_str() {
         "reset" => {

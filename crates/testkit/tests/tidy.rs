@@ -47,6 +47,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/claim_tasks.sql", "the others claim lane by lane"),
     ("crates/store/src/postgres/sql/named_pick.sql", "PostgreSQL claims in one statement, claim_named"),
     ("crates/store/src/postgres/sql/claim_named.sql", "the others pick the rows first"),
+    ("crates/store/src/postgres/sql/claim_one.sql", "the others pick the rows first"),
     ("crates/store/src/mysql/sql/named_find.sql", "a locking read would lock what it only looks at"),
     ("crates/store/src/postgres/sql/insert_task.sql", "the others insert a lone task by the same statement"),
     ("crates/store/src/mysql/sql/insert_alike.sql", "parameters have no numbers there, so each row names them all"),

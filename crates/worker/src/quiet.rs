@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use longhaul_domain::{
     contract::{
         Doorbell, EventBus, Store,
+        doorbell::RungFor,
         event_bus::{EventStream, Heard, Subscription},
     },
     event::TaskEvent,
@@ -19,7 +20,7 @@ struct Nobody;
 impl Doorbell for Nobody {
     fn ring(&self, _queue: &str) {}
 
-    async fn heard(&self) {
+    async fn heard(&self) -> Vec<RungFor> {
         std::future::pending().await
     }
 }

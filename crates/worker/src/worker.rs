@@ -12,6 +12,7 @@ mod heart;
 mod hooks;
 mod kept;
 mod manual;
+mod named;
 mod reporter;
 
 use std::collections::{BTreeSet, HashMap};
@@ -82,8 +83,6 @@ pub(crate) struct Inner {
     brought: AtomicU64,
     /// Queues and types whose bells were turned down for want of a slot: once there is one, the store is asked.
     owed: Mutex<BTreeSet<(String, String)>>,
-    /// The first task is in hand.
-    busy: Notify,
     /// A handler has ended.
     ended: Notify,
     /// No more claims.
@@ -113,7 +112,6 @@ impl Inner {
             settings,
             node: RwLock::new(NodeId(random::id())),
             runs: Mutex::default(),
-            busy: Notify::new(),
             ended: Notify::new(),
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),

@@ -114,8 +114,7 @@ impl Loop {
             .bind(&row.parameters)
             .bind(None::<&str>)
             .bind(None::<&str>)
-            .bind(None::<&str>)
-            .bind(0_i64);
+            .bind(None::<&str>);
         query.execute(&mut self.connection).await?;
         Ok(())
     }

@@ -2,6 +2,16 @@
 
 use async_trait::async_trait;
 
+use crate::ids::TaskId;
+
+/// A due task that a ring is about. Whoever hears it can claim it by its id instead of looking for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RungFor {
+    pub task_id: TaskId,
+    pub queue: String,
+    pub task_type: String,
+}
+
 /// Rings and hears.
 #[async_trait]
 pub trait Doorbell: Send + Sync + std::fmt::Debug {
@@ -14,6 +24,7 @@ pub trait Doorbell: Send + Sync + std::fmt::Debug {
     }
     /// Says that a commit has rung. Whoever waits in this process hears it in any case.
     fn rung(&self) {}
-    /// Waits for a ring since the last call. May return without one.
-    async fn heard(&self);
+    /// Waits for a ring since the last call, and answers with the tasks that were rung for; none, if there may be others. May
+    /// return without a ring.
+    async fn heard(&self) -> Vec<RungFor>;
 }

@@ -246,6 +246,7 @@ mod tests {
         Idempotency, Json, LeaseToken, TaskId,
         contract::{
             Doorbell, EventBus,
+            doorbell::RungFor,
             event_bus::{EventStream, Subscription},
         },
         event::OutboxPolicy,
@@ -279,7 +280,9 @@ mod tests {
             *self.within.lock().unwrap() += 1;
         }
 
-        async fn heard(&self) {}
+        async fn heard(&self) -> Vec<RungFor> {
+            Vec::new()
+        }
     }
 
     #[derive(Debug)]

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use longhaul_domain::{
     contract::{
         Doorbell, EventBus,
+        doorbell::RungFor,
         event_bus::{EventStream, Heard, Subscription},
     },
     event::TaskEvent,
@@ -54,7 +55,9 @@ impl Doorbell for Bells {
         }
     }
 
-    async fn heard(&self) {}
+    async fn heard(&self) -> Vec<RungFor> {
+        Vec::new()
+    }
 }
 
 #[derive(Debug)]

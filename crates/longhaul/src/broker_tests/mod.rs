@@ -13,23 +13,12 @@ use std::sync::{
 use std::time::Duration;
 
 use longhaul_domain::{Status, TaskId, contract::Broker, event::OutboxPolicy};
-use longhaul_engine::{
-    Files, Parts,
-    files::FileLife,
-    routing::Routing,
-    services::{self, DutySettings},
-    signer::UrlSigner,
-};
-use longhaul_testkit::reference::MemoryStore;
-use longhaul_transport::local::{
-    LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds,
-};
-use longhaul_worker::{Registry, Services, Worker};
+use longhaul_transport::local::{LocalDoorbell, MemoryBroker};
+use longhaul_worker::Registry;
 
 use crate::{
     Context, Longhaul, Outcome, Stop, Task, TypeSettings, WorkerSettings,
-    artifacts::LazyArtifacts,
-    tests::{Far, line::Way},
+    tests::{Far, line::Way, working},
 };
 
 /// Shorter than a claimer's looks while there is a broker, longer than a ringer's.
@@ -52,35 +41,13 @@ impl Fleet {
 
     /// A process that submits and looks.
     fn client(&self, types: impl FnOnce(&mut Registry)) -> Longhaul {
-        let mut registry = Registry::default();
-        types(&mut registry);
-        let store: Arc<MemoryStore> = Arc::clone(&self.far.store);
         let broker: Arc<dyn Broker> = Arc::<MemoryBroker>::clone(&self.broker);
-        let bus = Arc::new(MemoryEventBus::new(1_000));
-        let engine = Parts::new(store, bus, Arc::new(LocalDoorbell::new())).broker(Some(broker)).build();
-        let clock = Arc::new(self.far.clock.clone());
-        let files = Files {
-            store: Arc::new(LazyArtifacts::new("unused".into())),
-            signer: UrlSigner::new(|| Ok([0; 32])),
-            life: FileLife::default(),
-        };
-        let services = Services::new(
-            engine,
-            Arc::new(MemoryRateLimiter::new(clock, Default::default()).unwrap()),
-            Arc::new(MemoryStreamLog::new(StreamBounds::default())),
-            Arc::new(files),
-            Routing::default(),
-            registry,
-        );
-        Longhaul::new(services, None)
+        self.far.client(|parts| parts.broker(Some(broker)), Arc::new(LocalDoorbell::new()), types)
     }
 
     /// A process that works.
     async fn node(&self, settings: WorkerSettings, types: impl FnOnce(&mut Registry)) -> Longhaul {
-        let client = self.client(types);
-        let duties = services::all(&DutySettings::default(), None, &client.services().artifacts);
-        let worker = Worker::start(Arc::clone(client.services()), settings, duties, false).await.unwrap();
-        client.with_worker(worker)
+        working(self.client(types), settings).await
     }
 
     async fn pass(&self, time: Duration) {

@@ -6,17 +6,10 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_engine::pace::PollSettings;
 use tokio::sync::Semaphore;
 
-use super::{Counted, Far, line::Way};
-use crate::{Context, Outcome, Task, TypeSettings, WorkerSettings};
-
-/// Never looks by itself in the time of a test.
-fn deaf(slots: usize) -> WorkerSettings {
-    let hour = Duration::from_secs(3_600);
-    WorkerSettings { slots, poll: PollSettings { least: hour, most: hour }, ..WorkerSettings::default() }
-}
+use super::{Counted, Far, deaf, line::Way};
+use crate::{Context, Outcome, Task, TypeSettings};
 
 /// Many at once, as many as there are slots.
 #[derive(Default, Clone)]

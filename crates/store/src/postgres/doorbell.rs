@@ -4,6 +4,9 @@
 //! only: a submit that finds the bell at rest rings within its own commit, which saves the way back, and those that follow are
 //! told of together, over a connection of its own. A lost ring costs one poll. Neither end of the bell takes a connection from the
 //! pool: its connections stay with the operations, and whoever waited for the one that is missing would wait in vain.
+//!
+//! The commit of a lone task that is due rings with its id, queue and type, separated by spaces, which neither has. All
+//! other rings say nothing.
 
 use std::sync::{
     Arc,
@@ -12,7 +15,10 @@ use std::sync::{
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use longhaul_domain::contract::Doorbell;
+use longhaul_domain::{
+    TaskId,
+    contract::{Doorbell, doorbell::RungFor},
+};
 use sqlx::Connection as _;
 use sqlx::postgres::{PgConnection, PgListener, PgPool, PgPoolOptions};
 use tokio::sync::Notify;
@@ -22,6 +28,8 @@ use tokio_util::task::AbortOnDropHandle;
 const CHANNEL: &str = "longhaul";
 /// The shortest time between two rings of one process.
 const REST: Duration = Duration::from_millis(10);
+/// Tasks that are known by name. When more are rung for, whoever hears looks for all.
+const MOST_NAMED: usize = 100;
 /// How long to wait before a lost connection is made anew.
 const RECONNECT: Duration = Duration::from_secs(2);
 
@@ -40,13 +48,60 @@ pub(crate) struct PgDoorbell {
 struct Shared {
     /// Somebody in this process or another has rung.
     heard: Notify,
+    /// What for, since it was last heard.
+    rung_for: std::sync::Mutex<RungSince>,
     /// This process wants to ring.
     to_ring: Notify,
     /// When this process rang last.
     rung_at: std::sync::Mutex<Option<Instant>>,
 }
 
+#[derive(Debug, PartialEq, Eq)]
+enum RungSince {
+    Named(Vec<RungFor>),
+    Anything,
+}
+
+impl Default for RungSince {
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
+}
+
+impl RungSince {
+    fn add(&mut self, ring: Option<RungFor>) {
+        match (&mut *self, ring) {
+            (Self::Named(names), Some(name)) if names.len() < MOST_NAMED => names.push(name),
+            _ => *self = Self::Anything,
+        }
+    }
+
+    fn take(&mut self) -> Vec<RungFor> {
+        match std::mem::take(self) {
+            Self::Named(names) => names,
+            Self::Anything => Vec::new(),
+        }
+    }
+}
+
+/// The task that a ring names, if it does.
+fn named(payload: &str) -> Option<RungFor> {
+    let mut words = payload.split(' ').map(str::to_owned);
+    let task_id = TaskId(words.next()?.parse().ok()?);
+    let (queue, task_type) = (words.next()?, words.next()?);
+    words.next().is_none().then_some(RungFor { task_id, queue, task_type })
+}
+
 impl Shared {
+    fn hear(&self, ring: Option<RungFor>) {
+        self.rung_for().add(ring);
+        self.heard.notify_one();
+    }
+
+    fn rung_for(&self) -> std::sync::MutexGuard<'_, RungSince> {
+        self.rung_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Whoever asks rings now, and the bell's rest begins; or else it still rests so long.
     fn take_turn(&self, now: Instant) -> Result<(), Duration> {
         let mut rung_at = self.rung_at();
@@ -86,7 +141,7 @@ impl PgDoorbell {
 #[async_trait]
 impl Doorbell for PgDoorbell {
     fn ring(&self, _queue: &str) {
-        self.shared.heard.notify_one();
+        self.shared.hear(None);
         self.start(&self.rings, send(self.pool.clone(), Arc::clone(&self.shared)));
         self.shared.to_ring.notify_one();
     }
@@ -96,12 +151,13 @@ impl Doorbell for PgDoorbell {
     }
 
     fn rung(&self) {
-        self.shared.heard.notify_one();
+        self.shared.hear(None);
     }
 
-    async fn heard(&self) {
+    async fn heard(&self) -> Vec<RungFor> {
         self.start(&self.listens, listen(self.pool.clone(), Arc::clone(&self.shared)));
         self.shared.heard.notified().await;
+        self.shared.rung_for().take()
     }
 }
 
@@ -146,11 +202,11 @@ async fn hear(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
     let mut listener = PgListener::connect_with(&own).await?;
     listener.listen(CHANNEL).await?;
     // What was rung before we listened is looked for once.
-    shared.heard.notify_one();
+    shared.hear(None);
     loop {
         // `None` means that the connection was lost and made anew: something may have been missed.
-        listener.try_recv().await?;
-        shared.heard.notify_one();
+        let ring = listener.try_recv().await?;
+        shared.hear(ring.and_then(|ring| named(ring.payload())));
     }
 }
 
@@ -166,5 +222,32 @@ mod tests {
         assert_eq!(shared.take_turn(now + REST / 2), Err(REST / 2));
         assert_eq!(shared.take_turn(now + REST), Ok(()));
         assert_eq!(shared.take_turn(now + REST), Err(REST));
+    }
+
+    #[test]
+    fn a_ring_names_its_task_or_nothing() {
+        let name =
+            RungFor { task_id: TaskId(uuid::Uuid::from_u128(7)), queue: "q".to_owned(), task_type: "t".to_owned() };
+        let id = name.task_id.0;
+        assert_eq!(named(&format!("{id} q t")), Some(name));
+        let others = [String::new(), id.to_string(), format!("{id} q"), format!("{id} q t more"), "7 q t".to_owned()];
+        assert!(others.iter().all(|payload| named(payload).is_none()));
+    }
+
+    #[test]
+    fn names_are_told_as_long_as_they_are_all_that_was_rung_for() {
+        let name = |number| RungFor {
+            task_id: TaskId(uuid::Uuid::from_u128(number)),
+            queue: "q".to_owned(),
+            task_type: "t".to_owned(),
+        };
+        let mut since = RungSince::default();
+        since.add(Some(name(1)));
+        since.add(Some(name(2)));
+        assert_eq!((since.take(), since.take()), (vec![name(1), name(2)], Vec::new()));
+        for rings in [vec![Some(name(1)), None], vec![None, Some(name(1))], vec![Some(name(1)); MOST_NAMED + 1]] {
+            rings.into_iter().for_each(|ring| since.add(ring));
+            assert_eq!((since.take(), &since), (Vec::new(), &RungSince::default()));
+        }
     }
 }

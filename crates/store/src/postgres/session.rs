@@ -36,10 +36,25 @@ static ALIKE: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_alike", include_str!("sql/insert_alike.sql")));
 static INSERT_ONE: LazyLock<Sql> =
     LazyLock::new(|| POSTGRES_DIALECT.sql("insert_task", include_str!("sql/insert_task.sql")));
+static INSERT_AND_RING: LazyLock<Sql> = LazyLock::new(|| {
+    let file = concat!(include_str!("sql/insert_task.sql"), include_str!("sql/ring_for_it.fragment"));
+    POSTGRES_DIALECT.sql("insert_and_ring", file)
+});
+static CLAIM_ONE: LazyLock<Sql> =
+    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_one", include_str!("sql/claim_one.sql")));
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    POSTGRES_CATALOG.iter().chain([&*CLAIM, &*NAMED, &*COMPLETE, &*INSERT, &*ALIKE, &*INSERT_ONE])
+    POSTGRES_CATALOG.iter().chain([
+        &*CLAIM,
+        &*NAMED,
+        &*CLAIM_ONE,
+        &*COMPLETE,
+        &*INSERT,
+        &*ALIKE,
+        &*INSERT_ONE,
+        &*INSERT_AND_RING,
+    ])
 }
 
 /// A connection, inside or outside a transaction.
@@ -161,7 +176,8 @@ impl Session for PgSession<'_> {
     async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
         if let ([only], [_queued]) = (tasks, tallies) {
             let policy = only.policy_text()?;
-            self.execute_sql(&INSERT_ONE, &inserted(only, policy.as_deref(), self.clock())).await?;
+            let sql = if only.task.rings { &INSERT_AND_RING } else { &INSERT_ONE };
+            self.execute_sql(sql, &inserted(only, policy.as_deref(), self.clock())).await?;
             return Ok(());
         }
         let tallies = serde_json::to_string(tallies)?;
@@ -192,9 +208,15 @@ impl Session for PgSession<'_> {
     }
 
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
-        let ids: Vec<Uuid> = request.ids.iter().map(|id| id.0).collect();
-        let query = sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids).bind(&request.task_types);
-        let claimed = self.read_claimed(query.bind(request.node_id.0).bind(&request.host)).await?;
+        let query = match &*request.ids {
+            [only] => sqlx::query(super::text(&CLAIM_ONE)).bind(self.clock()).bind(only.0),
+            ids => {
+                let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+                sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids)
+            }
+        };
+        let query = query.bind(&request.task_types).bind(request.node_id.0).bind(&request.host);
+        let claimed = self.read_claimed(query).await?;
         Ok(self.known(claimed))
     }
 
@@ -233,7 +255,7 @@ impl Session for PgSession<'_> {
 }
 
 /// The parameters of `insert_task`.
-fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 22] {
+fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 21] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     [
@@ -258,7 +280,6 @@ fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64
         Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
         Param::Text(task.correlation_id.as_deref()),
         Param::Text(task.trace_context.as_deref()),
-        i64::from(task.rings).into(),
     ]
 }
 

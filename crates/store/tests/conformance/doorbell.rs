@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul_domain::{Json, NewTask, contract::Store as _, event::OutboxPolicy};
+use longhaul_domain::{
+    Json, NewTask, RunAt, Timestamp,
+    contract::{Store as _, doorbell::RungFor},
+    event::OutboxPolicy,
+};
 use longhaul_store::SqlStore;
 use longhaul_testkit::{
     doorbell_suite::{self, DoorbellFactory},
@@ -32,7 +36,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Without anybody's ring beside it: a lone submit, several that share a commit, and several alike.
+/// Without anybody's ring beside it: a lone submit, several that share a commit, and several alike. Only one that is alone and due
+/// is named.
 async fn a_commit_rings_for_its_task() {
     let (here, clock, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
     let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default())).await.unwrap();
@@ -42,9 +47,17 @@ async fn a_commit_rings_for_its_task() {
     let plain = NewTask::new("u-1", "work", "lane", Json::parse("test", "{}").unwrap());
     let ringing = NewTask { rings: true, ..plain.clone() };
     let other = NewTask { priority: 3, ..plain.clone() };
-    for batch in [vec![ringing.clone()], vec![plain, ringing.clone()], vec![other, ringing]] {
-        here.submit_tasks(batch).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(60), hears.heard()).await.expect("the other process hears");
+    let later = NewTask { run_at: RunAt::AfterMs(60_000), ..ringing.clone() };
+    let long_ago = NewTask { run_at: RunAt::At(Timestamp::from_micros(1)), ..ringing.clone() };
+    let batches =
+        [vec![ringing.clone()], vec![plain, ringing.clone()], vec![other, ringing], vec![later], vec![long_ago]];
+    for (batch, is_named) in batches.into_iter().zip([true, false, false, false, true]) {
+        let submitted = here.submit_tasks(batch).await.unwrap();
+        let heard =
+            tokio::time::timeout(Duration::from_secs(60), hears.heard()).await.expect("the other process hears");
+        let (queue, task_type) = ("lane".to_owned(), "work".to_owned());
+        let named = vec![RungFor { task_id: submitted[0].task_id, queue, task_type }];
+        assert_eq!(heard, if is_named { named } else { Vec::new() });
     }
     // In this process it is heard without listening: the connection for that may be away.
     own.rung();

@@ -92,6 +92,9 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
     let good = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     let asked = [held, ended, early, paused, TaskId(random_uuid()), good];
+    for one in &asked[..5] {
+        assert!(fixture.claim_named(node, std::slice::from_ref(one)).await.is_empty(), "nor alone");
+    }
     assert_eq!(ids_of(&fixture.claim_named(node, &asked).await), [good]);
     assert!(fixture.claim_named(node, &asked).await.is_empty(), "the one that was good is held now");
     fixture.store.resume_queue("paused").await.unwrap();
@@ -103,6 +106,7 @@ async fn types_that_the_node_does_not_know_are_left_out(fixture: Arc<Fixture>) {
     let other = fixture.submit(NewTask { task_type: "other".to_owned(), ..new_task() }).await;
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
+    assert!(fixture.claim_named(node, &[other]).await.is_empty(), "nor alone");
     assert_eq!(ids_of(&fixture.claim_named(node, &[other, known]).await), [known]);
     assert_eq!(fixture.status(other).await, Status::Queued);
 }

@@ -1,7 +1,7 @@
 //! The doorbell of one process.
 
 use async_trait::async_trait;
-use longhaul_domain::contract::Doorbell;
+use longhaul_domain::contract::{Doorbell, doorbell::RungFor};
 use tokio::sync::Notify;
 
 /// Keeps one ring that nobody waits for: whoever looks up next hears it. A ring wakes one of those who wait; whoever
@@ -23,7 +23,8 @@ impl Doorbell for LocalDoorbell {
         self.rung.notify_one();
     }
 
-    async fn heard(&self) {
+    async fn heard(&self) -> Vec<RungFor> {
         self.rung.notified().await;
+        Vec::new()
     }
 }

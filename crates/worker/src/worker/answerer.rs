@@ -10,21 +10,20 @@ use std::sync::{Arc, MutexGuard, PoisonError, atomic::Ordering};
 use std::time::Duration;
 
 use longhaul_domain::{
-    StoreError, Task, TaskId, bounds,
+    StoreError, TaskId, bounds,
     contract::{
         Broker,
         broker::{Bell, Bells, Delivery},
-        store::ClaimNamed,
     },
 };
 use longhaul_engine::desk::ForBell;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{Inner, claimer, executor};
-use crate::{
-    patience::{for_claim, within},
-    random,
+use super::{
+    Inner, claimer,
+    named::{self, HeldSlots},
 };
+use crate::random;
 
 /// How long bells may wait here for a slot before they go back: quick tasks free one within this.
 const FOR_A_SLOT: Duration = Duration::from_millis(20);
@@ -49,12 +48,12 @@ const OWED: usize = 1_000;
 /// Starts an answerer for each queue that is served, if there is a broker.
 pub(super) fn start_all(inner: &Arc<Inner>, loops: &mut JoinSet<()>) {
     let Some(broker) = &inner.engine().broker else { return };
-    let (queues, task_types): (Vec<String>, Vec<String>) = {
+    let (queues, has_types): (Vec<String>, bool) = {
         let desk = inner.desk();
         let slots = desk.slots();
-        (slots.queues().map(str::to_owned).collect(), slots.task_types().map(str::to_owned).collect())
+        (slots.queues().map(str::to_owned).collect(), slots.task_types().next().is_some())
     };
-    if task_types.is_empty() || inner.settings.slots == 0 {
+    if !has_types || inner.settings.slots == 0 {
         return;
     }
     for (index, queue) in queues.into_iter().enumerate() {
@@ -63,7 +62,6 @@ pub(super) fn start_all(inner: &Arc<Inner>, loops: &mut JoinSet<()>) {
             inner: Arc::clone(inner),
             broker: Arc::clone(broker),
             queue,
-            task_types: task_types.clone(),
             place: index + 1,
             in_hand: Vec::new(),
             early: BTreeMap::new(),
@@ -79,7 +77,6 @@ struct Answerer {
     broker: Arc<dyn Broker>,
     bells: Box<dyn Bells>,
     queue: String,
-    task_types: Vec<String>,
     /// Which of the worker's notices of room is its own.
     place: usize,
     /// Heard and not answered, for want of a slot.
@@ -203,21 +200,20 @@ impl Answerer {
     /// Claims what there are slots for, starts it, and has the broker forget the bells.
     async fn answer(&mut self, heard: Vec<Delivery>) -> Result<(), StoreError> {
         let mut sorted = self.sort(heard).await;
-        let claimed = match sorted.slots.bells.is_empty() {
+        let ids: BTreeSet<TaskId> = sorted.bells.iter().map(|bell| bell.task_id).take(bounds::CLAIM_BATCH).collect();
+        let claimed = match ids.is_empty() {
             true => Ok(Vec::new()),
-            false => self.claim(&sorted.slots).await,
+            false => named::claim(&self.inner, ids).await,
         };
         // The broker has the others still.
         let claimed = claimed.inspect_err(|_| self.keep(Instant::now(), std::mem::take(&mut sorted.early)))?;
         self.inner.brought.fetch_add(claimed.len() as u64, Ordering::Relaxed);
         let taken: HashSet<TaskId> = claimed.iter().map(|task| task.id).collect();
-        self.start(claimed);
+        named::start(&self.inner, claimed);
+        drop(sorted.slots);
         self.early.retain(|(_, id), _| !taken.contains(id));
-        let missed = std::mem::take(&mut sorted.slots.bells);
-        let queue_and_types = missed.iter().map(|bell| (bell.queue.clone(), bell.task_type.clone())).collect();
-        sorted.slots.release(queue_and_types);
         self.bells.answered(&sorted.answered).await;
-        self.ring_when_due(missed.into_iter().filter(|bell| !taken.contains(&bell.task_id))).await;
+        self.ring_when_due(sorted.bells.into_iter().filter(|bell| !taken.contains(&bell.task_id))).await;
         self.pass_on(sorted.not_served).await;
         Ok(())
     }
@@ -227,7 +223,8 @@ impl Answerer {
         let inner = Arc::clone(&self.inner);
         let _shared = inner.asking.read().await;
         let mut sorted = Sorted {
-            slots: HeldSlots { inner: Arc::clone(&inner), bells: Vec::new() },
+            slots: HeldSlots::new(&inner),
+            bells: Vec::new(),
             answered: Vec::with_capacity(heard.len()),
             early: Vec::new(),
             not_served: Vec::new(),
@@ -235,8 +232,8 @@ impl Answerer {
         let mut turned_down = Vec::new();
         let mut desk = inner.desk();
         for Delivery { bell, tag } in heard {
-            match desk.hold_for_bell(&bell.queue, &bell.task_type) {
-                ForBell::Held => sorted.slots.bells.push(bell),
+            match sorted.slots.hold(&mut desk, &bell.queue, &bell.task_type) {
+                ForBell::Held => sorted.bells.push(bell),
                 ForBell::NotServed => sorted.not_served.push(bell),
                 ForBell::TypeFull => turned_down.push(bell),
                 ForBell::QueueFull => {
@@ -249,10 +246,10 @@ impl Answerer {
         let (now, mut full) = (Instant::now(), Vec::new());
         while let Some(entry) = self.early.first_entry().filter(|entry| entry.key().0 <= now) {
             let bell = entry.remove();
-            match desk.hold_for_bell(&bell.queue, &bell.task_type) {
+            match sorted.slots.hold(&mut desk, &bell.queue, &bell.task_type) {
                 ForBell::Held => {
                     sorted.early.push(bell.clone());
-                    sorted.slots.bells.push(bell);
+                    sorted.bells.push(bell);
                 }
                 ForBell::TypeFull => turned_down.push(bell),
                 ForBell::QueueFull | ForBell::NotServed => full.push(bell),
@@ -277,31 +274,6 @@ impl Answerer {
     fn keep(&mut self, until: Instant, bells: impl IntoIterator<Item = Bell>) {
         let room = EARLY_BELLS.saturating_sub(self.early.len());
         self.early.extend(bells.into_iter().take(room).map(|bell| ((until, bell.task_id), bell)));
-    }
-
-    async fn claim(&mut self, slots: &HeldSlots) -> Result<Vec<Task>, StoreError> {
-        let inner = &self.inner;
-        let ids: BTreeSet<TaskId> = slots.bells.iter().map(|bell| bell.task_id).take(bounds::CLAIM_BATCH).collect();
-        let request = ClaimNamed {
-            node_id: inner.node(),
-            host: inner.settings.host.clone(),
-            task_types: self.task_types.clone(),
-            ids: ids.into_iter().collect(),
-        };
-        within(for_claim(&inner.settings), inner.engine().store.claim_named(&request)).await
-    }
-
-    /// A task that was moved to a queue which is not served here is handed back: others have slots for it.
-    fn start(&self, claimed: Vec<Task>) {
-        let is_served = |task: &Task| self.inner.desk().slots().has_room(&task.queue, &task.task_type).is_some();
-        let (served, strange): (Vec<Task>, Vec<Task>) = claimed.into_iter().partition(is_served);
-        claimer::start(&self.inner, served);
-        for task in strange {
-            let taken = self.inner.desk().take(&task);
-            if let Some(taken) = taken {
-                executor::hand_back(&self.inner, &task, taken.lease, taken.info);
-            }
-        }
     }
 
     /// Bells that brought nothing because their tasks are not committed or not due yet ring again: here, if that is soon.
@@ -379,37 +351,13 @@ impl Drop for Starving {
 /// Bells by what is to be done about them.
 struct Sorted {
     slots: HeldSlots,
+    /// Those with a slot.
+    bells: Vec<Bell>,
     /// The tags of all that are done with once the claim is.
     answered: Vec<u64>,
     /// Those of the bells with slots that the broker has no more.
     early: Vec<Bell>,
     not_served: Vec<Bell>,
-}
-
-/// Slots that are held for these bells, until the tasks are in hand or were not claimed.
-struct HeldSlots {
-    inner: Arc<Inner>,
-    bells: Vec<Bell>,
-}
-
-impl HeldSlots {
-    fn release(&self, slots: Vec<(String, String)>) {
-        let mut desk = self.inner.desk();
-        for (queue, task_type) in &slots {
-            desk.release_slot(queue, task_type);
-        }
-        drop(desk);
-        if !slots.is_empty() {
-            self.inner.room_freed();
-        }
-    }
-}
-
-impl Drop for HeldSlots {
-    fn drop(&mut self) {
-        let slots = self.bells.drain(..).map(|bell| (bell.queue, bell.task_type)).collect();
-        self.release(slots);
-    }
 }
 
 impl Inner {

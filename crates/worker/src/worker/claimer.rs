@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{
     Inner, executor,
     kept::{self, Kept},
+    named,
 };
 use crate::{
     patience::{for_claim, within},
@@ -70,12 +71,13 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Ok(Look { is_full: true, .. }) => pace.found(),
             Ok(Look { claimed: 1.., .. }) => {
                 pace.found();
-                rest(&inner, pace.idle(random::unit()), &full).await;
+                let wait = pace.idle(random::unit());
+                rest(&inner, &mut pace, wait, &full).await;
             }
             Ok(Look { claimed: 0, .. }) => {
                 let due = if pace.is_quick() { None } else { until_next_due(&inner).await };
                 let wait = pace.idle_until(due, random::unit());
-                rest(&inner, wait, &full).await;
+                rest(&inner, &mut pace, wait, &full).await;
             }
             Err(error) => {
                 tracing::warn!(%error, "claiming failed and goes on soon");
@@ -177,18 +179,13 @@ impl Drop for Asking<'_> {
 }
 
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
-    let mut was_clear = false;
     // A task that was changed by a clock that was ahead is dated by that; the others by the store's.
     if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
         inner.engine().store_time.note(claimed_at);
     }
     for task in tasks {
         inner.engine().metrics.claimed(&task);
-        let taken = {
-            let mut desk = inner.desk();
-            was_clear |= desk.is_clear();
-            desk.take(&task)
-        };
+        let taken = inner.desk().take(&task);
         let Some(taken) = taken else { continue };
         if let Some(older) = taken.replaces {
             inner.ask_to_stop(&older, StopReason::Lost);
@@ -198,18 +195,30 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
             false => executor::start(inner, task, taken.lease, taken.info),
         }
     }
-    if was_clear {
-        inner.busy.notify_one();
-    }
 }
 
-/// Waits for a bell, or for room in a scope that was full at the last look, at most so long.
-async fn rest(inner: &Inner, most: Duration, full: &[Scope]) {
-    tokio::select! {
-        () = inner.draining.cancelled() => {}
-        () = inner.engine().doorbell.heard() => {}
-        () = room_in(inner, full) => {}
-        () = tokio::time::sleep(most) => {}
+/// Waits for a bell, or for room in a scope that was full at the last look, at most so long. The last look has left nothing else
+/// that could be claimed, so tasks that the bell names are claimed at once, and the rest goes on.
+async fn rest(inner: &Arc<Inner>, pace: &mut Pace, most: Duration, full: &[Scope]) {
+    let mut until = Instant::now() + most;
+    loop {
+        let rung_for = tokio::select! {
+            () = inner.draining.cancelled() => return,
+            () = room_in(inner, full) => return,
+            () = tokio::time::sleep_until(until) => return,
+            rung_for = inner.engine().doorbell.heard() => rung_for,
+        };
+        if !full.is_empty() {
+            return;
+        }
+        match named::answer(inner, rung_for).await {
+            Some(0) => {}
+            Some(_) => {
+                pace.found();
+                until = Instant::now() + pace.idle(random::unit());
+            }
+            None => return,
+        }
     }
 }
 

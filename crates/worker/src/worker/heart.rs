@@ -16,18 +16,23 @@ const LOOKS_PER_STRAY_AGE: u32 = 4;
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut looked_for_strays = Instant::now();
     let mut beaten_at = tokio::time::Instant::now();
+    let mut looked_at = beaten_at;
     loop {
-        let (idle, busy) = (inner.settings.idle_heartbeat, inner.settings.heartbeat);
-        let every = if inner.desk().is_clear() { idle.max(busy) } else { busy };
+        let busy = inner.settings.heartbeat;
+        let idle_until = beaten_at + inner.settings.idle_heartbeat.max(busy);
+        // It looks up as often as a busy node beats: nobody who claims has to wake it.
         tokio::select! {
             () = inner.closing.cancelled() => return,
-            // From now on there is somebody to tell of a cancel. The time since the last beat still counts: a node that is
-            // busy and idle in quick turns must beat, too.
-            () = inner.busy.notified() => continue,
             () = inner.engine().look_at_leases.notified() => {}
-            () = tokio::time::sleep_until(beaten_at + every) => {}
+            () = tokio::time::sleep_until(idle_until.min(looked_at + busy)) => {
+                looked_at = tokio::time::Instant::now();
+                if inner.desk().is_clear() && looked_at < idle_until {
+                    continue;
+                }
+            }
         }
         beaten_at = tokio::time::Instant::now();
+        looked_at = beaten_at;
         let beaten = beat(&inner).await;
         if beaten.is_ok() {
             inner.engine().note_touch(longest_silence(&inner.settings));

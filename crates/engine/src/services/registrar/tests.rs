@@ -6,6 +6,7 @@ use longhaul_domain::{
     Json, Lease, LeaseToken, NewTask, NodeId, TaskId,
     contract::{
         Doorbell, EventBus, ProgressCache,
+        doorbell::RungFor,
         event_bus::{EventStream, Heard, Subscription},
         progress_cache::CacheError,
         store::{ClaimRequest, Outcome, Report},
@@ -48,7 +49,7 @@ impl EventStream for Silence {
 impl Doorbell for Silence {
     fn ring(&self, _queue: &str) {}
 
-    async fn heard(&self) {
+    async fn heard(&self) -> Vec<RungFor> {
         std::future::pending().await
     }
 }
