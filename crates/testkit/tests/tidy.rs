@@ -52,6 +52,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/sql/insert_task.sql", "the others insert a lone task by the same statement"),
     ("crates/store/src/mysql/sql/insert_alike.sql", "parameters have no numbers there, so each row names them all"),
     ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
+    ("crates/store/src/postgres/sql/ring_for_it.fragment", "only PostgreSQL has NOTIFY"),
     ("crates/store/src/mysql/sql/claim_heads.sql", "only there can a lane's head not be sought in the same statement"),
     ("crates/store/src/postgres/claim.rs", "PostgreSQL claims in one statement"),
     ("crates/store/src/sqlite/connection.rs", "the others are connected by sqlx's pools"),
