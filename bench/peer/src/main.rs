@@ -29,10 +29,10 @@ const LANE: &str = "tasks.free_default";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // As a task of the runtime's, like the handlers of a web server: `main` itself would be told of each answer by another thread.
     let mut arguments = std::env::args().skip(1);
     let mode = arguments.next().context("reset, seq N, conc N, bulk N, latency N, worker or pending")?;
     let count: usize = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    // As a task of the runtime's, like the handlers of a web server: `main` itself is told of each answer by another thread.
     tokio::spawn(run(mode, count)).await?
 }
 

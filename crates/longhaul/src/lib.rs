@@ -100,6 +100,7 @@ pub use longhaul_domain::{
 };
 pub use longhaul_engine::{
     files::{FileLife, KeptFile},
+    queries::why::{Ahead, Why},
     routing::{Routing, Rule},
     services::DutySettings,
     slots::QueueSlots,

@@ -65,6 +65,11 @@ impl Moves {
         self.raised.push((lane, due_at, looked_back));
     }
 
+    /// This task was claimed by its name. What is due before it may still wait: bounds are dropped often enough.
+    pub(crate) fn claimed_by_name(&mut self, lane: i64, due_at: i64) {
+        self.raised.push((lane, due_at, false));
+    }
+
     /// A task of `lane` can be claimed from `due_at` on.
     pub(crate) fn requeued(&mut self, lane: i64, due_at: i64) {
         self.lowered.push((lane, due_at));

@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_domain::StoreError;
-use sqlx::{Connection as _, Database, Pool, pool::PoolConnection};
+use sqlx::{
+    ConnectOptions, Connection, Database, Pool,
+    pool::{PoolConnection, PoolOptions},
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::Failure;
@@ -16,6 +19,8 @@ use crate::failure::Failure;
 /// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
 /// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(10);
+/// How soon a server that refuses connections is asked again when a store is opened.
+const CONNECT_AGAIN: Duration = Duration::from_millis(200);
 /// How long a connection may lie unused before it is asked whether it still lives.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
 /// How long the answer to that is waited for. A connection whose other end is gone never answers, and nobody says so.
@@ -94,6 +99,52 @@ pub(crate) async fn lives<DB: Database>(connection: &mut DB::Connection) -> Resu
     asked.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
 }
 
+/// A pool of a server that has answered. One that refuses connections is asked again for [`CONNECT_WAIT`]; then the reason is
+/// told, of which the pool itself would only say that the time is over.
+pub(crate) async fn open_pool<DB: Database>(
+    pool: PoolOptions<DB>,
+    server: <DB::Connection as Connection>::Options,
+) -> Result<Pool<DB>, Failure> {
+    let (asked_at, mut is_first) = (tokio::time::Instant::now(), true);
+    loop {
+        let left = CONNECT_WAIT.saturating_sub(asked_at.elapsed());
+        match tokio::time::timeout(left, server.connect()).await {
+            Ok(Ok(connection)) => {
+                // Whatever becomes of it, the server has answered.
+                let _ = connection.close().await;
+                return Ok(pool.connect_lazy_with(server));
+            }
+            Ok(Err(sqlx::Error::Io(error))) if may_be_up_soon(&error) && left > CONNECT_AGAIN => {
+                if std::mem::take(&mut is_first) {
+                    let (server, wait) = (place(&server), CONNECT_WAIT);
+                    tracing::warn!(%error, "{server} cannot be reached; it is asked again for {wait:?}");
+                }
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
+            Ok(Err(sqlx::Error::Io(error))) => {
+                return Err(StoreError::Unavailable(format!("{} cannot be reached: {error}", place(&server))).into());
+            }
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => {
+                let silent = format!("{} has not answered within {CONNECT_WAIT:?}", place(&server));
+                return Err(StoreError::Unavailable(silent).into());
+            }
+        }
+    }
+}
+
+fn may_be_up_soon(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+}
+
+/// Where the server is, without anybody's password.
+fn place(server: &impl ConnectOptions) -> String {
+    let url = server.to_url_lossy();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{} at {}{port}", url.scheme(), url.host_str().unwrap_or("the socket"))
+}
+
 /// A connection in use. Dropped, it is closed: nobody knows what has become of it.
 #[derive(Debug)]
 pub(crate) struct Taken<DB: Database> {
@@ -112,5 +163,33 @@ impl<DB: Database> Taken<DB> {
         }
         drop(place);
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{mysql::MySqlPoolOptions, postgres::PgPoolOptions};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_not_there_is_asked_again_and_told_of_by_its_place() {
+        let port = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            listener.local_addr().unwrap().port()
+        };
+        let started = tokio::time::Instant::now();
+        let postgres = format!("postgres://ann:secret@127.0.0.1:{port}/db").parse().unwrap();
+        let mysql = format!("mysql://ann:secret@127.0.0.1:{port}/db").parse().unwrap();
+        let failures = [
+            open_pool(PgPoolOptions::new(), postgres).await.map(drop).unwrap_err(),
+            open_pool(MySqlPoolOptions::new(), mysql).await.map(drop).unwrap_err(),
+        ];
+        assert!(started.elapsed() > CONNECT_WAIT, "it may be on its way up");
+        for failure in failures {
+            let Failure::Store(StoreError::Unavailable(told)) = failure else { panic!("{failure:?}") };
+            assert!(told.contains(&format!("127.0.0.1:{port} cannot be reached: Connection refused")), "{told}");
+            assert!(!told.contains("secret"), "{told}");
+        }
     }
 }

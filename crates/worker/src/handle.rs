@@ -11,6 +11,7 @@ use longhaul_domain::{
         store::Access,
     },
 };
+use longhaul_engine::queries::why::Why;
 
 use crate::{run::Services, task::Task};
 
@@ -102,6 +103,12 @@ impl<T: Task> Handle<T> {
     /// A page of the log lines that are kept with the task, oldest first: those after number `after`.
     pub async fn logs(&self, after: Option<u64>) -> Result<LogPage, StoreError> {
         self.services.engine.store.list_logs(&Access::All, self.id, after, bounds::PAGE_SIZE).await
+    }
+
+    /// Why the task is not running yet: [`Why`] says what it waits for, a queue that nobody serves among it.
+    pub async fn why(&self) -> Result<Why, StoreError> {
+        let knows = |task_type: &str| self.services.registry.info(task_type).is_some();
+        self.services.engine.why(&Access::All, self.id, knows).await
     }
 
     /// Cancels the task and all below it; one that has ended is left alone. Types that are not cancellable are refused

@@ -8,7 +8,7 @@ use longhaul_domain::{
 };
 
 use super::census::{Counts, count};
-use crate::{Engine, catalog::Catalog};
+use crate::Engine;
 
 /// What a task waits for. The first that holds is the one that is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,8 +91,13 @@ struct Surroundings {
 }
 
 impl Engine {
-    /// Why the task is not running yet. `catalog` says which types this process can run.
-    pub async fn why(&self, access: &Access, id: TaskId, catalog: &Catalog) -> Result<Why, StoreError> {
+    /// Why the task is not running yet. `knows` says which types this process knows.
+    pub async fn why(
+        &self,
+        access: &Access,
+        id: TaskId,
+        knows: impl Fn(&str) -> bool + Send,
+    ) -> Result<Why, StoreError> {
         let task = self.store.get_task(access, id).await?;
         let is_queue = |queue: &Queue| queue.name == task.queue;
         let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
@@ -109,7 +114,7 @@ impl Engine {
             ahead: if is_in_line { self.store.count_ahead(&task, now, COUNTED).await? } else { 0 },
             full: self.full_slots(&task),
             paused_at: self.store.list_queues().await?.into_iter().find(is_queue).and_then(|queue| queue.paused_at),
-            is_type_known: catalog.get(&task.task_type).is_some(),
+            is_type_known: knows(&task.task_type),
             nodes: self.store.list_nodes().await?.into_iter().filter(Node::is_at_work).collect(),
             counts: count(&tallies, |tally| tally.key.queue == task.queue),
         };

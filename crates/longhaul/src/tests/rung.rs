@@ -8,10 +8,11 @@ use longhaul_domain::{
     Json, NewTask, Status, TaskId,
     contract::{Doorbell, Store as _, doorbell::RungFor},
 };
+use longhaul_engine::pace::PollSettings;
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::{Far, deaf, line::Way, working};
-use crate::{Context, Longhaul, Outcome, Task};
+use crate::{Context, Longhaul, Outcome, Task, WorkerSettings};
 
 /// Rings when the test says so.
 #[derive(Debug, Default)]
@@ -59,6 +60,10 @@ struct World {
 impl World {
     /// A node that has looked once and found nothing.
     async fn new(slots: usize) -> Self {
+        Self::with(deaf(slots)).await
+    }
+
+    async fn with(settings: WorkerSettings) -> Self {
         let (far, bell, may_end) = (Far::new(), Arc::new(Named::default()), Arc::new(Semaphore::new(0)));
         let (tell, told) = mpsc::unbounded_channel();
         let telling = Telling { told: tell, may_end: Arc::clone(&may_end) };
@@ -69,7 +74,7 @@ impl World {
                 registry.register(telling).unwrap();
             },
         );
-        let node = working(client, deaf(slots)).await;
+        let node = working(client, settings).await;
         far.line.comes_by("claim_tasks", Way::Back, 1).await;
         far.pass(Duration::from_secs(1)).await;
         Self { far, bell, node, told, may_end }
@@ -164,5 +169,22 @@ async fn a_store_that_does_not_answer_to_a_name_is_looked_into() {
     assert_eq!(world.status(task), Status::Queued);
     world.far.line.cut(false);
     assert_eq!(world.told.recv().await, Some(1), "the claimer goes on after its rest");
+    world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_many_rings_there_are_the_next_look_comes() {
+    let second = Duration::from_secs(1);
+    let poll = PollSettings { least: second, most: second };
+    let mut world = World::with(WorkerSettings { poll, ..deaf(100) }).await;
+    let unheard = world.submit(SERVED, 1, 0).await;
+    for number in 1..=10 {
+        let named = world.submit("elsewhere", 1, number).await;
+        let heard = world.submit(SERVED, 1, number).await;
+        world.ring(&[(named, "elsewhere", Telling::TYPE), (heard, SERVED, Telling::TYPE)]);
+        world.far.pass(second / 2).await;
+    }
+    assert_eq!(world.status(unheard), Status::Running);
+    world.told.close();
     world.stop().await;
 }

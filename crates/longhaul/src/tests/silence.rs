@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_domain::{Node, NodeId, contract::Store as _};
 
 use super::{Far, line::Way};
-use crate::DutySettings;
+use crate::{Context, DutySettings, Outcome, Stop, Task};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -54,5 +54,34 @@ async fn a_node_with_a_short_lease_beats_often_enough() {
     let longhaul = far.builder().duties(duties).start().await.unwrap();
     far.pass(lease * 10).await;
     assert!(far.nodes().await.iter().all(|node| node.lost_at.is_none()), "{:?}", far.nodes().await);
+    longhaul.stop().await;
+}
+
+/// Runs until the node stops.
+struct Endless;
+
+impl Task for Endless {
+    const TYPE: &'static str = "endless";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        ctx.cancelled().await;
+        Err(Stop::cancelled())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_beats_more_often_while_it_has_something_in_hand() {
+    let far = Far::new();
+    let longhaul = far.builder().register(Endless).start().await.unwrap();
+    let beats = || far.line.count("heartbeat_node", Way::Back);
+    far.pass(Duration::from_secs(20)).await;
+    let idle = beats();
+    assert!((3..=5).contains(&idle), "{idle} beats while nothing ran");
+    longhaul.submit::<Endless>(()).await.unwrap();
+    far.pass(Duration::from_secs(20)).await;
+    let busy = beats() - idle;
+    assert!((18..=21).contains(&busy), "{busy} beats while a task ran");
     longhaul.stop().await;
 }

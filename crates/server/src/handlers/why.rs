@@ -21,7 +21,8 @@ pub(crate) fn get_doc() -> Doc {
 }
 
 pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
-    let why = api.engine.why(&caller.access(), id, &api.catalog).await?;
+    let knows = |task_type: &str| api.catalog.get(task_type).is_some();
+    let why = api.engine.why(&caller.access(), id, knows).await?;
     let (sentence, mut facts) = told(&why);
     if let Why::QueueNotServed { served, .. } = &why
         && caller.may(Scope::Operate)

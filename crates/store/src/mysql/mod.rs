@@ -15,7 +15,7 @@ use sqlx::{Connection as _, MySqlConnection};
 
 use crate::{
     catalog::Sql,
-    connections::{Bounds, CONNECT_WAIT, Connections, lives},
+    connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
     failure::Failure,
     migrate,
     session::{Operation, Shared},
@@ -37,9 +37,8 @@ impl MySqlDatabase {
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .after_release(|connection, _| Box::pin(lives::<sqlx::MySql>(connection)))
-            .after_connect(|connection, _| Box::pin(set_session(connection)))
-            .connect_with(connect_options(url)?)
-            .await?;
+            .after_connect(|connection, _| Box::pin(set_session(connection)));
+        let pool = open_pool(pool, connect_options(url)?).await?;
         Ok(Self { connections: Connections::new(pool, bounds.operation_wait), shared: Arc::new(shared) })
     }
 

@@ -56,30 +56,32 @@ struct Shared {
     rung_at: std::sync::Mutex<Option<Instant>>,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 enum RungSince {
+    #[default]
+    Nothing,
     Named(Vec<RungFor>),
     Anything,
 }
 
-impl Default for RungSince {
-    fn default() -> Self {
-        Self::Named(Vec::new())
-    }
-}
-
 impl RungSince {
     fn add(&mut self, ring: Option<RungFor>) {
-        match (&mut *self, ring) {
-            (Self::Named(names), Some(name)) if names.len() < MOST_NAMED => names.push(name),
-            _ => *self = Self::Anything,
-        }
+        *self = match (std::mem::take(self), ring) {
+            (Self::Nothing, Some(name)) => Self::Named(vec![name]),
+            (Self::Named(mut names), Some(name)) if names.len() < MOST_NAMED => {
+                names.push(name);
+                Self::Named(names)
+            }
+            _ => Self::Anything,
+        };
     }
 
-    fn take(&mut self) -> Vec<RungFor> {
+    /// What was rung for, if there was a ring.
+    fn take(&mut self) -> Option<Vec<RungFor>> {
         match std::mem::take(self) {
-            Self::Named(names) => names,
-            Self::Anything => Vec::new(),
+            Self::Nothing => None,
+            Self::Named(names) => Some(names),
+            Self::Anything => Some(Vec::new()),
         }
     }
 }
@@ -156,8 +158,14 @@ impl Doorbell for PgDoorbell {
 
     async fn heard(&self) -> Vec<RungFor> {
         self.start(&self.listens, listen(self.pool.clone(), Arc::clone(&self.shared)));
-        self.shared.heard.notified().await;
-        self.shared.rung_for().take()
+        loop {
+            self.shared.heard.notified().await;
+            // What was rung for may have been told together with the ring before.
+            let rung_for = self.shared.rung_for().take();
+            if let Some(rung_for) = rung_for {
+                return rung_for;
+            }
+        }
     }
 }
 
@@ -244,10 +252,10 @@ mod tests {
         let mut since = RungSince::default();
         since.add(Some(name(1)));
         since.add(Some(name(2)));
-        assert_eq!((since.take(), since.take()), (vec![name(1), name(2)], Vec::new()));
+        assert_eq!((since.take(), since.take()), (Some(vec![name(1), name(2)]), None));
         for rings in [vec![Some(name(1)), None], vec![None, Some(name(1))], vec![Some(name(1)); MOST_NAMED + 1]] {
             rings.into_iter().for_each(|ring| since.add(ring));
-            assert_eq!((since.take(), &since), (Vec::new(), &RungSince::default()));
+            assert_eq!((since.take(), since.take()), (Some(Vec::new()), None));
         }
     }
 }

@@ -15,7 +15,7 @@ use sqlx::{Connection as _, PgConnection};
 
 use crate::{
     catalog::Sql,
-    connections::{Bounds, CONNECT_WAIT, Connections, lives},
+    connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
     failure::Failure,
     migrate,
     session::{Operation, Shared},
@@ -48,9 +48,8 @@ impl PostgresDatabase {
             .max_connections(bounds.max_connections)
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
-            .after_release(|connection, _| Box::pin(lives::<sqlx::Postgres>(connection)))
-            .connect_with(connect_options(url)?)
-            .await?;
+            .after_release(|connection, _| Box::pin(lives::<sqlx::Postgres>(connection)));
+        let pool = open_pool(pool, connect_options(url)?).await?;
         Ok(Self { connections: Connections::new(pool, bounds.operation_wait), shared: Arc::new(shared) })
     }
 

@@ -217,6 +217,10 @@ impl Session for PgSession<'_> {
         };
         let query = query.bind(&request.task_types).bind(request.node_id.0).bind(&request.host);
         let claimed = self.read_claimed(query).await?;
+        // Where all tasks come one by one and by name, looks would begin at the front each time, and walk over all that are gone.
+        if let [Claimed { task, lane, .. }] = &*claimed {
+            self.moves.claimed_by_name(*lane, task.due_at.as_micros());
+        }
         Ok(self.known(claimed))
     }
 

@@ -32,6 +32,7 @@ pub(super) fn cases() -> Vec<Case> {
         nodes_that_do_not_live_claim_nothing_by_name,
         too_many_names_are_refused,
         sixteen_nodes_rung_for_the_same_tasks_take_each_once,
+        sixteen_nodes_rung_for_one_task_after_the_other_take_each_once,
         claims_by_name_and_by_order_share_the_tasks_between_them,
     ]
 }
@@ -176,6 +177,24 @@ async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixtu
     taken.extend(ids_of(&fixture.claim_named(node, &ids[1_000..]).await));
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
     assert_eq!(BTreeSet::from_iter(&taken), BTreeSet::from_iter(ids.iter()), "none is missed");
+}
+
+async fn sixteen_nodes_rung_for_one_task_after_the_other_take_each_once(fixture: Arc<Fixture>) {
+    let ids = Arc::new(fixture.submit_all(vec![new_task(); 60]).await);
+    let claimers = (0..16).map(|_| {
+        let (fixture, ids) = (Arc::clone(&fixture), Arc::clone(&ids));
+        async move {
+            let node = fixture.node().await;
+            let mut taken = Vec::new();
+            for id in ids.iter() {
+                taken.extend(ids_of(&fixture.claim_named(node, std::slice::from_ref(id)).await));
+            }
+            taken
+        }
+    });
+    let mut taken: Vec<TaskId> = at_once(claimers).await.concat();
+    taken.sort();
+    assert_eq!(taken, *ids, "each task is taken once");
 }
 
 async fn claims_by_name_and_by_order_share_the_tasks_between_them(fixture: Arc<Fixture>) {

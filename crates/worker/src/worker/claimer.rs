@@ -67,27 +67,31 @@ pub(super) async fn run(inner: Arc<Inner>) {
             rest_below_bells(&inner).await;
             continue;
         }
-        match look {
-            Ok(Look { is_full: true, .. }) => pace.found(),
-            Ok(Look { claimed: 1.., .. }) => {
+        let rested = match look {
+            Ok(Look { is_full: true, .. }) => {
                 pace.found();
-                let wait = pace.idle(random::unit());
-                rest(&inner, &mut pace, wait, &full).await;
+                Ok(())
             }
-            Ok(Look { claimed: 0, .. }) => {
-                let due = if pace.is_quick() { None } else { until_next_due(&inner).await };
-                let wait = pace.idle_until(due, random::unit());
-                rest(&inner, &mut pace, wait, &full).await;
+            Ok(Look { claimed, left_out, .. }) => {
+                let wait = if claimed > 0 {
+                    pace.found();
+                    pace.idle(random::unit())
+                } else {
+                    let due = if pace.is_quick() { None } else { until_next_due(&inner).await };
+                    pace.idle_until(due, random::unit())
+                };
+                rest(&inner, &mut pace, wait, &full, left_out).await
             }
-            Err(error) => {
-                tracing::warn!(%error, "claiming failed and goes on soon");
-                if error == StoreError::NodeLost {
-                    inner.engine().look_at_leases.notify_one();
-                }
-                tokio::select! {
-                    () = inner.draining.cancelled() => {}
-                    () = tokio::time::sleep(REST.mul_f64(0.5 + random::unit())) => {}
-                }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = rested {
+            tracing::warn!(%error, "claiming failed and goes on soon");
+            if error == StoreError::NodeLost {
+                inner.engine().look_at_leases.notify_one();
+            }
+            tokio::select! {
+                () = inner.draining.cancelled() => {}
+                () = tokio::time::sleep(REST.mul_f64(0.5 + random::unit())) => {}
             }
         }
     }
@@ -126,15 +130,19 @@ pub(super) struct Look {
     emptied: Vec<Scope>,
     /// Those of them that there was nothing in.
     empty: Vec<Scope>,
+    /// Some scope was not asked for, because there was no room left.
+    left_out: bool,
 }
 
 /// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
 /// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
-    let (mut claimed, mut is_full, mut emptied, mut empty) = (0, false, Vec::new(), Vec::new());
+    let (mut claimed, mut is_full, mut left_out) = (0, false, false);
+    let (mut emptied, mut empty) = (Vec::new(), Vec::new());
     for scope in scopes {
         let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
         if limit == 0 || inner.draining.is_cancelled() {
+            left_out = true;
             continue;
         }
         let request = ClaimRequest {
@@ -159,7 +167,7 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
         }
         start(inner, tasks);
     }
-    Ok(Look { claimed, is_full, emptied, empty })
+    Ok(Look { claimed, is_full, emptied, empty, left_out })
 }
 
 /// While this lives, the store has been asked.
@@ -197,27 +205,35 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     }
 }
 
-/// Waits for a bell, or for room in a scope that was full at the last look, at most so long. The last look has left nothing else
-/// that could be claimed, so tasks that the bell names are claimed at once, and the rest goes on.
-async fn rest(inner: &Arc<Inner>, pace: &mut Pace, most: Duration, full: &[Scope]) {
+/// Waits for a bell, or for room in a scope that was full at the last look, at most so long. If that look has left nothing that
+/// could be claimed, tasks that the bell names are claimed at once, and the rest goes on; else a bell is a reason to look.
+async fn rest(
+    inner: &Arc<Inner>,
+    pace: &mut Pace,
+    most: Duration,
+    full: &[Scope],
+    left_out: bool,
+) -> Result<(), StoreError> {
     let mut until = Instant::now() + most;
     loop {
         let rung_for = tokio::select! {
-            () = inner.draining.cancelled() => return,
-            () = room_in(inner, full) => return,
-            () = tokio::time::sleep_until(until) => return,
+            biased;
+            () = inner.draining.cancelled() => return Ok(()),
+            () = room_in(inner, full) => return Ok(()),
+            () = tokio::time::sleep_until(until) => return Ok(()),
             rung_for = inner.engine().doorbell.heard() => rung_for,
         };
-        if !full.is_empty() {
-            return;
+        if left_out || !full.is_empty() {
+            return Ok(());
         }
-        match named::answer(inner, rung_for).await {
+        match named::answer(inner, rung_for).await? {
             Some(0) => {}
             Some(_) => {
+                // The look that is due is not put off, however many rings there are.
                 pace.found();
-                until = Instant::now() + pace.idle(random::unit());
+                until = until.min(Instant::now() + pace.idle(random::unit()));
             }
-            None => return,
+            None => return Ok(()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use longhaul_domain::{
-    StoreError, Task, TaskId,
+    StoreError, Task, TaskId, bounds,
     contract::{doorbell::RungFor, store::ClaimNamed},
 };
 use longhaul_engine::{Desk, desk::ForBell};
@@ -12,27 +12,27 @@ use super::{Inner, claimer, executor};
 use crate::patience::{for_claim, within};
 
 /// Claims and starts the tasks that the doorbell named, those of other nodes left out, and says how many. Nothing when that does
-/// not answer the bell: it named none, there is no room for one, or the store did not answer.
-pub(super) async fn answer(inner: &Arc<Inner>, rung_for: Vec<RungFor>) -> Option<usize> {
-    if rung_for.is_empty() {
-        return None;
+/// not answer the bell: it named none, or too many, or there is no room for one.
+pub(super) async fn answer(inner: &Arc<Inner>, rung_for: Vec<RungFor>) -> Result<Option<usize>, StoreError> {
+    if rung_for.is_empty() || rung_for.len() > bounds::CLAIM_BATCH || inner.draining.is_cancelled() {
+        return Ok(None);
     }
     let (mut slots, mut ids) = (HeldSlots::new(inner), BTreeSet::new());
     for RungFor { task_id, queue, task_type } in rung_for {
-        match slots.hold(&mut inner.desk(), &queue, &task_type) {
+        let answer = slots.hold(&mut inner.desk(), &queue, &task_type);
+        match answer {
             ForBell::Held => drop(ids.insert(task_id)),
             ForBell::NotServed => {}
-            ForBell::TypeFull | ForBell::QueueFull => return None,
+            ForBell::TypeFull | ForBell::QueueFull => return Ok(None),
         }
     }
     if ids.is_empty() {
-        return Some(0);
+        return Ok(Some(0));
     }
-    // The look that follows meets the same trouble, and tells of it.
-    let tasks = claim(inner, ids).await.ok()?;
+    let tasks = claim(inner, ids).await?;
     let count = tasks.len();
     start(inner, tasks);
-    Some(count)
+    Ok(Some(count))
 }
 
 /// Claims those of the tasks that can be claimed and whose types are served here.
