@@ -1,9 +1,10 @@
 //! Every SQL statement by name, and its text for each database.
 //!
-//! A statement is a file in `sql/`. Some marks are filled in when the program starts: `{now}` is the store's
-//! clock, whose shift is always the first parameter; `{now_here}` the same for statements about one row; `{task_columns}` the columns of a task; `{list_filter}` the
-//! conditions that all lists share. Another, `{row}`, is `crate::chunks`'. Parameters are numbered in every file; MySQL,
-//! which has no numbers, gets a plain `?` and the order to bind in.
+//! A statement is a file in `sql/`. Some marks are filled in when the program starts: `{now}` is the store's clock, whose
+//! shift is always the first parameter; `{now_here}` the same for statements about one row, where PostgreSQL would set up more
+//! for a time that is worked out once than it saves; `{task_columns}` the columns of a task; `{list_filter}` the conditions that
+//! all lists share. Another, `{row}`, is `crate::chunks`'. Parameters are numbered in every file; MySQL, which has no numbers,
+//! gets a plain `?` and the order to bind in.
 
 use std::sync::LazyLock;
 
