@@ -1,10 +1,9 @@
 //! Every SQL statement by name, and its text for each database.
 //!
 //! A statement is a file in `sql/`. Some marks are filled in when the program starts: `{now}` is the store's clock, whose
-//! shift is always the first parameter; `{now_here}` the same for statements about one row, where PostgreSQL would set up more
-//! for a time that is worked out once than it saves; `{task_columns}` the columns of a task; `{list_filter}` the conditions that
-//! all lists share. Another, `{row}`, is `crate::chunks`'. Parameters are numbered in every file; MySQL, which has no numbers,
-//! gets a plain `?` and the order to bind in.
+//! shift is always the first parameter; `{task_columns}` the columns of a task; `{list_filter}` the conditions that all lists
+//! share. Another, `{row}`, is `crate::chunks`', and `{taken}` PostgreSQL's. Parameters are numbered in every file; MySQL, which has
+//! no numbers, gets a plain `?` and the order to bind in.
 
 use std::sync::LazyLock;
 
@@ -127,24 +126,20 @@ pub(crate) struct Sql {
 /// What the marks stand for in one database.
 pub(crate) struct Dialect {
     pub(crate) now: &'static str,
-    /// The same for a statement about one row, worked out wherever it stands.
-    pub(crate) now_here: &'static str,
     pub(crate) list_filter: &'static str,
     pub(crate) numbered: bool,
 }
 
 pub(crate) const SQLITE_DIALECT: Dialect =
-    Dialect { now: "?1", now_here: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
+    Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
     // As `longhaul_now()` does, but by a float, which is exact to the microsecond until 2106, and not by a numeric.
     now: "(SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
-    now_here: "((date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
 };
 pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
     now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
-    now_here: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
     list_filter: include_str!("mysql/sql/list_filter.fragment"),
     numbered: false,
 };
@@ -161,7 +156,6 @@ impl Dialect {
         let filled = statement
             .join("\n")
             .replace("{now}", self.now)
-            .replace("{now_here}", self.now_here)
             .replace("{list_filter}", self.list_filter)
             .replace("{task_columns_of_tasks}", &of_tasks)
             .replace("{task_columns}", &columns);

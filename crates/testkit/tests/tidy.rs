@@ -53,6 +53,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/mysql/sql/insert_alike.sql", "parameters have no numbers there, so each row names them all"),
     ("crates/store/src/postgres/doorbell.rs", "only PostgreSQL has NOTIFY"),
     ("crates/store/src/postgres/sql/ring_for_it.fragment", "only PostgreSQL has NOTIFY"),
+    ("crates/store/src/postgres/sql/taken.fragment", "only there do several statements claim"),
     ("crates/store/src/mysql/sql/claim_heads.sql", "only there can a lane's head not be sought in the same statement"),
     ("crates/store/src/postgres/claim.rs", "PostgreSQL claims in one statement"),
     ("crates/store/src/sqlite/connection.rs", "the others are connected by sqlx's pools"),

@@ -168,7 +168,8 @@ async fn a_store_that_does_not_answer_to_a_name_is_looked_into() {
     world.far.pass(Duration::from_secs(2)).await;
     assert_eq!(world.status(task), Status::Queued);
     world.far.line.cut(false);
-    assert_eq!(world.told.recv().await, Some(1), "the claimer goes on after its rest");
+    let told = tokio::time::timeout(Duration::from_secs(5), world.told.recv()).await;
+    assert_eq!(told, Ok(Some(1)), "the claimer goes on after its rest");
     world.stop().await;
 }
 
@@ -188,4 +189,17 @@ async fn however_many_rings_there_are_the_next_look_comes() {
     }
     assert_eq!(unheard.map(|id| world.status(id)), Some(Status::Running));
     world.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stops_claims_nothing_by_name() {
+    // Whether the ring or the stop is seen first would otherwise be a matter of luck.
+    for _ in 0..20 {
+        let world = World::new(10).await;
+        let task = world.submit(SERVED, 1, 1).await;
+        world.ring(&[(task, SERVED, Telling::TYPE)]);
+        world.node.stop().await;
+        assert_eq!(world.far.line.count("claim_named", Way::There), 0);
+        assert_eq!(world.far.store.look(|tasks, _| tasks[&task].attempt), 0);
+    }
 }

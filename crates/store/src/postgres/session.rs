@@ -23,25 +23,33 @@ use crate::{
     session::{Completion, LaneHead, Session, Shared, Submission},
 };
 
-static CLAIM: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_tasks", include_str!("sql/claim_tasks.sql")));
-static NAMED: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_named", include_str!("sql/claim_named.sql")));
-static COMPLETE: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("complete_tasks", include_str!("sql/complete_tasks.sql")));
-static INSERT: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_tasks", include_str!("sql/insert_tasks.sql")));
+macro_rules! own {
+    ($make:expr, $name:literal) => {
+        LazyLock::new(|| $make($name, include_str!(concat!("sql/", $name, ".sql"))))
+    };
+}
 
-static ALIKE: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_alike", include_str!("sql/insert_alike.sql")));
-static INSERT_ONE: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("insert_task", include_str!("sql/insert_task.sql")));
+static CLAIM: LazyLock<Sql> = own!(for_many, "claim_tasks");
+static NAMED: LazyLock<Sql> = own!(for_many, "claim_named");
+static CLAIM_ONE: LazyLock<Sql> = own!(for_one, "claim_one");
+static COMPLETE: LazyLock<Sql> = own!(for_many, "complete_tasks");
+static INSERT: LazyLock<Sql> = own!(for_many, "insert_tasks");
+static ALIKE: LazyLock<Sql> = own!(for_many, "insert_alike");
+static INSERT_ONE: LazyLock<Sql> = own!(for_one, "insert_task");
 static INSERT_AND_RING: LazyLock<Sql> = LazyLock::new(|| {
-    let file = concat!(include_str!("sql/insert_task.sql"), include_str!("sql/ring_for_it.fragment"));
-    POSTGRES_DIALECT.sql("insert_and_ring", file)
+    for_one("insert_and_ring", concat!(include_str!("sql/insert_task.sql"), include_str!("sql/ring_for_it.fragment")))
 });
-static CLAIM_ONE: LazyLock<Sql> =
-    LazyLock::new(|| POSTGRES_DIALECT.sql("claim_one", include_str!("sql/claim_one.sql")));
+
+fn for_many(name: &'static str, file: &str) -> Sql {
+    POSTGRES_DIALECT.sql(name, &file.replace("{taken}", include_str!("sql/taken.fragment")))
+}
+
+/// The clock is worked out wherever it stands: for one row that is cheaper than to set it up once for the statement.
+fn for_one(name: &'static str, file: &str) -> Sql {
+    let file = file.replace("{taken}", include_str!("sql/taken.fragment"));
+    let now = "((date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)";
+    POSTGRES_DIALECT.sql(name, &file.replace("{now}", now))
+}
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {

@@ -3,7 +3,7 @@ WITH picked AS MATERIALIZED (
     SELECT tasks.id, tasks.lane, tasks.status, lanes.queue, lanes.task_type, lanes.priority
     FROM tasks
     JOIN lanes ON lanes.id = tasks.lane
-    WHERE tasks.id = $2 AND (tasks.lane IS NOT NULL) IS TRUE AND (tasks.due_at <= {now_here}) IS TRUE AND tasks.task_type = ANY($3::text[])
+    WHERE tasks.id = $2 AND (tasks.lane IS NOT NULL) IS TRUE AND (tasks.due_at <= {now}) IS TRUE AND tasks.task_type = ANY($3::text[])
         AND NOT EXISTS (SELECT 1 FROM queues WHERE queues.name = tasks.queue AND queues.paused_at IS NOT NULL)
         AND EXISTS (SELECT 1 FROM nodes WHERE nodes.id = $4 AND nodes.lost_at IS NULL)
     FOR UPDATE OF tasks SKIP LOCKED
@@ -13,10 +13,8 @@ WITH picked AS MATERIALIZED (
     FROM picked
     CROSS JOIN LATERAL (VALUES (picked.status, -1), ('RUNNING', 1)) AS moved(label, n)
 )
-UPDATE tasks SET status = 'RUNNING', lane = NULL, lease_token = gen_random_uuid(),
-    attempt = CASE WHEN tasks.attempt BETWEEN 0 AND 999999999 THEN tasks.attempt ELSE 0 END + 1, node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, greatest({now_here}, tasks.updated_at)),
-    last_attempt_at = greatest({now_here}, tasks.updated_at), updated_at = greatest({now_here}, tasks.updated_at),
-    version = CASE WHEN tasks.version BETWEEN 0 AND 999999999999999 THEN tasks.version ELSE 0 END + 1
+UPDATE tasks SET
+{taken}
 FROM picked
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
 RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.priority AS standing

@@ -48,10 +48,8 @@ WITH open_lanes AS MATERIALIZED (
     ) AS moved
     JOIN lanes ON lanes.id = moved.lane
 )
-UPDATE tasks SET status = 'RUNNING', lane = NULL, lease_token = gen_random_uuid(),
-    attempt = CASE WHEN tasks.attempt BETWEEN 0 AND 999999999 THEN tasks.attempt ELSE 0 END + 1, node_id = $4, host = $5, started_at = COALESCE(tasks.started_at, greatest({now}, tasks.updated_at)),
-    last_attempt_at = greatest({now}, tasks.updated_at), updated_at = greatest({now}, tasks.updated_at),
-    version = CASE WHEN tasks.version BETWEEN 0 AND 999999999999999 THEN tasks.version ELSE 0 END + 1
+UPDATE tasks SET
+{taken}
 FROM picked
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
 RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.standing

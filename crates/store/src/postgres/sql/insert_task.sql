@@ -6,5 +6,5 @@ WITH counted AS (
 INSERT INTO tasks (id, parent_id, owner, tier, task_type, task_key, queue, priority, lane, created_at, updated_at,
     due_at, max_attempts, timeout_ms, deadline_at, expires_at, finish_step, retry_policy, parameters, memo,
     correlation_id, trace_context)
-VALUES ($2, $3, $4, $5, $6, $7, $8, $9::bigint, $10::bigint, {now_here}, {now_here},
-    COALESCE($11::bigint, {now_here} + $12::bigint), $13::bigint, $14, $15, $15, $16::bigint <> 0, $17, $18, $19, $20, $21)
+VALUES ($2, $3, $4, $5, $6, $7, $8, $9::bigint, $10::bigint, {now}, {now},
+    COALESCE($11::bigint, {now} + $12::bigint), $13::bigint, $14, $15, $15, $16::bigint <> 0, $17, $18, $19, $20, $21)
