@@ -14,6 +14,7 @@ use crate::{Home, Place, open, trial, until};
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(place, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
+        trial(place, "limits::a_node_never_runs_more_than_its_slots", a_node_never_runs_more_than_its_slots),
         trial(place, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
         trial(place, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
         trial(place, "limits::a_permit_that_takes_too_long_is_a_snooze", a_permit_that_takes_too_long_is_a_snooze),
@@ -74,6 +75,46 @@ async fn a_type_never_runs_more_than_it_may(database: Home) {
         handle.result().await.unwrap();
     }
     assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+    longhaul.stop().await;
+}
+
+/// Counts how many of it run at once, and goes through the runtime a few times meanwhile.
+struct Passing(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Task for Passing {
+    const TYPE: &'static str = "passing";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        now.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// The claimer, bells and submits of the process itself all take slots. After a batch all of them are at work, and have most to take
+/// when all slots are free.
+async fn a_node_never_runs_more_than_its_slots(database: Home) {
+    let count = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let worker = WorkerSettings { slots: 3, ..WorkerSettings::default() };
+    let passing = Passing(Arc::clone(&count));
+    let longhaul = open(&database).await.register(passing).worker(worker).start().await.unwrap();
+    for _ in 0..60 {
+        let mut handles = longhaul.submit_all((0..6).map(|_| longhaul.submit::<Passing>(()))).await.unwrap();
+        for _ in 0..6 {
+            handles.push(longhaul.submit::<Passing>(()).await.unwrap());
+        }
+        for handle in handles {
+            handle.result().await.unwrap();
+        }
+    }
+    let most = count.1.load(Ordering::SeqCst);
+    assert!((1..=3).contains(&most), "{most} ran at once");
     longhaul.stop().await;
 }
 

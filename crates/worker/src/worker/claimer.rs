@@ -139,42 +139,65 @@ pub(super) struct Look {
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
     let (mut claimed, mut is_full, mut left_out) = (0, false, false);
     let (mut emptied, mut empty) = (Vec::new(), Vec::new());
+    let store = &inner.engine().store;
     for scope in scopes {
-        let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
-        if limit == 0 || inner.draining.is_cancelled() {
+        let filled = fill(inner, scope, |request| async move { store.claim_tasks(&request).await }).await?;
+        let Some(Filled { asked_for, started }) = filled else {
             left_out = true;
             continue;
-        }
-        let request = ClaimRequest {
-            node_id: inner.node(),
-            host: inner.settings.host.clone(),
-            queues: scope.queues.clone(),
-            task_types: scope.task_types.clone(),
-            limit,
         };
-        let tasks = {
-            let _alone = inner.asking.write().await;
-            let _asking = Asking::new(inner);
-            within(for_claim(&inner.settings), inner.engine().store.claim_tasks(&request)).await?
-        };
-        claimed += tasks.len();
-        if tasks.is_empty() {
+        claimed += started;
+        if started == 0 {
             empty.push(scope.clone());
         }
-        match tasks.len() == limit {
+        match started == asked_for {
             true => is_full = true,
             false => emptied.push(scope.clone()),
         }
-        start(inner, tasks);
     }
     Ok(Look { claimed, is_full, emptied, empty, left_out })
 }
 
+/// What a claim for one scope brought.
+pub(super) struct Filled {
+    asked_for: usize,
+    pub(super) started: usize,
+}
+
+/// Asks for as much as there is room for in the scope, and starts what comes; nothing if there is no room. From the look at the
+/// room until all that came is in hand nobody else takes a slot: two would take the same one.
+pub(super) async fn fill<A>(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    ask: impl FnOnce(ClaimRequest) -> A,
+) -> Result<Option<Filled>, StoreError>
+where
+    A: Future<Output = Result<Vec<Task>, StoreError>>,
+{
+    let _alone = inner.asking.write().await;
+    let _asking = Asking::new(inner);
+    let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
+    if limit == 0 || inner.draining.is_cancelled() {
+        return Ok(None);
+    }
+    let request = ClaimRequest {
+        node_id: inner.node(),
+        host: inner.settings.host.clone(),
+        queues: scope.queues.clone(),
+        task_types: scope.task_types.clone(),
+        limit,
+    };
+    let tasks = within(for_claim(&inner.settings), ask(request)).await?;
+    let started = tasks.len();
+    start(inner, tasks);
+    Ok(Some(Filled { asked_for: limit, started }))
+}
+
 /// While this lives, the store has been asked.
-pub(super) struct Asking<'a>(&'a Inner);
+struct Asking<'a>(&'a Inner);
 
 impl<'a> Asking<'a> {
-    pub(super) fn new(inner: &'a Inner) -> Self {
+    fn new(inner: &'a Inner) -> Self {
         inner.desk().asking(true);
         Self(inner)
     }

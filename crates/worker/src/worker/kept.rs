@@ -4,12 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{StoreError, bounds, contract::store::ClaimRequest};
+use longhaul_domain::StoreError;
 use longhaul_engine::slots::Scope;
 use tokio::time::Instant;
 
 use super::{Inner, claimer};
-use crate::patience::{for_claim, within};
 
 /// How often they are asked for. A node of the host that comes back asks at once.
 pub(super) const EVERY: Duration = Duration::from_secs(2);
@@ -29,25 +28,10 @@ impl Kept {
         }
         self.asked = Some(Instant::now());
         let mut claimed = 0;
+        let store = &inner.engine().store;
         for scope in scopes {
-            let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
-            if limit == 0 || inner.draining.is_cancelled() {
-                continue;
-            }
-            let request = ClaimRequest {
-                node_id: inner.node(),
-                host: inner.settings.host.clone(),
-                queues: scope.queues.clone(),
-                task_types: scope.task_types.clone(),
-                limit,
-            };
-            let tasks = {
-                let _alone = inner.asking.write().await;
-                let _asking = claimer::Asking::new(inner);
-                within(for_claim(&inner.settings), inner.engine().store.claim_kept(&request)).await?
-            };
-            claimed += tasks.len();
-            claimer::start(inner, tasks);
+            let filled = claimer::fill(inner, scope, |request| async move { store.claim_kept(&request).await }).await?;
+            claimed += filled.map_or(0, |filled| filled.started);
         }
         Ok(claimed)
     }
