@@ -24,6 +24,10 @@ const LONGEST_ROUND: Duration = Duration::from_secs(600);
 /// duties, short enough that nobody waits long for those of a dead one.
 const SHORTEST_HOLD_MS: u64 = 3_000;
 
+/// How long after its node's start a duty that is not urgent looks for the first time, at most: a node that starts is wanted for
+/// its work, and all of its duties at once would ask the store for as many connections, each with statements of its own.
+const FIRST_REST: Duration = Duration::from_secs(1);
+
 /// What a pass found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
@@ -44,6 +48,10 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
     fn rest(&self) -> Duration {
         self.every()
     }
+    /// Whether somebody waits for it when a node starts.
+    fn is_urgent(&self) -> bool {
+        false
+    }
     /// Returns when there is work before the rest is over.
     async fn woken(&self, _engine: &Engine) {
         std::future::pending().await
@@ -52,10 +60,19 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError>;
 }
 
-/// Runs the duty until `stop`.
-pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken) {
+/// Runs the duty until `stop`. `jitter`, from 0 to 1, spreads the first looks of many nodes and duties.
+pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken, jitter: f64) {
     let mut hold = Hold::default();
+    let mut rest = match duty.is_urgent() {
+        true => Duration::ZERO,
+        false => duty.every().min(FIRST_REST).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0),
+    };
     loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = duty.woken(&engine) => {}
+            () = tokio::time::sleep(rest) => {}
+        }
         match tokio::time::timeout(LONGEST_ROUND, held_round(&engine, node, &*duty, &stop, &mut hold)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -63,11 +80,7 @@ pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: C
             }
             Err(_) => tracing::warn!(duty = duty.name(), "a duty got no answer for {LONGEST_ROUND:?} and tries again"),
         }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = duty.woken(&engine) => {}
-            () = tokio::time::sleep(duty.rest()) => {}
-        }
+        rest = duty.rest();
     }
 }
 

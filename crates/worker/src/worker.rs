@@ -232,7 +232,7 @@ impl Worker {
             let over_a_broker = inner.engine().broker.as_ref().map(|_| services::over_a_broker());
             for duty in duties.into_iter().chain(over_a_broker.into_iter().flatten()) {
                 let engine = Arc::clone(&inner.services.engine);
-                loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone()));
+                loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone(), random::unit()));
             }
         }
         Ok(Self { inner, claimers, loops })

@@ -54,6 +54,11 @@ impl Duty for Rescuer {
         self.every
     }
 
+    /// Whoever restarts alone on its file waits for what it left behind.
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
         let rescued = engine.store.rescue_tasks(&self.request_now(engine.in_touch_for())).await?;
         let taken = rescued.requeued.len() + rescued.quarantined.len();

@@ -72,6 +72,11 @@ impl Duty for Ringer {
         IDLE
     }
 
+    /// What is rung for starts when it is heard.
+    fn is_urgent(&self) -> bool {
+        true
+    }
+
     fn rest(&self) -> Duration {
         Duration::from_millis(self.rest_ms.load(Ordering::Relaxed)).clamp(LEAST_REST, IDLE)
     }

@@ -4,6 +4,7 @@
 pub(crate) mod line;
 
 mod drain;
+mod duties;
 mod files;
 mod looks;
 mod news;
