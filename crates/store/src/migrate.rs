@@ -5,8 +5,9 @@ use std::sync::LazyLock;
 use longhaul_domain::StoreError;
 use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
 
+/// Those of every database, then those that one has alone; their numbers are nobody else's.
 macro_rules! migrations {
-    ($folder:literal) => {
+    ($folder:literal $(, ($number:literal, $name:literal, $file:literal))*) => {
         LazyLock::new(|| {
             migrator([
                 (1, "foundation", include_str!(concat!("../migrations/", $folder, "/0001_foundation.sql"))),
@@ -17,13 +18,18 @@ macro_rules! migrations {
                 (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
                 (7, "waiting", include_str!(concat!("../migrations/", $folder, "/0007_waiting.sql"))),
                 (8, "served", include_str!(concat!("../migrations/", $folder, "/0008_served.sql"))),
+                $(($number, $name, include_str!(concat!("../migrations/", $folder, "/", $file))),)*
             ])
         })
     };
 }
 
-pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite");
-pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!("postgres");
+pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite", (11, "ids of nobody", "0011_ids_of_nobody.sql"));
+pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
+    "postgres",
+    (9, "lane by index", "0009_lane_by_index.sql"),
+    (10, "lean writes", "0010_lean_writes.sql")
+);
 pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql");
 
 fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {

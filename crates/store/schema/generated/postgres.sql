@@ -90,7 +90,6 @@ TABLE tallies (
 );
 
 TABLE tally_deltas (
-    id bigint NOT NULL,
     span_start bigint NOT NULL,
     queue text NOT NULL,
     task_type text NOT NULL,
@@ -98,7 +97,7 @@ TABLE tally_deltas (
     label text NOT NULL,
     bucket integer NOT NULL,
     n bigint NOT NULL
-);
+) REPLICA IDENTITY FULL;
 
 TABLE task_logs (
     id bigint NOT NULL,
@@ -197,11 +196,7 @@ CONSTRAINT queues.queues_pkey PRIMARY KEY (name);
 
 CONSTRAINT tallies.tallies_pkey PRIMARY KEY (span_start, queue, task_type, measure, label, bucket);
 
-CONSTRAINT tally_deltas.tally_deltas_pkey PRIMARY KEY (id);
-
 CONSTRAINT task_logs.task_logs_pkey PRIMARY KEY (id);
-
-CONSTRAINT tasks.tasks_lane CHECK (((lane IS NOT NULL) = (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text]))));
 
 CONSTRAINT tasks.tasks_pkey PRIMARY KEY (id);
 
@@ -237,8 +232,6 @@ CREATE UNIQUE INDEX queues_pkey ON public.queues USING btree (name);
 
 CREATE UNIQUE INDEX tallies_pkey ON public.tallies USING btree (span_start, queue, task_type, measure, label, bucket);
 
-CREATE UNIQUE INDEX tally_deltas_pkey ON public.tally_deltas USING btree (id);
-
 CREATE UNIQUE INDEX task_logs_pkey ON public.task_logs USING btree (id);
 
 CREATE INDEX task_logs_task ON public.task_logs USING btree (task_id, id);
@@ -248,6 +241,8 @@ CREATE INDEX tasks_claim ON public.tasks USING btree (lane, due_at, id) WHERE (l
 CREATE INDEX tasks_expires ON public.tasks USING btree (expires_at, id) WHERE (expires_at IS NOT NULL);
 
 CREATE INDEX tasks_key ON public.tasks USING btree (task_key, id) WHERE (task_key IS NOT NULL);
+
+CREATE INDEX tasks_lane ON public.tasks USING btree (longhaul_refuse_lane(id, status, lane)) WHERE ((lane IS NOT NULL) <> (status = ANY (ARRAY['QUEUED'::text, 'RETRYING'::text])));
 
 CREATE INDEX tasks_owner_status ON public.tasks USING btree (owner, status, id) WHERE (status <> 'RUNNING'::text);
 
@@ -430,6 +425,20 @@ CREATE OR REPLACE FUNCTION public.longhaul_now()
  LANGUAGE sql
  STABLE PARALLEL SAFE
 RETURN ((EXTRACT(epoch FROM statement_timestamp()) * (1000000)::numeric))::bigint
+;
+
+CREATE OR REPLACE FUNCTION public.longhaul_refuse_lane(id uuid, status text, lane integer)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ IMMUTABLE PARALLEL SAFE
+AS $function$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', TABLE = 'tasks', CONSTRAINT = 'tasks_lane',
+        MESSAGE = format('the constraint tasks_lane refuses task %s: %s with the lane %s', id, status, COALESCE(lane::text, 'NULL')),
+        DETAIL = 'A task has a lane if it is QUEUED or RETRYING, and else none.',
+        HINT = 'Submit with longhaul_submit(); cancel, retry and reschedule through the API or the command line.';
+END
+$function$
 ;
 
 CREATE OR REPLACE FUNCTION public.longhaul_submit(task_type text, parameters json, owner text, queue text DEFAULT 'free_default'::text, priority integer DEFAULT 1, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, task_key text DEFAULT NULL::text, max_attempts integer DEFAULT 5, correlation_id text DEFAULT NULL::text)

@@ -27,17 +27,20 @@ impl Operation for FoldTallies {
             return Ok(0);
         }
         let mut sheet = TallySheet::default();
-        let mut ids = Vec::with_capacity(rows.len());
+        let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
-            ids.push(row.must_int(0)?);
+            found.push(row.must_str(0)?);
             sheet.add_all(&[record::tally(row, 1)?]);
         }
         // Sorted by key, so that two folds at once wait for each other instead of in a circle.
         let sums = serde_json::to_string(&sheet.into_tallies())?;
-        let list = serde_json::to_string(&ids)?;
-        session.execute(Statement::DeleteTallyDeltas, &[(&list).into()]).await?;
+        let list = serde_json::to_string(&found)?;
+        let deleted = session.execute(Statement::DeleteTallyDeltas, &[(&list).into()]).await?;
+        if deleted != found.len() as u64 {
+            return Err(Failure::Again(format!("{deleted} of {} lines of counts were deleted", found.len())));
+        }
         session.execute(Statement::FoldTallies, &[(&sums).into()]).await?;
-        Ok(ids.len())
+        Ok(found.len())
     }
 }
 

@@ -63,13 +63,14 @@ async fn postgres(url: &str) -> Vec<String> {
     let query = "
         SELECT 'TABLE ' || c.relname || E' (\\n' || string_agg('    ' || a.attname || ' '
             || format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
-            || COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), ''), E',\\n' ORDER BY a.attnum) || E'\\n);' AS sql,
+            || COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), ''), E',\\n' ORDER BY a.attnum) || E'\\n)'
+            || CASE c.relreplident WHEN 'f' THEN ' REPLICA IDENTITY FULL;' ELSE ';' END AS sql,
             1 AS part, c.relname::text AS name
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
         WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname NOT LIKE '\\_sqlx%'
-        GROUP BY c.relname
+        GROUP BY c.relname, c.relreplident
         UNION ALL
         SELECT 'CONSTRAINT ' || conrelid::regclass || '.' || conname || ' ' || pg_get_constraintdef(oid) || ';', 2, conname::text
         FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text NOT LIKE '\\_sqlx%'

@@ -4,6 +4,7 @@ use libtest_mimic::Trial;
 use longhaul_domain::{Json, NewTask, StoreError, contract::Store, event::OutboxPolicy};
 use longhaul_store::SqlStore;
 use longhaul_testkit::clock::TestClock;
+use sqlx::{Connection as _, Executor as _};
 
 use crate::{
     fresh::{Backend, FreshDatabase, options},
@@ -12,13 +13,19 @@ use crate::{
 
 pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     let name = |sentence: &str| format!("{}::schema::{sentence}", backend.name());
-    vec![
+    let mut trials = vec![
         trial(name("every_statement_is_prepared"), move || every_statement_is_prepared(backend)),
         trial(name("a_schema_that_is_newer_is_refused"), move || a_schema_that_is_newer_is_refused(backend)),
         trial(name("an_empty_database_asks_for_migrate"), move || an_empty_database_asks_for_migrate(backend)),
         trial(name("a_waiting_task_outside_every_lane_is_refused"), move || outside_every_lane(backend)),
+        trial(name("ids_of_nobody_are_null_in_the_views"), move || ids_of_nobody(backend)),
         trial(name("migrating_twice_changes_nothing"), move || migrating_twice_changes_nothing(backend)),
-    ]
+    ];
+    if matches!(backend, Backend::Postgres) {
+        trials.push(trial(name("a_refusal_of_the_lanes_index_is_told_as_a_constraints"), refused_like_a_constraint));
+        trials.push(trial(name("migrations_9_and_10_keep_tasks_and_counts"), migrations_9_and_10));
+    }
+    trials
 }
 
 async fn every_statement_is_prepared(backend: Backend) {
@@ -34,10 +41,15 @@ async fn a_schema_that_is_newer_is_refused(backend: Backend) {
              VALUES (9000, 'from the future', true, 'x', 1)",
         )
         .await;
+    let known = match backend {
+        Backend::Sqlite => 11,
+        Backend::Postgres => 10,
+        Backend::MySql => 8,
+    };
     let refusals = [store.migrate().await, store.check_schema().await];
     for refusal in refusals {
         let error = refusal.unwrap_err();
-        assert_eq!(error, StoreError::SchemaTooNew { found: 9000, known: 8 });
+        assert_eq!(error, StoreError::SchemaTooNew { found: 9000, known });
         assert!(error.to_string().contains("newer than this program"), "{error}");
     }
 }
@@ -66,4 +78,68 @@ async fn outside_every_lane(backend: Backend) {
         let refused = database.try_execute(&format!("UPDATE tasks SET {change}")).await.unwrap_err();
         assert!(refused.to_lowercase().contains("constraint"), "{change}: {refused}");
     }
+    let id = match backend {
+        Backend::Sqlite => "randomblob(16)",
+        Backend::Postgres => "gen_random_uuid()",
+        Backend::MySql => "RANDOM_BYTES(16)",
+    };
+    for (status, lane, is_taken) in
+        [("'QUEUED'", "NULL", false), ("'COMPLETED'", "lane", false), ("status", "lane", true)]
+    {
+        let copy = format!(
+            "INSERT INTO tasks (id, created_at, updated_at, due_at, owner, task_type, queue, parameters, status, lane) \
+             SELECT {id}, created_at, updated_at, due_at, owner, task_type, queue, parameters, {status}, {lane} FROM tasks"
+        );
+        let told = database.try_execute(&copy).await;
+        assert_eq!(told.is_ok(), is_taken, "{status}, {lane}: {told:?}");
+        assert!(told.is_ok() || told.as_ref().unwrap_err().to_lowercase().contains("constraint"), "{told:?}");
+    }
+}
+
+async fn ids_of_nobody(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
+    let nobody = "SELECT count(*) FROM v_tasks WHERE parent_task_id IS NULL AND node_id IS NULL";
+    assert_eq!(database.count(nobody).await, 1);
+}
+
+async fn refused_like_a_constraint() {
+    let (store, _, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
+    store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
+    let mut connection = sqlx::PgConnection::connect(&database.url).await.unwrap();
+    let refused = connection.execute("UPDATE tasks SET status = 'COMPLETED'").await.unwrap_err();
+    let refused = refused.as_database_error().unwrap();
+    assert_eq!((refused.code().as_deref(), refused.constraint()), (Some("23514"), Some("tasks_lane")));
+    assert!(refused.message().contains("COMPLETED with the lane"), "{refused}");
+}
+
+/// What migrations 9 and 10 found: a CHECK, and lines of counts with ids.
+const AS_BEFORE: &str = "
+    DROP INDEX tasks_lane;
+    DROP FUNCTION longhaul_refuse_lane;
+    ALTER TABLE tasks ADD CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')));
+    ALTER TABLE tally_deltas ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY;
+    ALTER TABLE tally_deltas REPLICA IDENTITY DEFAULT;
+    DELETE FROM _sqlx_migrations WHERE version IN (9, 10)";
+
+async fn migrations_9_and_10() {
+    let (store, _, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
+    let task = || NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap());
+    store.submit_tasks((0..20).map(|_| task()).collect()).await.unwrap();
+    store.fold_tallies(1_000).await.unwrap();
+    for _ in 0..3 {
+        store.submit_task(task()).await.unwrap();
+    }
+    database.execute(AS_BEFORE).await;
+    assert!(store.check_schema().await.is_err(), "it is the schema of the version before");
+    store.migrate().await.unwrap();
+    store.check_schema().await.unwrap();
+    store.submit_task(task()).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(database.count("SELECT tasks FROM v_counts WHERE status = 'QUEUED'").await, 24);
+        store.fold_tallies(1_000).await.unwrap();
+    }
+    assert_eq!(database.count("SELECT count(*) FROM tally_deltas").await, 0);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 24);
+    assert!(database.try_execute("UPDATE tasks SET lane = NULL").await.is_err());
 }

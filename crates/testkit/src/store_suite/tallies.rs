@@ -21,6 +21,7 @@ use crate::fixture::Fixture;
 pub(super) fn cases() -> Vec<Case> {
     cases![
         counts_equal_the_rows_after_a_random_mix_folded_or_not,
+        folds_at_once_beside_submits_add_each_line_once,
         a_task_that_moves_to_another_queue_is_counted_there,
         a_pruned_task_is_no_longer_counted,
         ends_are_counted_by_the_attempt_that_ended_them,
@@ -69,6 +70,29 @@ async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fix
     check_tallies(&fixture, &tasks).await;
     assert_eq!(history(&fixture).await, before, "folding changes no sum");
     fixture.store.cancel_task(&Access::All, ids_of(&tasks)[0]).await.unwrap();
+    check_tallies(&fixture, &fixture.all_tasks().await).await;
+}
+
+async fn folds_at_once_beside_submits_add_each_line_once(fixture: Arc<Fixture>) {
+    for _ in 0..25 {
+        fixture.submit(new_task()).await;
+    }
+    let folding = (0..4).map(|_| async {
+        let mut folded = 0;
+        for _ in 0..25 {
+            folded += fixture.store.fold_tallies(3).await.unwrap();
+        }
+        folded
+    });
+    let submitting = (0..4).map(|_| async {
+        for _ in 0..25 {
+            fixture.submit(new_task()).await;
+        }
+    });
+    let (folded, _) = tokio::join!(futures::future::join_all(folding), futures::future::join_all(submitting));
+    assert!(folded.into_iter().sum::<usize>() > 0, "lines were folded beside the submits");
+    check_tallies(&fixture, &fixture.all_tasks().await).await;
+    while fixture.store.fold_tallies(MANY).await.unwrap() > 0 {}
     check_tallies(&fixture, &fixture.all_tasks().await).await;
 }
 

@@ -1,1 +1,1 @@
-SELECT id, span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas ORDER BY id LIMIT ?1 FOR UPDATE SKIP LOCKED
+SELECT CAST(id AS CHAR), span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas ORDER BY id LIMIT ?1 FOR UPDATE SKIP LOCKED

@@ -1,1 +1,1 @@
-DELETE FROM tally_deltas WHERE id IN (SELECT value::bigint FROM json_array_elements_text($1::json))
+DELETE FROM tally_deltas WHERE ctid = ANY (ARRAY(SELECT value::tid FROM json_array_elements_text($1::json)))

@@ -1,1 +1,1 @@
-DELETE FROM tally_deltas WHERE id IN (SELECT value FROM json_each(?1))
+DELETE FROM tally_deltas WHERE id IN (SELECT CAST(value AS INTEGER) FROM json_each(?1))
