@@ -6,8 +6,12 @@
     make bench PEERS=path/to/peers ARGS='raw-postgres longhaul-postgres --phases enqueue,drain'
 
 PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
-Everything that is built or installed for the peers stays under target/peers. The raw numbers are kept in
-target/peers/results.jsonl; `--table` prints the table and draws the charts again from there.
+Each repetition takes all of them through the phases once, beginning with another one, so that a slow minute of the machine
+spoils one turn of one of them. A figure is the median of the repetitions: with fewer than three, nothing makes up for such a
+turn. Two workers and the backlog are measured in the first repetition alone.
+
+Everything that is built or installed for the peers stays under target/peers. The numbers are kept in
+target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table and draws the charts again from there.
 """
 import argparse
 import importlib.util
@@ -15,6 +19,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 
@@ -70,7 +75,7 @@ def main():
     ap.add_argument("--peers", default=os.environ.get("PEERS", ""), help="the folder of the driver (PEERS)")
     ap.add_argument("--only", choices=sorted(SELECTION), help="one store")
     ap.add_argument("--table", action="store_true", help="no run: the table and charts of the last results")
-    ap.add_argument("--reps", default="3")
+    ap.add_argument("--reps", type=int, default=3, choices=range(1, 100), metavar="N", help="repetitions, 3 if not said")
     ap.add_argument("-n", default="20000")
     ap.add_argument("--backlog", default="1000000", help="how many wait while the first ones are drained")
     ap.add_argument("--head", default="10000", help="how many are drained at the head of the backlog")
@@ -133,15 +138,36 @@ def run(peers, work, results, names, options):
     driver.Servers.start_amqp = lambda servers: (servers.need("pg"), start_rabbitmq(servers))
     for name, settings in OURS.items():
         driver.PEERS[name] = dict(cmd=[adapter], modes=driver.ALL, pending="cmd", **settings)
-    results.unlink(missing_ok=True)
-    sys.argv = ["bench.py", *names, "--reps", options.reps, "-n", options.n, "--phases", options.phases,
-                "--backlog", options.backlog, "--head", options.head, "--out", str(results)]
     memory = note_memory(driver)
-    driver.main()
-    if "backlog" in options.phases:
-        rows = [json.loads(line) for line in results.read_text().splitlines()]
-        lines = [json.dumps({**row, "rss_backlog": memory.get(row["peer"])}) for row in rows]
-        results.write_text("".join(line + "\n" for line in lines))
+    rounds = {name: [] for name in names}
+    for old in [results, *results.parent.glob("round-*.jsonl")]:
+        old.unlink(missing_ok=True)
+    for number in range(options.reps):
+        first = number % len(names)
+        part = results.with_name(f"round-{number + 1}.jsonl")
+        phases = [phase for phase in options.phases.split(",") if number == 0 or phase not in ("drain2", "backlog")]
+        if not phases:
+            break
+        print(f"bench: repetition {number + 1} of {options.reps}", file=sys.stderr)
+        sys.argv = ["bench.py", *names[first:], *names[:first], "--reps", "1", "-n", options.n, "--phases", ",".join(phases),
+                    "--backlog", options.backlog, "--head", options.head, "--out", str(part)]
+        driver.main()
+        for row in map(json.loads, part.read_text().splitlines()):
+            if number == 0 and "backlog" in phases:
+                row["rss_backlog"] = memory.get(row["peer"])
+            rounds[row["peer"]].append(row)
+        # After each, so that what was measured is there whatever becomes of the next.
+        results.write_text("".join(json.dumps(medians(name, rows)) + "\n" for name, rows in rounds.items()))
+
+
+def medians(name, rows):
+    """One row of many: the median of each figure, and what went wrong in any of them."""
+    keys = {key for row in rows for key, value in row.items() if isinstance(value, (int, float))}
+    values = {key: [row[key] for row in rows if row.get(key) is not None] for key in keys}
+    # `extra` counts what was run more than once: one such task is one too many.
+    figures = {key: max(of) if key == "extra" else statistics.median(of) for key, of in values.items()}
+    errors = [row["error"] for row in rows if row.get("error")]
+    return {"peer": name, **figures, **({"error": "; ".join(errors)} if errors else {})}
 
 
 def note_memory(driver):
