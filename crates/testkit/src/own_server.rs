@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use rand::RngExt as _;
+
 /// A private server. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct OwnServer {
@@ -29,8 +31,7 @@ impl OwnServer {
         name: &'static str,
         settings: &'static [(&'static str, &'static str)],
     ) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Self { service, name, port, url: String::new(), settings, process: None };
+        let mut server = Self { service, name, port: free_port(), url: String::new(), settings, process: None };
         server.wipe();
         server.start_again();
         server
@@ -86,6 +87,13 @@ impl Drop for OwnServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// A port for a server that comes and goes. It is below the range from which the kernel takes those of outgoing connections: nobody
+/// takes it while the server is down, and whoever knocks there meanwhile is not connected to itself.
+fn free_port() -> u16 {
+    let mut ports = std::iter::repeat_with(|| rand::rng().random_range(20_000..30_000));
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn repository() -> &'static Path {
