@@ -55,7 +55,9 @@ pub trait Task: Send + Sync + Sized + 'static {
     /// [`FINISH_STEP`](Self::FINISH_STEP).
     fn finish(&self, ctx: Context<Self>, children: Children) -> impl Future<Output = Outcome<Self::Output>> + Send {
         let _ = (ctx, children);
-        async { Err(Stop::fatal("this type has no finish step")) }
+        async {
+            Err(Stop::fatal("the type says FINISH_STEP and has no `finish`: write one, or leave the constant out"))
+        }
     }
 
     /// What the type asks for when its submitter says nothing else.

@@ -19,7 +19,9 @@ pub fn decide(task: &Task, dead: Option<NodeId>, max_crashes: u32, now: Timestam
     let crash_count = task.crash_count + 1;
     let status = if crash_count >= max_crashes { Status::DeadLetter } else { Status::Queued };
     let message = if status == Status::DeadLetter {
-        format!("quarantined: {crash_count} nodes died while they ran this task")
+        format!(
+            "quarantined: {crash_count} nodes died while they ran this task; if it is not to blame, retry it: it goes on from its checkpoint"
+        )
     } else {
         "the node that ran this attempt died".to_owned()
     };
