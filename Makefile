@@ -26,13 +26,14 @@ run: cargo ## Build and start everything in one process; it says what to open an
 
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked --no-fail-fast $(ARGS)
+	cargo test -p longhaul --locked --test embedded
 
 test-long: cargo ## Run the tests that take minutes and are not in `make test`
 	LONGHAUL_TEST_LONG=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- fleet::patience
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }
-	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- $(DB) $(ARGS)
+	$(WITH_SERVICES) cargo test -p longhaul-store --features mysql,postgres --test conformance --locked -- $(DB) $(ARGS)
 
 check: cargo ## The fast loop: format, clippy, tidy
 	cargo fmt --check
@@ -40,13 +41,13 @@ check: cargo ## The fast loop: format, clippy, tidy
 	cargo test -p longhaul-testkit --test tidy --locked
 
 generate: cargo ## Write the checked-in generated files anew
-	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
+	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --features mysql,postgres --test conformance --locked -- generated
 	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-cli --lib --locked -- document_is_current
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-server --lib --locked -- reference
 
 verify: cargo ## Compare the checked-in generated files with what would be generated
-	$(WITH_SERVICES) cargo test -p longhaul-store --test conformance --locked -- generated
+	$(WITH_SERVICES) cargo test -p longhaul-store --features mysql,postgres --test conformance --locked -- generated
 	cargo test -p longhaul-cli --lib --locked -- document_is_current
 	cargo test -p longhaul-server --lib --locked -- reference
 	$(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics

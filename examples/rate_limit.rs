@@ -1,7 +1,7 @@
 //! Rate limits: handlers ask for permits before they call a provider, and a provider's "too many requests" parks its
 //! key for everyone. Neither uses up a retry.
 //!
-//! Run it with `cargo run -p longhaul --example rate_limit`.
+//! Run it with `cargo run -p longhaul --features testing --example rate_limit`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::error::Error;

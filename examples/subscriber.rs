@@ -1,7 +1,7 @@
 //! A subscriber to external events: another program that hears what happens to tasks, over RabbitMQ.
 //!
 //! `subscribe` and `hear` know nothing of Longhaul but `docs/events.md`. The rest makes something to hear. Run it with
-//! `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --example subscriber`.
+//! `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --features fleet --example subscriber`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 #![expect(clippy::disallowed_methods, reason = "the address of a server is in the environment")]
 

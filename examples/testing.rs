@@ -1,7 +1,7 @@
 //! Testing: a task's own tests, in memory, without waiting. A program would have this below `#[cfg(test)]`, with
 //! `#[tokio::test(start_paused = true)]`.
 //!
-//! Run it with `cargo run -p longhaul --example testing`.
+//! Run it with `cargo run -p longhaul --features testing --example testing`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 
 use std::time::Duration;

@@ -230,11 +230,19 @@ impl Builder {
         self.worker.slots = 0;
         self.worker.queues = Vec::new();
         self.worker.duties = true;
-        self.start().await
+        self.start_node().await
     }
 
     /// Starts a worker for the registered types, with the background duties if [`WorkerSettings::duties`] says so.
     pub async fn start(self) -> Result<Longhaul, StoreError> {
+        if self.worker.slots == 0 && self.registry.types().next().is_some() {
+            let allowed = "1 or more; start_duties() starts a node that runs no task";
+            return Err(Invalid::new("slots", "is 0, and there are types that would never run", allowed).into());
+        }
+        self.start_node().await
+    }
+
+    async fn start_node(self) -> Result<Longhaul, StoreError> {
         let duties = self.duties.clone();
         // A node must not be taken for dead between two of its heartbeats.
         let mut worker = self.worker.clone().within_lease(duties.lease);

@@ -1,6 +1,11 @@
 //! What a fleet adds to one process: a broker that rings across processes and carries their news, and Redis for what all
 //! nodes share.
 
+// Without the feature there are no servers, and all is in this process's memory.
+#[cfg_attr(feature = "fleet", path = "fleet/servers.rs")]
+#[cfg_attr(not(feature = "fleet"), path = "fleet/no_servers.rs")]
+mod servers;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,79 +17,17 @@ use longhaul_domain::{
         rate_limiter::LimitRules,
     },
     event::OutboxPolicy,
-    event_selection::{EventRule, EventSelection},
 };
 use longhaul_engine::dependency::Dependency;
-use longhaul_transport::{
-    local::{MemoryEventBus, MemoryRateLimiter},
-    rabbitmq::{RabbitBroker, RabbitEventBus, RabbitOptions},
-    redis::{Fallback, Redis, RedisProgressCache, RedisRateLimiter, RedisState},
-};
+use longhaul_transport::local::{MemoryEventBus, MemoryRateLimiter};
 
-use crate::{Builder, Longhaul};
+use crate::Longhaul;
+pub(crate) use servers::FleetSettings;
 
 /// Events that a listener may be behind before it loses some.
 const BUS: usize = 4_096;
 /// How long a start waits for the broker. It then goes on without: the broker may come later.
 const BROKER_ANSWERS: Duration = Duration::from_secs(5);
-
-/// What was asked for beside the store.
-#[derive(Debug)]
-pub(crate) struct FleetSettings {
-    rabbitmq: Option<(Secret, RabbitOptions)>,
-    redis: Option<(Secret, String)>,
-    /// Among how many nodes limits are divided while Redis is away.
-    nodes: u32,
-    external: Vec<EventRule>,
-}
-
-/// A URL that may hold a password.
-struct Secret(String);
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
-}
-
-impl Default for FleetSettings {
-    fn default() -> Self {
-        Self { rabbitmq: None, redis: None, nodes: 1, external: Vec::new() }
-    }
-}
-
-impl Builder {
-    /// Rings across processes over RabbitMQ, and carries news, signals and progress between them:
-    /// `amqp://user:password@host/vhost`, or `amqps://…` with TLS. The store stays the truth, and while the broker is away
-    /// nodes look into it. All processes of a store have the same broker and namespace.
-    #[must_use]
-    pub fn rabbitmq(mut self, url: &str, options: RabbitOptions) -> Self {
-        self.fleet.rabbitmq = Some((Secret(url.to_owned()), options));
-        self
-    }
-
-    /// Rate limits for all nodes together, and the newest progress wherever a task runs: `redis://[user:password@]host` or
-    /// `rediss://…`. All processes of a store have the same server and namespace.
-    #[must_use]
-    pub fn redis(mut self, url: &str, namespace: &str) -> Self {
-        self.fleet.redis = Some((Secret(url.to_owned()), namespace.to_owned()));
-        self
-    }
-
-    /// How many nodes call providers. While Redis is away, each keeps to that part of every limit.
-    #[must_use]
-    pub const fn nodes(mut self, nodes: u32) -> Self {
-        self.fleet.nodes = nodes;
-        self
-    }
-
-    /// Tells these events to the world, over the broker's topic exchange. Without rules, none.
-    #[must_use]
-    pub fn external_events(mut self, rules: Vec<EventRule>) -> Self {
-        self.fleet.external = rules;
-        self
-    }
-}
 
 /// What a process shares with others, connected or about to be.
 #[derive(Debug)]
@@ -99,67 +42,25 @@ pub(crate) struct Fleet {
 }
 
 impl FleetSettings {
-    pub(crate) const fn has_broker(&self) -> bool {
-        self.rabbitmq.is_some()
-    }
-
     /// Begins to connect. Nothing waits for a server here.
     pub(crate) fn connect(self, limits: LimitRules, clock: Arc<dyn Clock>) -> Result<Fleet, Invalid> {
-        let news = MemoryEventBus::new(BUS);
-        let outbox =
-            OutboxPolicy { events: EventSelection::new(&self.external)?, dead_letters: self.rabbitmq.is_some() };
-        if self.rabbitmq.is_none() && !outbox.events.is_empty() {
-            let allowed = "none, or a broker that carries them (broker.url)";
-            return Err(Invalid::new("events.external", "names events, and there is no broker", allowed));
-        }
+        let outbox = self.outbox()?;
         let mut dependencies: Vec<Arc<dyn Dependency>> = Vec::new();
-        let (broker, bus): (Option<Arc<dyn Broker>>, Arc<dyn EventBus>) = match self.rabbitmq {
-            Some((url, options)) => {
-                let broker = RabbitBroker::connect(&url.0, options)?;
-                dependencies.push(Arc::new(BrokerThere(Arc::clone(&broker) as Arc<dyn Broker>)));
-                let bus = Arc::new(RabbitEventBus::new(&broker, news));
-                (Some(broker), bus)
-            }
-            None => (None, Arc::new(news)),
+        let (broker, bus): (_, Arc<dyn EventBus>) = match self.broker(&mut dependencies)? {
+            Some((broker, bus)) => (Some(broker), bus),
+            None => (None, Arc::new(news())),
         };
-        let (limiter, progress): (Arc<dyn RateLimiter>, Option<Arc<dyn ProgressCache>>) = match self.redis {
-            Some((url, namespace)) => {
-                let redis = Redis::open(&url.0, &namespace)?;
-                dependencies.push(Arc::new(RedisThere(Arc::clone(&redis))));
-                let fallback = Fallback { nodes: self.nodes, clock };
-                let limiter = RedisRateLimiter::new(Arc::clone(&redis), limits, fallback)?;
-                (Arc::new(limiter), Some(Arc::new(RedisProgressCache::new(redis))))
-            }
+        let (limiter, progress): (Arc<dyn RateLimiter>, _) = match self.redis(&limits, &clock, &mut dependencies)? {
+            Some((limiter, progress)) => (limiter, Some(progress)),
             None => (Arc::new(MemoryRateLimiter::new(clock, limits)?), None),
         };
         Ok(Fleet { broker, bus, limiter, progress, dependencies, outbox })
     }
 }
 
-#[derive(Debug)]
-struct BrokerThere(Arc<dyn Broker>);
-
-impl Dependency for BrokerThere {
-    fn name(&self) -> &'static str {
-        "broker"
-    }
-
-    fn is_up(&self) -> bool {
-        self.0.state() == BrokerState::Up
-    }
-}
-
-#[derive(Debug)]
-struct RedisThere(Arc<Redis>);
-
-impl Dependency for RedisThere {
-    fn name(&self) -> &'static str {
-        "redis"
-    }
-
-    fn is_up(&self) -> bool {
-        self.0.state() == RedisState::Up
-    }
+/// The news of this process.
+fn news() -> MemoryEventBus {
+    MemoryEventBus::new(BUS)
 }
 
 impl Longhaul {

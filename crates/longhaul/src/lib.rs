@@ -34,6 +34,7 @@ mod artifacts;
 mod builder;
 mod facade;
 mod fleet;
+mod stop_signal;
 mod tier_source;
 mod transaction;
 
@@ -73,6 +74,7 @@ pub mod operating {
     };
     pub use longhaul_engine::pace::PollSettings;
     pub use longhaul_store::{SchemaState, SqlStore, StoreOptions, SystemClock};
+    #[cfg(feature = "fleet")]
     pub use longhaul_transport::{
         rabbitmq::RabbitBroker,
         redis::{Redis, RedisState},
@@ -83,6 +85,7 @@ pub mod operating {
 
 pub use builder::Builder;
 pub use facade::Longhaul;
+pub use stop_signal::StopSignal;
 pub use transaction::CallersTransaction;
 
 /// The record of a task as the store keeps it. The name `Task` is the trait's.
@@ -106,6 +109,7 @@ pub use longhaul_engine::{
     slots::QueueSlots,
     trace::{self, TraceContext},
 };
+#[cfg(feature = "fleet")]
 pub use longhaul_transport::rabbitmq::{LaneKind, RabbitOptions};
 pub use longhaul_worker::{
     Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,

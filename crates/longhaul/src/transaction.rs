@@ -24,6 +24,8 @@ macro_rules! callers_transaction {
     };
 }
 
+#[cfg(feature = "postgres")]
 callers_transaction!(sqlx::Postgres, submit_in_postgres);
+#[cfg(feature = "mysql")]
 callers_transaction!(sqlx::MySql, submit_in_mysql);
 callers_transaction!(sqlx::Sqlite, submit_in_sqlite);

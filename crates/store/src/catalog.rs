@@ -15,7 +15,9 @@ macro_rules! statements {
 
         const NAMES: &[&str] = &[$($file,)*];
         const SQLITE: &[&str] = &[$(include_str!(concat!("sqlite/sql/", $file, ".sql")),)*];
+        #[cfg(feature = "postgres")]
         const POSTGRES: &[&str] = &[$(include_str!(concat!("postgres/sql/", $file, ".sql")),)*];
+        #[cfg(feature = "mysql")]
         const MYSQL: &[&str] = &[$(include_str!(concat!("mysql/sql/", $file, ".sql")),)*];
     };
 }
@@ -132,12 +134,14 @@ pub(crate) struct Dialect {
 
 pub(crate) const SQLITE_DIALECT: Dialect =
     Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
+#[cfg(feature = "postgres")]
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
     // As `longhaul_now()` does, but by a float, which is exact to the microsecond until 2106, and not by a numeric.
     now: "(SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
 };
+#[cfg(feature = "mysql")]
 pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
     now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
     list_filter: include_str!("mysql/sql/list_filter.fragment"),
@@ -187,10 +191,12 @@ fn without_numbers(text: &str) -> (String, Vec<usize>) {
 }
 
 pub(crate) static SQLITE_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| SQLITE_DIALECT.catalog(SQLITE));
+#[cfg(feature = "postgres")]
 pub(crate) static POSTGRES_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| POSTGRES_DIALECT.catalog(POSTGRES));
+#[cfg(feature = "mysql")]
 pub(crate) static MYSQL_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| MYSQL_DIALECT.catalog(MYSQL));
 
-#[cfg(test)]
+#[cfg(all(test, feature = "postgres", feature = "mysql"))]
 mod tests {
     use super::*;
 

@@ -166,7 +166,7 @@ impl<DB: Database> Taken<DB> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "postgres", feature = "mysql"))]
 mod tests {
     use sqlx::{mysql::MySqlPoolOptions, postgres::PgPoolOptions};
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use longhaul_domain::StoreError;
 
+#[cfg(feature = "mysql")]
+use crate::mysql::MySqlDatabase;
+#[cfg(feature = "postgres")]
+use crate::postgres::PostgresDatabase;
 use crate::{
     failure::Failure,
     migrate::SchemaState,
-    mysql::MySqlDatabase,
-    postgres::PostgresDatabase,
     random,
     session::{Operation, Shared},
     sqlite::SqliteDatabase,
@@ -20,12 +22,27 @@ const TRIES: u32 = 20;
 /// The longest rest between two tries, in milliseconds.
 const REST_MS: u64 = 100;
 
-/// One of the three.
+/// One of the three, or of those that this program was built with.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
     Sqlite(SqliteDatabase),
+    #[cfg(feature = "postgres")]
     Postgres(PostgresDatabase),
+    #[cfg(feature = "mysql")]
     MySql(MySqlDatabase),
+}
+
+/// What each of them does alike.
+macro_rules! on_each {
+    ($one:expr, $database:ident => $answer:expr) => {
+        match $one {
+            Database::Sqlite($database) => $answer,
+            #[cfg(feature = "postgres")]
+            Database::Postgres($database) => $answer,
+            #[cfg(feature = "mysql")]
+            Database::MySql($database) => $answer,
+        }
+    };
 }
 
 /// How an operation wants to be run.
@@ -41,19 +58,17 @@ pub(crate) enum Mode {
 
 impl Database {
     pub(crate) fn shared(&self) -> &Shared {
-        match self {
-            Self::Sqlite(database) => &database.shared,
-            Self::Postgres(database) => &database.shared,
-            Self::MySql(database) => &database.shared,
-        }
+        on_each!(self, database => &database.shared)
     }
 
     /// How many groups of single submits may be under way. PostgreSQL's one statement is soon done; SQLite's thread finds
     /// the next group when it has committed the one before; MySQL's four round trips leave the server waiting.
     pub(crate) const fn commits_at_once(&self) -> usize {
         match self {
+            #[cfg(feature = "postgres")]
             Self::Postgres(_) => 1,
             Self::Sqlite(_) => 2,
+            #[cfg(feature = "mysql")]
             Self::MySql(_) => 4,
         }
     }
@@ -79,74 +94,59 @@ impl Database {
 
     /// A connection whose other end is gone never answers. Dropped in the middle, it goes to the pool, which finds out.
     async fn try_in_time<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
-        let wait = match self {
-            Self::Sqlite(_) => return self.try_once(mode, operation).await,
-            Self::Postgres(database) => database.operation_wait(),
-            Self::MySql(database) => database.operation_wait(),
-        };
+        let Some(wait) = self.operation_wait() else { return self.try_once(mode, operation).await };
         let late = |_| Err(StoreError::Unavailable(format!("no answer within {wait:?}")).into());
         tokio::time::timeout(wait, self.try_once(mode, operation)).await.unwrap_or_else(late)
     }
 
+    /// How long a server may take; a file is not waited for.
+    const fn operation_wait(&self) -> Option<Duration> {
+        match self {
+            Self::Sqlite(_) => None,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(database) => Some(database.operation_wait()),
+            #[cfg(feature = "mysql")]
+            Self::MySql(database) => Some(database.operation_wait()),
+        }
+    }
+
     async fn try_once<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
         match (self, mode) {
-            (Self::Postgres(database), Mode::Transaction) => database.transact(&**operation).await,
-            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(&**operation).await,
             (Self::Sqlite(database), Mode::ReadOnly) => database.read(operation).await,
             (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(database), Mode::Transaction) => database.transact(&**operation).await,
+            #[cfg(feature = "postgres")]
+            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(&**operation).await,
+            #[cfg(feature = "mysql")]
             (Self::MySql(database), Mode::ReadOnly) => database.read(&**operation).await,
+            #[cfg(feature = "mysql")]
             (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => database.transact(&**operation).await,
         }
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(database) => database.migrate().await,
-            Self::Postgres(database) => database.migrate().await,
-            Self::MySql(database) => database.migrate().await,
-        }
+        on_each!(self, database => database.migrate().await)
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        match self {
-            Self::Sqlite(database) => database.check_schema().await,
-            Self::Postgres(database) => database.check_schema().await,
-            Self::MySql(database) => database.check_schema().await,
-        }
+        on_each!(self, database => database.check_schema().await)
     }
 
     pub(crate) async fn schema(&self) -> Result<SchemaState, StoreError> {
-        match self {
-            Self::Sqlite(database) => database.schema().await,
-            Self::Postgres(database) => database.schema().await,
-            Self::MySql(database) => database.schema().await,
-        }
+        on_each!(self, database => database.schema().await)
     }
 
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, StoreError> {
-        let refused = match self {
-            Self::Sqlite(database) => database.refused_statements(),
-            Self::Postgres(database) => database.refused_statements().await,
-            Self::MySql(database) => database.refused_statements().await,
-        };
-        refused.map_err(told)
+        on_each!(self, database => database.refused_statements().await).map_err(told)
     }
 
     pub(crate) async fn durability(&self) -> Result<String, StoreError> {
-        let told_by_database = match self {
-            Self::Sqlite(database) => database.durability(),
-            Self::Postgres(database) => database.durability().await,
-            Self::MySql(database) => database.durability().await,
-        };
-        told_by_database.map_err(told)
+        on_each!(self, database => database.durability().await).map_err(told)
     }
 
     pub(crate) async fn close(&self) {
-        match self {
-            Self::Sqlite(database) => database.close().await,
-            Self::Postgres(database) => database.close().await,
-            Self::MySql(database) => database.close().await,
-        }
+        on_each!(self, database => database.close().await);
     }
 }
 

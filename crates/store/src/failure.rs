@@ -50,7 +50,9 @@ const AWAY: [&str; 5] = ["08", "53", "57", "58", "55P03"];
 /// A transaction ended by the server for idling, and a server that turned read-only in a failover.
 const AWAY_TOO: [&str; 2] = ["25P03", "25006"];
 /// MySQL's numbers for the same: deadlock and changed row; lock waits, shutdown, read-only, disk full, killed.
+#[cfg(feature = "mysql")]
 const MYSQL_AGAIN: [u16; 2] = [1213, 1020];
+#[cfg(feature = "mysql")]
 const MYSQL_AWAY: [u16; 11] = [1205, 1040, 1053, 1290, 1836, 1021, 1114, 3024, 1317, 1927, 1180];
 /// SQLite's busy and locked, and its I/O error, full disk and file that cannot be opened.
 const SQLITE_AGAIN: [i64; 2] = [5, 6];
@@ -66,6 +68,7 @@ enum Meaning {
 
 fn meaning(cause: &dyn sqlx::error::DatabaseError) -> Meaning {
     let code = cause.code().unwrap_or_default();
+    #[cfg(feature = "mysql")]
     if let Some(cause) = cause.try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>() {
         return match cause.number() {
             number if MYSQL_AGAIN.contains(&number) => Meaning::Again,

@@ -5,6 +5,11 @@ use std::sync::LazyLock;
 use longhaul_domain::StoreError;
 use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
 
+/// Where it is noted which migrations have run. sqlx's own table is left to the application, whose migrations may be noted there.
+const NOTED: &str = "longhaul_migrations";
+/// Where ours were noted at first. They are known by their sums.
+const NOTED_AT_FIRST: &str = "_sqlx_migrations";
+
 /// Those of every database, then those that one has alone; their numbers are nobody else's.
 macro_rules! migrations {
     ($folder:literal $(, ($number:literal, $name:literal, $file:literal))*) => {
@@ -25,11 +30,13 @@ macro_rules! migrations {
 }
 
 pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite", (11, "ids of nobody", "0011_ids_of_nobody.sql"));
+#[cfg(feature = "postgres")]
 pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
     "postgres",
     (9, "lane by index", "0009_lane_by_index.sql"),
     (10, "lean writes", "0010_lean_writes.sql")
 );
+#[cfg(feature = "mysql")]
 pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql");
 
 fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {
@@ -37,12 +44,15 @@ fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Mi
         let text = sqlx::SqlSafeStr::into_sql_str(sql);
         Migration::new(version, name.into(), MigrationType::Simple, text, false)
     };
-    Migrator::with_migrations(files.into_iter().map(migration).collect())
+    let mut migrator = Migrator::with_migrations(files.into_iter().map(migration).collect());
+    migrator.dangerous_set_table_name(NOTED);
+    migrator
 }
 
 /// Brings the schema up to this program's. A failure leaves the connection with the migration lock, so the
 /// connection must not be used for anything else.
 pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
+    take_over(connection, migrator).await.map_err(failed)?;
     match migrator.run_direct(None, connection, false).await {
         Ok(()) => Ok(()),
         Err(MigrateError::VersionMissing(found)) => Err(too_new(found, migrator)),
@@ -51,6 +61,47 @@ pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> R
         ))),
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Notes in our own table what was noted elsewhere at first.
+async fn take_over(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), MigrateError> {
+    connection.lock().await?;
+    let noted = noted(connection).await;
+    for migration in noted_elsewhere(connection, migrator, &noted).await {
+        connection.ensure_migrations_table(NOTED).await?;
+        connection.skip(NOTED, migration).await?;
+    }
+    connection.unlock().await
+}
+
+/// The numbers of the migrations that our table has.
+async fn noted(connection: &mut impl Migrate) -> Vec<i64> {
+    let applied = connection.list_applied_migrations(NOTED).await.unwrap_or_default();
+    applied.into_iter().map(|migration| migration.version).collect()
+}
+
+/// Those of our migrations that only the other table has.
+async fn noted_elsewhere<'m>(
+    connection: &mut impl Migrate,
+    migrator: &'m Migrator,
+    noted: &[i64],
+) -> Vec<&'m Migration> {
+    let missing: Vec<_> = migrator.iter().filter(|migration| !noted.contains(&migration.version)).collect();
+    if missing.is_empty() {
+        return missing;
+    }
+    let others = connection.list_applied_migrations(NOTED_AT_FIRST).await.unwrap_or_default();
+    let is_ours = |migration: &&Migration| {
+        others.iter().any(|other| other.version == migration.version && other.checksum == migration.checksum)
+    };
+    missing.into_iter().filter(is_ours).collect()
+}
+
+/// The newest migration that the database has; 0 when it has none.
+async fn found(connection: &mut impl Migrate, migrator: &Migrator) -> i64 {
+    let noted = noted(connection).await;
+    let elsewhere = noted_elsewhere(connection, migrator, &noted).await;
+    noted.into_iter().chain(elsewhere.into_iter().map(|migration| migration.version)).max().unwrap_or(0)
 }
 
 /// How far a schema is.
@@ -66,8 +117,7 @@ pub struct SchemaState {
 
 /// Tells how far the schema is and changes nothing.
 pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) -> SchemaState {
-    let applied = connection.list_applied_migrations("_sqlx_migrations").await.unwrap_or_default();
-    let found = applied.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let found = found(connection, migrator).await;
     let pending = migrator.iter().filter(|migration| migration.version > found);
     let named = |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
     SchemaState { found, known: newest(migrator), pending: pending.map(named).collect() }
@@ -75,8 +125,7 @@ pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) ->
 
 /// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.
 pub(crate) async fn check(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
-    let applied = connection.list_applied_migrations("_sqlx_migrations").await.unwrap_or_default();
-    let found = applied.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let found = found(connection, migrator).await;
     let known = newest(migrator);
     match found.cmp(&known) {
         std::cmp::Ordering::Equal => Ok(()),

@@ -1,7 +1,9 @@
 //! What goes into a statement and what comes out of it, the same for all three databases.
 
 use rusqlite::types::Value;
-use sqlx::{Row as _, ValueRef as _};
+use sqlx::Row as _;
+#[cfg(feature = "postgres")]
+use sqlx::ValueRef as _;
 use uuid::Uuid;
 
 use crate::failure::Failure;
@@ -50,7 +52,9 @@ pub(crate) enum SqlRow {
     Sqlite(Vec<Value>),
     /// Of a caller's own transaction on SQLite.
     Guest(sqlx::sqlite::SqliteRow),
+    #[cfg(feature = "postgres")]
     Postgres(sqlx::postgres::PgRow),
+    #[cfg(feature = "mysql")]
     MySql(sqlx::mysql::MySqlRow),
 }
 
@@ -113,7 +117,9 @@ impl Columns for SqlRow {
                 Value::Real(_) | Value::Text(_) | Value::Blob(_) => return Err(not_a(column, "number")),
             },
             Self::Guest(row) => row.try_get(column)?,
+            #[cfg(feature = "mysql")]
             Self::MySql(row) => row.try_get_unchecked(column)?,
+            #[cfg(feature = "postgres")]
             Self::Postgres(row) => postgres_int(row, column)?,
         };
         Ok(value)
@@ -128,7 +134,9 @@ impl Columns for SqlRow {
                 Value::Integer(_) | Value::Real(_) => return Err(not_a(column, "text")),
             },
             Self::Guest(row) => row.try_get(column)?,
+            #[cfg(feature = "postgres")]
             Self::Postgres(row) => row.try_get_unchecked(column)?,
+            #[cfg(feature = "mysql")]
             Self::MySql(row) => {
                 let bytes: Option<&[u8]> = row.try_get_unchecked(column)?;
                 bytes.map(std::str::from_utf8).transpose().map_err(Failure::internal)?
@@ -139,6 +147,7 @@ impl Columns for SqlRow {
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
         let bytes: Option<Vec<u8>> = match self {
+            #[cfg(feature = "postgres")]
             Self::Postgres(row) => return Ok(row.try_get_unchecked(column)?),
             Self::Sqlite(values) => match &values[column] {
                 Value::Blob(bytes) => return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal),
@@ -146,21 +155,24 @@ impl Columns for SqlRow {
                 Value::Integer(_) | Value::Real(_) | Value::Text(_) => return Err(not_a(column, "id")),
             },
             Self::Guest(row) => row.try_get_unchecked(column)?,
+            #[cfg(feature = "mysql")]
             Self::MySql(row) => row.try_get_unchecked(column)?,
         };
         bytes.map(|bytes| Uuid::from_slice(&bytes)).transpose().map_err(Failure::internal)
     }
 
     fn flag(&self, column: usize) -> Result<bool, Failure> {
-        match self {
-            Self::Postgres(row) => Ok(row.try_get(column)?),
-            Self::Sqlite(_) | Self::Guest(_) | Self::MySql(_) => Ok(self.int(column)?.unwrap_or(0) != 0),
+        #[cfg(feature = "postgres")]
+        if let Self::Postgres(row) = self {
+            return Ok(row.try_get(column)?);
         }
+        Ok(self.int(column)?.unwrap_or(0) != 0)
     }
 }
 
 /// An integer of whatever width. It is asked for so often that the type is told by the length: what a prepared statement
 /// answers is binary.
+#[cfg(feature = "postgres")]
 fn postgres_int(row: &sqlx::postgres::PgRow, column: usize) -> Result<Option<i64>, Failure> {
     let raw = row.try_get_raw(column)?;
     if raw.is_null() {

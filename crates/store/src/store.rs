@@ -27,12 +27,16 @@ use longhaul_domain::{
     task::Lease,
 };
 
+#[cfg(any(feature = "postgres", feature = "mysql"))]
+use crate::connections::Bounds;
+#[cfg(feature = "mysql")]
+use crate::mysql::MySqlDatabase;
+#[cfg(feature = "postgres")]
+use crate::postgres::PostgresDatabase;
 use crate::{
     batcher::Batcher,
-    connections::Bounds,
     database::{Database, Mode, told},
     migrate::SchemaState,
-    mysql::MySqlDatabase,
     operations::{
         artifacts::{GetArtifact, ListArtifacts, ListExpiredArtifacts, NoteArtifact, NoteSweep},
         bulk::ChangeTasks,
@@ -59,7 +63,6 @@ use crate::{
         waiting::{BringForward, ListDue, ListHeads},
     },
     options::StoreOptions,
-    postgres::PostgresDatabase,
     session::Shared,
     sqlite::SqliteDatabase,
     submitter,
@@ -77,17 +80,16 @@ impl SqlStore {
     /// brings it up to date, [`Self::check_schema`] refuses one that is not.
     pub async fn connect(url: &str, options: StoreOptions) -> Result<Self, StoreError> {
         let shared = Shared::new(options.outbox, options.clock_offset, options.clock);
+        #[cfg(any(feature = "postgres", feature = "mysql"))]
         let bounds = Bounds { max_connections: options.max_connections, operation_wait: options.operation_wait };
         let scheme = url.split(':').next().unwrap_or_default();
         let opened = match scheme {
             "sqlite" => SqliteDatabase::open(url, options.is_beside, shared).map(Database::Sqlite),
+            #[cfg(feature = "postgres")]
             "postgres" | "postgresql" => PostgresDatabase::open(url, bounds, shared).await.map(Database::Postgres),
+            #[cfg(feature = "mysql")]
             "mysql" | "mariadb" => MySqlDatabase::open(url, bounds, shared).await.map(Database::MySql),
-            _ => {
-                // The rest of a URL may hold a password, so only its scheme is repeated.
-                let allowed = "sqlite://path/to/file.db, postgres://…, mysql://…";
-                return Err(Invalid::new("the store's URL", format!("starts with {scheme:?}"), allowed).into());
-            }
+            _ => return Err(no_driver(scheme).into()),
         };
         let database = opened.map_err(told)?;
         let batcher = Batcher::start(database.clone());
@@ -134,10 +136,11 @@ impl SqlStore {
 
     /// A doorbell that other processes on the same database hear, where the database has one.
     pub fn doorbell(&self) -> Option<Arc<dyn Doorbell>> {
-        match &self.database {
-            Database::Postgres(database) => Some(Arc::new(database.doorbell())),
-            Database::Sqlite(_) | Database::MySql(_) => None,
+        #[cfg(feature = "postgres")]
+        if let Database::Postgres(database) = &self.database {
+            return Some(Arc::new(database.doorbell()));
         }
+        None
     }
 
     /// Has messages written beside changes from now on, for a relay that has just been found. What
@@ -162,6 +165,7 @@ impl SqlStore {
 
     /// Submits within a transaction that the caller has open on the same PostgreSQL database: the tasks are made
     /// if the caller commits.
+    #[cfg(feature = "postgres")]
     pub async fn submit_in_postgres(
         &self,
         transaction: &mut sqlx::PgConnection,
@@ -174,6 +178,7 @@ impl SqlStore {
     }
 
     /// Submits within a transaction that the caller has open on the same MySQL or MariaDB database.
+    #[cfg(feature = "mysql")]
     pub async fn submit_in_mysql(
         &self,
         transaction: &mut sqlx::MySqlConnection,
@@ -193,12 +198,36 @@ impl SqlStore {
         tasks: &[NewTask],
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
-        let Database::Sqlite(database) = &self.database else { return Err(other_database("SQLite")) };
+        let database = match &self.database {
+            Database::Sqlite(database) => database,
+            #[cfg(feature = "postgres")]
+            Database::Postgres(_) => return Err(other_database("SQLite")),
+            #[cfg(feature = "mysql")]
+            Database::MySql(_) => return Err(other_database("SQLite")),
+        };
         let operation = submitter::prepare_within(database, tasks.to_vec());
         database.within(transaction, &operation).await.map_err(told)
     }
 }
 
+/// The rest of a URL may hold a password, so only its scheme is repeated.
+fn no_driver(scheme: &str) -> Invalid {
+    let feature = match scheme {
+        "postgres" | "postgresql" => "postgres",
+        "mysql" | "mariadb" => "mysql",
+        _ => {
+            let allowed = "sqlite://path/to/file.db, postgres://…, mysql://…";
+            return Invalid::new("the store's URL", format!("starts with {scheme:?}"), allowed);
+        }
+    };
+    Invalid::new(
+        "the store's URL",
+        format!("starts with {scheme:?}, and this program was built without a driver for that"),
+        format!("sqlite://path/to/file.db; for others, give longhaul the feature {feature:?} in Cargo.toml"),
+    )
+}
+
+#[cfg(any(feature = "postgres", feature = "mysql"))]
 fn other_database(wanted: &str) -> StoreError {
     StoreError::Invalid(Invalid::new(
         "transaction",

@@ -19,4 +19,3 @@ pub mod worker;
 
 mod config_file;
 mod node;
-mod stop_signal;

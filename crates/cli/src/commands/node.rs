@@ -7,10 +7,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use longhaul::{Builder, Longhaul, operating::SqlStore, server::CancellationToken};
+use longhaul::{Builder, Longhaul, StopSignal, operating::SqlStore, server::CancellationToken};
 use tokio::net::TcpListener;
 
-use super::stop_signal::StopSignal;
 use crate::{client::short_duration, config::Config, samples};
 
 /// What a node does.

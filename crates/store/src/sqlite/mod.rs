@@ -22,6 +22,7 @@ use crate::{
     migrate,
     session::{Operation, Shared},
 };
+#[cfg(all(feature = "postgres", feature = "mysql"))]
 pub(crate) use connection::writer as open_writer;
 use guest::GuestSession;
 use readers::Readers;
@@ -82,7 +83,7 @@ impl SqliteDatabase {
     }
 
     /// Prepares every statement and answers with those that the database refuses.
-    pub(crate) fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
         let connection = connection::writer(&self.path)?;
         let refusal = |sql: &crate::catalog::Sql| {
             let refused = connection.prepare(&sql.text).err()?;
@@ -92,7 +93,7 @@ impl SqliteDatabase {
     }
 
     /// The settings on which a commit's durability rests.
-    pub(crate) fn durability(&self) -> Result<String, Failure> {
+    pub(crate) async fn durability(&self) -> Result<String, Failure> {
         let connection = connection::writer(&self.path)?;
         let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;

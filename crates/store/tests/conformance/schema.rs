@@ -19,6 +19,8 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("an_empty_database_asks_for_migrate"), move || an_empty_database_asks_for_migrate(backend)),
         trial(name("a_waiting_task_outside_every_lane_is_refused"), move || outside_every_lane(backend)),
         trial(name("ids_of_nobody_are_null_in_the_views"), move || ids_of_nobody(backend)),
+        trial(name("migrations_of_an_application_stand_beside_ours"), move || beside_an_applications(backend)),
+        trial(name("a_schema_whose_migrations_were_noted_elsewhere_is_taken_over"), move || noted_elsewhere(backend)),
         trial(name("migrating_twice_changes_nothing"), move || migrating_twice_changes_nothing(backend)),
     ];
     if matches!(backend, Backend::Postgres) {
@@ -37,7 +39,7 @@ async fn a_schema_that_is_newer_is_refused(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     database
         .execute(
-            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+            "INSERT INTO longhaul_migrations (version, description, success, checksum, execution_time) \
              VALUES (9000, 'from the future', true, 'x', 1)",
         )
         .await;
@@ -96,6 +98,54 @@ async fn outside_every_lane(backend: Backend) {
     }
 }
 
+/// What sqlx makes for the migrations of whoever uses it, with one that has a number of ours, and one of a later day.
+async fn note_an_applications(backend: Backend, database: &FreshDatabase) {
+    let bytes = match backend {
+        Backend::Sqlite | Backend::MySql => "BLOB",
+        Backend::Postgres => "BYTEA",
+    };
+    let table = format!(
+        "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
+         installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, success BOOLEAN NOT NULL, checksum {bytes} NOT NULL, \
+         execution_time BIGINT NOT NULL)"
+    );
+    database.execute(&table).await;
+    for version in ["1", "20261118093000"] {
+        let note = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) VALUES";
+        database.execute(&format!("{note} ({version}, 'books', true, 'x', 1)")).await;
+    }
+}
+
+async fn beside_an_applications(backend: Backend) {
+    let database = FreshDatabase::make(backend).await;
+    let store = SqlStore::connect(&database.url, options(&TestClock::new(), OutboxPolicy::default())).await.unwrap();
+    note_an_applications(backend, &database).await;
+    let before = store.schema().await.unwrap();
+    assert_eq!((before.found, before.pending.len() > 1), (0, true), "{before:?}");
+    store.migrate().await.unwrap();
+    store.check_schema().await.unwrap();
+    store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM _sqlx_migrations").await, 2, "they are the application's");
+}
+
+async fn noted_elsewhere(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
+    let known = database.count("SELECT count(*) FROM longhaul_migrations").await;
+    database.execute("ALTER TABLE longhaul_migrations RENAME TO _sqlx_migrations").await;
+    assert_eq!(store.schema().await.unwrap().pending, Vec::<String>::new());
+    store.check_schema().await.unwrap();
+    for _ in 0..2 {
+        store.migrate().await.unwrap();
+        assert_eq!(database.count("SELECT count(*) FROM longhaul_migrations").await, known);
+    }
+    // One of ours that was noted with another sum is not ours.
+    database.execute("DROP TABLE longhaul_migrations").await;
+    database.execute("UPDATE _sqlx_migrations SET checksum = 'x'").await;
+    assert_eq!(store.schema().await.unwrap().found, 0);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+}
+
 async fn ids_of_nobody(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
@@ -120,7 +170,7 @@ const AS_BEFORE: &str = "
     ALTER TABLE tasks ADD CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')));
     ALTER TABLE tally_deltas ADD COLUMN id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY;
     ALTER TABLE tally_deltas REPLICA IDENTITY DEFAULT;
-    DELETE FROM _sqlx_migrations WHERE version IN (9, 10)";
+    DELETE FROM longhaul_migrations WHERE version IN (9, 10)";
 
 async fn migrations_9_and_10() {
     let (store, _, database) = Backend::Postgres.store(OutboxPolicy::default()).await;

@@ -21,6 +21,7 @@ pub use event_bus::MemoryEventBus;
 pub use longhaul_domain::contract::rate_limiter::LimitRules;
 pub use progress_cache::MemoryProgressCache;
 pub use rate_limiter::MemoryRateLimiter;
+#[cfg(feature = "fleet")]
 pub(crate) use rate_limiter::{PARK_MEMORY_MS, PROBE_RETRY_MS, PROBE_SILENCE_MS, check_key, names_of};
 pub use signing_key::signing_key;
 pub use stream_log::{MemoryStreamLog, StreamBounds};
