@@ -26,7 +26,7 @@ run: cargo ## Build and start everything in one process; it says what to open an
 
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked --no-fail-fast $(ARGS)
-	cargo test -p longhaul --locked --test embedded
+	$(if $(ARGS),,cargo check -p longhaul --locked && cargo test -p longhaul --locked --test embedded)
 
 test-long: cargo ## Run the tests that take minutes and are not in `make test`
 	LONGHAUL_TEST_LONG=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- fleet::patience
@@ -38,6 +38,7 @@ test-store: cargo ## Run the store's conformance suite on one database: make tes
 check: cargo ## The fast loop: format, clippy, tidy
 	cargo fmt --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	for features in "" postgres mysql fleet server; do cargo clippy -p longhaul --lib --locked --features "$$features" -- -D warnings || exit; done
 	cargo test -p longhaul-testkit --test tidy --locked
 
 generate: cargo ## Write the checked-in generated files anew

@@ -11,13 +11,15 @@ spoils one turn of one of them. A figure is the median of the repetitions: with 
 turn. Two workers and the backlog are measured in the first repetition alone.
 
 Everything that is built or installed for the peers stays under target/peers. The numbers are kept in
-target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table and draws the charts again from there.
+target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table again from there,
+and `--charts` draws the charts of docs/benchmarks: a run of a few must not take the others out of them.
 """
 import argparse
 import importlib.util
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import statistics
 import subprocess
@@ -74,7 +76,8 @@ def main():
     ap.add_argument("names", nargs="*", help="these alone, as the driver calls them")
     ap.add_argument("--peers", default=os.environ.get("PEERS", ""), help="the folder of the driver (PEERS)")
     ap.add_argument("--only", choices=sorted(SELECTION), help="one store")
-    ap.add_argument("--table", action="store_true", help="no run: the table and charts of the last results")
+    ap.add_argument("--table", action="store_true", help="no run: the table of the last results")
+    ap.add_argument("--charts", action="store_true", help="draw the charts of docs/benchmarks anew, too")
     ap.add_argument("--reps", type=int, default=3, choices=range(1, 100), metavar="N", help="repetitions, 3 if not said")
     ap.add_argument("-n", default="20000")
     ap.add_argument("--backlog", default="1000000", help="how many wait while the first ones are drained")
@@ -90,7 +93,9 @@ def main():
             sys.exit("bench: no bench.py in PEERS; say where the comparison's driver is: make bench PEERS=path/to/peers")
         build(peers, work, [name for name in names if name not in OURS])
         run(peers, work, results, names, options)
-    show(results, names)
+    rows = show(results, names)
+    if options.charts:
+        draw(rows, names)
 
 
 def build(peers, work, names):
@@ -136,6 +141,8 @@ def run(peers, work, results, names, options):
     start_rabbitmq = driver.Servers.start_amqp
     # Longhaul on RabbitMQ has its truth in PostgreSQL, which idles beside the other peers of RabbitMQ.
     driver.Servers.start_amqp = lambda servers: (servers.need("pg"), start_rabbitmq(servers))
+    start_mariadb = driver.Servers.start_mariadb
+    driver.Servers.start_mariadb = lambda servers: (need_user("mysql"), start_mariadb(servers))
     for name, settings in OURS.items():
         driver.PEERS[name] = dict(cmd=[adapter], modes=driver.ALL, pending="cmd", **settings)
     memory = note_memory(driver)
@@ -158,6 +165,14 @@ def run(peers, work, results, names, options):
             rounds[row["peer"]].append(row)
         # After each, so that what was measured is there whatever becomes of the next.
         results.write_text("".join(json.dumps(medians(name, rows)) + "\n" for name, rows in rounds.items()))
+
+
+def need_user(name):
+    """The driver has MariaDB run as its own user, whom a package makes that the server's program does not need."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", name], check=True)
 
 
 def medians(name, rows):
@@ -214,6 +229,10 @@ def show(results, names):
         value = mine / beside if other else mine
         mark = "" if value <= most else " ✗"
         print(f"| {ours}: {title} | {mine:.2f} | {f'{beside:.2f}' if other else ''} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
+    return rows
+
+
+def draw(rows, names):
     CHARTS.mkdir(parents=True, exist_ok=True)
     for key, title in [("steady", "Drain of no-op tasks, tasks per second"), ("conc", "Submits of 16 callers, tasks per second"),
                        ("bulk", "Submit in bulk, tasks per second"), ("p50", "From submit to start, median, milliseconds")]:

@@ -54,7 +54,7 @@ pub struct Builder {
 }
 
 impl Longhaul {
-    /// Opens `sqlite://file`, `postgres://…` or `mysql://…` and brings its schema up to date.
+    /// Opens `sqlite://file`, and with the features of these names `postgres://…` or `mysql://…`, and brings its schema up to date.
     pub async fn open(url: &str) -> Result<Builder, StoreError> {
         let store = SqlStore::open(url, StoreOptions::default()).await?;
         let artifacts = match url.split_once("://").filter(|_| store.is_embedded()) {
@@ -235,11 +235,22 @@ impl Builder {
 
     /// Starts a worker for the registered types, with the background duties if [`WorkerSettings::duties`] says so.
     pub async fn start(self) -> Result<Longhaul, StoreError> {
-        if self.worker.slots == 0 && self.registry.types().next().is_some() {
-            let allowed = "1 or more; start_duties() starts a node that runs no task";
-            return Err(Invalid::new("slots", "is 0, and there are types that would never run", allowed).into());
-        }
+        self.check_slots()?;
         self.start_node().await
+    }
+
+    fn check_slots(&self) -> Result<(), Invalid> {
+        let (slots, queues) = (self.worker.slots, &self.worker.queues);
+        let reserved = queues.iter().fold(0_usize, |sum, queue| sum.saturating_add(queue.reserved));
+        if reserved > slots {
+            let allowed = format!("{reserved} or more, or fewer reserved");
+            return Err(Invalid::new("slots", format!("is {slots}, and queues reserve {reserved}"), allowed));
+        }
+        if slots == 0 && self.registry.types().next().is_some() {
+            let allowed = "1 or more; start_duties() starts a node that runs no task";
+            return Err(Invalid::new("slots", "is 0, and there are types that would never run", allowed));
+        }
+        Ok(())
     }
 
     async fn start_node(self) -> Result<Longhaul, StoreError> {

@@ -14,7 +14,7 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Listens from now on: neither ends the process by itself any more.
+    /// Listens from now on: neither ends the process by itself any more. Within a runtime of tokio's, as all of Longhaul.
     pub fn new() -> io::Result<Self> {
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
@@ -30,13 +30,14 @@ impl StopSignal {
 
 impl Longhaul {
     /// Goes on until the process is told to end, by SIGTERM or Ctrl-C, and then stops as [`Self::stop`] does. Whoever tells it a
-    /// second time does not want to wait: what still runs is then taken over by others, as after a crash.
+    /// second time does not want to wait: what still runs is then taken up again as after a crash, by another process or the next.
     pub async fn stop_at_signal(self) -> io::Result<()> {
         let mut signal = StopSignal::new()?;
         signal.heard().await;
+        tracing::info!("stopping: what runs may finish; a second signal does not wait");
         tokio::select! {
             () = self.stop() => {}
-            () = signal.heard() => tracing::warn!("told to end while handlers had time to finish; others take their tasks over"),
+            () = signal.heard() => tracing::warn!("stopped without waiting; what ran is taken up again as after a crash"),
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
-//! What a program has that asks for no feature: tasks in a SQLite file. `make test` builds this once with all features and
-//! once with none.
+//! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once with all features of the
+//! library and once with none.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use longhaul::{Context, Longhaul, Outcome, Status, Task};
+use longhaul::{Context, Longhaul, Outcome, QueueSlots, Status, StopSignal, Task, TaskId, WorkerSettings};
 use rustix::process::{Signal, getpid, kill_process};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 
 /// Doubles a number, once the gate is open.
 struct Double(Arc<Semaphore>);
@@ -21,29 +22,52 @@ impl Task for Double {
     }
 }
 
-#[tokio::test]
-async fn at_a_signal_what_runs_in_a_file_may_finish_and_its_result_stays() {
-    let folder = tempfile::tempdir().unwrap();
-    let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let gate = Arc::new(Semaphore::new(0));
-    let longhaul = Longhaul::open(&url).await.unwrap().register(Double(Arc::clone(&gate))).start().await.unwrap();
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process with a task that runs until the gate opens.
+async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
+    let longhaul = Longhaul::open(url).await.unwrap().register(Double(Arc::clone(gate))).start().await.unwrap();
     let handle = longhaul.submit::<Double>(21).await.unwrap();
-    let id = handle.id();
     while handle.status().await.unwrap() != Status::Running {
         tokio::task::yield_now().await;
     }
-    drop(handle);
+    (longhaul, handle.id())
+}
 
-    let mut stopping = Box::pin(longhaul.stop_at_signal());
-    assert!(futures::poll!(&mut stopping).is_pending(), "nobody has told it to end");
+/// Tells this process to end. Whoever listens has heard it when this returns.
+async fn tell(signal: &mut StopSignal) {
     kill_process(getpid(), Signal::TERM).unwrap();
-    let stopped = tokio::spawn(stopping);
-    gate.add_permits(1);
-    stopped.await.unwrap().unwrap();
+    timeout(PATIENCE, signal.heard()).await.unwrap();
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+}
 
-    let again = Longhaul::open(&url).await.unwrap().without_worker().unwrap();
-    assert_eq!(again.handle::<Double>(id).result().await.unwrap(), 42);
-    again.stop().await;
+/// One case, for a signal is all of the process's.
+#[tokio::test]
+async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
+    let (folder, mut signal) = (tempfile::tempdir().unwrap(), StopSignal::new().unwrap());
+    let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
+    let gate = Arc::new(Semaphore::new(0));
+    let (longhaul, id) = running(&url("patient.db"), &gate).await;
+    let mut stopping = tokio::spawn(longhaul.stop_at_signal());
+    tokio::task::yield_now().await;
+    assert!(!stopping.is_finished(), "nobody has told it to end");
+    tell(&mut signal).await;
+    assert!(!stopping.is_finished(), "it waits for what runs");
+    gate.add_permits(1);
+    timeout(PATIENCE, &mut stopping).await.unwrap().unwrap().unwrap();
+    let again = Longhaul::open(&url("patient.db")).await.unwrap().without_worker().unwrap();
+    assert_eq!(timeout(PATIENCE, again.handle::<Double>(id).result()).await.unwrap().unwrap(), 42);
+
+    gate.forget_permits(1);
+    let (longhaul, _) = running(&url("hasty.db"), &gate).await;
+    let stopping = tokio::spawn(longhaul.stop_at_signal());
+    tokio::task::yield_now().await;
+    tell(&mut signal).await;
+    assert!(!stopping.is_finished(), "it waits for what runs");
+    tell(&mut signal).await;
+    timeout(PATIENCE / 4, stopping).await.expect("30 s are for what may finish").unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -53,6 +77,10 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
     let double = || Double(Arc::new(Semaphore::new(0)));
     let refused = Longhaul::open(&url("a.db")).await.unwrap().register(double()).slots(0).start().await.err().unwrap();
     assert!(refused.to_string().contains("slots is 0"), "{refused}");
+    let reserved = QueueSlots { reserved: 3, ..QueueSlots::shared("q") };
+    let worker = WorkerSettings { slots: 2, queues: vec![reserved], ..WorkerSettings::default() };
+    let refused = Longhaul::open(&url("c.db")).await.unwrap().worker(worker).start().await.err().unwrap();
+    assert!(refused.to_string().contains("slots is 2, and queues reserve 3"), "{refused}");
     let duties = Longhaul::open(&url("b.db")).await.unwrap().register(double()).start_duties().await.unwrap();
     duties.stop().await;
 }
@@ -64,7 +92,7 @@ async fn a_store_that_nobody_knows_is_told_by_its_scheme_alone() {
     assert!(!told.contains("secret"), "{told}");
 }
 
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(any(feature = "postgres", feature = "mysql")))]
 #[tokio::test]
 async fn a_database_whose_driver_was_left_out_is_told_by_its_feature() {
     for (url, feature) in

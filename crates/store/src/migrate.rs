@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use longhaul_domain::StoreError;
-use sqlx::migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator};
+use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, MigrationType, Migrator};
 
 /// Where it is noted which migrations have run. sqlx's own table is left to the application, whose migrations may be noted there.
 const NOTED: &str = "longhaul_migrations";
@@ -52,56 +52,94 @@ fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Mi
 /// Brings the schema up to this program's. A failure leaves the connection with the migration lock, so the
 /// connection must not be used for anything else.
 pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
-    take_over(connection, migrator).await.map_err(failed)?;
-    match migrator.run_direct(None, connection, false).await {
+    match migrate(connection, migrator).await {
         Ok(()) => Ok(()),
         Err(MigrateError::VersionMissing(found)) => Err(too_new(found, migrator)),
         Err(MigrateError::VersionMismatch(version)) => Err(StoreError::Internal(format!(
             "migration {version} in the database differs from this program's; migrations are never edited"
         ))),
+        Err(MigrateError::Dirty(version)) => Err(failed(format!(
+            "migration {version} is partially applied: restore a backup, or complete it by hand and delete its row from \
+             {NOTED} (or {NOTED_AT_FIRST}, if it is noted there)"
+        ))),
         Err(error) => Err(failed(error)),
     }
 }
 
-/// Notes in our own table what was noted elsewhere at first.
-async fn take_over(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), MigrateError> {
+async fn migrate(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), MigrateError> {
     connection.lock().await?;
-    let noted = noted(connection).await;
-    for migration in noted_elsewhere(connection, migrator, &noted).await {
-        connection.ensure_migrations_table(NOTED).await?;
-        connection.skip(NOTED, migration).await?;
+    let at_first = noted_at_first(connection, migrator).await?;
+    if !at_first.is_empty() {
+        take_over(connection, &at_first).await?;
+    }
+    migrator.run_direct(None, connection, false).await?;
+    if !at_first.is_empty() {
+        // Programs from before look there alone, and are to see that the schema has gone on without them.
+        for migration in migrator.iter().filter(|migration| !has(&at_first, migration.version)) {
+            connection.skip(NOTED_AT_FIRST, migration).await?;
+        }
     }
     connection.unlock().await
 }
 
-/// The numbers of the migrations that our table has.
-async fn noted(connection: &mut impl Migrate) -> Vec<i64> {
-    let applied = connection.list_applied_migrations(NOTED).await.unwrap_or_default();
-    applied.into_iter().map(|migration| migration.version).collect()
+/// Notes in our own table what was noted elsewhere at first. One that failed in the middle stays a person's to look at.
+async fn take_over(connection: &mut impl Migrate, at_first: &[&Migration]) -> Result<(), MigrateError> {
+    if let Some(version) = connection.dirty_version(NOTED_AT_FIRST).await?.filter(|version| has(at_first, *version)) {
+        return Err(MigrateError::Dirty(version));
+    }
+    connection.ensure_migrations_table(NOTED).await?;
+    let noted = connection.list_applied_migrations(NOTED).await?;
+    for migration in at_first {
+        if noted.iter().all(|noted| noted.version != migration.version) {
+            connection.skip(NOTED, migration).await?;
+        }
+    }
+    Ok(())
 }
 
-/// Those of our migrations that only the other table has.
-async fn noted_elsewhere<'m>(
+fn has(migrations: &[&Migration], version: i64) -> bool {
+    migrations.iter().any(|migration| migration.version == version)
+}
+
+/// Those of our migrations that sqlx's own table has. If it has one of them, a number of ours with another sum is one that was
+/// changed; if it has none, all that it has is the application's.
+async fn noted_at_first<'m>(
     connection: &mut impl Migrate,
     migrator: &'m Migrator,
-    noted: &[i64],
-) -> Vec<&'m Migration> {
-    let missing: Vec<_> = migrator.iter().filter(|migration| !noted.contains(&migration.version)).collect();
-    if missing.is_empty() {
-        return missing;
-    }
-    let others = connection.list_applied_migrations(NOTED_AT_FIRST).await.unwrap_or_default();
-    let is_ours = |migration: &&Migration| {
+) -> Result<Vec<&'m Migration>, MigrateError> {
+    let others = listed(connection, NOTED_AT_FIRST).await?;
+    let noted = |migration: &&Migration| others.iter().any(|other| other.version == migration.version);
+    let (ours, changed): (Vec<_>, Vec<_>) = migrator.iter().filter(noted).partition(|migration| {
         others.iter().any(|other| other.version == migration.version && other.checksum == migration.checksum)
-    };
-    missing.into_iter().filter(is_ours).collect()
+    });
+    match changed.first().filter(|_| !ours.is_empty()) {
+        Some(migration) => Err(MigrateError::VersionMismatch(migration.version)),
+        None => Ok(ours),
+    }
+}
+
+/// What a table has noted; nothing if there is none that we may read.
+async fn listed(connection: &mut impl Migrate, table: &str) -> Result<Vec<AppliedMigration>, MigrateError> {
+    match connection.list_applied_migrations(table).await {
+        Err(error) if is_not_there(&error) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// No such table, as the three say it, or one of somebody else's, as PostgreSQL says it.
+fn is_not_there(error: &MigrateError) -> bool {
+    let MigrateError::Execute(sqlx::Error::Database(error)) = error else { return false };
+    matches!(error.code().as_deref(), Some("42P01" | "42S02" | "42501")) || error.message().starts_with("no such table")
 }
 
 /// The newest migration that the database has; 0 when it has none.
-async fn found(connection: &mut impl Migrate, migrator: &Migrator) -> i64 {
-    let noted = noted(connection).await;
-    let elsewhere = noted_elsewhere(connection, migrator, &noted).await;
-    noted.into_iter().chain(elsewhere.into_iter().map(|migration| migration.version)).max().unwrap_or(0)
+async fn found(connection: &mut impl Migrate, migrator: &Migrator) -> Result<i64, StoreError> {
+    let noted = listed(connection, NOTED).await.map_err(failed)?;
+    if let Some(newest) = noted.iter().map(|migration| migration.version).max() {
+        return Ok(newest);
+    }
+    let at_first = noted_at_first(connection, migrator).await.map_err(failed)?;
+    Ok(at_first.iter().map(|migration| migration.version).max().unwrap_or(0))
 }
 
 /// How far a schema is.
@@ -116,16 +154,16 @@ pub struct SchemaState {
 }
 
 /// Tells how far the schema is and changes nothing.
-pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) -> SchemaState {
-    let found = found(connection, migrator).await;
+pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) -> Result<SchemaState, StoreError> {
+    let found = found(connection, migrator).await?;
     let pending = migrator.iter().filter(|migration| migration.version > found);
     let named = |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
-    SchemaState { found, known: newest(migrator), pending: pending.map(named).collect() }
+    Ok(SchemaState { found, known: newest(migrator), pending: pending.map(named).collect() })
 }
 
 /// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.
 pub(crate) async fn check(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
-    let found = found(connection, migrator).await;
+    let found = found(connection, migrator).await?;
     let known = newest(migrator);
     match found.cmp(&known) {
         std::cmp::Ordering::Equal => Ok(()),

@@ -64,7 +64,11 @@ fn program(name: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap();
     let folder = this.parent().and_then(Path::parent).unwrap().join("examples");
     let program = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(program.exists(), "{} is missing: cargo build -p longhaul --examples", program.display());
+    assert!(
+        program.exists(),
+        "{} is missing: cargo build -p longhaul --features fleet,testing --examples",
+        program.display()
+    );
     program
 }
 

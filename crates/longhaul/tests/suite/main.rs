@@ -1,6 +1,6 @@
 //! Longhaul as its users have it, on every database and as a fleet, in one program.
 //!
-//! Names start with the place: `cargo test -p longhaul --test suite -- postgres::cancel` runs a part, and `fleet::` is
+//! Names start with the place: `cargo test -p longhaul --features fleet,mysql,postgres,testing --test suite -- postgres::cancel` runs a part, and `fleet::` is
 //! PostgreSQL with RabbitMQ and Redis. The examples bring their own database.
 
 #![expect(

@@ -23,6 +23,9 @@ use crate::{
 use session::MySqlSession;
 pub(crate) use session::statements;
 
+/// How long a process waits for another that migrates the same database.
+const MIGRATION_WAIT: Duration = Duration::from_secs(600);
+
 /// A pool of connections to one MySQL or MariaDB database.
 #[derive(Debug, Clone)]
 pub(crate) struct MySqlDatabase {
@@ -44,12 +47,25 @@ impl MySqlDatabase {
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
         let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?.detach();
-        migrate::run(&mut connection, &migrate::MYSQL).await
+        // sqlx asks for a lock without an end to the wait, which MariaDB does not know, and then goes on without one. This one goes
+        // with the connection.
+        let is_ours: Option<i64> = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('longhaul.', MD5(DATABASE())), ?)")
+            .bind(MIGRATION_WAIT.as_secs())
+            .fetch_one(&mut connection)
+            .await
+            .map_err(migrate::failed)?;
+        if is_ours != Some(1) {
+            return Err(migrate::failed(format!("another process has been at it for {MIGRATION_WAIT:?}")));
+        }
+        let migrated = migrate::run(&mut connection, &migrate::MYSQL).await;
+        // Whatever becomes of the goodbye, the server notices that it is gone.
+        let _ = connection.close().await;
+        migrated
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
         let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
-        Ok(migrate::state(&mut *connection, &migrate::MYSQL).await)
+        migrate::state(&mut *connection, &migrate::MYSQL).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {

@@ -60,7 +60,7 @@ impl PostgresDatabase {
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
         let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
-        Ok(migrate::state(&mut *connection, &migrate::POSTGRES).await)
+        migrate::state(&mut *connection, &migrate::POSTGRES).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {

@@ -55,7 +55,7 @@ impl SqliteDatabase {
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
         let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
-        Ok(migrate::state(&mut connection, &migrate::SQLITE).await)
+        migrate::state(&mut connection, &migrate::SQLITE).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! The contract's suite comes from the testkit; what only SQL stores have (migrations, views, submit in the
 //! caller's transaction) stands beside it here. Each case has a fresh database. Names start with the database,
-//! so `cargo test -p longhaul-store --test conformance -- postgres::races` runs a part.
+//! so `cargo test -p longhaul-store --features mysql,postgres --test conformance -- postgres::races` runs a part.
 
 #![expect(
     clippy::unwrap_used,

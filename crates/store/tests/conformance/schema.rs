@@ -23,6 +23,18 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("a_schema_whose_migrations_were_noted_elsewhere_is_taken_over"), move || noted_elsewhere(backend)),
         trial(name("migrating_twice_changes_nothing"), move || migrating_twice_changes_nothing(backend)),
     ];
+    let untouched = "what_was_not_migrated_cleanly_is_not_taken_over";
+    trials.push(trial(name(untouched), move || not_taken_over(backend)));
+    match backend {
+        // A file has one process.
+        Backend::Sqlite => {
+            let sentence = "programs_of_before_see_that_the_schema_has_gone_on_without_them";
+            trials.push(trial(name(sentence), gone_on_without_them));
+        }
+        Backend::Postgres | Backend::MySql => {
+            trials.push(trial(name("several_processes_may_migrate_at_once"), move || migrating_at_once(backend)));
+        }
+    }
     if matches!(backend, Backend::Postgres) {
         trials.push(trial(name("a_refusal_of_the_lanes_index_is_told_as_a_constraints"), refused_like_a_constraint));
         trials.push(trial(name("migrations_9_and_10_keep_tasks_and_counts"), migrations_9_and_10));
@@ -128,22 +140,69 @@ async fn beside_an_applications(backend: Backend) {
     assert_eq!(database.count("SELECT count(*) FROM _sqlx_migrations").await, 2, "they are the application's");
 }
 
-async fn noted_elsewhere(backend: Backend) {
+/// A database of before our migrations had a table of their own, at the newest but so many.
+async fn of_before(backend: Backend, without: i64) -> (SqlStore, FreshDatabase, i64) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     store.submit_task(NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap())).await.unwrap();
-    let known = database.count("SELECT count(*) FROM longhaul_migrations").await;
+    let known = store.schema().await.unwrap().known;
     database.execute("ALTER TABLE longhaul_migrations RENAME TO _sqlx_migrations").await;
+    database.execute(&format!("DELETE FROM _sqlx_migrations WHERE version > {}", known - without)).await;
+    (store, database, known)
+}
+
+async fn noted_elsewhere(backend: Backend) {
+    let (store, database, known) = of_before(backend, 0).await;
     assert_eq!(store.schema().await.unwrap().pending, Vec::<String>::new());
     store.check_schema().await.unwrap();
+    let noted = database.count("SELECT count(*) FROM _sqlx_migrations").await;
     for _ in 0..2 {
         store.migrate().await.unwrap();
-        assert_eq!(database.count("SELECT count(*) FROM longhaul_migrations").await, known);
+        assert_eq!(database.count("SELECT count(*) FROM longhaul_migrations").await, noted);
+        assert_eq!(database.count("SELECT max(version) FROM longhaul_migrations").await, known);
     }
-    // One of ours that was noted with another sum is not ours.
-    database.execute("DROP TABLE longhaul_migrations").await;
-    database.execute("UPDATE _sqlx_migrations SET checksum = 'x'").await;
-    assert_eq!(store.schema().await.unwrap().found, 0);
+    // The application takes its table, and ours are still known.
+    database.execute("DELETE FROM _sqlx_migrations").await;
+    store.migrate().await.unwrap();
+    store.check_schema().await.unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM _sqlx_migrations").await, 0);
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+}
+
+/// SQLite's newest migration makes its views anew, so it can be left to be done again.
+async fn gone_on_without_them() {
+    let (store, database, known) = of_before(Backend::Sqlite, 1).await;
+    assert_eq!(store.schema().await.unwrap().pending.len(), 1);
+    store.migrate().await.unwrap();
+    assert_eq!(database.count("SELECT max(version) FROM longhaul_migrations").await, known);
+    assert_eq!(
+        database.count("SELECT max(version) FROM _sqlx_migrations").await,
+        known,
+        "programs of before look there"
+    );
+}
+
+async fn not_taken_over(backend: Backend) {
+    let (store, database, known) = of_before(backend, 0).await;
+    database.execute(&format!("UPDATE _sqlx_migrations SET success = false WHERE version = {known}")).await;
+    let error = store.migrate().await.unwrap_err();
+    assert!(error.to_string().contains("partially applied"), "{error}");
+    database.execute("UPDATE _sqlx_migrations SET success = true").await;
+    database.execute(&format!("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = {known}")).await;
+    let error = store.migrate().await.unwrap_err();
+    assert!(error.to_string().contains("never edited"), "{error}");
+    assert!(store.check_schema().await.is_err());
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+}
+
+async fn migrating_at_once(backend: Backend) {
+    let database = FreshDatabase::make(backend).await;
+    let migrating = (0..4).map(|_| async {
+        let options = options(&TestClock::new(), OutboxPolicy::default());
+        let store = SqlStore::connect(&database.url, options).await.unwrap();
+        store.migrate().await.unwrap();
+        store.check_schema().await.unwrap();
+    });
+    futures::future::join_all(migrating).await;
 }
 
 async fn ids_of_nobody(backend: Backend) {

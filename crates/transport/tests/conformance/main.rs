@@ -1,7 +1,7 @@
 //! Every test of the transports in one program.
 //!
 //! The suites of the contracts come from the testkit; what only one implementation has (its bounds, its files) stands
-//! beside them here. `cargo test -p longhaul-transport --test conformance -- local::stream_log` runs a part.
+//! beside them here. `cargo test -p longhaul-transport --features fleet --test conformance -- local::stream_log` runs a part.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test: what is not as it must be stops it")]
 
