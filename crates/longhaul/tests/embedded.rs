@@ -1,6 +1,8 @@
 //! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once with all features of the
 //! library and once with none.
 
+#![expect(clippy::unwrap_used, reason = "what these cases share is part of a test")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

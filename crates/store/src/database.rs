@@ -61,6 +61,16 @@ impl Database {
         on_each!(self, database => &database.shared)
     }
 
+    pub(crate) const fn sqlite(&self) -> Option<&SqliteDatabase> {
+        match self {
+            Self::Sqlite(database) => Some(database),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => None,
+            #[cfg(feature = "mysql")]
+            Self::MySql(_) => None,
+        }
+    }
+
     /// How many groups of single submits may be under way. PostgreSQL's one statement is soon done; SQLite's thread finds
     /// the next group when it has committed the one before; MySQL's four round trips leave the server waiting.
     pub(crate) const fn commits_at_once(&self) -> usize {

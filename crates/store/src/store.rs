@@ -198,13 +198,7 @@ impl SqlStore {
         tasks: &[NewTask],
     ) -> Result<Vec<Submitted>, StoreError> {
         submit::check(tasks)?;
-        let database = match &self.database {
-            Database::Sqlite(database) => database,
-            #[cfg(feature = "postgres")]
-            Database::Postgres(_) => return Err(other_database("SQLite")),
-            #[cfg(feature = "mysql")]
-            Database::MySql(_) => return Err(other_database("SQLite")),
-        };
+        let Some(database) = self.database.sqlite() else { return Err(other_database("SQLite")) };
         let operation = submitter::prepare_within(database, tasks.to_vec());
         database.within(transaction, &operation).await.map_err(told)
     }
@@ -227,7 +221,6 @@ fn no_driver(scheme: &str) -> Invalid {
     )
 }
 
-#[cfg(any(feature = "postgres", feature = "mysql"))]
 fn other_database(wanted: &str) -> StoreError {
     StoreError::Invalid(Invalid::new(
         "transaction",

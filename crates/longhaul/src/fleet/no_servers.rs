@@ -11,7 +11,7 @@ use longhaul_engine::dependency::Dependency;
 
 /// Nothing can be asked for beside the store.
 #[derive(Debug, Default)]
-pub(crate) struct FleetSettings;
+pub(crate) struct FleetSettings {}
 
 type Connected<A, B> = Result<Option<(Arc<A>, Arc<B>)>, Invalid>;
 
