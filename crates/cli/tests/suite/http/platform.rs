@@ -72,7 +72,7 @@ async fn which_queues_are_served_is_told_to_operators_alone(store: Backend) {
 }
 
 async fn slots_of_a_node_that_runs_nothing_are_not_full(store: Backend) {
-    let server = Server::start_with_slots(store, 0).await;
+    let server = Server::with_duties_alone(store).await;
     let id = server.submit("sample.echo", json!(1), json!({})).await;
     let why = async || server.get(format!("/api/tasks/{id}/why")).await.expect(200)["reason"].clone();
     assert_eq!(why().await, "no_node", "it does duties alone");

@@ -63,11 +63,27 @@ impl Server {
         settings: ListenerSettings,
         configure: impl FnOnce(Builder) -> Builder,
     ) -> Self {
+        let (database, builder) = Self::prepare(store).await;
+        let longhaul = configure(builder).start().await.unwrap();
+        Self::serve(database, longhaul, identity, settings).await
+    }
+
+    /// A node that runs no task.
+    pub(crate) async fn with_duties_alone(store: Backend) -> Self {
+        let (database, builder) = Self::prepare(store).await;
+        let longhaul = builder.start_duties().await.unwrap();
+        Self::serve(database, longhaul, IdentityMode::Dev, ListenerSettings::default()).await
+    }
+
+    async fn prepare(store: Backend) -> (Database, Builder) {
         let database = Database::make(store).await;
         std::fs::create_dir_all(database.folder.path().join("data")).unwrap();
         let builder = Longhaul::open(&database.url).await.unwrap().artifacts(database.folder.path().join("artifacts"));
-        let builder = types::register(samples::register(builder));
-        let longhaul = Arc::new(configure(builder).start().await.unwrap());
+        (database, types::register(samples::register(builder)))
+    }
+
+    async fn serve(database: Database, longhaul: Longhaul, identity: IdentityMode, settings: ListenerSettings) -> Self {
+        let longhaul = Arc::new(longhaul);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
         let serving = tokio::spawn({
