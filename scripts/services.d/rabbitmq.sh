@@ -75,7 +75,7 @@ rabbitmq_exec() {
     export RABBITMQ_CONFIG_FILES=$home/conf.d RABBITMQ_CONF_ENV_FILE=$home/rabbitmq-env.conf
     export RABBITMQ_ENABLED_PLUGINS_FILE=$home/enabled_plugins RABBITMQ_SCHEMA_DIR=$home/data/schema
     export RABBITMQ_GENERATED_CONFIG_DIR=$home/data/config RABBITMQ_PID_FILE=$home/pid
-    RABBITMQ_DIST_PORT=$(pick_port)
+    RABBITMQ_DIST_PORT=$((port + 1)) # it listens there late: one that was picked could be somebody else's by then
     export RABBITMQ_DIST_PORT RUNNING_UNDER_SYSTEMD=1
     exec setsid ${as[@]+"${as[@]}"} "$(rabbitmq_server)" -kernel inet_dist_use_interface '{127,0,0,1}' -data "$home/data"
 }

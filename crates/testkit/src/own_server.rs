@@ -3,6 +3,10 @@
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::{
+    Condvar, LazyLock, Mutex,
+    atomic::{AtomicU16, Ordering},
+};
 use std::time::{Duration, Instant};
 
 use rand::RngExt as _;
@@ -17,6 +21,28 @@ pub struct OwnServer {
     /// Settings that it is started with.
     settings: &'static [(&'static str, &'static str)],
     process: Option<Child>,
+    _turn: Option<Turn>,
+}
+
+/// A server whose start takes all processors for seconds. Only two are there at a time.
+#[derive(Debug)]
+struct Turn;
+
+static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+
+impl Turn {
+    fn wait() -> Self {
+        let free = TURNS.0.lock().unwrap();
+        *TURNS.1.wait_while(free, |free| *free == 0).unwrap() -= 1;
+        Self
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TURNS.0.lock().unwrap() += 1;
+        TURNS.1.notify_one();
+    }
 }
 
 impl OwnServer {
@@ -31,7 +57,9 @@ impl OwnServer {
         name: &'static str,
         settings: &'static [(&'static str, &'static str)],
     ) -> Self {
-        let mut server = Self { service, name, port: free_port(), url: String::new(), settings, process: None };
+        let turn = (service == "rabbitmq").then(Turn::wait);
+        let (port, url) = (free_port(), String::new());
+        let mut server = Self { service, name, port, url, settings, process: None, _turn: turn };
         server.wipe();
         server.start_again();
         server
@@ -89,11 +117,19 @@ impl Drop for OwnServer {
     }
 }
 
-/// A port for a server that comes and goes. It is below the range from which the kernel takes those of outgoing connections: nobody
-/// takes it while the server is down, and whoever knocks there meanwhile is not connected to itself.
+/// The next slot of ports that this process gives to a server.
+static NEXT_SLOT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::rng().random_range(0..SLOTS)));
+/// Slots of two ports: RabbitMQ listens on the one behind its own as well.
+const SLOTS: u16 = 1_350;
+/// Above what `scripts/services` and torture pick from, and below the range from which the kernel takes the ports of outgoing
+/// connections: while a server starts, or is down, nobody else takes its ports.
+const FIRST_PORT: u16 = 30_000;
+
+/// The first port of a slot that is free, and that no other server of this process has had lately.
 fn free_port() -> u16 {
-    let mut ports = std::iter::repeat_with(|| rand::rng().random_range(20_000..30_000));
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    let is_free = |port: &u16| (*port..*port + 2).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    let next = || FIRST_PORT + NEXT_SLOT.fetch_add(1, Ordering::Relaxed) % SLOTS * 2;
+    std::iter::repeat_with(next).take(SLOTS.into()).find(is_free).unwrap()
 }
 
 fn repository() -> &'static Path {

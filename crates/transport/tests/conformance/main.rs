@@ -31,6 +31,9 @@ fn main() {
     trials.extend(planted::trials());
     trials.extend(rabbitmq::trials());
     trials.extend(redis::trials());
+    // Last: servers that start take the processors from those that the others share, and there silence counts as a death.
+    trials.extend(redis::breaking::trials());
+    trials.extend(rabbitmq::breaking::trials());
     libtest_mimic::run(&suite::arguments(), trials).exit();
 }
 

@@ -1,7 +1,7 @@
 //! RabbitMQ: the suites, and what only it can do wrong.
 
 mod bare;
-mod breaking;
+pub(crate) mod breaking;
 mod deaf;
 mod fresh;
 mod news;
@@ -30,7 +30,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials.extend(event_bus_suite::trials("rabbitmq", &event_bus()));
     trials.extend(news::trials());
     trials.extend(wire::trials());
-    trials.extend(breaking::trials());
     trials.extend(deaf::trials());
     trials
 }

@@ -17,7 +17,7 @@ use longhaul_transport::redis::{Redis, RedisProgressCache, RedisRateLimiter, Red
 use super::{connected, limiter};
 use crate::{fresh::random_id, trial};
 
-pub(super) fn trials() -> Vec<Trial> {
+pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial("redis::breaking::a_flushed_server_goes_on_as_an_empty_one", a_flushed_server_goes_on_as_an_empty_one),
         trial("redis::breaking::a_node_keeps_its_share_until_the_server_is_back", a_node_keeps_its_share),

@@ -1,6 +1,6 @@
 //! Everything that is tested on a Redis server: the suites, the limits of a fleet, and servers that break.
 
-mod breaking;
+pub(crate) mod breaking;
 mod fleet;
 
 use std::sync::Arc;
@@ -30,7 +30,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = rate_limiter_suite::trials("redis", &rate_limiter);
     trials.extend(progress_cache_suite::trials("redis", &progress_cache));
     trials.extend(fleet::trials());
-    trials.extend(breaking::trials());
     trials.push(trial("redis::what_cannot_be_a_server_or_a_namespace_is_refused_without_its_password", refusals));
     trials
 }
