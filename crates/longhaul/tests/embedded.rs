@@ -30,9 +30,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
     let longhaul = Longhaul::open(url).await.unwrap().register(Double(Arc::clone(gate))).start().await.unwrap();
     let handle = longhaul.submit::<Double>(21).await.unwrap();
-    while handle.status().await.unwrap() != Status::Running {
-        tokio::task::yield_now().await;
-    }
+    let is_running = async {
+        while handle.status().await.unwrap() != Status::Running {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(PATIENCE, is_running).await.unwrap();
     (longhaul, handle.id())
 }
 
