@@ -37,7 +37,7 @@ pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
     (10, "lean writes", "0010_lean_writes.sql")
 );
 #[cfg(feature = "mysql")]
-pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql");
+pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql", (12, "room to grow", "0012_room_to_grow.sql"));
 
 fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {

@@ -164,6 +164,7 @@ CREATE TABLE `tasks` (
   `trace_context` varchar(200) DEFAULT NULL,
   `artifact_expires_at` bigint(20) DEFAULT NULL,
   `artifact_state` varchar(40) DEFAULT NULL,
+  `reserve` varbinary(128) DEFAULT '................................................................................................................................',
   PRIMARY KEY (`id`),
   KEY `tasks_claim` (`lane`,`due_at`,`id`),
   KEY `tasks_owner_status` (`owner`,`status`,`id`),

@@ -1,8 +1,16 @@
-//! What MySQL reads: claims and counts must not pass over all that is due tomorrow. Its planner finds a lane by equality and
-//! then reads it to its end, unless the statement keeps it from that.
+//! What a backlog costs MySQL. Claims and counts must not pass over all that is due tomorrow: its planner finds a lane by
+//! equality and then reads it to its end, unless the statement keeps it from that. And the rows of a backlog lie close together:
+//! one that grows where it stands makes the server put its page in order again.
 
 use libtest_mimic::Trial;
-use longhaul_domain::{Json, NewTask, NodeId, RunAt, contract::Store as _, event::OutboxPolicy};
+use longhaul_domain::{
+    Json, NewTask, NodeId, RunAt, Status,
+    contract::{
+        Store as _,
+        store::{ClaimRequest, Outcome, Report, Verdict},
+    },
+    event::OutboxPolicy,
+};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
 
 use crate::{
@@ -16,10 +24,45 @@ const TOMORROW: usize = 2_000;
 const FEW: u64 = 100;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial(
-        "mysql::backlog::what_is_due_tomorrow_is_not_read_today".to_owned(),
-        what_is_due_tomorrow_is_not_read_today,
-    )]
+    vec![
+        trial(
+            "mysql::backlog::what_is_due_tomorrow_is_not_read_today".to_owned(),
+            what_is_due_tomorrow_is_not_read_today,
+        ),
+        trial(
+            "mysql::backlog::neither_a_claim_nor_an_end_makes_a_row_larger".to_owned(),
+            neither_a_claim_nor_an_end_makes_a_row_larger,
+        ),
+    ]
+}
+
+/// The bytes of a row that a claim or an end changes, as InnoDB lays them out: what is NULL takes none, and what may be of any
+/// length one or two more for that.
+const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL) + 8 * ((started_at IS NOT NULL)
+        + (last_attempt_at IS NOT NULL) + (finished_at IS NOT NULL)) + COALESCE(LENGTH(lease_token), 0)
+        + COALESCE(LENGTH(node_id), 0) + COALESCE(LENGTH(host) + 2, 0) + COALESCE(LENGTH(result) + 2, 0)
+        + COALESCE(LENGTH(reserve) + 1, 0)
+    FROM tasks";
+
+async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
+    let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
+    let (node_id, host) = (NodeId(random_id()), "worker-7f9c4b6d5-x2x9p.example".to_owned());
+    store.register_node(node_id, "n", &host, None).await.unwrap();
+    let json = |text| Json::parse("a document", text).unwrap();
+    store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
+    let waiting = database.count(CHANGING_BYTES).await;
+    let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
+    let request = ClaimRequest { node_id, host, queues, task_types, limit: 1 };
+    let claimed = store.claim_tasks(&request).await.unwrap();
+    let running = database.count(CHANGING_BYTES).await;
+    assert!(running <= waiting, "{waiting} bytes grew to {running}");
+    let outcome = Outcome::Completed { result: Some(json(r#"{"pages":12,"words":3406}"#)), result_url: None };
+    let verdicts = store.finish_tasks(&[Report { lease: claimed[0].lease().unwrap(), outcome }]).await.unwrap();
+    assert_eq!(verdicts, [Verdict::Applied(Status::Completed)]);
+    let ended = database.count(CHANGING_BYTES).await;
+    assert!(ended <= running, "{running} bytes grew to {ended}");
+    assert_eq!(database.count("SELECT COUNT(*) FROM tasks WHERE reserve IS NULL").await, 1, "history keeps no reserve");
+    store.close().await;
 }
 
 async fn what_is_due_tomorrow_is_not_read_today() {

@@ -1,13 +1,20 @@
 //! Statements and migrations.
 
 use libtest_mimic::Trial;
-use longhaul_domain::{Json, NewTask, StoreError, contract::Store, event::OutboxPolicy};
+use longhaul_domain::{
+    Json, NewTask, NodeId, Status, StoreError, Task,
+    contract::{
+        Store,
+        store::{ClaimRequest, Outcome, Report, Verdict},
+    },
+    event::OutboxPolicy,
+};
 use longhaul_store::SqlStore;
 use longhaul_testkit::clock::TestClock;
 use sqlx::{Connection as _, Executor as _};
 
 use crate::{
-    fresh::{Backend, FreshDatabase, options},
+    fresh::{Backend, FreshDatabase, options, random_id},
     trial,
 };
 
@@ -39,6 +46,9 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trials.push(trial(name("a_refusal_of_the_lanes_index_is_told_as_a_constraints"), refused_like_a_constraint));
         trials.push(trial(name("migrations_9_and_10_keep_tasks_and_counts"), migrations_9_and_10));
     }
+    if matches!(backend, Backend::MySql) {
+        trials.push(trial(name("tasks_from_before_migration_12_are_claimed_and_ended"), migration_12));
+    }
     trials
 }
 
@@ -58,7 +68,7 @@ async fn a_schema_that_is_newer_is_refused(backend: Backend) {
     let known = match backend {
         Backend::Sqlite => 11,
         Backend::Postgres => 10,
-        Backend::MySql => 8,
+        Backend::MySql => 12,
     };
     let refusals = [store.migrate().await, store.check_schema().await];
     for refusal in refusals {
@@ -251,4 +261,25 @@ async fn migrations_9_and_10() {
     assert_eq!(database.count("SELECT count(*) FROM tally_deltas").await, 0);
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 24);
     assert!(database.try_execute("UPDATE tasks SET lane = NULL").await.is_err());
+}
+
+async fn migration_12() {
+    let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
+    let task = || NewTask::new("u-1", "t", "q", Json::parse("parameters", "{}").unwrap());
+    database.execute("ALTER TABLE tasks DROP COLUMN reserve").await;
+    database.execute("DELETE FROM longhaul_migrations WHERE version = 12").await;
+    store.submit_tasks(vec![task(), task()]).await.unwrap();
+    assert!(store.check_schema().await.is_err(), "it is the schema of the version before");
+    store.migrate().await.unwrap();
+    store.submit_task(task()).await.unwrap();
+    let node_id = NodeId(random_id());
+    store.register_node(node_id, "n", "h", None).await.unwrap();
+    let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
+    let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 9 };
+    let claimed = store.claim_tasks(&request).await.unwrap();
+    let outcome = Outcome::Completed { result: None, result_url: None };
+    let reports = claimed.iter().filter_map(Task::lease).map(|lease| Report { lease, outcome: outcome.clone() });
+    let verdicts = store.finish_tasks(&reports.collect::<Vec<_>>()).await.unwrap();
+    assert_eq!(verdicts, [Verdict::Applied(Status::Completed); 3]);
+    assert_eq!(database.count("SELECT COUNT(*) FROM tasks WHERE reserve IS NULL").await, 3);
 }
