@@ -7,7 +7,11 @@ use longhaul_domain::{
     StoreError, Task, bounds,
     contract::{broker::BrokerState, store::ClaimRequest},
 };
-use longhaul_engine::{desk::StopReason, pace::Pace, slots::Scope};
+use longhaul_engine::{
+    desk::{StopReason, Taken},
+    pace::Pace,
+    slots::Scope,
+};
 use tokio::time::Instant;
 
 use super::{
@@ -24,6 +28,8 @@ use crate::{
 pub(super) const REST: Duration = Duration::from_millis(500);
 /// How long a queue whose portion brought nothing is not asked for it again: most queues are empty while one is full.
 const PORTION_REST: Duration = Duration::from_millis(100);
+/// Tasks of one claim that are started before the store is asked again; of more, the store is not kept waiting.
+const STARTED_FIRST: usize = 16;
 /// How often it looks while bells come over the broker: a net below them.
 const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 
@@ -209,15 +215,31 @@ impl Drop for Asking<'_> {
     }
 }
 
+/// Takes what was claimed in hand, and has it started. From then on its slots are taken and its leases renewed.
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     // A task that was changed by a clock that was ahead is dated by that; the others by the store's.
     if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
         inner.engine().store_time.note(claimed_at);
     }
-    for task in tasks {
+    let in_hand: Vec<(Task, Taken)> = {
+        let mut desk = inner.desk();
+        let take = |task: Task| desk.take(&task).map(|taken| (task, taken));
+        tasks.into_iter().filter_map(take).collect()
+    };
+    if in_hand.len() <= STARTED_FIRST {
+        return start_in_hand(inner, in_hand);
+    }
+    let own = Arc::clone(inner);
+    inner.handlers.spawn(async move { start_in_hand(&own, in_hand) });
+}
+
+fn start_in_hand(inner: &Arc<Inner>, in_hand: Vec<(Task, Taken)>) {
+    for (task, taken) in in_hand {
+        // A process that stood still for longer than its lease may have claimed the task again meanwhile.
+        if !inner.desk().holds(&taken.lease) {
+            continue;
+        }
         inner.engine().metrics.claimed(&task);
-        let taken = inner.desk().take(&task);
-        let Some(taken) = taken else { continue };
         if let Some(older) = taken.replaces {
             inner.ask_to_stop(&older, StopReason::Lost);
         }

@@ -13,7 +13,7 @@ use super::{Inner, executor, hooks};
 use crate::{patience, random};
 
 /// Reports in one delivery.
-const BATCH: usize = 500;
+const BATCH: usize = 1_000;
 /// The longest rest after a delivery that failed.
 const REST: Duration = Duration::from_secs(2);
 
