@@ -100,7 +100,7 @@ async fn make_history(backend: Backend, url: &str, ended: usize) -> anyhow::Resu
             Backend::MySql => {
                 let mut connection = sqlx::MySqlConnection::connect(url).await?;
                 let statement = format!(
-                    "INSERT INTO tasks ({columns}) SELECT UNHEX(LPAD(HEX(seq), 32, '0')), {values} FROM seq_{from}_to_{to}"
+                    "INSERT INTO tasks ({columns}, reserve) SELECT UNHEX(LPAD(HEX(seq), 32, '0')), {values}, NULL FROM seq_{from}_to_{to}"
                 );
                 connection.execute(safe(statement)).await?;
             }

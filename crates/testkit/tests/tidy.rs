@@ -63,7 +63,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/migrations/postgres/0009_lane_by_index.sql", "only PostgreSQL reads a CHECK anew in each statement"),
     ("crates/store/migrations/sqlite/0011_ids_of_nobody.sql", "only SQLite shows NULL as an empty text in hex()"),
     ("crates/store/migrations/postgres/0010_lean_writes.sql", "only PostgreSQL pays for them"),
-    ("crates/store/migrations/mysql/0012_room_to_grow.sql", "only InnoDB keeps no room for rows that grow"),
+    ("crates/store/migrations/mysql/0012_room_to_grow.sql", "only InnoDB logs whole pages when rows grow in them"),
     ("crates/store/src/mysql/sql/append_tallies.sql", "JSON_TABLE is slow for a few rows"),
 ];
 

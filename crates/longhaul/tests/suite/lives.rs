@@ -15,6 +15,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
         trial(place, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
         trial(place, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
         trial(place, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
+        trial(place, "lives::a_drain_amid_claims_runs_nothing_twice", a_drain_amid_claims_runs_nothing_twice),
         trial(place, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
         trial(place, "lives::an_idle_node_is_not_taken_for_dead", an_idle_node_is_not_taken_for_dead),
         trial(place, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
@@ -101,6 +102,54 @@ async fn a_drain_lets_what_runs_finish(database: Home) {
     let after = open(&database).await.register(steps.share()).without_worker().unwrap();
     assert_eq!(after.handle::<Steps>(id).result().await.unwrap(), 0);
     after.stop().await;
+}
+
+/// So many have run when the node is stopped: more than one claim brings.
+const AMID: usize = 1_500;
+
+/// Notes that it ran, and is at its end.
+struct Brief {
+    ran: Arc<Mutex<Vec<u32>>>,
+    is_amid: Arc<Notify>,
+}
+
+impl Task for Brief {
+    const TYPE: &'static str = "brief";
+    type Params = u32;
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let mut ran = self.ran.lock().unwrap();
+        ran.push(ctx.params);
+        if ran.len() == AMID {
+            self.is_amid.notify_one();
+        }
+        Ok(())
+    }
+}
+
+/// Some are claimed and not started when the node stops.
+async fn a_drain_amid_claims_runs_nothing_twice(database: Home) {
+    const TASKS: u32 = 5_000;
+    let (ran, is_amid) = (Arc::default(), Arc::<Notify>::default());
+    let brief = || Brief { ran: Arc::clone(&ran), is_amid: Arc::clone(&is_amid) };
+    let submitter = open(&database).await.register(brief()).without_worker().unwrap();
+    for first in (0..TASKS).step_by(1_000) {
+        let tasks = (first..first + 1_000).map(|number| submitter.submit::<Brief>(number));
+        submitter.submit_all(tasks.collect::<Vec<_>>()).await.unwrap();
+    }
+    submitter.stop().await;
+    let first = open(&database).await.register(brief()).slots(2_000).start().await.unwrap();
+    is_amid.notified().await;
+    first.stop().await;
+
+    let second = open(&database).await.register(brief()).slots(2_000).start().await.unwrap();
+    until(async || database.count("SELECT count(*) FROM tasks WHERE status <> 'COMPLETED'").await == 0).await;
+    second.stop().await;
+    let mut ran = ran.lock().unwrap().clone();
+    ran.sort_unstable();
+    assert!(ran.iter().copied().eq(0..TASKS), "{} runs of {TASKS} tasks", ran.len());
+    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE retry_count + crash_count > 0").await, 0);
 }
 
 /// The first node is dropped without a word, as `kill -9` does it.

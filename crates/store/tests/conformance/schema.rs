@@ -272,6 +272,8 @@ async fn migration_12() {
     assert!(store.check_schema().await.is_err(), "it is the schema of the version before");
     store.migrate().await.unwrap();
     store.submit_task(task()).await.unwrap();
+    let without = "SELECT COUNT(*) FROM tasks WHERE reserve IS NULL";
+    assert_eq!(database.count(without).await, 2, "what was there before has none to give back");
     let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h", None).await.unwrap();
     let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
@@ -281,5 +283,5 @@ async fn migration_12() {
     let reports = claimed.iter().filter_map(Task::lease).map(|lease| Report { lease, outcome: outcome.clone() });
     let verdicts = store.finish_tasks(&reports.collect::<Vec<_>>()).await.unwrap();
     assert_eq!(verdicts, [Verdict::Applied(Status::Completed); 3]);
-    assert_eq!(database.count("SELECT COUNT(*) FROM tasks WHERE reserve IS NULL").await, 3);
+    assert_eq!(database.count(without).await, 3);
 }

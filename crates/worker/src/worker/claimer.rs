@@ -1,6 +1,8 @@
 //! The claimer: asks the store for as much as there is room for, and waits when there is nothing.
 
+use std::pin::pin;
 use std::sync::{Arc, atomic::Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use longhaul_domain::{
@@ -28,8 +30,6 @@ use crate::{
 pub(super) const REST: Duration = Duration::from_millis(500);
 /// How long a queue whose portion brought nothing is not asked for it again: most queues are empty while one is full.
 const PORTION_REST: Duration = Duration::from_millis(100);
-/// Tasks of one claim that are started before the store is asked again; of more, the store is not kept waiting.
-const STARTED_FIRST: usize = 16;
 /// How often it looks while bells come over the broker: a net below them.
 const BELOW_THE_BELLS: Duration = Duration::from_secs(5);
 
@@ -40,6 +40,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     let mut is_behind = false;
     let mut empty = EmptyPortions::default();
     let mut kept = Kept::default();
+    let mut in_hand = InHand::new(&inner);
     while !inner.draining.is_cancelled() {
         is_behind |= has_backlog(&inner);
         let (scopes, full) = {
@@ -48,14 +49,18 @@ pub(super) async fn run(inner: Arc<Inner>) {
             ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
+            in_hand.start();
             tokio::select! {
                 () = inner.draining.cancelled() => return,
                 () = inner.rooms[0].notified() => continue,
             }
         }
         let owed = inner.owed_claims();
-        let look = look(&inner, &scopes, &mut kept).await;
+        let look = look(&inner, &scopes, &mut kept, &mut in_hand).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
+        if !is_behind {
+            in_hand.start();
+        }
         if let Ok(look) = &look {
             empty.note(&look.empty);
             // What nobody was asked for, or may have more of, is still owed.
@@ -121,9 +126,12 @@ impl EmptyPortions {
 }
 
 /// Asks for what is kept for this host, then for what is anybody's.
-async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept) -> Result<Look, StoreError> {
+async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept, in_hand: &mut InHand) -> Result<Look, StoreError> {
+    if inner.settings.asks_for_kept {
+        in_hand.start();
+    }
     let own = kept.claim(inner, scopes).await?;
-    let look = claim_all(inner, scopes).await?;
+    let look = claim_each(inner, scopes, in_hand).await?;
     Ok(Look { claimed: own + look.claimed, ..look })
 }
 
@@ -143,11 +151,20 @@ pub(super) struct Look {
 /// Asks for as much as there is room for in each scope, and starts what comes. What comes after the drain has begun is
 /// handed back.
 pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Look, StoreError> {
+    let mut in_hand = InHand::new(inner);
+    let look = claim_each(inner, scopes, &mut in_hand).await;
+    in_hand.start();
+    look
+}
+
+/// The same, but what the last claim brought is left in hand.
+async fn claim_each(inner: &Arc<Inner>, scopes: &[Scope], in_hand: &mut InHand) -> Result<Look, StoreError> {
     let (mut claimed, mut is_full, mut left_out) = (0, false, false);
     let (mut emptied, mut empty) = (Vec::new(), Vec::new());
     let store = &inner.engine().store;
     for scope in scopes {
-        let filled = fill(inner, scope, |request| async move { store.claim_tasks(&request).await }).await?;
+        let ask = |request| async move { store.claim_tasks(&request).await };
+        let filled = fill_meanwhile(inner, scope, in_hand, ask).await?;
         let Some(Filled { asked_for, started }) = filled else {
             left_out = true;
             continue;
@@ -170,8 +187,7 @@ pub(super) struct Filled {
     pub(super) started: usize,
 }
 
-/// Asks for as much as there is room for in the scope, and starts what comes; nothing if there is no room. From the look at the
-/// room until all that came is in hand nobody else takes a slot: two would take the same one.
+/// Asks for as much as there is room for in the scope, and starts what comes; nothing if there is no room.
 pub(super) async fn fill<A>(
     inner: &Arc<Inner>,
     scope: &Scope,
@@ -180,7 +196,30 @@ pub(super) async fn fill<A>(
 where
     A: Future<Output = Result<Vec<Task>, StoreError>>,
 {
-    let _alone = inner.asking.write().await;
+    let mut in_hand = InHand::new(inner);
+    let filled = fill_meanwhile(inner, scope, &mut in_hand, ask).await;
+    in_hand.start();
+    filled
+}
+
+/// The same, but what comes is left in hand, and what is there is started while the store works. From the look at the room until all
+/// that came is in hand nobody else takes a slot: two would take the same one.
+async fn fill_meanwhile<A>(
+    inner: &Arc<Inner>,
+    scope: &Scope,
+    in_hand: &mut InHand,
+    ask: impl FnOnce(ClaimRequest) -> A,
+) -> Result<Option<Filled>, StoreError>
+where
+    A: Future<Output = Result<Vec<Task>, StoreError>>,
+{
+    let _alone = match inner.asking.try_write() {
+        Ok(alone) => alone,
+        Err(_) => {
+            in_hand.start();
+            inner.asking.write().await
+        }
+    };
     let _asking = Asking::new(inner);
     let limit = inner.desk().room(scope).min(bounds::CLAIM_BATCH);
     if limit == 0 || inner.draining.is_cancelled() {
@@ -193,9 +232,16 @@ where
         task_types: scope.task_types.clone(),
         limit,
     };
-    let tasks = within(for_claim(&inner.settings), ask(request)).await?;
+    let mut asked = pin!(within(for_claim(&inner.settings), ask(request)));
+    // Polled once, the question is on its way.
+    let answer = futures::poll!(asked.as_mut());
+    in_hand.start();
+    let tasks = match answer {
+        Poll::Ready(answer) => answer?,
+        Poll::Pending => asked.await?,
+    };
     let started = tasks.len();
-    start(inner, tasks);
+    in_hand.take(tasks);
     Ok(Some(Filled { asked_for: limit, started }))
 }
 
@@ -215,37 +261,60 @@ impl Drop for Asking<'_> {
     }
 }
 
-/// Takes what was claimed in hand, and has it started. From then on its slots are taken and its leases renewed.
+/// Takes what was claimed in hand, and starts it.
 pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
-    // A task that was changed by a clock that was ahead is dated by that; the others by the store's.
-    if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
-        inner.engine().store_time.note(claimed_at);
-    }
-    let in_hand: Vec<(Task, Taken)> = {
-        let mut desk = inner.desk();
-        let take = |task: Task| desk.take(&task).map(|taken| (task, taken));
-        tasks.into_iter().filter_map(take).collect()
-    };
-    if in_hand.len() <= STARTED_FIRST {
-        return start_in_hand(inner, in_hand);
-    }
-    let own = Arc::clone(inner);
-    inner.handlers.spawn(async move { start_in_hand(&own, in_hand) });
+    let mut in_hand = InHand::new(inner);
+    in_hand.take(tasks);
+    in_hand.start();
 }
 
-fn start_in_hand(inner: &Arc<Inner>, in_hand: Vec<(Task, Taken)>) {
-    for (task, taken) in in_hand {
-        // A process that stood still for longer than its lease may have claimed the task again meanwhile.
-        if !inner.desk().holds(&taken.lease) {
-            continue;
+/// Claimed tasks that have their slots and are about to be started. Those that never are go back when this is dropped.
+struct InHand {
+    inner: Arc<Inner>,
+    tasks: Vec<(Task, Taken)>,
+}
+
+impl InHand {
+    fn new(inner: &Arc<Inner>) -> Self {
+        Self { inner: Arc::clone(inner), tasks: Vec::new() }
+    }
+
+    fn take(&mut self, tasks: Vec<Task>) {
+        // A task that was changed by a clock that was ahead is dated by that; the others by the store's.
+        if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
+            self.inner.engine().store_time.note(claimed_at);
         }
-        inner.engine().metrics.claimed(&task);
-        if let Some(older) = taken.replaces {
-            inner.ask_to_stop(&older, StopReason::Lost);
+        for task in tasks {
+            self.inner.engine().metrics.claimed(&task);
+            let taken = self.inner.desk().take(&task);
+            let Some(taken) = taken else { continue };
+            if let Some(older) = taken.replaces {
+                self.inner.ask_to_stop(&older, StopReason::Lost);
+            }
+            self.tasks.push((task, taken));
         }
-        match inner.draining.is_cancelled() {
-            true => executor::hand_back(inner, &task, taken.lease, taken.info),
-            false => executor::start(inner, task, taken.lease, taken.info),
+    }
+
+    /// What a heartbeat asked to stop meanwhile is asked again by the next one.
+    fn start(&mut self) {
+        for (task, taken) in std::mem::take(&mut self.tasks) {
+            if task.node_id != Some(self.inner.node()) {
+                // The node was declared dead meanwhile: others run what it had.
+                self.inner.desk().drop_lease(&taken.lease);
+                self.inner.room_freed();
+            } else if self.inner.draining.is_cancelled() {
+                executor::hand_back(&self.inner, &task, taken.lease, taken.info);
+            } else {
+                executor::start(&self.inner, task, taken.lease, taken.info);
+            }
+        }
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        for (task, taken) in self.tasks.drain(..) {
+            executor::hand_back(&self.inner, &task, taken.lease, taken.info);
         }
     }
 }

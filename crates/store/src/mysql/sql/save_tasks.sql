@@ -25,7 +25,7 @@ SET
     tasks.children_completed = c.children_completed, tasks.children_with_errors = c.children_with_errors,
     tasks.children_failed = c.children_failed, tasks.children_cancelled = c.children_cancelled,
     tasks.progress = c.progress, tasks.result = c.result, tasks.result_url = c.result_url,
-    tasks.error = c.error
+    tasks.error = c.error, tasks.reserve = IF(c.finished_at IS NULL, tasks.reserve, NULL)
 -- Attempt and version as `record.rs` reads them.
 WHERE tasks.status = c.old_status AND IF(tasks.version BETWEEN 0 AND 1000000000000000, tasks.version, 0) = c.old_version
     AND IF(tasks.attempt BETWEEN 0 AND 1000000000, tasks.attempt, 0) = c.old_attempt
