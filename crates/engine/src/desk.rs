@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use longhaul_domain::{Lease, Status, Task, TaskId, bounds, contract::store::Verdict};
+use longhaul_domain::{Lease, Status, Task, TaskId, contract::store::Verdict};
 
 use crate::{
     TaskInfo,
@@ -15,8 +15,8 @@ use crate::{
     slots::{Scope, SlotPlan, Slots},
 };
 
-/// Reports that may wait on any node: two deliveries, so that a slow one does not hold up the handlers.
-const FEW_REPORTS: usize = 2 * bounds::CLAIM_BATCH;
+/// Reports that may wait on any node: several deliveries, so that a slow one does not hold up the handlers.
+const FEW_REPORTS: usize = 1_000;
 
 /// Why a running handler should stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -75,6 +75,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             && (look.claimed == 0 || (brought != brought_before && !has_backlog(&inner)))
         {
             pace.found();
+            in_hand.start();
             rest_below_bells(&inner).await;
             continue;
         }

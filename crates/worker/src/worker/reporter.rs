@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    StoreError, bounds,
+    StoreError,
     contract::store::{Failure, Outcome as Ending, Verdict},
 };
 use longhaul_engine::commands::finish::Ended;
@@ -12,8 +12,8 @@ use longhaul_engine::commands::finish::Ended;
 use super::{Inner, executor, hooks};
 use crate::{patience, random};
 
-/// Reports in one delivery: as many as the store takes.
-const BATCH: usize = bounds::CLAIM_BATCH;
+/// Reports in one delivery.
+const BATCH: usize = 500;
 /// The longest rest after a delivery that failed.
 const REST: Duration = Duration::from_secs(2);
 
