@@ -58,9 +58,6 @@ pub(super) async fn run(inner: Arc<Inner>) {
         let owed = inner.owed_claims();
         let look = look(&inner, &scopes, &mut kept, &mut in_hand).await;
         is_behind = matches!(look, Ok(Look { is_full: true, .. }));
-        if !is_behind {
-            in_hand.start();
-        }
         if let Ok(look) = &look {
             empty.note(&look.empty);
             // What nobody was asked for, or may have more of, is still owed.
@@ -133,6 +130,9 @@ async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept, in_hand: &m
     }
     let own = kept.claim(inner, scopes).await?;
     let look = claim_each(inner, scopes, in_hand).await?;
+    if !look.is_full {
+        in_hand.start();
+    }
     Ok(Look { claimed: own + look.claimed, ..look })
 }
 
