@@ -5,6 +5,11 @@ pub(crate) fn next_u64() -> u64 {
     rand::Rng::next_u64(&mut rand::rng())
 }
 
+/// A fresh lease token, or what such are made from.
+pub(crate) fn token() -> uuid::Uuid {
+    uuid::Uuid::from_u64_pair(next_u64(), next_u64())
+}
+
 /// A fresh number from 0 to 1, for jitter.
 pub(crate) fn unit() -> f64 {
     (next_u64() >> 11) as f64 / (1_u64 << 53) as f64

@@ -175,7 +175,7 @@ impl Picked {
 /// Claims what was picked and locked.
 async fn take(session: &mut MySqlSession<'_>, claimant: Claimant<'_>, picked: &[Picked]) -> Result<Vec<Task>, Failure> {
     let Some(now) = picked.iter().map(|picked| picked.at).max() else { return Ok(Vec::new()) };
-    let drawn = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
+    let drawn = random::token();
     let mut ids: Vec<TaskId> = picked.iter().map(|picked| picked.task.id).collect();
     ids.sort_unstable();
     let mut taken = 0;

@@ -41,12 +41,16 @@ static INSERT_AND_RING: LazyLock<Sql> = LazyLock::new(|| {
 });
 
 fn for_many(name: &'static str, file: &str) -> Sql {
-    POSTGRES_DIALECT.sql(name, &file.replace("{taken}", include_str!("sql/taken.fragment")))
+    POSTGRES_DIALECT.sql(name, &with_taken(file, "gen_random_uuid()"))
+}
+
+fn with_taken(file: &str, token: &str) -> String {
+    file.replace("{taken}", include_str!("sql/taken.fragment")).replace("{token}", token)
 }
 
 /// The clock is worked out wherever it stands: for one row that is cheaper than to set it up once for the statement.
 fn for_one(name: &'static str, file: &str) -> Sql {
-    let file = file.replace("{taken}", include_str!("sql/taken.fragment"));
+    let file = with_taken(file, "$6");
     let now = "((date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)";
     POSTGRES_DIALECT.sql(name, &file.replace("{now}", now))
 }
@@ -113,13 +117,14 @@ impl<'c> PgSession<'c> {
         Ok(claimed)
     }
 
-    /// What was claimed, in the order of claims. Its lanes are known from now on.
+    /// What was claimed, in the order of claims. Lanes that were looked at are known from now on.
     fn known(&self, claimed: Vec<Claimed>) -> Vec<Task> {
         let standing = |claimed: Claimed| {
             let Claimed { task, lane, standing } = claimed;
-            let priority = u8::try_from(standing).unwrap_or(task.priority);
-            self.shared.note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
-            (standing, task)
+            if let Some(priority) = standing.and_then(|standing| u8::try_from(standing).ok()) {
+                self.shared.note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
+            }
+            (standing.unwrap_or(i64::from(task.priority)), task)
         };
         in_order(claimed.into_iter().map(standing).collect())
     }
@@ -132,16 +137,16 @@ impl<'c> PgSession<'c> {
     }
 }
 
-/// A task that was claimed, the lane that it stood in, and the priority of that.
+/// A task that was claimed, the lane that it stood in, and the priority of that if the statement has looked.
 struct Claimed {
     task: Task,
     lane: i64,
-    standing: i64,
+    standing: Option<i64>,
 }
 
 impl Claimed {
     fn from_row(row: &SqlRow) -> Result<Self, Failure> {
-        let (lane, standing) = (row.must_int(TASK_COLUMNS)?, row.must_int(TASK_COLUMNS + 1)?);
+        let (lane, standing) = (row.must_int(TASK_COLUMNS)?, row.int(TASK_COLUMNS + 1)?);
         Ok(Self { task: record::task(row)?, lane, standing })
     }
 }
@@ -216,14 +221,18 @@ impl Session for PgSession<'_> {
     }
 
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+        let ClaimNamed { node_id, host, task_types, .. } = request;
         let query = match &*request.ids {
-            [only] => sqlx::query(super::text(&CLAIM_ONE)).bind(self.clock()).bind(only.0),
+            [only] => {
+                let query = sqlx::query(super::text(&CLAIM_ONE)).bind(self.clock()).bind(only.0).bind(task_types);
+                query.bind(node_id.0).bind(host).bind(crate::random::token())
+            }
             ids => {
                 let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-                sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids)
+                let query = sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids).bind(task_types);
+                query.bind(node_id.0).bind(host)
             }
         };
-        let query = query.bind(&request.task_types).bind(request.node_id.0).bind(&request.host);
         let claimed = self.read_claimed(query).await?;
         // Where all tasks come one by one and by name, looks would begin at the front each time, and walk over all that are gone.
         if let [Claimed { task, lane, .. }] = &*claimed {

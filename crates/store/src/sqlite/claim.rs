@@ -8,7 +8,6 @@ use longhaul_domain::{
     lifecycle,
     statistics::TallySheet,
 };
-use uuid::Uuid;
 
 use super::session::{SqliteSession, bind, execute};
 use crate::{
@@ -85,7 +84,7 @@ fn take(
     let now = Timestamp::from_micros(session.clock());
     let mut taken = Vec::with_capacity(picked.len());
     for Picked { task: before, number, standing } in picked {
-        let token = Uuid::from_u64_pair(random::next_u64(), random::next_u64());
+        let token = random::token();
         let claim = lifecycle::claim::decide(&before, claimant.node, claimant.host, LeaseToken(token), now)?;
         let after = &claim.after;
         let (attempt, version) = (i64::from(after.attempt), i64::try_from(after.version).unwrap_or(i64::MAX));
