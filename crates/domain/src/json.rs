@@ -4,6 +4,7 @@
 //! order. What a database could not keep exactly (a NUL, half a surrogate pair) or what would hurt a
 //! reader (depth, size, too many keys) is refused with the field's name.
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -20,24 +21,28 @@ impl Json {
     /// Checks `text` and keeps it. `field` names it in the refusal.
     pub fn parse(field: &'static str, text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
-        if text.len() > bounds::JSON_BYTES {
-            let allowed = format!("at most {} bytes of JSON; store larger things as artifacts", bounds::JSON_BYTES);
-            return Err(Invalid::new(field, format!("has {} bytes", text.len()), allowed));
-        }
-        let mut keys_left = bounds::JSON_KEYS;
-        let mut reader = serde_json::Deserializer::from_str(&text);
-        Check { depth_left: bounds::JSON_DEPTH, keys_left: &mut keys_left }
-            .deserialize(&mut reader)
-            .and_then(|()| reader.end())
-            .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))?;
+        check(field, &text)?;
         Ok(Self(text.into()))
     }
 
     /// The document of a value. Only what would be refused as text is refused here.
     pub fn from_value(field: &'static str, value: &impl Serialize) -> Result<Self, Invalid> {
-        let text = serde_json::to_string(value)
-            .map_err(|cause| Invalid::new(field, format!("cannot be written: {cause}"), "a value that is JSON"))?;
-        Self::parse(field, text)
+        let refused = |cause: &dyn fmt::Display| {
+            Invalid::new(field, format!("cannot be written: {cause}"), "a value that is JSON")
+        };
+        // Taken, not borrowed: a value may write others while it is written.
+        let mut buffer = BUFFER.take();
+        serde_json::to_writer(&mut buffer, value).map_err(|cause| refused(&cause))?;
+        let text = str::from_utf8(&buffer).map_err(|cause| refused(&cause))?;
+        if !is_small_and_plain(text) {
+            check(field, text)?;
+        }
+        let json = Self(text.into());
+        if buffer.capacity() <= BUFFER_BYTES {
+            buffer.clear();
+            BUFFER.set(buffer);
+        }
+        Ok(json)
     }
 
     /// What was accepted before and comes back from a store, taken as it is.
@@ -54,6 +59,36 @@ impl Json {
         serde_json::from_str(&self.0)
     }
 }
+
+/// What a thread keeps of the memory that values are written into.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+thread_local! {
+    /// Most documents are small and many are written: each then takes one piece of memory, and of its own size.
+    static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
+    if text.len() > bounds::JSON_BYTES {
+        let allowed = format!("at most {} bytes of JSON; store larger things as artifacts", bounds::JSON_BYTES);
+        return Err(Invalid::new(field, format!("has {} bytes", text.len()), allowed));
+    }
+    let mut keys_left = bounds::JSON_KEYS;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Check { depth_left: bounds::JSON_DEPTH, keys_left: &mut keys_left }
+        .deserialize(&mut reader)
+        .and_then(|()| reader.end())
+        .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))
+}
+
+/// Whether a text that a value was written as, and that is therefore JSON, cannot pass any bound, seen without reading it: it has fewer bytes
+/// than a document may have keys, no more brackets than it may have levels, and nothing escaped, so no NUL either.
+fn is_small_and_plain(text: &str) -> bool {
+    let brackets = text.bytes().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    text.len() <= bounds::JSON_KEYS && brackets <= bounds::JSON_DEPTH && !text.contains('\\')
+}
+
+const _: () = assert!(bounds::JSON_KEYS <= bounds::JSON_STRING_BYTES && bounds::JSON_KEYS <= bounds::JSON_BYTES);
 
 /// Walks a document without keeping it, and stops at the first thing that is not allowed.
 struct Check<'a> {
@@ -154,6 +189,50 @@ mod tests {
         for text in ["{\"b\":1, \"a\":1.000}", "12345678901234567890123456789.5", "\"\u{1F600} '; DROP\"", "[]", "null"]
         {
             assert_eq!(Json::parse("parameters", text).unwrap().as_str(), text);
+        }
+    }
+
+    #[test]
+    fn a_value_is_refused_for_what_its_text_would_be_refused_for() {
+        let nested = |levels: usize| (1..levels).fold(serde_json::json!([]), |inner, _| serde_json::json!([inner]));
+        let wide = |keys: usize| (0..keys).map(|n| (n.to_string(), 0)).collect::<std::collections::BTreeMap<_, _>>();
+        let values = [
+            serde_json::json!({ "a": [1, "b", null, { "c": 1.5 }], "d": "\u{1F600}" }),
+            serde_json::json!("x".repeat(bounds::JSON_STRING_BYTES)),
+            serde_json::json!("x".repeat(bounds::JSON_STRING_BYTES + 1)),
+            serde_json::json!("a\0b"),
+            serde_json::json!({ "a\0b": 1 }),
+            serde_json::json!("a\\b"),
+            serde_json::json!("[".repeat(100)),
+            serde_json::json!(wide(bounds::JSON_KEYS)),
+            serde_json::json!(wide(bounds::JSON_KEYS + 1)),
+            serde_json::json!(vec![0; bounds::JSON_BYTES]),
+            nested(64),
+            nested(65),
+            nested(66),
+        ];
+        let mut refused = 0;
+        for value in values {
+            let text = serde_json::to_string(&value).unwrap();
+            let (written, parsed) = (Json::from_value("p", &value), Json::parse("p", text.clone()));
+            assert_eq!(written, parsed, "{}", &text[..text.len().min(50)]);
+            assert!(parsed.is_err() || written.unwrap().as_str() == text);
+            refused += usize::from(parsed.is_err());
+        }
+        assert_eq!(refused, 7);
+    }
+
+    #[test]
+    fn a_value_may_write_another_while_it_is_written() {
+        struct Outer;
+        impl Serialize for Outer {
+            fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
+                let inner = Json::from_value("inner", &[1, 2]).map_err(serde::ser::Error::custom)?;
+                (0, inner, 3).serialize(writer)
+            }
+        }
+        for _ in 0..2 {
+            assert_eq!(Json::from_value("p", &Outer).unwrap().as_str(), "[0,[1,2],3]");
         }
     }
 

@@ -6,6 +6,7 @@
 mod claim;
 mod connection;
 mod guest;
+mod log_room;
 mod readers;
 mod session;
 mod writer;

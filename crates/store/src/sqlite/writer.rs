@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    connection,
+    connection, log_room,
     session::{SqliteSession, at_once},
 };
 use crate::{
@@ -73,7 +73,9 @@ impl<O: Operation> Job for Asked<O> {
 impl Writer {
     pub(super) fn start(path: &Path) -> Result<Self, Failure> {
         let (messages, inbox) = mpsc::channel();
-        let thread = Thread { path: path.to_owned(), connection: Some(connection::writer(path)?), inbox };
+        let connection = connection::writer(path)?;
+        log_room::make(&connection, path);
+        let thread = Thread { path: path.to_owned(), connection: Some(connection), inbox };
         let named = std::thread::Builder::new().name("longhaul-sqlite".to_owned());
         named.spawn(|| thread.work()).map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Self { messages })
