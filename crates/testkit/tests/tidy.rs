@@ -58,6 +58,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("crates/store/src/postgres/claim.rs", "PostgreSQL claims in one statement"),
     ("crates/store/src/sqlite/connection.rs", "the others are connected by sqlx's pools"),
     ("crates/store/src/sqlite/guest.rs", "only SQLite's own driver is not the caller's"),
+    ("crates/store/src/sqlite/log_room.rs", "servers make room for their logs themselves"),
     ("crates/store/src/sqlite/readers.rs", "the others have many writers"),
     ("crates/store/src/sqlite/writer.rs", "the others have many writers and their own group commit"),
     ("crates/store/migrations/postgres/0009_lane_by_index.sql", "only PostgreSQL reads a CHECK anew in each statement"),

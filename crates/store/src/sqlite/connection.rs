@@ -14,7 +14,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use crate::failure::Failure;
 
 /// How long SQLite itself waits for another program that writes the file before we try again.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared; the store has fewer.
 const STATEMENTS: usize = 256;
 const PRAGMAS: [(&str, &str); 3] = [("cache_size", "-16384"), ("wal_autocheckpoint", "8000"), ("temp_store", "memory")];

@@ -45,7 +45,7 @@ impl SqliteDatabase {
     pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, Failure> {
         let path = connection::path_of(url)?;
         let lock = if is_beside { None } else { Some(Arc::new(lock_file(&path)?)) };
-        let (writer, readers) = (Writer::start(&path)?, Readers::new(&path));
+        let (writer, readers) = (Writer::start(&path, !is_beside)?, Readers::new(&path));
         Ok(Self { path, writer, readers, shared: Arc::new(shared), lock })
     }
 

@@ -71,11 +71,11 @@ impl<O: Operation> Job for Asked<O> {
 }
 
 impl Writer {
-    pub(super) fn start(path: &Path) -> Result<Self, Failure> {
+    /// `has_room` asks for a log that commits find room in: whoever only stands beside another process needs none.
+    pub(super) fn start(path: &Path, has_room: bool) -> Result<Self, Failure> {
         let (messages, inbox) = mpsc::channel();
-        let connection = connection::writer(path)?;
-        log_room::make(&connection, path);
-        let thread = Thread { path: path.to_owned(), connection: Some(connection), inbox };
+        let mut thread = Thread { path: path.to_owned(), has_room, connection: None, inbox };
+        thread.connection = Some(thread.open()?);
         let named = std::thread::Builder::new().name("longhaul-sqlite".to_owned());
         named.spawn(|| thread.work()).map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Self { messages })
@@ -106,12 +106,21 @@ impl Writer {
 
 struct Thread {
     path: PathBuf,
+    has_room: bool,
     /// Absent after a failure that left it in doubt; the next group opens it anew.
     connection: Option<Connection>,
     inbox: Receiver<Message>,
 }
 
 impl Thread {
+    fn open(&self) -> Result<Connection, Failure> {
+        let connection = connection::writer(&self.path)?;
+        if self.has_room {
+            log_room::make(&connection)?;
+        }
+        Ok(connection)
+    }
+
     fn work(mut self) {
         while let Ok(message) = self.inbox.recv() {
             let closing = match message {
@@ -130,7 +139,7 @@ impl Thread {
     /// Runs the job and what has come meanwhile in one transaction. Answers with who wants the thread to end.
     fn commit_group(&mut self, first: Box<dyn Job>) -> Option<oneshot::Sender<()>> {
         let (mut group, began, mut closing) = (Group::default(), Instant::now(), None);
-        let connection = self.connection.take().map_or_else(|| connection::writer(&self.path), Ok);
+        let connection = self.connection.take().map_or_else(|| self.open(), Ok);
         let mut connection = match connection {
             Ok(connection) => connection,
             Err(failure) => {
