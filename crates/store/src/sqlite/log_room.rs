@@ -99,7 +99,9 @@ mod tests {
     }
 
     fn write(connection: &Connection, rows: std::ops::Range<i64>) {
-        rows.for_each(|row| drop(connection.execute("INSERT INTO t VALUES (?1)", [row]).unwrap()));
+        for row in rows {
+            assert_eq!(connection.execute("INSERT INTO t VALUES (?1)", [row]).unwrap(), 1);
+        }
     }
 
     fn rows(folder: &Folder) -> i64 {
