@@ -1,5 +1,7 @@
 //! What a caller hands in to have a task made (R8 to R12).
 
+use std::sync::Arc;
+
 use crate::{bounds, error::Invalid, ids::TaskId, json::Json, retry::RetryPolicy, task::Lease, time::Timestamp};
 
 /// When the first attempt may start.
@@ -23,16 +25,16 @@ pub struct Idempotency {
     pub ttl_ms: u64,
 }
 
-/// A task to be made. `NewTask::new` fills in what most callers leave alone.
+/// A task to be made. `NewTask::new` fills in what most callers leave alone. Those of a batch share their names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTask {
     /// An id that the store has given out for it; without one the store gives it one.
     pub id: Option<TaskId>,
-    pub owner: String,
+    pub owner: Arc<str>,
     pub tier: Option<String>,
-    pub task_type: String,
+    pub task_type: Arc<str>,
     pub task_key: Option<String>,
-    pub queue: String,
+    pub queue: Arc<str>,
     pub priority: u8,
     pub run_at: RunAt,
     pub max_attempts: u32,
@@ -54,13 +56,18 @@ pub struct NewTask {
 
 impl NewTask {
     pub fn new(owner: &str, task_type: &str, queue: &str, parameters: Json) -> Self {
+        Self::named(owner.into(), task_type.into(), queue.into(), parameters)
+    }
+
+    /// The same, with names that other tasks may share.
+    pub fn named(owner: Arc<str>, task_type: Arc<str>, queue: Arc<str>, parameters: Json) -> Self {
         Self {
             id: None,
-            owner: owner.to_owned(),
+            owner,
             tier: None,
-            task_type: task_type.to_owned(),
+            task_type,
             task_key: None,
-            queue: queue.to_owned(),
+            queue,
             priority: *bounds::PRIORITY.start(),
             run_at: RunAt::Now,
             max_attempts: bounds::DEFAULT_MAX_ATTEMPTS,

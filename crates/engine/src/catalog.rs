@@ -155,12 +155,12 @@ mod tests {
     fn what_an_order_leaves_open_is_as_the_type_says() {
         let task = catalog().new_task(order("a")).unwrap();
         assert_eq!((task.max_attempts, task.priority, task.finish_step), (3, 1, true));
-        assert_eq!(task.queue, "free_default");
+        assert_eq!(&*task.queue, "free_default");
     }
 
     #[test]
     fn a_queue_comes_from_the_order_then_the_type_then_the_rules() {
-        let queue = |order| catalog().new_task(order).unwrap().queue;
+        let queue = |order| catalog().new_task(order).unwrap().queue.to_string();
         let vip = Order { tier: Some("vip".to_owned()), ..order("a") };
         let short = Order { expected_duration: Some(Duration::from_secs(5)), ..vip.clone() };
         assert_eq!(queue(vip.clone()), "vip_long");

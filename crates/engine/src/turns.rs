@@ -109,7 +109,7 @@ impl Turns {
         drop(state);
         for task in tasks.iter_mut().filter(|task| is_due(task)) {
             // A key of its own for each look-up; batches of several lines are rare, and their rows cost far more.
-            let line = (task.queue.clone(), task.priority, task.owner.clone());
+            let line = (task.queue.to_string(), task.priority, task.owner.to_string());
             task.run_at = places.get_mut(&line).map_or(RunAt::Now, Places::take);
         }
     }

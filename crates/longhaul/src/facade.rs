@@ -12,7 +12,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::Engine;
 use longhaul_store::SqlStore;
-use longhaul_worker::{Handle, Services, Submission, Task, TypeInfo, Worker};
+use longhaul_worker::{Handle, Names, Services, Submission, Task, TypeInfo, Worker};
 
 use crate::CallersTransaction;
 
@@ -66,7 +66,9 @@ impl Longhaul {
         for submission in &mut submissions {
             submission.take_tier_of_owner().await;
         }
-        let tasks = submissions.into_iter().map(Submission::into_new_task).collect::<Result<Vec<_>, _>>()?;
+        let mut names = Names::of::<T>();
+        let tasks = submissions.into_iter().map(|submission| submission.into_task_of_batch(&mut names));
+        let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
         let submitted = self.services.submit_many(tasks).await?;
         Ok(submitted.into_iter().map(|made| self.handle(made.task_id)).collect())
     }

@@ -45,6 +45,6 @@ pub use run::Services;
 pub use settings::{TypeSettings, WorkerSettings};
 pub use state::State;
 pub use stop::{Class, Outcome, Stop, classify_by_type};
-pub use submission::Submission;
+pub use submission::{Names, Submission};
 pub use task::{Task, TaskInfo};
 pub use worker::{ManualWorker, Worker};

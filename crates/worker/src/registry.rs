@@ -141,7 +141,7 @@ impl Registry {
     /// The hook to be called once the task has its id.
     pub(crate) fn queued_hook(&self, task: &NewTask) -> Option<impl FnOnce(TaskId) -> BoxFuture<'static, ()> + use<>> {
         let handler = self.handler(&task.task_type)?;
-        let (owner, task_type, queue) = (task.owner.clone(), task.task_type.clone(), task.queue.clone());
+        let (owner, task_type, queue) = (task.owner.to_string(), task.task_type.to_string(), task.queue.to_string());
         let (parent_id, correlation_id) = (task.parent.map(|lease| lease.task_id), task.correlation_id.clone());
         Some(move |id| {
             let info = TaskInfo { id, owner, task_type, queue, attempt: 0, parent_id, correlation_id };

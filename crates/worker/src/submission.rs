@@ -30,12 +30,40 @@ const CHILD_KEY_BYTES: usize = 140;
 /// Children in one transaction.
 const CHILDREN_AT_ONCE: usize = 1_000;
 
+/// Whose tasks they are when nobody says it.
+const DEFAULT_OWNER: &str = "default";
+
+/// Names that the tasks of a batch have in common: each takes memory once.
+#[derive(Debug)]
+pub struct Names {
+    owner: Arc<str>,
+    task_type: Arc<str>,
+    /// Of the task before.
+    queue: Arc<str>,
+}
+
+impl Names {
+    /// Those of a batch of tasks of this type.
+    pub fn of<T: Task>() -> Self {
+        Self { owner: DEFAULT_OWNER.into(), task_type: T::TYPE.into(), queue: Arc::default() }
+    }
+
+    fn queue(&mut self, name: &str) -> Arc<str> {
+        if *self.queue != *name {
+            self.queue = name.into();
+        }
+        Arc::clone(&self.queue)
+    }
+}
+
 /// A task that is about to be submitted; `.await` submits it.
 #[must_use = "a submission does nothing until it is awaited"]
 pub struct Submission<T: Task> {
     services: Arc<Services>,
     /// The first thing that was wrong is told when it is awaited.
     task: Result<NewTask, Invalid>,
+    /// The names that it has of its own. The others it gets when it becomes a task, and shares with its batch.
+    owner: Option<Arc<str>>,
     queue: Option<String>,
     expected: Option<Duration>,
     idempotency: Option<String>,
@@ -60,11 +88,12 @@ impl<T: Task> Submission<T> {
             timeout_ms: settings.timeout.map(millis),
             finish_step: T::FINISH_STEP,
             retry: settings.retry,
-            ..NewTask::new("default", T::TYPE, "", parameters)
+            ..NewTask::named(Arc::default(), Arc::default(), Arc::default(), parameters)
         });
         Self {
             services: Arc::clone(services),
             task,
+            owner: None,
             queue: settings.queue,
             expected: settings.expected_duration,
             idempotency: None,
@@ -76,13 +105,13 @@ impl<T: Task> Submission<T> {
     pub(crate) fn child(run: &Arc<Run>, params: &T::Params) -> Self {
         let mut child = Self::new(&run.services, params);
         if let Ok(task) = &mut child.task {
-            task.owner.clone_from(&run.task.owner);
             task.tier.clone_from(&run.task.tier);
             task.priority = run.task.priority;
             task.correlation_id.clone_from(&run.task.correlation_id);
             task.trace_context = run.trace_context().map(|context| context.to_string());
             task.parent = Some(run.lease);
         }
+        child.owner = Some(run.task.owner.as_str().into());
         child.parent = Some(Arc::clone(run));
         child
     }
@@ -95,8 +124,9 @@ impl<T: Task> Submission<T> {
     }
 
     /// Whose task it is.
-    pub fn owner(self, owner: &str) -> Self {
-        self.with(|task| owner.clone_into(&mut task.owner))
+    pub fn owner(mut self, owner: &str) -> Self {
+        self.owner = Some(owner.into());
+        self
     }
 
     /// The owner's class; with the expected duration it decides the queue.
@@ -170,14 +200,21 @@ impl<T: Task> Submission<T> {
 
     /// The task as the store takes it, for a submit in a transaction of the caller's own.
     pub fn into_new_task(self) -> Result<NewTask, Invalid> {
+        self.into_task_of_batch(&mut Names::of::<T>())
+    }
+
+    /// The same for one of many.
+    pub fn into_task_of_batch(self, names: &mut Names) -> Result<NewTask, Invalid> {
         let mut task = self.task?;
+        task.owner = self.owner.unwrap_or_else(|| Arc::clone(&names.owner));
+        task.task_type = Arc::clone(&names.task_type);
         if task.trace_context.is_none() {
             let here = trace::context_of(&tracing::Span::current());
             task.trace_context = here.map(|context| context.to_string());
         }
-        task.queue = match self.queue {
-            Some(queue) => queue,
-            None => self.services.routing.queue(task.tier.as_deref(), self.expected).to_owned(),
+        task.queue = match &self.queue {
+            Some(queue) => names.queue(queue),
+            None => names.queue(self.services.routing.queue(task.tier.as_deref(), self.expected)),
         };
         task.idempotency = match (self.parent, self.idempotency) {
             (Some(run), given) => {
@@ -198,7 +235,7 @@ impl<T: Task> Submission<T> {
             && task.tier.is_none()
             && self.parent.is_none()
         {
-            task.tier = self.services.engine.tier_of(&task.owner).await;
+            task.tier = self.services.engine.tier_of(self.owner.as_deref().unwrap_or(DEFAULT_OWNER)).await;
         }
     }
 
@@ -234,7 +271,8 @@ pub(crate) async fn submit_children<C: Task>(
     run: &Arc<Run>,
     params: impl IntoIterator<Item = C::Params>,
 ) -> Result<Vec<TaskId>, Stop> {
-    let tasks = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_new_task());
+    let mut names = Names::of::<C>();
+    let tasks = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_task_of_batch(&mut names));
     let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {

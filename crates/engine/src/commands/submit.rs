@@ -1,6 +1,6 @@
 //! Submit: a task is made, and its queue's bell rings.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use longhaul_domain::{
     Lease, NewTask, RunAt, Status, StoreError, Task, Timestamp, bounds,
@@ -68,8 +68,8 @@ impl Engine {
         }
         self.bus.publish(TaskEvent {
             task_id: submitted.task_id,
-            owner: note.owner.clone(),
-            task_type: note.task_type.clone(),
+            owner: note.owner.to_string(),
+            task_type: note.task_type.to_string(),
             event: EventKind::Submitted,
             status: Status::Queued,
             attempt: 0,
@@ -85,7 +85,7 @@ impl Engine {
     fn count_submitted<'a>(&self, made: impl IntoIterator<Item = (&'a Note, Submitted)>) {
         let (mut of_type, mut tasks, mut children) = ("", 0, 0);
         for (note, _) in made.into_iter().filter(|(_, submitted)| !submitted.repeated) {
-            if note.task_type != of_type {
+            if *note.task_type != *of_type {
                 self.metrics.submitted(of_type, tasks, children);
                 (of_type, tasks, children) = (&note.task_type, 0, 0);
             }
@@ -101,7 +101,7 @@ impl Engine {
             // A repeat was made by an earlier commit, of which nobody may have heard.
             match note.rings && !submitted.repeated {
                 true => self.doorbell.rung(),
-                false if note.delay_ms == 0 => drop(queues.insert(note.queue.as_str())),
+                false if note.delay_ms == 0 => drop(queues.insert(&*note.queue)),
                 false => {}
             }
             if self.direct_ring.is_none() || submitted.repeated || note.is_rung() {
@@ -145,9 +145,9 @@ impl Engine {
 
 /// What is told of a task once the store has it.
 struct Note {
-    owner: String,
-    task_type: String,
-    queue: String,
+    owner: Arc<str>,
+    task_type: Arc<str>,
+    queue: Arc<str>,
     priority: u8,
     delay_ms: u64,
     due_at: Option<Timestamp>,
@@ -223,9 +223,9 @@ impl Note {
         let submitted_at = made_at(submitted.task_id);
         Bell {
             task_id: submitted.task_id,
-            owner: self.owner.clone(),
-            task_type: self.task_type.clone(),
-            queue: self.queue.clone(),
+            owner: self.owner.to_string(),
+            task_type: self.task_type.to_string(),
+            queue: self.queue.to_string(),
             priority: self.priority,
             retry_count: 0,
             submitted_at,
@@ -352,7 +352,7 @@ mod tests {
         let tasks = [tasks, vec![task("bob", "u", "q"), tied, later, task("bob", "u", "r")]].concat();
         let wanted: Vec<_> = tasks
             .iter()
-            .map(|task| (task.owner.clone(), task.task_type.clone(), task.correlation_id.clone()))
+            .map(|task| (task.owner.to_string(), task.task_type.to_string(), task.correlation_id.clone()))
             .collect();
         let made = engine.submit_many(tasks).await.unwrap();
         let told = heard.0.lock().unwrap();
@@ -371,9 +371,9 @@ mod tests {
         let task = NewTask::new("ann", "t", "q", Json::trusted("null"));
         let lease = Lease { task_id: TaskId(uuid::Uuid::nil()), attempt: 1, token: LeaseToken(uuid::Uuid::nil()) };
         let others = [
-            NewTask { owner: "bob".to_owned(), ..task.clone() },
-            NewTask { task_type: "u".to_owned(), ..task.clone() },
-            NewTask { queue: "p".to_owned(), ..task.clone() },
+            NewTask { owner: "bob".into(), ..task.clone() },
+            NewTask { task_type: "u".into(), ..task.clone() },
+            NewTask { queue: "p".into(), ..task.clone() },
             NewTask { priority: 2, ..task.clone() },
             NewTask { run_at: RunAt::AfterMs(1), ..task.clone() },
             NewTask { correlation_id: Some("c".to_owned()), ..task.clone() },

@@ -52,7 +52,7 @@ pub(crate) fn is_same_lane(one: &NewTask, other: &NewTask) -> bool {
 
 /// The lane that a new task belongs to.
 pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
-    (task.queue.clone(), task.task_type.clone(), task.priority)
+    (task.queue.to_string(), task.task_type.to_string(), task.priority)
 }
 
 impl SubmitTasks {
@@ -180,7 +180,7 @@ async fn settle_keys(session: &mut dyn Session, tasks: &[NewTask], ids: &[TaskId
     let found = take_and_read(session, &mut rows).await?;
     for (index, task) in tasks.iter().enumerate() {
         let Some(promise) = &task.idempotency else { continue };
-        let key = (task.owner.clone(), promise.key.clone());
+        let key = (task.owner.to_string(), promise.key.clone());
         let (digest, task_id) =
             found.get(&key).ok_or_else(|| Failure::Again("the key was removed at this moment".to_owned()))?;
         if *digest != digest_text(promise) {

@@ -51,7 +51,7 @@ impl State {
                 answers.push(fresh);
                 continue;
             };
-            let name = (new.owner.as_str(), asked.key.as_str());
+            let name = (&*new.owner, asked.key.as_str());
             let before = in_this_batch.get(&name).copied().or_else(|| self.promised(name, now));
             match before {
                 Some((digest, _)) if digest != asked.digest => return Err(StoreError::IdempotencyMismatch),
@@ -74,7 +74,7 @@ impl State {
         if let Some(asked) = &new.idempotency {
             let expires_at = now.plus_ms(asked.ttl_ms);
             let promise = Promise { task_id, digest: asked.digest, expires_at };
-            self.promises.insert((new.owner.clone(), asked.key.clone()), promise);
+            self.promises.insert((new.owner.to_string(), asked.key.clone()), promise);
         }
     }
 

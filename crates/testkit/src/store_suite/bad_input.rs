@@ -87,7 +87,7 @@ async fn refused_submit(fixture: &Fixture, task: NewTask) -> &'static str {
 async fn names_that_no_store_keeps_are_refused_by_field(fixture: Arc<Fixture>) {
     for name in refused_names() {
         let some = Some(name.clone());
-        assert_eq!(refused_submit(&fixture, NewTask { owner: name.clone(), ..new_task() }).await, "userId");
+        assert_eq!(refused_submit(&fixture, NewTask { owner: name.clone().into(), ..new_task() }).await, "userId");
         assert_eq!(refused_submit(&fixture, NewTask { tier: some.clone(), ..new_task() }).await, "tier");
         assert_eq!(refused_submit(&fixture, NewTask { task_key: some.clone(), ..new_task() }).await, "taskKey");
         let task = NewTask { correlation_id: some.clone(), ..new_task() };
@@ -107,9 +107,9 @@ async fn labels_outside_their_alphabet_are_refused_by_field(fixture: Arc<Fixture
     let node = fixture.node().await;
     let long = "x".repeat(bounds::LABEL_BYTES + 1);
     for label in ["", " ", "a b", "é", "a'b", "a\0", "a\n", "a;b", "a%", "a\\b", "😀", &long] {
-        let task = NewTask { task_type: label.to_owned(), ..new_task() };
+        let task = NewTask { task_type: label.into(), ..new_task() };
         assert_eq!(refused_submit(&fixture, task).await, "taskType");
-        assert_eq!(refused_submit(&fixture, NewTask { queue: label.to_owned(), ..new_task() }).await, "queue");
+        assert_eq!(refused_submit(&fixture, NewTask { queue: label.into(), ..new_task() }).await, "queue");
         assert_eq!(refused_field(fixture.store.pause_queue(label).await), "queue");
         assert_eq!(refused_field(fixture.store.resume_queue(label).await), "queue");
         let request = claim_request(node, &[QUEUE, label], &[KIND], 1);
@@ -210,7 +210,7 @@ async fn strange_names_are_kept_and_found_exactly(fixture: Arc<Fixture>) {
     for name in &names {
         let some = Some((*name).to_owned());
         let task = NewTask {
-            owner: (*name).to_owned(),
+            owner: (*name).into(),
             tier: some.clone(),
             task_key: some.clone(),
             correlation_id: some.clone(),
@@ -259,7 +259,7 @@ async fn strange_keys_keep_their_promises_apart(fixture: Arc<Fixture>) {
 async fn strange_labels_are_told_apart(fixture: Arc<Fixture>) {
     let longest = "Z".repeat(bounds::LABEL_BYTES);
     for label in ["A", "a", "a.b", "a:b", "a/b", "a-b", "a_b", "aXb", "0", "00", "-", &longest] {
-        let id = fixture.submit(NewTask { queue: label.to_owned(), task_type: label.to_owned(), ..new_task() }).await;
+        let id = fixture.submit(NewTask { queue: label.into(), task_type: label.into(), ..new_task() }).await;
         let by_type = TaskFilter { task_types: vec![label.to_owned()], ..TaskFilter::default() };
         let by_queue = TaskFilter { queues: vec![label.to_owned()], ..TaskFilter::default() };
         for filter in [by_type, by_queue] {

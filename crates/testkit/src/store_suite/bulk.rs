@@ -38,7 +38,7 @@ fn request(filter: TaskFilter, change: BulkChange) -> BulkRequest {
 }
 
 fn of_kind(kind: &str) -> NewTask {
-    NewTask { task_type: kind.to_owned(), ..new_task() }
+    NewTask { task_type: kind.into(), ..new_task() }
 }
 
 async fn a_bulk_cancel_changes_what_matches_and_counts_it(fixture: Arc<Fixture>) {

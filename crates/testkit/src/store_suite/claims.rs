@@ -73,8 +73,8 @@ async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixt
 async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, kind: &str, ms_ago: u64| NewTask {
-        queue: queue.to_owned(),
-        task_type: kind.to_owned(),
+        queue: queue.into(),
+        task_type: kind.into(),
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
@@ -90,7 +90,7 @@ async fn one_order_runs_across_many_lanes(fixture: Arc<Fixture>) {
     let kinds: Vec<String> = (0..70).map(|number| format!("kind-{number}")).collect();
     let moment = |place: usize| RunAt::At(Timestamp::from_micros(1_000_000 - i64::try_from(place).unwrap()));
     let task = |(place, kind): (usize, &String)| NewTask {
-        task_type: kind.clone(),
+        task_type: kind.clone().into(),
         priority: if place % 3 == 0 { 2 } else { 1 },
         run_at: moment(place),
         ..new_task()
@@ -117,7 +117,7 @@ async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {
 }
 
 async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
-    let other = fixture.submit(NewTask { queue: "other".to_owned(), priority: 9, ..new_task() }).await;
+    let other = fixture.submit(NewTask { queue: "other".into(), priority: 9, ..new_task() }).await;
     let mine = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [mine]);
@@ -125,7 +125,7 @@ async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
 }
 
 async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
-    let unknown = fixture.submit(NewTask { task_type: "unknown".to_owned(), priority: 9, ..new_task() }).await;
+    let unknown = fixture.submit(NewTask { task_type: "unknown".into(), priority: 9, ..new_task() }).await;
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [known]);
@@ -174,7 +174,7 @@ async fn a_retry_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>)
 
 async fn a_paused_queue_hands_out_nothing_until_it_is_resumed(fixture: Arc<Fixture>) {
     let paused = fixture.submit(NewTask { priority: 9, ..new_task() }).await;
-    let open = fixture.submit(NewTask { queue: "open".to_owned(), ..new_task() }).await;
+    let open = fixture.submit(NewTask { queue: "open".into(), ..new_task() }).await;
     let node = fixture.node().await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
     assert_eq!(ids_of(&fixture.claim_from(node, &[QUEUE, "open"], &[KIND], MANY).await), [open]);
@@ -235,8 +235,8 @@ async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture
     assert_eq!(next().await, None);
     let far = fixture.submit(NewTask { run_at: RunAt::AfterMs(3 * HOUR_MS), priority: 9, ..new_task() }).await;
     let near = fixture.submit(NewTask { run_at: RunAt::AfterMs(2 * HOUR_MS), ..new_task() }).await;
-    fixture.submit(NewTask { queue: "other".to_owned(), ..new_task() }).await;
-    fixture.submit(NewTask { task_type: "unknown".to_owned(), ..new_task() }).await;
+    fixture.submit(NewTask { queue: "other".into(), ..new_task() }).await;
+    fixture.submit(NewTask { task_type: "unknown".into(), ..new_task() }).await;
     assert_eq!(next().await, Some(fixture.task(near).await.due_at));
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(next().await, Some(fixture.task(near).await.due_at), "what waits already is due in the past");

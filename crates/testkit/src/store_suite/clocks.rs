@@ -86,7 +86,7 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
 /// was set back.
 async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
     let (node, due) = (fixture.node().await, RunAt::At(now(&fixture).await));
-    let new = |queue: &str| NewTask { run_at: due, queue: queue.to_owned(), ..new_task() };
+    let new = |queue: &str| NewTask { run_at: due, queue: queue.into(), ..new_task() };
     fixture.clock.advance_ms(2 * HOUR_MS);
     let (early, named) = (fixture.submit(new("lane")).await, fixture.submit(new("named")).await);
     let submitted = [fixture.task(early).await, fixture.task(named).await];
@@ -162,7 +162,7 @@ async fn a_pause_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.store.pause_queue("lane").await.unwrap();
     let paused = fixture.store.list_queues().await.unwrap()[0].paused_at.expect("it is paused");
     assert_between(before, paused, now(&fixture).await);
-    let id = fixture.submit(NewTask { queue: "other".to_owned(), ..new_task() }).await;
+    let id = fixture.submit(NewTask { queue: "other".into(), ..new_task() }).await;
     fixture.store.cancel_task(&Access::All, id).await.unwrap();
     assert_eq!(fixture.status(id).await, Status::Cancelled);
 }

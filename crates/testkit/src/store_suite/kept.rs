@@ -112,8 +112,8 @@ async fn what_was_moved_or_ended_since_is_kept_no_more(fixture: Arc<Fixture>) {
 }
 
 async fn kept_tasks_are_claimed_by_queue_type_and_limit_in_order(fixture: Arc<Fixture>) {
-    let second = NewTask { queue: "second".to_owned(), ..new_task() };
-    let other = NewTask { task_type: "other".to_owned(), ..new_task() };
+    let second = NewTask { queue: "second".into(), ..new_task() };
+    let other = NewTask { task_type: "other".into(), ..new_task() };
     let urgent = NewTask { priority: 9, ..new_task() };
     let ids = fixture.orphans(vec![second, other, new_task(), urgent]).await;
     assert_eq!(fixture.rescue_and_keep(5).await.len(), 4);

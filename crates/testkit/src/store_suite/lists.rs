@@ -40,14 +40,15 @@ async fn each_condition_finds_its_tasks_and_no_others(fixture: Arc<Fixture>) {
     let ids = fixture
         .submit_all(vec![
             new_task(),
-            NewTask { owner: named("u-2"), ..new_task() },
-            NewTask { task_type: named("other"), ..new_task() },
-            NewTask { queue: named("fast"), ..new_task() },
+            NewTask { owner: named("u-2").into(), ..new_task() },
+            NewTask { task_type: named("other").into(), ..new_task() },
+            NewTask { queue: named("fast").into(), ..new_task() },
             NewTask { task_key: Some(named("k")), ..new_task() },
         ])
         .await;
-    let parent = fixture.start(NewTask { task_type: named("parent"), ..new_task() }).await;
-    let child = fixture.submit_children(parent, vec![NewTask { task_type: named("child"), ..new_task() }]).await[0];
+    let parent = fixture.start(NewTask { task_type: named("parent").into(), ..new_task() }).await;
+    let child =
+        fixture.submit_children(parent, vec![NewTask { task_type: named("child").into(), ..new_task() }]).await[0];
     fixture.run(ids[0], completed()).await;
     let any = TaskFilter::default;
     let all = [ids.clone(), vec![parent.task_id, child]].concat();
@@ -71,8 +72,8 @@ async fn each_condition_finds_its_tasks_and_no_others(fixture: Arc<Fixture>) {
 
 async fn several_conditions_hold_together(fixture: Arc<Fixture>) {
     let of = |owner: &str, queue: &str, key: Option<&str>| NewTask {
-        owner: owner.to_owned(),
-        queue: queue.to_owned(),
+        owner: owner.into(),
+        queue: queue.into(),
         task_key: key.map(str::to_owned),
         ..new_task()
     };
@@ -217,9 +218,9 @@ async fn those_ahead_of_a_task_are_counted_in_the_order_of_claims(fixture: Arc<F
     let ids = fixture
         .submit_all(vec![
             new_task(),
-            NewTask { task_type: "other".to_owned(), ..new_task() },
+            NewTask { task_type: "other".into(), ..new_task() },
             NewTask { priority: 5, ..new_task() },
-            NewTask { queue: "elsewhere".to_owned(), ..new_task() },
+            NewTask { queue: "elsewhere".into(), ..new_task() },
             NewTask { priority: 9, ..later.clone() },
             later,
             new_task(),

@@ -240,7 +240,7 @@ async fn a_log_goes_with_its_task(fixture: Arc<Fixture>) {
 }
 
 async fn anothers_log_does_not_exist(fixture: Arc<Fixture>) {
-    let lease = fixture.start(NewTask { owner: OWNER.to_owned(), ..new_task() }).await;
+    let lease = fixture.start(NewTask { owner: OWNER.into(), ..new_task() }).await;
     fixture.log(&[info(&lease, "private")]).await;
     let listed =
         async |owner: &str| fixture.store.list_logs(&Access::Owner(owner.to_owned()), lease.task_id, None, MANY).await;

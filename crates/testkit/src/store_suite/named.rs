@@ -63,7 +63,7 @@ async fn a_named_task_is_claimed_as_any_other(fixture: Arc<Fixture>) {
 async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, priority: u8, ms_ago: u64| NewTask {
-        queue: queue.to_owned(),
+        queue: queue.into(),
         priority,
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
@@ -88,7 +88,7 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
     let ended = fixture.submit(new_task()).await;
     fixture.store.cancel_task(&Access::All, ended).await.unwrap();
     let early = fixture.submit(NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..new_task() }).await;
-    let paused = fixture.submit(NewTask { queue: "paused".to_owned(), ..new_task() }).await;
+    let paused = fixture.submit(NewTask { queue: "paused".into(), ..new_task() }).await;
     fixture.store.pause_queue("paused").await.unwrap();
     let good = fixture.submit(new_task()).await;
     let node = fixture.node().await;
@@ -104,7 +104,7 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
 }
 
 async fn types_that_the_node_does_not_know_are_left_out(fixture: Arc<Fixture>) {
-    let other = fixture.submit(NewTask { task_type: "other".to_owned(), ..new_task() }).await;
+    let other = fixture.submit(NewTask { task_type: "other".into(), ..new_task() }).await;
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert!(fixture.claim_named(node, &[other]).await.is_empty(), "nor alone");

@@ -109,7 +109,7 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
 }
 
 async fn only_events_that_are_selected_are_told(fixture: Arc<Fixture>) {
-    let named = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let named = |name: &str| NewTask { task_type: name.into(), ..new_task() };
     let told_of = fixture.submit(named("told")).await;
     let other = fixture.submit(named("other")).await;
     let batch = fixture.submit_all(vec![named("other"), named("told")]).await;
@@ -203,7 +203,7 @@ async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) 
 }
 
 async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>) {
-    let level = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
     let root = fixture.start(level("root")).await;
     let middles = fixture.submit_children(root, vec![level("middle"); 2]).await;
     let node = fixture.node().await;

@@ -48,7 +48,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
 
 async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
     let queued = fixture.submit(new_task()).await;
-    let failed = fixture.submit(NewTask { task_type: "failing".to_owned(), ..new_task() }).await;
+    let failed = fixture.submit(NewTask { task_type: "failing".into(), ..new_task() }).await;
     fixture.run(failed, fatal()).await;
     let before: Vec<Task> = fixture.all_tasks().await;
     let change = Reschedule { priority: Some(2), ..Reschedule::default() };
@@ -64,7 +64,7 @@ async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
 }
 
 async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
-    let other = NewTask { owner: "u-2".to_owned(), ..new_task() };
+    let other = NewTask { owner: "u-2".into(), ..new_task() };
     let ids = fixture.submit_all(vec![new_task(), other.clone(), new_task(), other]).await;
     let any = TaskFilter::default();
     let listed = fixture.list(&theirs(), &any, SortOrder::OldestFirst, MANY).await;
@@ -86,7 +86,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
 
 async fn a_childs_owner_is_the_one_that_was_given(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
-    let child = NewTask { owner: "u-2".to_owned(), task_type: "child".to_owned(), ..new_task() };
+    let child = NewTask { owner: "u-2".into(), task_type: "child".into(), ..new_task() };
     let child = fixture.submit_children(parent, vec![child]).await[0];
     assert_eq!(fixture.store.get_task(&theirs(), child).await.unwrap().owner, "u-2");
     fixture.store.cancel_task(&mine(), parent.task_id).await.unwrap();

@@ -46,7 +46,7 @@ async fn family(fixture: &Fixture, parent: NewTask, children: usize) -> (Lease, 
 }
 
 fn child() -> NewTask {
-    NewTask { task_type: "child".to_owned(), ..new_task() }
+    NewTask { task_type: "child".into(), ..new_task() }
 }
 
 /// A parent that has returned and whose children have then ended so.
@@ -101,7 +101,7 @@ async fn a_parent_of_a_child_with_errors_is_completed_with_errors(fixture: Arc<F
     fixture.finish(parent, completed()).await;
     let node = fixture.node().await;
     let middle = fixture.claim_this(node, children[0]).await;
-    let below = NewTask { task_type: "grandchild".to_owned(), ..new_task() };
+    let below = NewTask { task_type: "grandchild".into(), ..new_task() };
     let grandchildren = fixture.submit_children(middle, vec![below; 2]).await;
     fixture.finish(middle, completed()).await;
     fixture.run(grandchildren[0], completed()).await;
@@ -161,9 +161,9 @@ async fn a_failed_finish_step_fails_the_parent(fixture: Arc<Fixture>) {
 }
 
 async fn ends_travel_up_through_nested_parents(fixture: Arc<Fixture>) {
-    let mut leases = vec![fixture.start(NewTask { task_type: "level-0".to_owned(), ..new_task() }).await];
+    let mut leases = vec![fixture.start(NewTask { task_type: "level-0".into(), ..new_task() }).await];
     for level in 1..5 {
-        let below = NewTask { task_type: format!("level-{level}"), ..new_task() };
+        let below = NewTask { task_type: format!("level-{level}").into(), ..new_task() };
         let child = fixture.submit_children(leases[level - 1], vec![below]).await[0];
         let node = fixture.node().await;
         leases.push(fixture.claim_this(node, child).await);

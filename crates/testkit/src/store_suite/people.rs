@@ -48,7 +48,7 @@ struct Tree {
 }
 
 async fn tree(fixture: &Fixture) -> Tree {
-    let level = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
     let root = fixture.start(level("root")).await;
     fixture.submit_children(root, vec![level("middle"), level("middle")]).await;
     let node = fixture.node().await;
@@ -271,8 +271,8 @@ async fn a_lower_number_of_attempts_counts_from_the_next_failure(fixture: Arc<Fi
 async fn queues_are_listed_by_name_with_their_pauses(fixture: Arc<Fixture>) {
     assert!(fixture.store.list_queues().await.unwrap().is_empty());
     fixture.store.pause_queue("later").await.unwrap();
-    fixture.submit(NewTask { queue: "b".to_owned(), ..new_task() }).await;
-    fixture.submit(NewTask { queue: "B".to_owned(), ..new_task() }).await;
+    fixture.submit(NewTask { queue: "b".into(), ..new_task() }).await;
+    fixture.submit(NewTask { queue: "B".into(), ..new_task() }).await;
     fixture.store.resume_queue("a").await.unwrap();
     fixture.store.pause_queue("b").await.unwrap();
     let queues = fixture.store.list_queues().await.unwrap();

@@ -57,7 +57,7 @@ fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<Report
 /// A running parent and its running children.
 async fn running_family(fixture: &Fixture, children: usize) -> (Lease, Vec<Lease>) {
     let parent = fixture.start(new_task()).await;
-    let child = NewTask { task_type: "child".to_owned(), ..new_task() };
+    let child = NewTask { task_type: "child".into(), ..new_task() };
     fixture.submit_children(parent, vec![child; children]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim_from(node, &["lane"], &["child"], children).await;

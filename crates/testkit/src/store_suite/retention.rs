@@ -58,7 +58,7 @@ async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
 }
 
 async fn open_tasks_are_never_pruned(fixture: Arc<Fixture>) {
-    let queued = fixture.submit(NewTask { task_type: "unknown".to_owned(), ..new_task() }).await;
+    let queued = fixture.submit(NewTask { task_type: "unknown".into(), ..new_task() }).await;
     let running = fixture.start(new_task()).await.task_id;
     fixture.clock.advance_ms(1_000 * HOUR_MS);
     assert_eq!((prunable(&fixture).await, prune(&fixture, &[queued, running]).await), (vec![], 0));
@@ -81,7 +81,7 @@ async fn children_go_with_their_parent_and_not_before(fixture: Arc<Fixture>) {
 }
 
 async fn an_open_descendant_at_any_depth_protects_the_tree(fixture: Arc<Fixture>) {
-    let level = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
     let root = fixture.start(level("root")).await;
     let middle = fixture.submit_children(root, vec![level("middle")]).await[0];
     let node = fixture.node().await;

@@ -67,8 +67,8 @@ async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
     let new = full_task(deadline);
     let task = fixture.task(fixture.submit(new.clone()).await).await;
-    assert_eq!((&task.owner, &task.tier, &task.task_type), (&new.owner, &new.tier, &new.task_type));
-    assert_eq!((&task.task_key, &task.queue, task.priority), (&new.task_key, &new.queue, new.priority));
+    assert_eq!((&*task.owner, &task.tier, &*task.task_type), (&*new.owner, &new.tier, &*new.task_type));
+    assert_eq!((&task.task_key, &*task.queue, task.priority), (&new.task_key, &*new.queue, new.priority));
     assert_eq!((task.max_attempts, task.timeout_ms, task.deadline_at), (17, new.timeout_ms, Some(deadline)));
     assert_eq!((task.finish_step, task.retry), (true, new.retry));
     assert_eq!((&task.parameters, &task.memo), (&new.parameters, &new.memo));
@@ -217,7 +217,7 @@ async fn the_same_key_with_another_body_is_refused(fixture: Arc<Fixture>) {
 
 async fn a_key_belongs_to_its_owner(fixture: Arc<Fixture>) {
     let mine = fixture.submit(keyed("a", 1)).await;
-    let theirs = fixture.store.submit_task(NewTask { owner: "u-2".to_owned(), ..keyed("a", 2) }).await.unwrap();
+    let theirs = fixture.store.submit_task(NewTask { owner: "u-2".into(), ..keyed("a", 2) }).await.unwrap();
     assert!(!theirs.repeated && theirs.task_id != mine);
 }
 

@@ -52,7 +52,7 @@ async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fix
     let node = fixture.node().await;
     for round in 0..12_u32 {
         let queue = format!("queue-{}", round % 3);
-        let batch: Vec<NewTask> = (0..8).map(|_| NewTask { queue: queue.clone(), ..new_task() }).collect();
+        let batch: Vec<NewTask> = (0..8).map(|_| NewTask { queue: queue.clone().into(), ..new_task() }).collect();
         let ids = fixture.submit_all(batch).await;
         for task in fixture.claim_from(node, &[&queue], &["work"], 5).await {
             let outcomes = [completed(), fatal(), retryable(0), snoozed(0), completed()];
@@ -153,7 +153,7 @@ async fn tasks_that_end_together_are_each_counted_by_itself(fixture: Arc<Fixture
     let (node, here) = (fixture.node().await, new_task().queue);
     let snoozes = fixture.submit(new_task()).await;
     fixture.run(snoozes, snoozed(0)).await;
-    fixture.submit_all(vec![new_task(), NewTask { queue: "elsewhere".to_owned(), ..new_task() }]).await;
+    fixture.submit_all(vec![new_task(), NewTask { queue: "elsewhere".into(), ..new_task() }]).await;
     fixture.clock.advance_ms(2 * HOUR_MS);
     fixture.submit(new_task()).await;
     let mut claimed = fixture.claim_from(node, &[&here], &["work"], MANY).await;

@@ -51,13 +51,13 @@ impl Fixture {
 }
 
 fn in_queue(queue: &str, priority: u8) -> NewTask {
-    NewTask { queue: queue.to_owned(), priority, ..new_task() }
+    NewTask { queue: queue.into(), priority, ..new_task() }
 }
 
 async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carries(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |kind: &str, priority: u8, ms_ago: u64| NewTask {
-        task_type: kind.to_owned(),
+        task_type: kind.into(),
         priority,
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         correlation_id: Some(format!("c-{kind}-{ms_ago}")),
@@ -115,7 +115,7 @@ async fn a_claimed_task_is_listed_no_more_and_a_retry_again(fixture: Arc<Fixture
 }
 
 async fn a_list_keeps_to_its_limit(fixture: Arc<Fixture>) {
-    let kinds = ["a", "b", "c"].map(|kind| NewTask { task_type: kind.to_owned(), ..new_task() });
+    let kinds = ["a", "b", "c"].map(|kind| NewTask { task_type: kind.into(), ..new_task() });
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.extend(fixture.submit_all(kinds.to_vec()).await);
@@ -128,7 +128,7 @@ async fn a_list_keeps_to_its_limit(fixture: Arc<Fixture>) {
 
 async fn many_types_are_merged_however_their_tasks_are_spread(fixture: Arc<Fixture>) {
     // Nearly all of the first ones are of one type.
-    let kind = |name: &str| NewTask { task_type: name.to_owned(), ..new_task() };
+    let kind = |name: &str| NewTask { task_type: name.into(), ..new_task() };
     let mut ids = Vec::new();
     for name in ["a", "a", "b", "a", "a", "a", "c", "a", "a", "b", "a", "d"] {
         ids.push(fixture.submit(kind(name)).await);
@@ -145,7 +145,7 @@ async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>
     let tasks = vec![
         at(in_queue("a", 1), 10),
         at(in_queue("a", 1), 30),
-        at(NewTask { task_type: "other".to_owned(), ..in_queue("a", 1) }, 20),
+        at(NewTask { task_type: "other".into(), ..in_queue("a", 1) }, 20),
         at(in_queue("a", 7), 5),
         at(in_queue("b", 1), 7),
         NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..in_queue("c", 1) },
@@ -169,7 +169,7 @@ async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>
 
 async fn those_who_have_waited_too_long_go_first_the_longest_waiting_first(fixture: Arc<Fixture>) {
     let old = fixture.submit(in_queue(QUEUE, 1)).await;
-    let other_type = fixture.submit(NewTask { task_type: "other".to_owned(), ..in_queue(QUEUE, 3) }).await;
+    let other_type = fixture.submit(NewTask { task_type: "other".into(), ..in_queue(QUEUE, 3) }).await;
     fixture.clock.advance_ms(HOUR_MS);
     let urgent = fixture.submit(in_queue(QUEUE, 9)).await;
     assert_eq!(fixture.due_ids(QUEUE).await, [urgent, other_type, old]);
@@ -201,7 +201,7 @@ async fn only_so_many_are_brought_forward_and_of_the_named_queue(fixture: Arc<Fi
 }
 
 async fn a_type_that_nobody_serves_leaves_room_for_the_others(fixture: Arc<Fixture>) {
-    let unserved = NewTask { task_type: "unserved".to_owned(), ..in_queue(QUEUE, 1) };
+    let unserved = NewTask { task_type: "unserved".into(), ..in_queue(QUEUE, 1) };
     let stuck = fixture.submit_all(vec![unserved; 3]).await;
     let served = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
     fixture.clock.advance_ms(HOUR_MS);

@@ -64,7 +64,7 @@ impl Held {
             inner.eager.store(false, Ordering::Release);
             return None;
         }
-        Some(Self { inner, queue: task.queue.clone(), task_type: task.task_type.clone() })
+        Some(Self { inner, queue: task.queue.to_string(), task_type: task.task_type.to_string() })
     }
 }
 

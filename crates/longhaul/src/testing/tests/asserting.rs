@@ -23,6 +23,29 @@ async fn more_tasks_than_fit_a_page_are_all_told() {
 }
 
 #[tokio::test]
+async fn each_task_of_a_batch_has_its_own_names() {
+    let longhaul = TestLonghaul::new().register(Flaky).start();
+    let task = || longhaul.submit::<Flaky>(0);
+    let batch =
+        [task(), task().owner("ann"), task().queue("vip_long"), task().tier("vip"), task().owner("bob"), task()];
+    let handles = longhaul.submit_all(batch).await.unwrap();
+    let records: Vec<_> = handles.iter().map(|handle| longhaul.record(handle)).collect();
+    let names: Vec<_> = records.iter().map(|record| (&*record.owner, &*record.queue, &*record.task_type)).collect();
+    let kind = <Flaky as crate::Task>::TYPE;
+    let wanted = [
+        ("default", "free_default"),
+        ("ann", "free_default"),
+        ("default", "vip_long"),
+        ("default", "vip_short"),
+        ("bob", "free_default"),
+        ("default", "free_default"),
+    ];
+    assert_eq!(names, wanted.map(|(owner, queue)| (owner, queue, kind)));
+    let refused = longhaul.submit_all([task(), task().owner("")]).await.unwrap_err();
+    assert!(refused.to_string().contains("userId"), "{refused}");
+}
+
+#[tokio::test]
 async fn attempts_and_logs_are_told_in_order() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
     let handle = longhaul.submit::<Flaky>(1).await.unwrap();
