@@ -8,7 +8,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
+use rustix::process::{Resource, getrlimit};
 
 use super::connection::BUSY_TIMEOUT;
 use crate::failure::Failure;
@@ -17,6 +18,9 @@ use crate::failure::Failure;
 const BYTES: u64 = 32 << 20;
 /// The log takes at most this part of what is free: the file itself, and the files of others, need room as well.
 const PART_OF_FREE: u64 = 8;
+/// Disks that are memory, by the numbers that Linux gives them (tmpfs, ramfs). Room there is memory at once, and nothing is
+/// waited for.
+const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// Makes the log as long as it is going to be, unless the disk is short of room or somebody else writes just now. What stands
 /// behind the last commit is never taken for one: SQLite reads up to the first frame that does not follow from those before.
@@ -32,23 +36,34 @@ pub(super) fn make(connection: &Connection) -> Result<(), Failure> {
 /// While we may write, nobody else makes the log longer or shorter.
 fn lengthen_alone(connection: &Connection) -> io::Result<()> {
     let alone = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(io::Error::other)?;
-    let file = connection.path().ok_or_else(|| io::Error::other("the store has no file"))?;
-    let lengthened = lengthen(&OpenOptions::new().write(true).open(format!("{file}-wal"))?);
+    let path = connection.path().filter(|path| !path.is_empty());
+    let path = path.ok_or_else(|| io::Error::other("the store has no file"))?;
+    let log = OpenOptions::new().write(true).open(format!("{path}-wal"))?;
+    let lengthened = lengthen(&log, |length, wanted| fallocate(&log, FallocateFlags::empty(), length, wanted));
     alone.rollback().map_err(io::Error::other)?;
     lengthened
 }
 
-fn lengthen(log: &File) -> io::Result<()> {
-    let (length, disk) = (log.metadata()?.len(), fstatvfs(log)?);
-    let wanted = wanted_bytes(length, disk.f_bavail.saturating_mul(disk.f_frsize));
+fn lengthen(log: &File, allocate: impl FnOnce(u64, u64) -> rustix::io::Result<()>) -> io::Result<()> {
+    let length = log.metadata()?.len();
+    let wanted = wanted_bytes(length, room_for(log)?);
     if wanted == 0 {
         return Ok(());
     }
     // A disk that is full before the end keeps what it has given so far.
-    fallocate(log, FallocateFlags::empty(), length, wanted).or_else(|error| {
+    allocate(length, wanted).or_else(|error| {
         log.set_len(length)?;
         Err(error.into())
     })
+}
+
+/// How many bytes are free for a log, on a disk where room is worth asking for.
+fn room_for(log: &File) -> io::Result<u64> {
+    // Whoever makes a file longer than the process may is ended by a signal.
+    let may_be_long = getrlimit(Resource::Fsize).current.is_none_or(|most| most >= BYTES);
+    let is_memory = u64::try_from(fstatfs(log)?.f_type).is_ok_and(|kind| MEMORY.contains(&kind));
+    let disk = fstatvfs(log)?;
+    Ok(if may_be_long && !is_memory { disk.f_bavail.saturating_mul(disk.f_frsize) } else { 0 })
 }
 
 /// How much longer a log of this length is made on a disk with so much free.
@@ -62,14 +77,19 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::sqlite::connection;
+    use crate::{SqlStore, StoreOptions, sqlite::connection};
+
+    /// Said by the tests that want a disk with room.
+    const DISK: &str = "this test needs 256 MiB free below `target`, on a file system with fallocate";
 
     struct Folder(PathBuf);
 
     impl Folder {
+        /// Beside what is built: the folder for temporary files may be memory.
         fn new() -> Self {
-            let folder = std::env::temp_dir().join(format!("longhaul-room-{:016x}", crate::random::next_u64()));
-            std::fs::create_dir(&folder).unwrap();
+            let beside = std::env::current_exe().unwrap().with_file_name("log-room");
+            let folder = beside.join(format!("{:016x}", crate::random::next_u64()));
+            std::fs::create_dir_all(&folder).unwrap();
             Self(folder)
         }
 
@@ -118,7 +138,7 @@ mod tests {
         connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
         write(&connection, 0..100);
         make(&connection).unwrap();
-        assert_eq!(folder.log_bytes(), BYTES);
+        assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
         assert_eq!(rows(&folder.as_after_a_crash()), 100);
         write(&connection, 100..300);
         assert_eq!(rows(&folder.as_after_a_crash()), 300);
@@ -134,7 +154,7 @@ mod tests {
         std::os::unix::fs::symlink(folder.0.join("tasks.db"), links.0.join("tasks.db")).unwrap();
         let connection = links.open();
         make(&connection).unwrap();
-        assert_eq!(folder.log_bytes(), BYTES);
+        assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
         make(&connection).unwrap();
         assert_eq!(folder.log_bytes(), BYTES, "once");
         connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
@@ -154,7 +174,37 @@ mod tests {
         theirs.execute_batch("COMMIT").unwrap();
         make(&ours).unwrap();
         write(&ours, 10..20);
-        assert_eq!((folder.log_bytes(), rows(&folder.as_after_a_crash())), (BYTES, 20));
+        assert_eq!((folder.log_bytes(), rows(&folder.as_after_a_crash())), (BYTES, 20), "{DISK}");
+    }
+
+    #[test]
+    fn a_disk_that_is_full_in_the_middle_leaves_the_log_as_it_was() {
+        let folder = Folder::new();
+        let connection = folder.open();
+        connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
+        write(&connection, 0..100);
+        let (before, log) = (folder.log_bytes(), folder.0.join("tasks.db-wal"));
+        let log = OpenOptions::new().write(true).open(log).unwrap();
+        let full = lengthen(&log, |length, wanted| {
+            log.set_len(length + wanted / 2).unwrap();
+            Err(rustix::io::Errno::NOSPC)
+        });
+        assert!(full.is_err(), "{DISK}");
+        assert_eq!((folder.log_bytes(), rows(&folder.as_after_a_crash())), (before, 100));
+    }
+
+    #[tokio::test]
+    async fn a_store_has_room_from_its_opening_to_its_close_and_who_stands_beside_asks_for_none() {
+        let folder = Folder::new();
+        let url = format!("sqlite://{}", folder.0.join("tasks.db").display());
+        let of = |is_beside| StoreOptions { is_beside, ..StoreOptions::default() };
+        let beside = SqlStore::open(&url, of(true)).await.unwrap();
+        assert!(folder.log_bytes() < BYTES);
+        let store = SqlStore::open(&url, of(false)).await.unwrap();
+        assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
+        beside.close().await;
+        store.close().await;
+        assert!(!folder.0.join("tasks.db-wal").exists());
     }
 
     #[test]
