@@ -17,6 +17,7 @@ pub mod intake;
 pub mod local_node;
 mod measured;
 pub mod metrics;
+pub mod output;
 pub mod pace;
 mod parts;
 pub mod pending_progress;
