@@ -45,7 +45,8 @@ async fn main() -> anyhow::Result<()> {
 
     let handle = longhaul.submit::<Render>(180_000).await?;
     first_frame.notified().await;
-    println!("it runs: {}", handle.progress().await?.unwrap_or_default());
+    let progress = handle.progress().await?.map_or(0.0, |progress| progress.percent);
+    println!("it runs, and is at {progress:.1} %");
 
     assert_eq!(handle.cancel().await?, Status::Cancelled);
     tidied_up.notified().await;

@@ -50,6 +50,8 @@ pub struct TypeView {
     pub parameters: serde_json::Value,
     /// JSON Schema of the result.
     pub result: serde_json::Value,
+    /// JSON Schema of the progress.
+    pub progress: serde_json::Value,
     /// The queue, when the type names one.
     pub queue: Option<String>,
     pub expected_duration: Option<WireDuration>,

@@ -1,5 +1,7 @@
 //! Time as Longhaul keeps it: microseconds since 1970 in UTC, an integer in every database.
 
+use std::time::{Duration, SystemTime};
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Invalid;
@@ -53,7 +55,31 @@ impl Timestamp {
     }
 }
 
+impl From<SystemTime> for Timestamp {
+    /// What lies before 1970, or too far ahead for a database, becomes a moment that [`Timestamp::check`] refuses.
+    fn from(moment: SystemTime) -> Self {
+        let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        match moment.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(since) => Self(micros(since)),
+            Err(before) => Self(-micros(before.duration())),
+        }
+    }
+}
+
 /// Where a process that is its own store takes the time from. Databases use their own clock.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_of_the_system_is_the_same_moment() {
+        let (epoch, second) = (SystemTime::UNIX_EPOCH, Duration::from_micros(1_000_001));
+        assert_eq!(Timestamp::from(epoch + second), Timestamp::from_micros(1_000_001));
+        assert!(Timestamp::from(epoch - second).check("runAt").is_err());
+        assert_eq!(Timestamp::from(epoch).check("runAt"), Ok(()));
+    }
 }

@@ -28,6 +28,8 @@ pub struct TaskType {
     pub params_schema: serde_json::Value,
     /// JSON Schema of the result.
     pub result_schema: serde_json::Value,
+    /// JSON Schema of the progress.
+    pub progress_schema: serde_json::Value,
 }
 
 /// All types of a process, and where their tasks go.
@@ -128,6 +130,7 @@ mod tests {
             is_cancellable: true,
             params_schema: serde_json::Value::Bool(true),
             result_schema: serde_json::Value::Bool(true),
+            progress_schema: serde_json::Value::Bool(true),
         };
         Catalog::new([kind("a", None), kind("b", Some("own"))], Routing::default())
     }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    Status, StoreError, Task as Record, TaskId,
+    NewTask, Status, StoreError, Task as Record, TaskId,
     contract::{
         Store,
         event_bus::{EventStream, Subscription},
-        store::{Access, RetryScope},
+        store::{Access, RetryScope, Submitted},
     },
 };
 use longhaul_engine::Engine;
 use longhaul_store::SqlStore;
-use longhaul_worker::{Handle, Names, Services, Submission, Task, TypeInfo, Worker};
+use longhaul_worker::{Handle, Kind, Named, Services, Submission, Task, TypeInfo, Worker};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::CallersTransaction;
 
@@ -57,35 +58,58 @@ impl Longhaul {
         Submission::new(&self.services, &params)
     }
 
+    /// The same for a type that is known by its name: a plain function, or one whose code is in another program.
+    ///
+    /// ```no_run
+    /// # async fn example(longhaul: &longhaul::Longhaul) -> Result<(), Box<dyn std::error::Error>> {
+    /// let handle = longhaul.submit_named::<_, String>("shout", "quiet").owner("u-1").await?;
+    /// assert_eq!(handle.result().await?, "QUIET");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn submit_named<P, R>(&self, task_type: &str, params: P) -> Submission<Named<P, R>>
+    where
+        P: Serialize + 'static,
+        R: DeserializeOwned + 'static,
+    {
+        Submission::named(&self.services, task_type, &params)
+    }
+
     /// Submits many, in order, all or none.
-    pub async fn submit_all<T: Task>(
+    pub async fn submit_all<K: Kind>(
         &self,
-        submissions: impl IntoIterator<Item = Submission<T>>,
-    ) -> Result<Vec<Handle<T>>, StoreError> {
-        let mut submissions: Vec<Submission<T>> = submissions.into_iter().collect();
-        for submission in &mut submissions {
-            submission.take_tier_of_owner().await;
-        }
-        let mut names = Names::of::<T>();
-        let tasks = submissions.into_iter().map(|submission| submission.into_task_of_batch(&mut names));
-        let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
-        let submitted = self.services.submit_many(tasks).await?;
-        Ok(submitted.into_iter().map(|made| self.handle(made.task_id)).collect())
+        submissions: impl IntoIterator<Item = Submission<K>>,
+    ) -> Result<Vec<Handle<K>>, StoreError> {
+        let submitted = self.services.submit_many(new_tasks(submissions).await?).await?;
+        Ok(self.handles(&submitted))
     }
 
     /// Submits within a transaction that the caller has open on the same database: task and business data commit or
     /// vanish together. Workers notice it at their next look, or at once after [`Self::wake`]. Nobody here learns of the
-    /// commit, so `on_queued` is not called.
-    pub async fn submit_in<T: Task>(
+    /// commit, so `on_queued` is not called. On SQLite begin the transaction with `BEGIN IMMEDIATE` if it reads first.
+    pub async fn submit_in<K: Kind>(
         &self,
         transaction: &mut impl CallersTransaction,
-        mut submission: Submission<T>,
-    ) -> Result<Handle<T>, StoreError> {
-        submission.take_tier_of_owner().await;
-        let task = submission.into_new_task()?;
+        submission: Submission<K>,
+    ) -> Result<Handle<K>, StoreError> {
+        let mut handles = self.submit_all_in(transaction, [submission]).await?;
+        handles.pop().ok_or_else(|| StoreError::Internal("a submit answered with no task".to_owned()))
+    }
+
+    /// The same for many, in order.
+    pub async fn submit_all_in<K: Kind>(
+        &self,
+        transaction: &mut impl CallersTransaction,
+        submissions: impl IntoIterator<Item = Submission<K>>,
+    ) -> Result<Vec<Handle<K>>, StoreError> {
+        let tasks = new_tasks(submissions).await?;
         let no_database = || StoreError::Internal("this store has no transactions to join".to_owned());
-        let submitted = transaction.submit(self.sql.as_ref().ok_or_else(no_database)?, task).await?;
-        Ok(self.handle(submitted.task_id))
+        let submitted = transaction.submit(self.sql.as_ref().ok_or_else(no_database)?, tasks).await?;
+        Ok(self.handles(&submitted))
+    }
+
+    fn handles<K: Kind>(&self, submitted: &[Submitted]) -> Vec<Handle<K>> {
+        submitted.iter().map(|made| self.handle(made.task_id)).collect()
     }
 
     /// Has the workers of this process look for work now.
@@ -94,7 +118,7 @@ impl Longhaul {
     }
 
     /// A handle to a task that was submitted elsewhere or earlier.
-    pub fn handle<T: Task>(&self, id: TaskId) -> Handle<T> {
+    pub fn handle<K: Kind>(&self, id: TaskId) -> Handle<K> {
         Handle::new(Arc::clone(&self.services), id)
     }
 
@@ -164,4 +188,12 @@ impl Longhaul {
             store.close().await;
         }
     }
+}
+
+async fn new_tasks<K: Kind>(submissions: impl IntoIterator<Item = Submission<K>>) -> Result<Vec<NewTask>, StoreError> {
+    let mut submissions: Vec<Submission<K>> = submissions.into_iter().collect();
+    for submission in &mut submissions {
+        submission.take_tier_of_owner().await;
+    }
+    Ok(Submission::into_new_tasks(submissions)?)
 }

@@ -34,6 +34,7 @@ mod artifacts;
 mod builder;
 mod facade;
 mod fleet;
+mod people;
 mod stop_signal;
 mod tier_source;
 mod transaction;
@@ -93,16 +94,22 @@ pub use longhaul_domain::Task as Record;
 pub use longhaul_domain::{
     Attempt, AttemptOutcome, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, RetryPolicy, Status, StoreError,
     TaskError, TaskId, Timestamp,
+    artifact::ArtifactRecord,
     contract::{
+        artifact_store::ArtifactError,
         event_bus::{Heard, Subscription},
         rate_limiter::{Limit, LimitRules},
-        store::{Access, RetryScope},
+        store::{Access, BulkChange, BulkOutcome, RetryScope},
     },
     event::{EventKind, TaskEvent},
     event_selection::{EventRule, EventSelection},
+    filter::{Page, PageRequest, SortOrder, TaskFilter},
+    lifecycle::reschedule::Reschedule,
+    queue::Queue,
 };
 pub use longhaul_engine::{
     files::{FileLife, KeptFile},
+    output::{Output, OutputError, Piece, PieceContent},
     queries::why::{Ahead, Why},
     routing::{Routing, Rule},
     services::DutySettings,
@@ -112,8 +119,8 @@ pub use longhaul_engine::{
 #[cfg(feature = "fleet")]
 pub use longhaul_transport::rabbitmq::{LaneKind, RabbitOptions};
 pub use longhaul_worker::{
-    Child, Children, Class, Context, Handle, Job, NoResult, Outcome, Permit, Progress, State, Stop, Submission, Task,
-    TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
+    Child, Children, Class, Context, Handle, Job, Kind, Named, NoResult, Outcome, Permit, Progress, State, Stop,
+    Submission, Task, TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
 };
 pub use schemars::JsonSchema;
 

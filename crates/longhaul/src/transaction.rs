@@ -6,8 +6,12 @@ use longhaul_store::SqlStore;
 
 /// An open transaction on the database that Longhaul is on.
 pub trait CallersTransaction: Send {
-    /// Submits in this transaction.
-    fn submit<'a>(&'a mut self, store: &'a SqlStore, task: NewTask) -> BoxFuture<'a, Result<Submitted, StoreError>>;
+    /// Submits in this transaction, all or none.
+    fn submit<'a>(
+        &'a mut self,
+        store: &'a SqlStore,
+        tasks: Vec<NewTask>,
+    ) -> BoxFuture<'a, Result<Vec<Submitted>, StoreError>>;
 }
 
 macro_rules! callers_transaction {
@@ -16,9 +20,9 @@ macro_rules! callers_transaction {
             fn submit<'a>(
                 &'a mut self,
                 store: &'a SqlStore,
-                task: NewTask,
-            ) -> BoxFuture<'a, Result<Submitted, StoreError>> {
-                Box::pin(async move { Ok(store.$submit(&mut *self, &[task]).await?[0]) })
+                tasks: Vec<NewTask>,
+            ) -> BoxFuture<'a, Result<Vec<Submitted>, StoreError>> {
+                Box::pin(async move { store.$submit(&mut *self, &tasks).await })
             }
         }
     };

@@ -5,34 +5,37 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Attempt, Json, LogPage, Status, StoreError, TaskError, TaskId, bounds,
+    Attempt, Json, LogPage, Status, StoreError, TaskError, TaskId,
+    artifact::ArtifactRecord,
+    bounds,
     contract::{
+        artifact_store::ArtifactError,
         event_bus::{Heard, Subscription},
         store::Access,
     },
 };
-use longhaul_engine::queries::why::Why;
+use longhaul_engine::{output::Output, queries::why::Why};
 
-use crate::{run::Services, task::Task};
+use crate::{kind::Kind, progress::Progress, run::Services};
 
 /// How long to wait for news before the store is asked; doubled up to the second.
 const ASK_AFTER: Duration = Duration::from_millis(50);
 const ASK_AT_LEAST: Duration = Duration::from_secs(1);
 
 /// A submitted task: ask it how far it is, wait for its end, or cancel it. Dropping it changes nothing.
-pub struct Handle<T: Task> {
+pub struct Handle<K: Kind> {
     services: Arc<Services>,
     id: TaskId,
-    of: PhantomData<fn() -> T>,
+    of: PhantomData<fn() -> K>,
 }
 
-impl<T: Task> std::fmt::Debug for Handle<T> {
+impl<K: Kind> std::fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("type", &T::TYPE).field("id", &self.id).finish()
+        f.debug_struct("Handle").field("output", &std::any::type_name::<K::Output>()).field("id", &self.id).finish()
     }
 }
 
-impl<T: Task> Clone for Handle<T> {
+impl<K: Kind> Clone for Handle<K> {
     fn clone(&self) -> Self {
         Self::new(Arc::clone(&self.services), self.id)
     }
@@ -64,7 +67,7 @@ fn may_be_the_end(heard: &Heard) -> bool {
     }
 }
 
-impl<T: Task> Handle<T> {
+impl<K: Kind> Handle<K> {
     /// A handle to the task of this id. Whether there is such a task shows when it is asked.
     pub fn new(services: Arc<Services>, id: TaskId) -> Self {
         Self { services, id, of: PhantomData }
@@ -86,13 +89,32 @@ impl<T: Task> Handle<T> {
     }
 
     /// The newest progress, live if the task runs in this process or the processes share a progress cache.
-    pub async fn progress(&self) -> Result<Option<serde_json::Value>, StoreError> {
+    pub async fn progress(&self) -> Result<Option<Progress>, StoreError> {
         if let Some(hot) = self.services.engine.hot_progress(self.id) {
-            return Ok(Some(hot));
+            return Ok(Some(Progress::read(hot)));
         }
         let task = self.task().await?;
         let live = self.services.engine.live_progress(std::slice::from_ref(&task)).await.pop().flatten();
-        Ok(live.or_else(|| serde_json::from_str(task.progress?.as_str()).ok()))
+        let newest = live.or_else(|| serde_json::from_str(task.progress?.as_str()).ok());
+        Ok(newest.map(Progress::read))
+    }
+
+    /// What the task writes with `emit`, from the start, and then as it comes until the task has ended. Of a task that
+    /// runs in another process there is something to read only where the processes share their streams.
+    pub async fn output(&self) -> Result<Output, StoreError> {
+        let (engine, streams) = (Arc::clone(&self.services.engine), Arc::clone(&self.services.streams));
+        Output::open(engine, streams, Access::All, self.id).await
+    }
+
+    /// The files that the task made, of attempts whose result was accepted, the oldest first.
+    pub async fn artifacts(&self) -> Result<Vec<ArtifactRecord>, StoreError> {
+        self.services.engine.store.list_artifacts(&Access::All, self.id).await
+    }
+
+    /// The bytes of one of them, all in memory.
+    pub async fn read_artifact(&self, artifact: &ArtifactRecord) -> Result<Vec<u8>, ArtifactError> {
+        let (_, bytes) = self.services.files.store.get(&artifact.key).await?;
+        Ok(bytes)
     }
 
     /// The attempts so far with their outcomes, the first one first; at most 1,000.
@@ -137,7 +159,7 @@ impl<T: Task> Handle<T> {
     }
 
     /// Waits for the end, and answers with the result, or with how the task ended without one.
-    pub async fn result(&self) -> Result<T::Output, NoResult> {
+    pub async fn result(&self) -> Result<K::Output, NoResult> {
         let task = self.ended().await?;
         match (task.status, &task.result) {
             (Status::Completed | Status::CompletedWithErrors, Some(result)) => Ok(Json::read(result)?),

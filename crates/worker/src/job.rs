@@ -15,6 +15,7 @@ use longhaul_engine::files::{FileError, KeptFile};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    kind::Named,
     progress::Progress,
     random,
     run::Run,
@@ -168,6 +169,15 @@ impl Job {
     /// `job.submit::<Page>(page).idempotency_key("round 2").await?`. Then the key alone names the child.
     pub fn submit<C: Task>(&self, params: C::Params) -> Submission<C> {
         Submission::child(&self.0, &params)
+    }
+
+    /// A child of a type that is known by its name: `job.submit_named::<_, String>("shout", text).await?`.
+    pub fn submit_named<P, R>(&self, task_type: &str, params: P) -> Submission<Named<P, R>>
+    where
+        P: Serialize + 'static,
+        R: DeserializeOwned + 'static,
+    {
+        Submission::named(&self.0.services, task_type, &params).below(&self.0)
     }
 
     /// Many children of one type, in order. A later attempt finds them again as those of [`Self::submit`].

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use longhaul_domain::{Json, Lease};
 use longhaul_engine::{Engine, pending_progress::PendingProgress};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::sync::Notify;
 
 use crate::patience;
@@ -42,12 +42,42 @@ impl Progress {
         self
     }
 
-    /// Adds a value of the type's own.
+    /// Adds a value of the type's own. [`TypeSettings::progress`](crate::TypeSettings::progress) has its schema published.
     #[must_use]
     pub fn details(mut self, details: &impl Serialize) -> Self {
         self.details = serde_json::to_value(details).ok();
         self
     }
+
+    /// That value, as the Rust type that it was made of; nothing if there is none.
+    pub fn read_details<D: DeserializeOwned>(&self) -> Result<Option<D>, serde_json::Error> {
+        self.details.as_ref().map(D::deserialize).transpose()
+    }
+
+    /// Progress as it is kept. What another program has reported in a form of its own is shown as details.
+    pub(crate) fn read(kept: serde_json::Value) -> Self {
+        match (serde_json::from_value(kept.clone()), kept.as_f64()) {
+            (Ok(progress), _) => progress,
+            (Err(_), Some(percent)) => Self::percent(percent),
+            (Err(_), None) => Self { details: Some(kept), ..Self::percent(0.0) },
+        }
+    }
+}
+
+/// What progress with details of this type looks like.
+pub(crate) fn schema_with<D: JsonSchema>() -> Schema {
+    #[derive(JsonSchema)]
+    #[schemars(rename = "Progress")]
+    #[expect(dead_code, reason = "the form of `Progress`, for its schema alone")]
+    struct With<D> {
+        /// From 0 to 100.
+        percent: f64,
+        /// For people.
+        message: Option<String>,
+        /// What the type shows besides.
+        details: Option<D>,
+    }
+    schema_for!(With<D>)
 }
 
 impl From<u8> for Progress {
@@ -148,6 +178,39 @@ mod tests {
         let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
         let lease = store.claim_tasks(&request).await.unwrap()[0].lease().unwrap();
         (quiet::engine(store), lease)
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+    struct Pages {
+        read: u32,
+    }
+
+    #[test]
+    fn details_come_back_as_the_type_that_they_were_made_of() {
+        let told = Progress::of(1, 2).message("reading").details(&Pages { read: 7 });
+        let kept = Progress::read(serde_json::to_value(&told).unwrap());
+        assert_eq!(kept, told);
+        assert_eq!(kept.read_details::<Pages>().unwrap(), Some(Pages { read: 7 }));
+        assert!(kept.read_details::<String>().is_err());
+        assert_eq!(Progress::percent(1.0).read_details::<Pages>().unwrap(), None);
+    }
+
+    #[test]
+    fn progress_of_another_form_is_shown_all_the_same() {
+        assert_eq!(Progress::read(serde_json::json!(40)), Progress::percent(40.0));
+        assert_eq!(Progress::read(serde_json::json!("half")).details, Some(serde_json::json!("half")));
+    }
+
+    #[test]
+    fn the_schema_of_progress_is_that_of_its_form_and_details() {
+        let schema = schema_with::<Pages>().to_value();
+        assert_eq!(schema["required"], serde_json::json!(["percent"]));
+        assert_eq!(schema["$defs"]["Pages"]["properties"]["read"]["type"], "integer");
+        let (plain, own) = (schema_for!(Progress).to_value(), &schema["properties"]);
+        for field in ["percent", "message"] {
+            assert_eq!(plain["properties"][field]["type"], own[field]["type"], "{field}");
+        }
+        assert_eq!(plain["properties"].as_object().unwrap().len(), own.as_object().unwrap().len());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ use crate::{
     children::Children,
     context::Context,
     job::Job,
+    progress::Progress,
     random,
     run::Run,
     settings::TypeSettings,
@@ -40,6 +41,8 @@ pub struct TypeInfo {
     pub params_schema: Schema,
     /// What results look like.
     pub result_schema: Schema,
+    /// What progress looks like.
+    pub progress_schema: Schema,
 }
 
 /// What happened, for a type's hooks.
@@ -88,11 +91,12 @@ impl Registry {
     {
         let info = TypeInfo {
             name: name.to_owned(),
-            settings,
             is_cancellable: true,
             finish_step: false,
             params_schema: schema_for!(P),
             result_schema: schema_for!(R),
+            progress_schema: progress_schema(&settings),
+            settings,
         };
         self.add(name, Function { info, run: Arc::new(run), of: std::marker::PhantomData::<fn(P) -> R> })
     }
@@ -130,6 +134,7 @@ impl Registry {
             is_cancellable: info.is_cancellable,
             params_schema: info.params_schema.clone().to_value(),
             result_schema: info.result_schema.clone().to_value(),
+            progress_schema: info.progress_schema.clone().to_value(),
         });
         Catalog::new(known, routing.clone())
     }
@@ -150,6 +155,10 @@ impl Registry {
     }
 }
 
+fn progress_schema(settings: &TypeSettings) -> Schema {
+    settings.progress.clone().unwrap_or_else(|| schema_for!(Progress))
+}
+
 /// A [`Task`] behind the erased face.
 struct Typed<T> {
     task: Arc<T>,
@@ -158,13 +167,15 @@ struct Typed<T> {
 
 impl<T: Task> Typed<T> {
     fn new(task: T) -> Self {
+        let settings = task.settings();
         let info = TypeInfo {
             name: T::TYPE.to_owned(),
-            settings: task.settings(),
             is_cancellable: T::CANCELLABLE,
             finish_step: T::FINISH_STEP,
             params_schema: schema_for!(T::Params),
             result_schema: schema_for!(T::Output),
+            progress_schema: progress_schema(&settings),
+            settings,
         };
         Self { task: Arc::new(task), info }
     }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use longhaul_domain::{RetryPolicy, bounds};
 use longhaul_engine::{pace::PollSettings, slots::QueueSlots};
+use schemars::{JsonSchema, Schema};
+
+use crate::progress;
 
 /// What a type asks for when its submitter says nothing else. Every setting is optional.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +34,8 @@ pub struct TypeSettings {
     pub permit_wait: Duration,
     /// How long a handler that was told to stop may take before it is dropped at its next await.
     pub stop_grace: Duration,
+    /// What the type's progress looks like, where it shows something of its own.
+    pub progress: Option<Schema>,
 }
 
 impl Default for TypeSettings {
@@ -47,6 +52,7 @@ impl Default for TypeSettings {
             checkpoint_every: Duration::from_secs(5),
             permit_wait: Duration::from_secs(10),
             stop_grace: Duration::from_secs(5),
+            progress: None,
         }
     }
 }
@@ -132,6 +138,13 @@ impl TypeSettings {
     #[must_use]
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
+        self
+    }
+
+    /// What [`Progress::details`](crate::Progress::details) of the type carries; its schema is published.
+    #[must_use]
+    pub fn progress<D: JsonSchema>(mut self) -> Self {
+        self.progress = Some(progress::schema_with::<D>());
         self
     }
 }

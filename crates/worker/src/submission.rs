@@ -1,5 +1,6 @@
 //! Submitting, typed: the same words for a user's tasks and for a handler's children.
 
+use std::borrow::Cow;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,10 +12,12 @@ use longhaul_domain::{
     contract::store::Submitted,
 };
 use longhaul_engine::trace;
+use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
 use crate::{
     handle::Handle,
+    kind::{Kind, Named},
     run::{Run, Services},
     stop::Stop,
     task::Task,
@@ -33,87 +36,112 @@ const CHILDREN_AT_ONCE: usize = 1_000;
 /// Whose tasks they are when nobody says it.
 const DEFAULT_OWNER: &str = "default";
 
-/// Names that the tasks of a batch have in common: each takes memory once.
-#[derive(Debug)]
-pub struct Names {
+/// The names of the task before. Those of a batch that have the same ones share them: each takes memory once.
+#[derive(Debug, Default)]
+struct Names {
     owner: Arc<str>,
     task_type: Arc<str>,
-    /// Of the task before.
     queue: Arc<str>,
 }
 
-impl Names {
-    /// Those of a batch of tasks of this type.
-    pub fn of<T: Task>() -> Self {
-        Self { owner: DEFAULT_OWNER.into(), task_type: T::TYPE.into(), queue: Arc::default() }
+fn share(before: &mut Arc<str>, name: &str) -> Arc<str> {
+    if **before != *name {
+        *before = name.into();
     }
-
-    fn queue(&mut self, name: &str) -> Arc<str> {
-        if *self.queue != *name {
-            self.queue = name.into();
-        }
-        Arc::clone(&self.queue)
-    }
+    Arc::clone(before)
 }
 
 /// A task that is about to be submitted; `.await` submits it.
 #[must_use = "a submission does nothing until it is awaited"]
-pub struct Submission<T: Task> {
+pub struct Submission<K: Kind> {
     services: Arc<Services>,
-    /// The first thing that was wrong is told when it is awaited.
+    /// The first thing that was wrong is told when it is awaited. Its names are empty until then.
     task: Result<NewTask, Invalid>,
-    /// The names that it has of its own. The others it gets when it becomes a task, and shares with its batch.
-    owner: Option<Arc<str>>,
+    task_type: Cow<'static, str>,
+    owner: Option<String>,
     queue: Option<String>,
     expected: Option<Duration>,
     idempotency: Option<String>,
+    key_holds: Duration,
     /// The attempt that submits it as its child.
     parent: Option<Arc<Run>>,
-    of: PhantomData<fn() -> T>,
+    of: PhantomData<fn() -> K>,
 }
 
-impl<T: Task> std::fmt::Debug for Submission<T> {
+impl<K: Kind> std::fmt::Debug for Submission<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Submission").field("type", &T::TYPE).field("task", &self.task).finish()
+        let mut shown = f.debug_struct("Submission");
+        shown.field("type", &self.task_type).field("owner", &self.owner).field("queue", &self.queue);
+        shown.field("task", &self.task).finish()
     }
 }
 
 impl<T: Task> Submission<T> {
     /// A task of the default owner with the type's own settings.
     pub fn new(services: &Arc<Services>, params: &T::Params) -> Self {
-        let info = services.registry.info(T::TYPE);
+        Self::of_type(services, Cow::Borrowed(T::TYPE), T::FINISH_STEP, params)
+    }
+
+    pub(crate) fn child(run: &Arc<Run>, params: &T::Params) -> Self {
+        Self::new(&run.services, params).below(run)
+    }
+}
+
+impl<P: Serialize + 'static, R: DeserializeOwned + 'static> Submission<Named<P, R>> {
+    /// A task of the type of this name, with the type's own settings if this process knows it.
+    pub fn named(services: &Arc<Services>, task_type: &str, params: &P) -> Self {
+        let has_finish_step = services.registry.info(task_type).is_some_and(|info| info.finish_step);
+        Self::of_type(services, Cow::Owned(task_type.to_owned()), has_finish_step, params)
+    }
+
+    /// The type is a parent with a `finish` step. To be said where the type is not registered.
+    pub fn finish_step(self) -> Self {
+        self.with(|task| task.finish_step = true)
+    }
+}
+
+impl<K: Kind> Submission<K> {
+    fn of_type(
+        services: &Arc<Services>,
+        task_type: Cow<'static, str>,
+        finish_step: bool,
+        params: &impl Serialize,
+    ) -> Self {
+        let info = services.registry.info(&task_type);
         let settings = info.map(|info| info.settings.clone()).unwrap_or_default();
         let task = Json::from_value("parameters", params).map(|parameters| NewTask {
             max_attempts: settings.max_attempts,
             timeout_ms: settings.timeout.map(millis),
-            finish_step: T::FINISH_STEP,
+            finish_step,
             retry: settings.retry,
             ..NewTask::named(Arc::default(), Arc::default(), Arc::default(), parameters)
         });
         Self {
             services: Arc::clone(services),
             task,
+            task_type,
             owner: None,
             queue: settings.queue,
             expected: settings.expected_duration,
             idempotency: None,
+            key_holds: KEY_HOLDS,
             parent: None,
             of: PhantomData,
         }
     }
 
-    pub(crate) fn child(run: &Arc<Run>, params: &T::Params) -> Self {
-        let mut child = Self::new(&run.services, params);
-        if let Ok(task) = &mut child.task {
+    /// As a child of this attempt.
+    pub(crate) fn below(mut self, run: &Arc<Run>) -> Self {
+        if let Ok(task) = &mut self.task {
             task.tier.clone_from(&run.task.tier);
             task.priority = run.task.priority;
             task.correlation_id.clone_from(&run.task.correlation_id);
             task.trace_context = run.trace_context().map(|context| context.to_string());
             task.parent = Some(run.lease);
         }
-        child.owner = Some(run.task.owner.as_str().into());
-        child.parent = Some(Arc::clone(run));
-        child
+        self.owner = Some(run.task.owner.clone());
+        self.parent = Some(Arc::clone(run));
+        self
     }
 
     fn with(mut self, change: impl FnOnce(&mut NewTask)) -> Self {
@@ -125,7 +153,7 @@ impl<T: Task> Submission<T> {
 
     /// Whose task it is.
     pub fn owner(mut self, owner: &str) -> Self {
-        self.owner = Some(owner.into());
+        self.owner = Some(owner.to_owned());
         self
     }
 
@@ -157,8 +185,8 @@ impl<T: Task> Submission<T> {
     }
 
     /// Not before this moment.
-    pub fn run_at(self, moment: Timestamp) -> Self {
-        self.with(|task| task.run_at = RunAt::At(moment))
+    pub fn run_at(self, moment: impl Into<Timestamp>) -> Self {
+        self.with(|task| task.run_at = RunAt::At(moment.into()))
     }
 
     /// Attempts after which the task is a dead letter, if they all fail.
@@ -177,8 +205,8 @@ impl<T: Task> Submission<T> {
     }
 
     /// When the task must have ended, attempts and waits together.
-    pub fn deadline(self, moment: Timestamp) -> Self {
-        self.with(|task| task.deadline_at = Some(moment))
+    pub fn deadline(self, moment: impl Into<Timestamp>) -> Self {
+        self.with(|task| task.deadline_at = Some(moment.into()))
     }
 
     /// A business id that people search by.
@@ -198,31 +226,40 @@ impl<T: Task> Submission<T> {
         self
     }
 
-    /// The task as the store takes it, for a submit in a transaction of the caller's own.
-    pub fn into_new_task(self) -> Result<NewTask, Invalid> {
-        self.into_task_of_batch(&mut Names::of::<T>())
+    /// How long the key gives the same task; a day if nothing is said. A child's key holds as long as its parent can run.
+    pub const fn key_holds(mut self, holds: Duration) -> Self {
+        self.key_holds = holds;
+        self
     }
 
-    /// The same for one of many.
-    pub fn into_task_of_batch(self, names: &mut Names) -> Result<NewTask, Invalid> {
+    /// The task as the store takes it, for a submit in a transaction of the caller's own.
+    pub fn into_new_task(self) -> Result<NewTask, Invalid> {
+        self.into_task_of_batch(&mut Names::default())
+    }
+
+    /// The same for many, in order; what is wrong with the first bad one is wrong with all.
+    pub fn into_new_tasks(batch: impl IntoIterator<Item = Self>) -> Result<Vec<NewTask>, Invalid> {
+        let mut names = Names::default();
+        batch.into_iter().map(|submission| submission.into_task_of_batch(&mut names)).collect()
+    }
+
+    fn into_task_of_batch(self, names: &mut Names) -> Result<NewTask, Invalid> {
         let mut task = self.task?;
-        task.owner = self.owner.unwrap_or_else(|| Arc::clone(&names.owner));
-        task.task_type = Arc::clone(&names.task_type);
+        task.owner = share(&mut names.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER));
+        task.task_type = share(&mut names.task_type, &self.task_type);
         if task.trace_context.is_none() {
             let here = trace::context_of(&tracing::Span::current());
             task.trace_context = here.map(|context| context.to_string());
         }
-        task.queue = match &self.queue {
-            Some(queue) => names.queue(queue),
-            None => names.queue(self.services.routing.queue(task.tier.as_deref(), self.expected)),
-        };
+        let routed = || self.services.routing.queue(task.tier.as_deref(), self.expected);
+        task.queue = share(&mut names.queue, self.queue.as_deref().unwrap_or_else(routed));
         task.idempotency = match (self.parent, self.idempotency) {
             (Some(run), given) => {
                 let digest = digest(&task);
                 let key = child_key(&run, given.as_deref(), digest)?;
                 Some(Idempotency { key, digest, ttl_ms: CHILD_KEY_HOLDS_MS })
             }
-            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(KEY_HOLDS) }),
+            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(self.key_holds) }),
             (None, None) => None,
         };
         task.check()?;
@@ -239,7 +276,7 @@ impl<T: Task> Submission<T> {
         }
     }
 
-    async fn submit(mut self) -> Result<Handle<T>, StoreError> {
+    async fn submit(mut self) -> Result<Handle<K>, StoreError> {
         let services = Arc::clone(&self.services);
         self.take_tier_of_owner().await;
         let submitted = submit_one(&services, self.into_new_task()?).await?;
@@ -247,8 +284,8 @@ impl<T: Task> Submission<T> {
     }
 }
 
-impl<T: Task> IntoFuture for Submission<T> {
-    type Output = Result<Handle<T>, StoreError>;
+impl<K: Kind> IntoFuture for Submission<K> {
+    type Output = Result<Handle<K>, StoreError>;
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
@@ -271,9 +308,8 @@ pub(crate) async fn submit_children<C: Task>(
     run: &Arc<Run>,
     params: impl IntoIterator<Item = C::Params>,
 ) -> Result<Vec<TaskId>, Stop> {
-    let mut names = Names::of::<C>();
-    let tasks = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_task_of_batch(&mut names));
-    let tasks = tasks.collect::<Result<Vec<_>, _>>()?;
+    let children = params.into_iter().map(|params| Submission::<C>::child(run, &params));
+    let tasks = Submission::into_new_tasks(children)?;
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
         let submitted = run.services.submit_many(chunk.to_vec()).await?;

@@ -8,7 +8,7 @@ use longhaul_domain::{
     contract::store::Access,
     filter::{PageRequest, SortOrder, TaskFilter},
 };
-use longhaul_worker::{Handle, Task};
+use longhaul_worker::{Handle, Kind, Task};
 
 use super::TestLonghaul;
 
@@ -26,19 +26,19 @@ impl TestLonghaul {
 
     /// The record of the task as the store has it.
     #[track_caller]
-    pub fn record<T: Task>(&self, handle: &Handle<T>) -> Record {
+    pub fn record<K: Kind>(&self, handle: &Handle<K>) -> Record {
         self.get(handle.id())
     }
 
     /// Every attempt of the task with its outcome, the first one first.
     #[track_caller]
-    pub fn attempts<T: Task>(&self, handle: &Handle<T>) -> Vec<Attempt> {
+    pub fn attempts<K: Kind>(&self, handle: &Handle<K>) -> Vec<Attempt> {
         at_once(handle.attempts())
     }
 
     /// What the task's handlers said with `ctx.info`, `ctx.warn` and `ctx.error`, in order.
     #[track_caller]
-    pub fn logs<T: Task>(&self, handle: &Handle<T>) -> Vec<String> {
+    pub fn logs<K: Kind>(&self, handle: &Handle<K>) -> Vec<String> {
         self.log_entries(handle.id()).into_iter().map(|entry| entry.message).collect()
     }
 
@@ -48,7 +48,7 @@ impl TestLonghaul {
     ///
     /// When the task has none, with everything that is known of it.
     #[track_caller]
-    pub fn result<T: Task>(&self, handle: &Handle<T>) -> T::Output {
+    pub fn result<K: Kind>(&self, handle: &Handle<K>) -> K::Output {
         let task = self.record(handle);
         if task.status != Status::Completed && task.status != Status::CompletedWithErrors {
             panic!("there is no result: {}", self.explain(&task));
@@ -67,7 +67,7 @@ impl TestLonghaul {
     ///
     /// When it has not, with everything that is known of it.
     #[track_caller]
-    pub fn assert_ended<T: Task>(&self, handle: &Handle<T>, status: Status) {
+    pub fn assert_ended<K: Kind>(&self, handle: &Handle<K>, status: Status) {
         assert!(status.is_ended(), "{} is no end; ask for the record's status instead", status.as_str());
         let task = self.record(handle);
         if task.status != status {

@@ -19,6 +19,7 @@ mod fresh;
 mod limits;
 mod lives;
 mod parents;
+mod people;
 mod submits;
 mod turns;
 
@@ -46,6 +47,7 @@ fn main() {
                 ends::trials(place),
                 cancel::trials(place),
                 parents::trials(place),
+                people::trials(place),
                 limits::trials(place),
                 lives::trials(place),
                 turns::trials(place),

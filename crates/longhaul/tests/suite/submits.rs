@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Trial;
 use longhaul::{
-    Access, Context, EventKind, Heard, Job, JsonSchema, Outcome, Progress, Status, Subscription, Task, TaskEvent,
-    TypeSettings,
+    Access, Context, EventKind, Heard, Job, JsonSchema, Named, Outcome, Progress, Status, Subscription, Task,
+    TaskEvent, TypeSettings,
 };
 use longhaul_domain::{contract::event_bus::EventStream, lifecycle::reschedule::Reschedule};
 use serde::{Deserialize, Serialize};
@@ -69,18 +69,11 @@ async fn a_plain_function_is_a_task(database: Home) {
     async fn shout(text: Text, _job: Job) -> Outcome<String> {
         Ok(text.text.to_uppercase())
     }
-    struct Shout;
-    impl Task for Shout {
-        const TYPE: &'static str = "shout";
-        type Params = Text;
-        type Output = String;
-        async fn run(&self, _ctx: Context<Self>) -> Outcome<String> {
-            unreachable!("the function is registered under this name")
-        }
-    }
     let longhaul = open(&database).await.register_fn("shout", TypeSettings::new(), shout).start().await.unwrap();
-    let handle = longhaul.submit::<Shout>(text("quiet")).await.unwrap();
+    let handle = longhaul.submit_named::<_, String>("shout", text("quiet")).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), "QUIET");
+    let kept = longhaul.handle::<Named<Text, String>>(handle.id());
+    assert_eq!(kept.result().await.unwrap(), "QUIET");
     longhaul.stop().await;
 }
 
@@ -141,18 +134,21 @@ async fn task_and_data_commit_or_vanish_together(database: Home) {
             let mut kept = connection.begin().await.unwrap();
             sqlx::query("INSERT INTO orders (id) VALUES (2)").execute(&mut *kept).await.unwrap();
             let handle = longhaul.submit_in(&mut kept, longhaul.submit::<CountWords>(text("kept"))).await.unwrap();
+            let more = ["one", "two words"].map(|words| longhaul.submit::<CountWords>(text(words)));
+            let more = longhaul.submit_all_in(&mut kept, more).await.unwrap();
             kept.commit().await.unwrap();
-            handle
+            (handle, more)
         }};
     }
-    let handle = match database.backend {
+    let (handle, more) = match database.backend {
         Backend::Sqlite => both_ways!(sqlx::SqliteConnection),
         Backend::Postgres => both_ways!(sqlx::PgConnection),
         Backend::MySql => both_ways!(sqlx::MySqlConnection),
     };
     longhaul.wake();
     assert_eq!(handle.result().await.unwrap(), 1);
-    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+    assert_eq!((more[0].result().await.unwrap(), more[1].result().await.unwrap()), (1, 2));
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 3);
     assert_eq!(database.count("SELECT count(*) FROM orders").await, 1);
     longhaul.stop().await;
 }

@@ -22,6 +22,7 @@ fn view(kind: &TaskType) -> TypeView {
         task_type: kind.name.clone(),
         parameters: kind.params_schema.clone(),
         result: kind.result_schema.clone(),
+        progress: kind.progress_schema.clone(),
         queue: kind.queue.clone(),
         expected_duration: kind.expected_duration.map(WireDuration),
         max_attempts: kind.max_attempts,

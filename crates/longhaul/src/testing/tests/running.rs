@@ -48,6 +48,17 @@ async fn the_clock_stands_still_until_it_is_moved() {
 }
 
 #[tokio::test]
+async fn a_key_holds_as_long_as_its_submitter_says() {
+    let longhaul = TestLonghaul::new().register(Flaky).start();
+    let submit = || async { longhaul.submit::<Flaky>(0).idempotency_key("k").key_holds(MINUTE).await.unwrap().id() };
+    let first = submit().await;
+    longhaul.advance(MINUTE / 2);
+    assert_eq!(submit().await, first);
+    longhaul.advance(MINUTE);
+    assert_ne!(submit().await, first);
+}
+
+#[tokio::test]
 async fn until_done_jumps_over_every_wait() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
     let handle = longhaul.submit::<Flaky>(3).delay(HOUR).await.unwrap();
