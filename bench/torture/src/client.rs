@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use crate::{
     door::{Answer, Door, Request},
+    fault::Deeds,
     history::{Asked, History},
     plan::Item,
 };
@@ -30,13 +31,16 @@ pub(crate) struct Pace {
     pub(crate) open: AtomicI64,
     /// Whether nobody could count them when last asked.
     pub(crate) is_away: AtomicBool,
+    /// Says sooner than a question without an answer that the database is away.
+    pub(crate) deeds: Deeds,
 }
 
 impl Pace {
     /// Whether there is too much to do already, or nobody to do it. What was asked before an outage is asked through it;
     /// but the time of a run is time in which something can happen.
     fn must_wait(&self) -> bool {
-        self.open.load(Ordering::Relaxed) > OPEN || self.is_away.load(Ordering::Relaxed)
+        let is_away = self.is_away.load(Ordering::Relaxed) || self.deeds.is_database_away();
+        is_away || self.open.load(Ordering::Relaxed) > OPEN
     }
 }
 

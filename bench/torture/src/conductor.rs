@@ -191,8 +191,8 @@ async fn torment(options: &Options, stage: &Stage) -> anyhow::Result<Told> {
     let items = plan::items(options.seed, options.tasks);
     let moments = plan::moments(options.seed, options.tasks, options.time());
     let history = Arc::new(History::new(items.clone()));
-    let pace = Arc::new(Pace::default());
     let nemesis = Nemesis::new(options.seed, &cluster, stage.targets.clone(), door.clone());
+    let pace = Arc::new(Pace { deeds: nemesis.deeds.clone(), ..Pace::default() });
     let tally = Arc::clone(&nemesis.tally);
     let (ending, is_ending) = watch::channel(false);
     let watching = tokio::spawn(watch_it(door.clone(), Arc::clone(&pace), tally, options.tasks, is_ending.clone()));

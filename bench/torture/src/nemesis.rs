@@ -15,7 +15,7 @@ use crate::{
     fault::{Blow, Deed, Deeds, Fault, Tally},
     links::{Links, Trouble},
     server::{Server, Service},
-    settings::FREEZE_MS,
+    settings::{FREEZE_MS, SERVER_FREEZE_MS},
 };
 
 /// What can be broken.
@@ -36,8 +36,9 @@ impl Targets {
         self.servers.iter().find(|(service, _)| *service == wanted).map(|(_, server)| Arc::clone(server))
     }
 
-    fn database(&self) -> Option<Arc<Mutex<Server>>> {
-        self.servers.iter().find(|(service, _)| service.is_database()).map(|(_, server)| Arc::clone(server))
+    /// Whether there is a database and no other server.
+    const fn is_database_alone(&self) -> bool {
+        self.servers.len() == 1
     }
 }
 
@@ -50,7 +51,7 @@ pub(crate) struct Nemesis {
     random: StdRng,
     bag: Vec<Fault>,
     clock: SystemClock,
-    deeds: Deeds,
+    pub(crate) deeds: Deeds,
     /// Servers and networks that are broken now.
     mending: JoinSet<anyhow::Result<()>>,
     thaws: JoinSet<()>,
@@ -133,7 +134,7 @@ impl Nemesis {
                 let others = self.nodes.iter().filter(|other| !other.is_frozen()).count() - 1;
                 let ms = FREEZE_MS + long;
                 if others >= self.nodes.len() / 2 && node.freeze() {
-                    self.thaws.spawn(thaw_later(node, self.targets.database(), Duration::from_millis(ms)));
+                    self.thaws.spawn(thaw_later(node, self.deeds.clone(), Duration::from_millis(ms)));
                     self.note(fault, ms, None, incarnation);
                 }
             }
@@ -150,8 +151,12 @@ impl Nemesis {
     /// A server that is broken already is left alone.
     fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
         let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else { return };
-        // A freeze that is over before anybody notices is none.
-        let ms = if blow == Blow::Freeze { ms + 2_500 } else { ms };
+        // A freeze that is over before anybody notices is none. In a fleet it is shorter, because it hides what else happens.
+        let ms = match blow {
+            Blow::Freeze if self.targets.is_database_alone() => SERVER_FREEZE_MS + ms,
+            Blow::Freeze => 2_500 + ms,
+            Blow::Kill | Blow::Wipe | Blow::Empty => ms,
+        };
         let number = self.note(Fault::Server(service, blow), ms, None, None);
         let deeds = self.deeds.clone();
         self.mending.spawn(async move {
@@ -211,11 +216,11 @@ impl Nemesis {
 }
 
 /// Thaws the node when the others have had so long to notice. While the database is away they can do nothing.
-async fn thaw_later(node: Arc<Node>, database: Option<Arc<Mutex<Server>>>, mut left: Duration) {
+async fn thaw_later(node: Arc<Node>, deeds: Deeds, mut left: Duration) {
     const STEP: Duration = Duration::from_millis(100);
     while !left.is_zero() {
         tokio::time::sleep(STEP).await;
-        if database.as_ref().is_none_or(|server| server.try_lock().is_ok()) {
+        if !deeds.is_database_away() {
             left = left.saturating_sub(STEP);
         }
     }

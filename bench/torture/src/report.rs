@@ -20,6 +20,7 @@ pub(crate) struct Wanted {
     kills: usize,
     freezes: usize,
     server_kills: usize,
+    server_stops: usize,
     zombies: usize,
     rescued: usize,
     retries: usize,
@@ -43,6 +44,7 @@ impl Wanted {
                 kills: 3,
                 freezes: frozen,
                 server_kills: server,
+                server_stops: server,
                 zombies: 5,
                 rescued: 10,
                 retries: 50,
@@ -58,6 +60,7 @@ impl Wanted {
                 kills: 8,
                 freezes: 4,
                 server_kills: 2,
+                server_stops: 2,
                 zombies: 50,
                 rescued: 200,
                 retries: 1_000,
@@ -73,6 +76,7 @@ impl Wanted {
                 kills: 20,
                 freezes: 5 * frozen,
                 server_kills: 10 * server,
+                server_stops: 5 * server,
                 zombies: 50,
                 rescued: 200,
                 retries: 1_000,
@@ -97,6 +101,8 @@ pub(crate) struct Figures {
     pub(crate) freezes: usize,
     /// Kills of the database server.
     pub(crate) server_kills: usize,
+    /// Freezes of it.
+    pub(crate) server_stops: usize,
     pub(crate) disowns: usize,
     pub(crate) partitions: usize,
     /// How often each kind of fault happened; those of the plan that did not are there with 0.
@@ -155,6 +161,7 @@ impl Figures {
             freezes: done(|fault| *fault == Fault::Freeze),
             disowns: done(|fault| *fault == Fault::Disown),
             server_kills: done(|fault| matches!(fault, Fault::Server(service, Blow::Kill) if service.is_database())),
+            server_stops: done(|fault| matches!(fault, Fault::Server(service, Blow::Freeze) if service.is_database())),
             partitions: done(|fault| matches!(fault, Fault::Partition(_))),
             faults,
             ..Self::default()
@@ -167,6 +174,7 @@ impl Figures {
             ("kills", self.kills, wanted.kills),
             ("freezes", self.freezes, wanted.freezes),
             ("server kills", self.server_kills, wanted.server_kills),
+            ("server freezes", self.server_stops, wanted.server_stops),
             ("zombies", self.zombies, wanted.zombies),
             ("rescued attempts", self.rescued, wanted.rescued),
             ("retries", self.retries, wanted.retries),
@@ -226,7 +234,7 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
     let _ = write!(
         text,
         "torture {}store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} parents={parents} \
-         broken={} kills={} stops={} server_kills={} partitions={} seconds={:.0} verdict={verdict}",
+         broken={} kills={} stops={} server_kills={} server_stops={} partitions={} seconds={:.0} verdict={verdict}",
         if run.is_fleet { "fleet " } else { "" },
         run.store.name(),
         run.tasks,
@@ -240,6 +248,7 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
         f.kills,
         f.freezes,
         f.server_kills,
+        f.server_stops,
         f.partitions,
         f.seconds,
     );

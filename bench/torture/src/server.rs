@@ -141,6 +141,8 @@ impl Server {
 
     /// Stops the clock of the server and of every process that it has started.
     pub(crate) fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)?;
+        // What was begun while the first signals were sent gets the second; a parent that is frozen begins no more.
         self.signal(Signal::STOP)
     }
 

@@ -9,6 +9,9 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 /// The shortest freeze: longer than the lease, and longer than the three seconds for which a node holds the duty to
 /// rescue, so that others rescue the frozen one's tasks even if the duty was its own.
 pub(crate) const FREEZE_MS: u64 = LEASE.as_millis() as u64 + 2_700;
+/// The shortest freeze of the database where there is nothing else to break: longer than the lease, so that it thaws to nodes of
+/// which none was heard in time, and longer than the client waits for an answer.
+pub(crate) const SERVER_FREEZE_MS: u64 = LEASE.as_millis() as u64 + 1_500;
 const HEARTBEAT: Duration = Duration::from_millis(300);
 const RESCUE_EVERY: Duration = Duration::from_millis(200);
 

@@ -381,6 +381,8 @@ fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
     };
     assert_eq!(times(None), (vec![5], vec![5]));
     assert_eq!(times(Some(outage(Service::Postgres, 1, 2))), (vec![], vec![]), "the database was away");
+    let frozen = Deed { fault: Fault::Server(Service::Mariadb, Blow::Freeze), ..outage(Service::Mariadb, 1, 2) };
+    assert_eq!(times(Some(frozen)), (vec![], vec![]), "the database was frozen");
     let other = |fault| Deed { at: 10, fault, ms: 1, over: None, incarnation: None, ..killed.clone() };
     let cut_off = Deed { over: Some(200), ..other(Fault::Partition(Service::Postgres)) };
     for ill in [other(Fault::Freeze), other(Fault::Kill), cut_off] {
