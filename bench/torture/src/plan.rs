@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::settings::MANY_ATTEMPTS;
 use crate::tasks::Work;
 
+/// Children of a wide parent.
+pub(crate) const WIDE: u32 = 100;
+/// One parent in so many is wide, so that the children of all stay about as many.
+const WIDE_EVERY: usize = 40;
+
 /// The task types, each a way to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
@@ -51,7 +56,13 @@ impl Item {
 /// All items, in the order in which they are submitted.
 pub(crate) fn items(seed: u64, tasks: usize) -> Vec<Item> {
     let mut random = StdRng::seed_from_u64(seed);
-    (0..tasks as u64).map(|n| item(&mut random, n)).collect()
+    let mut items: Vec<Item> = (0..tasks as u64).map(|n| item(&mut random, n)).collect();
+    let parents = items.iter_mut().filter(|item| item.kind == Kind::Fan);
+    // Not the first ones: a small run has a wide parent only if it has room for it.
+    for parent in parents.skip(WIDE_EVERY / 2).step_by(WIDE_EVERY) {
+        parent.work.children = WIDE;
+    }
+    items
 }
 
 /// When each item is submitted: evenly over the time, a little earlier or later.
@@ -103,7 +114,7 @@ fn of_kind(plain: Item, kind: Kind, change: impl FnOnce(&mut Work)) -> Item {
     item
 }
 
-/// One parent in five has children that fail, one in ten is cancelled.
+/// One parent in five has children that fail, one in ten is cancelled. Some are made wide later.
 fn fan(random: &mut StdRng, plain: Item) -> Item {
     let children = random.random_range(2..=25);
     let failing = if random.random_range(0..5) == 0 { random.random_range(1..children) } else { 0 };
@@ -162,5 +173,16 @@ mod tests {
             assert!(of(kind) > 0, "{kind:?}");
         }
         assert!(items.iter().any(Item::is_doomed));
+    }
+
+    #[test]
+    fn a_full_run_has_a_few_wide_parents_among_many_others() {
+        for (tasks, least) in [(5_000, 3), (20_000, 12)] {
+            let items = items(1, tasks);
+            let children = items.iter().map(|item| item.work.children).filter(|children| *children > 0);
+            let (wide, others): (Vec<u32>, Vec<u32>) = children.partition(|children| *children == WIDE);
+            assert!(wide.len() >= least, "{} of {tasks}", wide.len());
+            assert!(wide.len() * 30 < others.len(), "{} beside {}", wide.len(), others.len());
+        }
     }
 }

@@ -11,6 +11,7 @@ use crate::{
     door::Answer,
     fault::{Blow, Fault},
     journal::Step,
+    plan::WIDE,
     server::Service,
 };
 
@@ -27,6 +28,7 @@ pub(crate) struct Wanted {
     cancels: usize,
     resumed: usize,
     parents: usize,
+    wide_parents: usize,
     unknown: usize,
     /// Of every kind of fault that the run knows.
     each_fault: usize,
@@ -51,6 +53,7 @@ impl Wanted {
                 cancels: 20,
                 resumed: 1,
                 parents: 10,
+                wide_parents: 0,
                 unknown: 1,
                 each_fault: 1,
                 partitions: 0,
@@ -67,6 +70,7 @@ impl Wanted {
                 cancels: 500,
                 resumed: 20,
                 parents: 200,
+                wide_parents: 2,
                 unknown: 20,
                 each_fault: 2,
                 partitions: 12,
@@ -83,6 +87,7 @@ impl Wanted {
                 cancels: 500,
                 resumed: 20,
                 parents: 200,
+                wide_parents: 2,
                 unknown: 20,
                 each_fault: 1,
                 partitions: 0,
@@ -117,6 +122,8 @@ pub(crate) struct Figures {
     pub(crate) cancels: usize,
     pub(crate) resumed: usize,
     pub(crate) parents: usize,
+    /// Those that have made 100 children.
+    pub(crate) wide_parents: usize,
     /// Answers that never came.
     pub(crate) unknown: usize,
     pub(crate) gave_up: usize,
@@ -150,6 +157,7 @@ impl Figures {
             cancels: calls().filter(|call| matches!(call.answer, Answer::Cancelled(_) | Answer::CancelTaken)).count(),
             resumed: steps(|step| matches!(step, Step::Start { resumed: 1.., .. })),
             parents: evidence.tasks().iter().filter(|task| task.task_type == "fan").count(),
+            wide_parents: evidence.tasks().iter().filter(|task| task.children_total == WIDE).count(),
             unknown: calls().filter(|call| matches!(call.answer, Answer::Unknown(_))).count(),
             strays: rows("handed_back"),
             after_kills_ms: evidence.after_kills_ms(),
@@ -181,6 +189,7 @@ impl Figures {
             ("cancels", self.cancels, wanted.cancels),
             ("resumed attempts", self.resumed, wanted.resumed),
             ("parents", self.parents, wanted.parents),
+            ("parents with 100 children", self.wide_parents, wanted.wide_parents),
             ("unknown answers", self.unknown, wanted.unknown),
             ("partitions", self.partitions, wanted.partitions),
         ];
@@ -205,6 +214,7 @@ pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivi
         ("tasks, children", format!("{}, {}", f.tasks, f.children)),
         ("attempts that started, rescued", format!("{}, {}", f.starts, f.rescued)),
         ("retries, cancels, resumed", format!("{}, {}, {}", f.retries, f.cancels, f.resumed)),
+        ("parents, those with 100 children", format!("{}, {}", f.parents, f.wide_parents)),
         ("zombies, their late reports", format!("{}, {}", f.zombies, f.late)),
         ("answers that never came, strays", format!("{}, {}", f.unknown, f.strays)),
         ("disowned nodes, nodes that gave up", format!("{}, {}", f.disowns, f.gave_up)),
