@@ -8,7 +8,8 @@
 PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
 Each repetition takes all of them through the phases once, beginning with another one, so that a slow minute of the machine
 spoils one turn of one of them. A figure is the median of the repetitions: with fewer than three, nothing makes up for such a
-turn. Two workers and the backlog are measured in the first repetition alone.
+turn. Two workers and the backlogs are measured in the first repetition alone, each backlog in a turn of its own, the longest
+last, and before each of them the same head alone.
 
 Everything that is built or installed for the peers stays under target/peers. The numbers are kept in
 target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table again from there,
@@ -59,15 +60,15 @@ RATIOS = [
     ("longhaul-amqp", "steady", ["dramatiq-amqp"], 1.2, "drain over RabbitMQ, beside dramatiq"),
     ("longhaul-amqp", "steady", ["raw-amqp"], None, "drain over RabbitMQ, beside a bare consumer that keeps nothing"),
     ("longhaul-amqp", "conc", ["dramatiq-amqp"], 2.0, "16 callers with RabbitMQ on, beside dramatiq"),
-    *((name, "head_big_steady", [f"{name}:head_small_steady"], 0.8, "head of the backlog, beside the same alone") for name in OURS),
 ]
-# What a figure may be at most: a number, or so many times another's.
+HEAD_RATIO = 0.8
+# What a figure may be at most: a number, or so many times another's. Where all of ours are meant, the greatest counts.
 LIMITS = [
     ("longhaul-postgres", "p50", 1.2, "raw-postgres", "median from submit to start, beside the bare loop, ms"),
     ("longhaul-sqlite", "p50", 1.5, None, "median from submit to start, ms"),
     ("longhaul-amqp", "p50", 1.0, "celery-amqp", "median from submit to start over RabbitMQ, beside Celery, ms"),
-    *((name, "rss_idle", 30, None, "memory at idle, MiB") for name in OURS),
-    *((name, "rss_backlog", 60, None, "memory with the backlog waiting, MiB") for name in OURS),
+    (None, "rss_idle", 30, None, "memory at idle, MiB"),
+    (None, "rss_backlog", 60, None, "memory with the longest backlog waiting, MiB"),
 ]
 
 
@@ -80,8 +81,9 @@ def main():
     ap.add_argument("--charts", action="store_true", help="draw the charts of docs/benchmarks anew, too")
     ap.add_argument("--reps", type=int, default=3, choices=range(1, 100), metavar="N", help="repetitions, 3 if not said")
     ap.add_argument("-n", default="20000")
-    ap.add_argument("--backlog", default="1000000", help="how many wait while the first ones are drained")
-    ap.add_argument("--head", default="10000", help="how many are drained at the head of the backlog")
+    ap.add_argument("--backlog", default="200000,1000000", type=counts, metavar="N,…",
+                    help="how many wait while the first ones are drained, one backlog after the other")
+    ap.add_argument("--head", default="10000", help="how many are drained at the head of each backlog")
     ap.add_argument("--phases", default="enqueue,drain,drain2,latency,backlog")
     options = ap.parse_args()
     work = ROOT / "target" / "peers"
@@ -96,6 +98,14 @@ def main():
     rows = show(results, names)
     if options.charts:
         draw(rows, names)
+
+
+def counts(text):
+    """Numbers from 1 on with commas between them, in order."""
+    found = sorted({int(number) for number in text.split(",")})
+    if found[0] < 1:
+        raise ValueError(text)
+    return found
 
 
 def build(peers, work, names):
@@ -151,20 +161,34 @@ def run(peers, work, results, names, options):
         old.unlink(missing_ok=True)
     for number in range(options.reps):
         first = number % len(names)
-        part = results.with_name(f"round-{number + 1}.jsonl")
-        phases = [phase for phase in options.phases.split(",") if number == 0 or phase not in ("drain2", "backlog")]
-        if not phases:
-            break
-        print(f"bench: repetition {number + 1} of {options.reps}", file=sys.stderr)
-        sys.argv = ["bench.py", *names[first:], *names[:first], "--reps", "1", "-n", options.n, "--phases", ",".join(phases),
-                    "--backlog", options.backlog, "--head", options.head, "--out", str(part)]
-        driver.main()
-        for row in map(json.loads, part.read_text().splitlines()):
-            if number == 0 and "backlog" in phases:
-                row["rss_backlog"] = memory.get(row["peer"])
-            rounds[row["peer"]].append(row)
-        # After each, so that what was measured is there whatever becomes of the next.
-        results.write_text("".join(json.dumps(medians(name, rows)) + "\n" for name, rows in rounds.items()))
+        for phases, backlog in turns(options, number):
+            part = results.with_name(f"round-{number + 1}-{backlog or 'phases'}.jsonl")
+            of = f" with {backlog:,} waiting" if backlog else ""
+            print(f"bench: repetition {number + 1} of {options.reps}{of}", file=sys.stderr)
+            sys.argv = ["bench.py", *names[first:], *names[:first], "--reps", "1", "-n", options.n, "--phases", phases,
+                        "--backlog", str(backlog or 0), "--head", options.head, "--out", str(part)]
+            memory.clear()
+            driver.main()
+            for row in map(json.loads, part.read_text().splitlines()):
+                if backlog:
+                    row = of_backlog(row, backlog, memory.get(row["peer"]) if backlog == options.backlog[-1] else None)
+                rounds[row["peer"]].append(row)
+            # After each, so that what was measured is there whatever becomes of the next.
+            results.write_text("".join(json.dumps(medians(name, rows)) + "\n" for name, rows in rounds.items()))
+
+
+def turns(options, number):
+    """What the driver is asked for in a repetition: the phases, and then each backlog by itself."""
+    asked = options.phases.split(",")
+    phases = [phase for phase in asked if phase != "backlog" and (number == 0 or phase != "drain2")]
+    backlogs = options.backlog if number == 0 and "backlog" in asked else []
+    return [(",".join(phases), None)] * bool(phases) + [("backlog", backlog) for backlog in backlogs]
+
+
+def of_backlog(row, backlog, memory):
+    """What is kept of a turn with so many waiting."""
+    heads = {f"head_alone_{backlog}": row.get("head_small_steady"), f"head_of_{backlog}": row.get("head_big_steady")}
+    return {"peer": row["peer"], "error": row.get("error"), "rss_backlog": memory, **heads}
 
 
 def need_user(name):
@@ -186,7 +210,7 @@ def medians(name, rows):
 
 
 def note_memory(driver):
-    """The memory of each peer's worker when it was last stopped; the backlog is the last thing that is measured."""
+    """The memory of each peer's worker when it was last stopped; the head of a backlog is the last thing of its turn."""
     memory, stop = {}, driver.Peer.stop
 
     def stop_and_note(peer):
@@ -202,10 +226,13 @@ def show(results, names):
     if not results.exists():
         sys.exit("bench: there are no results yet")
     rows = {row["peer"]: row for row in map(json.loads, results.read_text().splitlines())}
+    backlogs = sorted({int(key.removeprefix("head_of_")) for row in rows.values() for key in row if key.startswith("head_of_")})
     columns = [("seq", "1 caller/s"), ("conc", "16 callers/s"), ("bulk", "bulk/s"), ("steady", "drain/s"),
                ("steady2", "drain by two/s"), ("p50", "p50 ms"), ("p99", "p99 ms"), ("rss_idle", "idle MiB"),
-               ("rss_drain", "drained MiB"), ("head_small_steady", "head alone/s"), ("head_big_steady", "head of backlog/s"),
-               ("rss_backlog", "backlog MiB")]
+               ("rss_drain", "drained MiB")]
+    for backlog in backlogs:
+        columns += [(f"head_alone_{backlog}", "head alone/s"), (f"head_of_{backlog}", f"head of {backlog:,}/s")]
+    columns += [("rss_backlog", "backlog MiB")]
     print("\n| | " + " | ".join(title for _, title in columns) + " |")
     print("| --- |" + " ---: |" * len(columns))
     for name in names:
@@ -213,7 +240,9 @@ def show(results, names):
         print(f"| {name} | " + " | ".join(number(row.get(key), key) for key, _ in columns) + " |"
               + (f" {row['error']}" if row.get("error") else ""))
     print("\n| what | ours | beside | ratio | wanted |\n| --- | ---: | ---: | ---: | ---: |")
-    for ours, key, others, wanted, title in RATIOS:
+    heads = [(name, f"head_of_{backlog}", [f"{name}:head_alone_{backlog}"], HEAD_RATIO, f"head of {backlog:,}, beside the same alone")
+             for name in OURS for backlog in backlogs]
+    for ours, key, others, wanted, title in RATIOS + heads:
         mine = rows.get(ours, {}).get(key)
         beside = [rows.get(other.split(":")[0], {}).get(other.split(":")[1] if ":" in other else key) for other in others]
         beside = max((value for value in beside if value), default=None)
@@ -221,14 +250,18 @@ def show(results, names):
             continue
         ratio = mine / beside
         mark = "" if wanted is None or ratio >= wanted else " ✗"
-        print(f"| {ours}: {title} | {mine:.0f} | {beside:.0f} | {ratio:.2f}{mark} | {f'≥ {wanted}' if wanted else ''} |")
+        print(f"| {ours}: {title} | {mine:,.0f} | {beside:,.0f} | {ratio:.2f}{mark} | {f'≥ {wanted}' if wanted else ''} |")
     for ours, key, most, other, title in LIMITS:
-        mine, beside = rows.get(ours, {}).get(key), rows.get(other, {}).get(key)
-        if mine is None or (other and beside is None):
+        measured = [rows[name][key] for name in ([ours] if ours else OURS) if rows.get(name, {}).get(key) is not None]
+        beside = rows.get(other, {}).get(key)
+        if not measured or (other and beside is None):
             continue
+        mine = max(measured)
         value = mine / beside if other else mine
         mark = "" if value <= most else " ✗"
-        print(f"| {ours}: {title} | {mine:.2f} | {f'{beside:.2f}' if other else ''} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
+        what = (f"{ours}: " if ours else "") + title
+        told = ("at most " if len(measured) > 1 else "") + number(mine, key)
+        print(f"| {what} | {told} | {number(beside, key)} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
     return rows
 
 
