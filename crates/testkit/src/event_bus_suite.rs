@@ -238,3 +238,69 @@ async fn a_closed_bus_ends_its_streams_after_what_is_left(make: EventBusFactory)
     assert_eq!(within_patience(stream.next()).await, None);
     assert_eq!(within_patience(stream.next()).await, None);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::{Arc, Mutex};
+
+    use async_trait::async_trait;
+    use futures::{
+        FutureExt as _, StreamExt as _,
+        channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded},
+    };
+
+    use super::*;
+    use crate::{clock::TestClock, suite::Fresh};
+
+    /// A planted bug: it keeps everything for those who do not listen. Otherwise it does what a bus must do.
+    #[derive(Debug, Default)]
+    struct UnboundedBus {
+        listeners: Mutex<Vec<(Subscription, UnboundedSender<TaskEvent>)>>,
+    }
+
+    #[derive(Debug)]
+    struct UnboundedStream(UnboundedReceiver<TaskEvent>);
+
+    impl EventBus for UnboundedBus {
+        fn publish(&self, event: TaskEvent) {
+            let listeners = self.listeners.lock().unwrap();
+            for (_, kept) in listeners.iter().filter(|(subscription, _)| subscription.wants(&event)) {
+                // One that has left needs nothing.
+                let _ = kept.unbounded_send(event.clone());
+            }
+        }
+
+        fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
+            let (keep, kept) = unbounded();
+            self.listeners.lock().unwrap().push((subscription, keep));
+            Box::new(UnboundedStream(kept))
+        }
+    }
+
+    #[async_trait]
+    impl EventStream for UnboundedStream {
+        async fn next(&mut self) -> Option<Heard> {
+            self.0.next().await.map(Heard::Event)
+        }
+    }
+
+    /// Why a case rejects the bus, if it does.
+    fn rejection(case: &Case<EventBusFactory>) -> Option<&'static str> {
+        let make: EventBusFactory = Arc::new(|_| {
+            let bus: Arc<dyn EventBus> = Arc::new(UnboundedBus::default());
+            async { Fresh::new(bus, TestClock::default(), None) }.boxed()
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on((case.run)(make))));
+        ran.err().map(|panic| panic.downcast_ref().copied().unwrap_or("another reason"))
+    }
+
+    #[test]
+    fn a_bus_without_a_bound_is_rejected_by_its_slow_listener_and_by_nothing_else() {
+        let rejections: Vec<_> =
+            cases().iter().filter_map(|case| rejection(case).map(|reason| (case.name, reason))).collect();
+        let slow = "a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed";
+        assert_eq!(rejections, [(slow, "nobody keeps ten thousand events for one who does not listen")]);
+    }
+}

@@ -228,3 +228,87 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
     let message = panic.downcast_ref::<&str>().copied().unwrap_or("of unknown cause");
     Failure::internal(format!("a panic in the store: {message}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi::{SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT};
+
+    use super::*;
+
+    /// What became of a write that another program tries between our read and our write, and of ours: the codes of SQLite.
+    #[derive(Debug, PartialEq, Eq)]
+    struct Race {
+        theirs: Result<(), i32>,
+        ours: Result<(), i32>,
+    }
+
+    fn race(ours: &Connection, theirs: &Connection) -> Race {
+        let write = |connection: &Connection| {
+            let written = connection.execute_batch("UPDATE counter SET n = n + 1");
+            written.map_err(|error| error.sqlite_error().unwrap().extended_code)
+        };
+        ours.query_row("SELECT n FROM counter", [], |row| row.get::<_, i64>(0)).unwrap();
+        Race { theirs: write(theirs), ours: write(ours) }
+    }
+
+    /// An operation with another program at its heels.
+    struct Raced {
+        theirs: Connection,
+        told: Sender<Race>,
+    }
+
+    impl Job for Raced {
+        fn run(&mut self, connection: &mut Connection) -> bool {
+            self.told.send(race(connection, &self.theirs)).is_ok()
+        }
+
+        fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+            committed.unwrap();
+        }
+    }
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            let folder = std::env::temp_dir().join(format!("longhaul-writer-{:016x}", crate::random::next_u64()));
+            std::fs::create_dir(&folder).unwrap();
+            Self(folder)
+        }
+
+        /// Our connection, and that of a program that does not wait for the lock.
+        fn open_twice(&self) -> (Connection, Connection) {
+            let open = || connection::writer(&self.0.join("tasks.db")).unwrap();
+            let (ours, theirs) = (open(), open());
+            ours.execute_batch("CREATE TABLE counter (n integer); INSERT INTO counter VALUES (0)").unwrap();
+            theirs.busy_timeout(Duration::ZERO).unwrap();
+            (ours, theirs)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn nobody_comes_between_what_an_operation_reads_and_what_it_writes() {
+        let folder = Folder::new();
+        let (mut ours, theirs) = folder.open_twice();
+        let (told, races) = mpsc::channel();
+        let mut group = Group::default();
+        group.run(&mut ours, Box::new(Raced { theirs, told })).unwrap();
+        group.commit(&ours).unwrap();
+        assert_eq!(races.recv().unwrap(), Race { theirs: Err(SQLITE_BUSY), ours: Ok(()) });
+    }
+
+    /// The bug that the test above is there for, planted: such a failure comes at once, however long the busy timeout is.
+    #[test]
+    fn the_same_work_in_a_deferred_transaction_cannot_write_once_somebody_came_between() {
+        let folder = Folder::new();
+        let (ours, theirs) = folder.open_twice();
+        ours.execute_batch("BEGIN DEFERRED").unwrap();
+        assert_eq!(race(&ours, &theirs), Race { theirs: Ok(()), ours: Err(SQLITE_BUSY_SNAPSHOT) });
+    }
+}
