@@ -12,6 +12,9 @@ use crate::{
     Children, Context, DutySettings, Outcome, Status, Stop, Task, TaskInfo, WorkerSettings, testing::TestLonghaul,
 };
 
+/// Far more than any case takes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
 /// A hook with the attempt, and what the store said of the task meanwhile.
 type Call = (&'static str, u32, Status);
 type End = fn() -> Outcome<()>;
@@ -41,7 +44,8 @@ impl Calls {
 
     /// Waits until so many more were called.
     async fn called(&self, more: u32) {
-        self.one_more.acquire_many(more).await.unwrap().forget();
+        let called = self.one_more.acquire_many(more);
+        tokio::time::timeout(DEADLINE, called).await.expect("a hook was not called").unwrap().forget();
     }
 }
 
@@ -60,6 +64,10 @@ impl Task for Hooked {
         if ctx.attempt() == 1 { (self.first)() } else { Ok(()) }
     }
 
+    async fn on_running(&self, task: &TaskInfo) {
+        self.calls.note("running", task);
+    }
+
     async fn on_completed(&self, task: &TaskInfo) {
         self.calls.note("completed", task);
     }
@@ -73,22 +81,33 @@ impl Task for Hooked {
     }
 }
 
+/// The hooks of one attempt that ends so.
+async fn calls_of(first: End) -> Vec<Call> {
+    let calls = Calls::new();
+    let hooked = Hooked { calls: calls.clone(), first };
+    let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
+    longhaul.submit::<Hooked>(()).await.unwrap();
+    calls.called(2).await;
+    longhaul.stop().await;
+    calls.made().clone()
+}
+
 #[tokio::test]
-async fn an_end_hook_comes_after_the_store_has_the_end() {
+async fn a_start_hook_comes_while_the_task_runs_and_an_end_hook_after_the_store_has_the_end() {
     let ends: [(End, &'static str, Status); 3] = [
         (|| Ok(()), "completed", Status::Completed),
         (|| Err(Stop::fatal("no")), "failed", Status::Failed),
         (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled),
     ];
     for (first, hook, status) in ends {
-        let calls = Calls::new();
-        let hooked = Hooked { calls: calls.clone(), first };
-        let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
-        longhaul.submit::<Hooked>(()).await.unwrap();
-        calls.called(1).await;
-        longhaul.stop().await;
-        assert_eq!(*calls.made(), [(hook, 1, status)]);
+        assert_eq!(calls_of(first).await, [("running", 1, Status::Running), (hook, 1, status)]);
     }
+}
+
+#[tokio::test]
+async fn an_attempt_that_will_be_retried_is_told_as_failed() {
+    let calls = calls_of(|| Err(Stop::retry_after("not yet", Duration::from_secs(3_600)))).await;
+    assert_eq!(calls, [("running", 1, Status::Running), ("failed", 1, Status::Retrying)]);
 }
 
 /// Waits in its first attempt until it should stop.
