@@ -14,6 +14,7 @@ use crate::{Home, Place, open, trial, until};
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(place, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
+        trial(place, "limits::types_of_one_resource_never_run_more_than_it_has", types_share_a_resource),
         trial(place, "limits::a_node_never_runs_more_than_its_slots", a_node_never_runs_more_than_its_slots),
         trial(place, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
         trial(place, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
@@ -30,6 +31,36 @@ struct Crowd {
     exit: Semaphore,
 }
 
+impl Crowd {
+    fn new() -> Arc<Self> {
+        let none = || AtomicUsize::new(0);
+        Arc::new(Self { now: none(), most: none(), left: none(), exit: Semaphore::new(0) })
+    }
+
+    async fn join(&self) -> Outcome<()> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        self.exit.acquire().await?.forget();
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        self.left.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Lets so many leave one by one, each when all places are taken: whoever came in beyond the limit is still there to be
+    /// counted.
+    async fn empty(&self, all: usize, places: usize) {
+        for gone in 0..all {
+            while self.now.load(Ordering::SeqCst) < places.min(all - gone) {
+                tokio::task::yield_now().await;
+            }
+            self.exit.add_permits(1);
+            while self.left.load(Ordering::SeqCst) <= gone {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
 struct Crowded(Arc<Crowd>);
 
 impl Task for Crowded {
@@ -38,12 +69,7 @@ impl Task for Crowded {
     type Output = ();
 
     async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
-        let now = self.0.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.0.most.fetch_max(now, Ordering::SeqCst);
-        self.0.exit.acquire().await?.forget();
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
-        self.0.left.fetch_add(1, Ordering::SeqCst);
-        Ok(())
+        self.0.join().await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -52,26 +78,60 @@ impl Task for Crowded {
 }
 
 async fn a_type_never_runs_more_than_it_may(database: Home) {
-    let crowd = Crowd {
-        now: AtomicUsize::new(0),
-        most: AtomicUsize::new(0),
-        left: AtomicUsize::new(0),
-        exit: Semaphore::new(0),
-    };
-    let crowd = Arc::new(crowd);
+    let crowd = Crowd::new();
     let longhaul = open(&database).await.register(Crowded(Arc::clone(&crowd))).start().await.unwrap();
     let handles = longhaul.submit_all((0..40).map(|_| longhaul.submit::<Crowded>(()))).await.unwrap();
-    // Each leaves when all places are taken: whoever came in beyond the limit is still there to be counted.
-    for gone in 0..handles.len() {
-        while crowd.now.load(Ordering::SeqCst) < 3.min(handles.len() - gone) {
-            tokio::task::yield_now().await;
-        }
-        crowd.exit.add_permits(1);
-        while crowd.left.load(Ordering::SeqCst) <= gone {
-            tokio::task::yield_now().await;
-        }
-    }
+    crowd.empty(handles.len(), 3).await;
     for handle in handles {
+        handle.result().await.unwrap();
+    }
+    assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
+    longhaul.stop().await;
+}
+
+/// Two types that need the same.
+struct Draws(Arc<Crowd>);
+struct Paints(Arc<Crowd>);
+
+impl Task for Draws {
+    const TYPE: &'static str = "draws";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.join().await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().resource("gpu")
+    }
+}
+
+impl Task for Paints {
+    const TYPE: &'static str = "paints";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        self.0.join().await
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().resource("gpu")
+    }
+}
+
+async fn types_share_a_resource(database: Home) {
+    let crowd = Crowd::new();
+    let (draws, paints) = (Draws(Arc::clone(&crowd)), Paints(Arc::clone(&crowd)));
+    let longhaul = open(&database).await.register(draws).register(paints).resource("gpu", 3).start().await.unwrap();
+    let draws = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Draws>(()))).await.unwrap();
+    let paints = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Paints>(()))).await.unwrap();
+    crowd.empty(draws.len() + paints.len(), 3).await;
+    for handle in draws {
+        handle.result().await.unwrap();
+    }
+    for handle in paints {
         handle.result().await.unwrap();
     }
     assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
