@@ -4,14 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Trial;
 use longhaul::{
-    Access, Context, EventKind, Heard, Job, JsonSchema, Named, Outcome, Progress, Status, Subscription, Task,
+    Access, Context, EventKind, Handle, Heard, Job, JsonSchema, Named, Outcome, Progress, Status, Subscription, Task,
     TaskEvent, TypeSettings,
 };
 use longhaul_domain::{contract::event_bus::EventStream, lifecycle::reschedule::Reschedule};
 use serde::{Deserialize, Serialize};
 use sqlx::Connection as _;
+use tokio::sync::{Notify, Semaphore};
 
-use crate::{Home, Place, fresh::Backend, open, trial};
+use crate::{Home, Place, fresh::Backend, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
@@ -22,6 +23,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
         trial(place, "submit::two_handlers_of_one_name_are_refused", two_handlers_of_one_name_are_refused),
         trial(place, "submit::task_and_data_commit_or_vanish_together", task_and_data_commit_or_vanish_together),
         trial(place, "submit::progress_is_written_seldom_and_at_the_end", progress_is_written_seldom_and_at_the_end),
+        trial(place, "submit::a_handle_sees_progress_live_and_after_the_end", a_handle_sees_progress),
         trial(
             place,
             "submit::a_submit_into_a_free_slot_is_claimed_with_the_same_commit",
@@ -237,6 +239,48 @@ async fn progress_is_written_seldom_and_at_the_end(database: Home) {
     }
     assert_eq!(heard, 1_000, "listeners hear of every report at once");
     longhaul.stop().await;
+}
+
+/// Reports three times, the second and the last time when it may.
+struct Measured(Arc<Semaphore>, Arc<Notify>);
+
+impl Task for Measured {
+    const TYPE: &'static str = "measured";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        for percent in [10, 50, 100] {
+            ctx.progress(percent).await?;
+            self.1.notify_one();
+            self.0.acquire().await?.forget();
+        }
+        Ok(())
+    }
+}
+
+/// What the handle says.
+async fn percent(handle: &Handle<Measured>) -> f64 {
+    handle.progress().await.unwrap().unwrap().percent
+}
+
+async fn a_handle_sees_progress(database: Home) {
+    let (go_on, reported) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
+    let measured = || Measured(Arc::clone(&go_on), Arc::clone(&reported));
+    let longhaul = open(&database).await.register(measured()).start().await.unwrap();
+    let handle = longhaul.submit::<Measured>(()).await.unwrap();
+    reported.notified().await;
+    // The store has the first report, and hears of the next one seconds later.
+    until(async || handle.task().await.unwrap().progress.is_some()).await;
+    go_on.add_permits(1);
+    reported.notified().await;
+    assert_eq!(percent(&handle).await, 50.0);
+    go_on.add_permits(2);
+    handle.result().await.unwrap();
+    longhaul.stop().await;
+    let after = open(&database).await.register(measured()).without_worker().unwrap();
+    assert_eq!(percent(&after.handle(handle.id())).await, 100.0);
+    after.stop().await;
 }
 
 async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: Home) {
