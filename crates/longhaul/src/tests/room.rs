@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::{Counted, Far, deaf, line::Way};
-use crate::{Context, Outcome, Task, TypeSettings};
+use crate::{Context, Outcome, Status, Task, TypeSettings};
 
 /// Many at once, as many as there are slots.
 #[derive(Default, Clone)]
@@ -38,6 +38,20 @@ async fn reports_that_wait_take_room_until_they_are_delivered() {
     far.line.free("finish_tasks", Way::There);
     far.pass(Duration::from_secs(5)).await;
     assert_eq!(quick.0.load(Ordering::SeqCst), handles.len());
+    longhaul.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_that_come_together_are_reported_together() {
+    let (far, quick) = (Far::new(), Quick::default());
+    let longhaul = far.builder().register(quick.clone()).worker(deaf(1_000)).start().await.unwrap();
+    let handles = longhaul.submit_all((0..1_000).map(|_| longhaul.submit::<Quick>(()))).await.unwrap();
+    far.pass(Duration::from_secs(5)).await;
+    for handle in handles {
+        assert_eq!(handle.status().await.unwrap(), Status::Completed);
+    }
+    let finishes = far.line.count("finish_tasks", Way::Back);
+    assert!((1..=10).contains(&finishes), "{finishes} calls for 1,000 ends");
     longhaul.stop().await;
 }
 

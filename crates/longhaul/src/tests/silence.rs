@@ -5,7 +5,7 @@ use std::time::Duration;
 use longhaul_domain::{Node, NodeId, contract::Store as _};
 
 use super::{Far, line::Way};
-use crate::{Context, DutySettings, Outcome, Stop, Task};
+use crate::{Context, DutySettings, Outcome, Status, Stop, Task};
 
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -71,17 +71,32 @@ impl Task for Endless {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_node_beats_more_often_while_it_has_something_in_hand() {
+/// How often a node beats in 20 s without anything in hand, and then while so many tasks run.
+async fn beats_while_running(tasks: usize) -> (usize, usize) {
     let far = Far::new();
     let longhaul = far.builder().register(Endless).start().await.unwrap();
     let beats = || far.line.count("heartbeat_node", Way::Back);
     far.pass(Duration::from_secs(20)).await;
     let idle = beats();
-    assert!((3..=5).contains(&idle), "{idle} beats while nothing ran");
-    longhaul.submit::<Endless>(()).await.unwrap();
+    let handles = longhaul.submit_all((0..tasks).map(|_| longhaul.submit::<Endless>(()))).await.unwrap();
     far.pass(Duration::from_secs(20)).await;
     let busy = beats() - idle;
-    assert!((18..=21).contains(&busy), "{busy} beats while a task ran");
+    for handle in handles {
+        assert_eq!(handle.status().await.unwrap(), Status::Running);
+    }
     longhaul.stop().await;
+    (idle, busy)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_beats_more_often_while_it_has_something_in_hand() {
+    let (idle, busy) = beats_while_running(1).await;
+    assert!((3..=5).contains(&idle), "{idle} beats while nothing ran");
+    assert!((18..=21).contains(&busy), "{busy} beats while a task ran");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_beat_is_for_all_tasks_of_the_node() {
+    let (_, busy) = beats_while_running(50).await;
+    assert!((18..=21).contains(&busy), "{busy} beats while 50 tasks ran");
 }
