@@ -1,11 +1,15 @@
 //! How attempts end: results, retries, failures, panics, timeouts, snoozes.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
 use longhaul::{Class, Context, JsonSchema, NoResult, Outcome, Status, Stop, Task, TypeSettings};
 use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{Home, Place, open, quick, trial};
 
@@ -115,10 +119,36 @@ async fn a_type_knows_its_own_errors(database: Home) {
     assert_eq!(result.unwrap(), "attempt 2");
 }
 
+/// Runs until the gate opens.
+struct Beside(Arc<Semaphore>, Arc<Notify>);
+
+impl Task for Beside {
+    const TYPE: &'static str = "beside";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        self.1.notify_one();
+        tokio::select! {
+            open = self.0.acquire() => open?.forget(),
+            () = ctx.cancelled() => ctx.check()?,
+        }
+        Ok(ctx.attempt())
+    }
+}
+
 async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
-    let (result, task) = run(&database, How::Panic, 2).await;
-    assert_eq!(result.unwrap(), "attempt 3");
-    assert_eq!(task.retry_count, 2);
+    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
+    let beside = Beside(Arc::clone(&gate), Arc::clone(&started));
+    let longhaul = open(&database).await.register(Ends::default()).register(beside).start().await.unwrap();
+    let beside = longhaul.submit::<Beside>(()).await.unwrap();
+    started.notified().await;
+    let panics = longhaul.submit::<Ends>(Plan { how: How::Panic, times: 2 }).await.unwrap();
+    assert_eq!(panics.result().await.unwrap(), "attempt 3");
+    assert_eq!(panics.task().await.unwrap().retry_count, 2);
+    gate.add_permits(1);
+    assert_eq!(beside.result().await.unwrap(), 1, "its first attempt");
+    longhaul.stop().await;
 }
 
 async fn parameters_that_do_not_parse(database: Home) {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libtest_mimic::Trial;
 use longhaul::{Children, Context, JsonSchema, Outcome, RetryScope, Status, Stop, Task};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use crate::{Home, Place, open, trial};
 
@@ -15,6 +16,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
         trial(place, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
         trial(place, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
         trial(place, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
+        trial(place, "parents::a_running_child_hears_of_its_parents_cancel", a_running_child_hears),
     ]
 }
 
@@ -125,5 +127,51 @@ async fn cancel_takes_the_children_along(database: Home) {
     }
     handle.cancel().await.unwrap();
     assert_eq!(database.count("SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'RUNNING')").await, 0);
+    longhaul.stop().await;
+}
+
+/// Waits for a child that runs until it is told to stop.
+struct Guardian;
+
+impl Task for Guardian {
+    const TYPE: &'static str = "guardian";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        ctx.submit::<Listener>(()).await?;
+        Err(Stop::wait_for_children())
+    }
+}
+
+struct Listener {
+    started: Arc<Notify>,
+    told: Arc<Notify>,
+}
+
+impl Task for Listener {
+    const TYPE: &'static str = "listener";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        self.started.notify_one();
+        ctx.cancelled().await;
+        self.told.notify_one();
+        ctx.check()
+    }
+}
+
+async fn a_running_child_hears(database: Home) {
+    let (started, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let listener = Listener { started: Arc::clone(&started), told: Arc::clone(&told) };
+    let longhaul = open(&database).await.register(listener).register(Guardian).start().await.unwrap();
+    let handle = longhaul.submit::<Guardian>(()).await.unwrap();
+    started.notified().await;
+    while handle.status().await.unwrap() != Status::Waiting {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
+    told.notified().await;
     longhaul.stop().await;
 }
