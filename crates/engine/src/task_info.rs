@@ -22,7 +22,8 @@ pub struct TaskInfo {
 }
 
 impl TaskInfo {
-    pub(crate) fn of(task: &Task) -> Self {
+    /// What the task's record says.
+    pub fn of(task: &Task) -> Self {
         Self {
             id: task.id,
             owner: task.owner.clone(),

@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+mod cancels;
 #[cfg(test)]
 mod dying_files;
 mod patience;

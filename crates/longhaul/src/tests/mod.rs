@@ -12,6 +12,7 @@ mod patience;
 mod room;
 mod rung;
 mod silence;
+mod told;
 
 use std::sync::{
     Arc,

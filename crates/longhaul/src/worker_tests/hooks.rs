@@ -151,6 +151,25 @@ async fn a_lost_attempt_has_no_end_hook() {
     assert_eq!(*calls.made(), [("completed", 2, Status::Completed)]);
 }
 
+#[tokio::test]
+async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
+    for is_elsewhere in [false, true] {
+        let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
+        let builder = || on(&calls.store).register(Held(calls.clone(), Arc::clone(&started)));
+        let worker = WorkerSettings { heartbeat: Duration::from_millis(10), ..WorkerSettings::default() };
+        let longhaul = builder().worker(worker).start().await.unwrap();
+        let elsewhere = builder().without_worker().unwrap();
+        let id = longhaul.submit::<Held>(()).await.unwrap().id();
+        started.notified().await;
+        let canceller = if is_elsewhere { &elsewhere } else { &longhaul };
+        assert_eq!(canceller.cancel(id).await.unwrap(), Status::Cancelled);
+        calls.called(1).await;
+        // What was called in another process has its turn before this one has stopped.
+        longhaul.stop().await;
+        assert_eq!(*calls.made(), [("cancelled", 1, Status::Cancelled)]);
+    }
+}
+
 /// A parent that waits for its children, and a finish step.
 struct Parent(Calls);
 

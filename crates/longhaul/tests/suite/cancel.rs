@@ -1,19 +1,20 @@
 //! Cancelling: at once in the same process, within two seconds from another, and never with a result.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
-use longhaul::{Context, Longhaul, Outcome, Status, Task, TaskInfo, WorkerSettings};
+use longhaul::{Context, Longhaul, Outcome, Status, Stop, Task, TaskId, TaskInfo, WorkerSettings};
 use tokio::sync::Notify;
 
-use crate::{Home, Place, fresh::Backend, open, trial};
+use crate::{Home, Place, fresh::Backend, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     let mut trials = vec![
         trial(place, "cancel::a_running_handler_is_told", a_running_handler_is_told),
         trial(place, "cancel::a_deaf_handler_is_dropped", a_deaf_handler_is_dropped),
         trial(place, "cancel::a_waiting_task_never_runs", a_waiting_task_never_runs),
+        trial(place, "cancel::a_task_that_does_not_run_is_told_once_by_its_canceller", who_does_not_run_is_told),
         trial(place, "cancel::what_is_not_cancellable_is_left_alone", what_is_not_cancellable_is_left_alone),
     ];
     if place != Place::Alone(Backend::Sqlite) {
@@ -121,6 +122,55 @@ async fn a_waiting_task_never_runs(database: Home) {
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
     assert_eq!(handle.task().await.unwrap().attempt, 0);
     longhaul.stop().await;
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Fails, or waits for a child that is due tomorrow, and keeps what its hook is told.
+#[derive(Default, Clone)]
+struct Idle(Arc<Mutex<Vec<(TaskId, u32)>>>);
+
+impl Task for Idle {
+    const TYPE: &'static str = "idle";
+    type Params = bool;
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let is_parent = ctx.params;
+        if !is_parent {
+            return Err(Stop::retry_after("not yet", DAY));
+        }
+        ctx.submit::<Self>(false).delay(DAY).await?;
+        Err(Stop::wait_for_children())
+    }
+
+    async fn on_cancelled(&self, task: &TaskInfo) {
+        self.0.lock().unwrap().push((task.id, task.attempt));
+    }
+}
+
+async fn who_does_not_run_is_told(database: Home) {
+    let idle = Idle::default();
+    let longhaul = open(&database).await.register(idle.clone()).start().await.unwrap();
+    let queued = longhaul.submit::<Idle>(false).delay(DAY).await.unwrap();
+    let (retrying, waiting) =
+        (longhaul.submit::<Idle>(false).await.unwrap(), longhaul.submit::<Idle>(true).await.unwrap());
+    let mut told = Vec::new();
+    for (handle, status, attempt) in
+        [(queued, Status::Queued, 0), (retrying, Status::Retrying, 1), (waiting, Status::Waiting, 1)]
+    {
+        until(async || handle.status().await.unwrap() == status).await;
+        // At once, and once more after that.
+        let cancelled = futures::future::try_join_all((0..4).map(|_| handle.cancel())).await.unwrap();
+        assert_eq!(cancelled, [Status::Cancelled; 4]);
+        assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
+        told.push((handle.id(), attempt));
+    }
+    // A shutdown waits for hooks. The child that was cancelled with its parent has none.
+    longhaul.stop().await;
+    let mut heard = idle.0.lock().unwrap().clone();
+    heard.sort();
+    assert_eq!(heard, told);
 }
 
 async fn what_is_not_cancellable_is_left_alone(database: Home) {

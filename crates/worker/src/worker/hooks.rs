@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::{FutureExt as _, future::BoxFuture};
 use longhaul_domain::{
-    Lease, Status,
+    Attempt, AttemptOutcome, Lease, Status,
     contract::store::{Access, Outcome as Ending, Verdict},
     event::EventKind,
 };
@@ -62,15 +62,19 @@ async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<B
     }
 }
 
-/// The task is cancelled. Whether it was in this attempt, or in a later one that took over unnoticed, the store knows.
+/// The task is cancelled. Whether it was in this attempt, in a later one that took over unnoticed, or after it, the store
+/// knows.
 pub(super) async fn call_if_cancelled(inner: &Inner, lease: &Lease, info: &Arc<TaskInfo>) {
-    match inner.engine().store.get_task(&Access::All, lease.task_id).await {
-        Ok(task) if task.status == Status::Cancelled && task.attempt == lease.attempt => {
-            if let Some(handler) = inner.services.registry.handler(&info.task_type) {
+    let before = lease.attempt.saturating_sub(1);
+    match inner.engine().store.list_attempts(&Access::All, lease.task_id, before, 1).await {
+        Ok(found) => {
+            let is_cancelled = |it: &Attempt| it.attempt == lease.attempt && it.outcome == AttemptOutcome::Cancelled;
+            if found.iter().any(is_cancelled)
+                && let Some(handler) = inner.services.registry.handler(&info.task_type)
+            {
                 call(inner, Hook::Cancelled, &*handler, Arc::clone(info));
             }
         }
-        Ok(_) => {}
         Err(error) => tracing::debug!(%error, "a hook was not called: the store does not say whether it should be"),
     }
 }
