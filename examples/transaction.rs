@@ -27,14 +27,16 @@ async fn main() -> anyhow::Result<()> {
     let mut shop = SqliteConnection::connect(&url).await?;
     sqlx::query("CREATE TABLE orders (id integer PRIMARY KEY)").execute(&mut shop).await?;
 
-    let mut given_up = shop.begin().await?;
+    // On SQLite such a transaction says from the start that it will write: one that reads first and writes later fails when
+    // Longhaul has written meanwhile. On PostgreSQL and MySQL it is `begin()`.
+    let mut given_up = shop.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *given_up).await?;
     let gone = longhaul.submit_in(&mut given_up, longhaul.submit::<SendInvoice>(1)).await?;
     given_up.rollback().await?;
     let Err(error) = longhaul.task(gone.id()).await else { anyhow::bail!("the task should be gone") };
     println!("rolled back: {error}");
 
-    let mut kept = shop.begin().await?;
+    let mut kept = shop.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("INSERT INTO orders (id) VALUES (2)").execute(&mut *kept).await?;
     let handle = longhaul.submit_in(&mut kept, longhaul.submit::<SendInvoice>(2)).await?;
     kept.commit().await?;
