@@ -90,7 +90,8 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
-    /// The task was cancelled while it ran. Not called for an attempt that another one has taken over from.
+    /// The task was cancelled. One that ran is told by the process that ran it, not for an attempt that another one has taken
+    /// over from; one that did not, by the process that cancelled it alone and by its id.
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
