@@ -90,8 +90,9 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
-    /// The task was cancelled. One that ran is told by the process that ran it, not for an attempt that another one has taken
-    /// over from; one that did not, by the process that cancelled it alone and by its id.
+    /// The task was cancelled: while it ran, told by the process that ran it, but not for an attempt that another one has
+    /// taken over from; while it was queued, retrying or waiting for children, by the process that cancelled it. Not called
+    /// for children that were not running when their parent was cancelled, nor for such tasks of a bulk cancel.
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }
