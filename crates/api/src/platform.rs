@@ -50,7 +50,8 @@ pub struct TypeView {
     pub parameters: serde_json::Value,
     /// JSON Schema of the result.
     pub result: serde_json::Value,
-    /// JSON Schema of the progress.
+    /// JSON Schema of the progress. What an older server does not say is null.
+    #[serde(default)]
     pub progress: serde_json::Value,
     /// The queue, when the type names one.
     pub queue: Option<String>,

@@ -67,8 +67,8 @@ fn the_platform() {
         "queues": ["own"], "taskTypes": ["t"], "slots": 7
     }));
     same::<TypeView>(json!({
-        "taskType": "t", "parameters": { "type": "object" }, "result": true, "queue": null, "expectedDuration": "PT5S",
-        "maxAttempts": 5, "timeout": null, "cancellable": true
+        "taskType": "t", "parameters": { "type": "object" }, "result": true, "progress": { "type": "object" },
+        "queue": null, "expectedDuration": "PT5S", "maxAttempts": 5, "timeout": null, "cancellable": true
     }));
     let times = json!({ "p50Ms": 1.5, "p95Ms": null, "p99Ms": null });
     same::<StatsView>(json!({

@@ -33,6 +33,7 @@ mod portions;
 mod random;
 mod record;
 mod row;
+mod savepoint;
 mod session;
 mod system_clock;
 

@@ -17,7 +17,7 @@ use crate::{
     catalog::Sql,
     connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
     failure::Failure,
-    migrate,
+    migrate, savepoint,
     session::{Operation, Shared},
 };
 use session::MySqlSession;
@@ -106,13 +106,15 @@ impl MySqlDatabase {
         taken.answered(read)
     }
 
-    /// Runs the operation in a transaction that the caller has open.
+    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut MySqlConnection,
         operation: &O,
     ) -> Result<O::Output, Failure> {
-        operation.run(&mut MySqlSession::new(connection, &self.shared)).await
+        savepoint::set::<sqlx::MySql>(connection).await?;
+        let ran = operation.run(&mut MySqlSession::new(connection, &self.shared)).await;
+        savepoint::settle::<sqlx::MySql, _>(connection, ran).await
     }
 
     /// Prepares every statement and answers with those that the database refuses.

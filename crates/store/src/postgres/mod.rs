@@ -17,7 +17,7 @@ use crate::{
     catalog::Sql,
     connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
     failure::Failure,
-    migrate,
+    migrate, savepoint,
     session::{Operation, Shared},
 };
 use doorbell::PgDoorbell;
@@ -105,13 +105,15 @@ impl PostgresDatabase {
         taken.answered(ran)
     }
 
-    /// Runs the operation in a transaction that the caller has open.
+    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut PgConnection,
         operation: &O,
     ) -> Result<O::Output, Failure> {
-        operation.run(&mut PgSession::new(connection, &self.shared)).await
+        savepoint::set::<sqlx::Postgres>(connection).await?;
+        let ran = operation.run(&mut PgSession::new(connection, &self.shared)).await;
+        savepoint::settle::<sqlx::Postgres, _>(connection, ran).await
     }
 
     /// Prepares every statement and answers with those that the database refuses.

@@ -20,7 +20,7 @@ use sqlx::SqliteConnection;
 
 use crate::{
     failure::Failure,
-    migrate,
+    migrate, savepoint,
     session::{Operation, Shared},
 };
 #[cfg(all(feature = "postgres", feature = "mysql"))]
@@ -74,13 +74,15 @@ impl SqliteDatabase {
         self.readers.read(&self.shared, operation).await
     }
 
-    /// Runs the operation in a transaction that the caller has open.
+    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut SqliteConnection,
         operation: &O,
     ) -> Result<O::Output, Failure> {
-        operation.run(&mut GuestSession::new(connection, &self.shared)).await
+        savepoint::set::<sqlx::Sqlite>(connection).await?;
+        let ran = operation.run(&mut GuestSession::new(connection, &self.shared)).await;
+        savepoint::settle::<sqlx::Sqlite, _>(connection, ran).await
     }
 
     /// Prepares every statement and answers with those that the database refuses.

@@ -2,7 +2,7 @@
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, NewTask, StoreError,
+    Idempotency, Json, NewTask, StoreError,
     contract::{
         Store,
         store::{Access, Submitted},
@@ -23,6 +23,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     vec![
         trial(name("a_committed_transaction_makes_its_tasks"), move || outcome(backend, true)),
         trial(name("a_transaction_rolled_back_makes_none"), move || outcome(backend, false)),
+        trial(name("a_refused_batch_leaves_nothing_and_the_callers_work_stays"), move || refused(backend)),
         trial(name("another_databases_transaction_is_refused"), move || other(backend)),
     ]
 }
@@ -35,7 +36,7 @@ async fn outcome(backend: Backend, commits: bool) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
     let tasks = [order("ship"), order("bill")];
-    let submitted = in_transaction(&store, &database, &tasks, commits).await;
+    let submitted = in_transaction(&store, &database, &tasks, commits).await.unwrap();
     assert_eq!(submitted.len(), 2);
 
     let found = store.list_tasks(&Access::All, &TaskFilter::default(), &PageRequest::first(10)).await.unwrap();
@@ -56,14 +57,14 @@ async fn in_transaction(
     database: &FreshDatabase,
     tasks: &[NewTask],
     commits: bool,
-) -> Vec<Submitted> {
+) -> Result<Vec<Submitted>, StoreError> {
     const WRITE: &str = "INSERT INTO orders (id) VALUES (7)";
     macro_rules! run {
         ($connection:ty, $submit:ident, $begin:expr) => {{
             let mut connection = <$connection>::connect(&database.url).await.unwrap();
             let mut transaction = connection.begin_with($begin).await.unwrap();
             sqlx::query(WRITE).execute(&mut *transaction).await.unwrap();
-            let submitted = store.$submit(&mut transaction, tasks).await.unwrap();
+            let submitted = store.$submit(&mut transaction, tasks).await;
             match commits {
                 true => transaction.commit().await.unwrap(),
                 false => transaction.rollback().await.unwrap(),
@@ -76,6 +77,28 @@ async fn in_transaction(
         Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres, "BEGIN"),
         Backend::MySql => run!(sqlx::MySqlConnection, submit_in_mysql, "START TRANSACTION"),
     }
+}
+
+/// The first task takes its key before the second is refused for its own: the key must be free again, although the caller
+/// goes on and commits.
+async fn refused(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    store.submit_task(keyed("taken", 1)).await.unwrap();
+    let tasks = [keyed("free", 1), keyed("taken", 2)];
+    let refused = in_transaction(&store, &database, &tasks, true).await;
+    assert!(matches!(refused, Err(StoreError::IdempotencyMismatch)), "{refused:?}");
+    assert_eq!(database.count("SELECT count(*) FROM orders").await, 1);
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
+
+    let made = store.submit_task(keyed("free", 1)).await.unwrap();
+    assert!(!made.repeated);
+    store.get_task(&Access::All, made.task_id).await.unwrap();
+}
+
+fn keyed(key: &str, digest: u8) -> NewTask {
+    let idempotency = Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: 60_000 });
+    NewTask { idempotency, ..order("ship") }
 }
 
 async fn other(backend: Backend) {
