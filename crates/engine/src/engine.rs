@@ -1,6 +1,6 @@
 //! The engine: the store, and whoever must hear of a change to it.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -32,6 +32,29 @@ use crate::{
 
 /// Ends that are remembered, so that one that is told twice is counted once.
 const COUNTED_ENDS: usize = 1_000;
+
+/// The last of them, with the versions that they left.
+#[derive(Debug, Default)]
+struct RecentEnds {
+    all: HashSet<(TaskId, u64)>,
+    oldest_first: VecDeque<(TaskId, u64)>,
+}
+
+impl RecentEnds {
+    /// Whether it was not there.
+    fn add(&mut self, end: (TaskId, u64)) -> bool {
+        let is_new = self.all.insert(end);
+        if is_new {
+            self.oldest_first.push_back(end);
+        }
+        if self.oldest_first.len() > COUNTED_ENDS
+            && let Some(oldest) = self.oldest_first.pop_front()
+        {
+            self.all.remove(&oldest);
+        }
+        is_new
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Touch {
@@ -76,7 +99,7 @@ pub struct Engine {
     /// What time it is in the store, as far as this process knows.
     pub store_time: StoreTime,
     node: OnceLock<Weak<dyn LocalNode>>,
-    counted_ends: Mutex<VecDeque<(TaskId, u64)>>,
+    counted_ends: Mutex<RecentEnds>,
     pub(crate) hot: HotTasks,
     /// Where new tasks join their line; nothing where nobody waits for anybody.
     turns: OnceLock<Arc<Turns>>,
@@ -201,27 +224,23 @@ impl Engine {
         self.bus.is_heard(id, owner)
     }
 
-    /// Counts an end that is known by its task. It may be told more than once.
-    fn count_end(&self, task: &Task) {
-        let end = (task.id, task.version);
-        let mut counted = self.counted_ends.lock().unwrap_or_else(PoisonError::into_inner);
-        if !counted.contains(&end) {
-            counted.push_back(end);
-            if counted.len() > COUNTED_ENDS {
-                counted.pop_front();
-            }
-            drop(counted);
+    /// Counts an end that is known by its task. Answers with whether it is new here.
+    fn count_end(&self, task: &Task) -> bool {
+        let is_new = self.counted_ends.lock().unwrap_or_else(PoisonError::into_inner).add((task.id, task.version));
+        if is_new {
             self.metrics.ended(&task.task_type, task.status, 1);
         }
+        is_new
     }
 
-    /// Tells the listeners what happened to `task`, which is as the store has it.
-    pub fn tell(&self, task: &Task, event: EventKind) {
-        if task.status.is_ended() {
-            self.count_end(task);
+    /// Tells the listeners what happened to `task`, which is as the store has it. An end is told once. Answers with whether
+    /// this is news.
+    pub fn tell(&self, task: &Task, event: EventKind) -> bool {
+        if task.status.is_ended() && !self.count_end(task) {
+            return false;
         }
         if !self.note_news(event, task.id, &task.owner) {
-            return;
+            return true;
         }
         self.bus.publish(TaskEvent {
             task_id: task.id,
@@ -236,6 +255,7 @@ impl Engine {
             error: task.error.as_ref().map(|error| error.message.clone()),
             correlation_id: task.correlation_id.clone(),
         });
+        true
     }
 
     /// Notes the newest progress of a running task and tells the listeners at once; the store hears later.

@@ -31,6 +31,6 @@ impl Intake for Engine {
     }
 
     async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
-        Self::cancel(self, access, id).await
+        Ok(Self::cancel(self, access, id).await?.status)
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Serves,
-    Status, StoreError, Task, TaskId, Timestamp,
+    StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
-            Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure, QueueHead, Report,
+            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::LeasedMessage,
@@ -136,7 +136,7 @@ impl Store for MeasuredStore {
         self.watch(update("finish_tasks"), self.store.finish_tasks(reports)).await
     }
 
-    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
         self.watch(update("cancel_task"), self.store.cancel_task(access, id)).await
     }
 
@@ -172,7 +172,7 @@ impl Store for MeasuredStore {
         self.watch(update("rescue_tasks"), self.store.rescue_tasks(request)).await
     }
 
-    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
         self.watch(update("expire_tasks"), self.store.expire_tasks(overdue, limit)).await
     }
 

@@ -38,11 +38,13 @@ impl Longhaul {
 
     /// Cancels, replays or moves every task for which the conditions hold, older ones first, and answers with how many
     /// matched and how many were changed. Running tasks of types that are not cancellable are spared, if this process knows
-    /// the type. It goes through them in steps that are each committed.
+    /// the type. It goes through them in steps that are each committed; what is made meanwhile is left alone.
     pub async fn change_all(&self, filter: &TaskFilter, change: BulkChange) -> Result<BulkOutcome, StoreError> {
         let spared = self.types().filter(|kind| !kind.is_cancellable).map(|kind| kind.name.clone()).collect();
-        let (access, limit) = (Access::All, bounds::MAINTENANCE_BATCH);
-        let mut request = BulkRequest { access, filter: filter.clone(), change, spared, after: None, limit };
+        let (access, limit, mut filter) = (Access::All, bounds::MAINTENANCE_BATCH, filter.clone());
+        let now = self.store().now().await?;
+        filter.created_before = Some(filter.created_before.map_or(now, |before| before.min(now)));
+        let mut request = BulkRequest { access, filter, change, spared, after: None, limit };
         let mut all = BulkOutcome { matched: 0, changed: 0, next: None };
         loop {
             let done = self.engine().change_all(request.clone()).await?;

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use longhaul_domain::{
     Attempt, Task, TaskId, Timestamp,
+    contract::store::Moved,
     event::OutboxMessage,
     lifecycle::{Transition, child_ended, child_ended::ChildMove},
     statistics::{Tally, TallySheet},
@@ -101,6 +102,22 @@ impl Ledger {
 
     /// Carries the children's moves to their parents, up to the root, and writes everything.
     pub(crate) async fn save(mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
+        self.write(session, now).await
+    }
+
+    /// The same. Answers with the tasks that are at another status now, parents among them.
+    pub(crate) async fn save_and_tell(
+        mut self,
+        session: &mut dyn Session,
+        now: Timestamp,
+    ) -> Result<Vec<Moved>, Failure> {
+        self.write(session, now).await?;
+        let has_moved = |(before, after): &(Task, Task)| before.status != after.status;
+        let moved = self.tasks.into_values().filter(has_moved);
+        Ok(moved.map(|(before, task)| Moved { was: before.status, task }).collect())
+    }
+
+    async fn write(&mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
         while let Some(parent) = self.child_moves.keys().next().copied() {
             // All parents that are known by now are locked together, in the order of their ids.
             let level: Vec<TaskId> = self.child_moves.keys().copied().collect();
@@ -146,13 +163,14 @@ impl Ledger {
         Ok(())
     }
 
-    async fn save_companions(self, session: &mut dyn Session) -> Result<(), Failure> {
+    async fn save_companions(&mut self, session: &mut dyn Session) -> Result<(), Failure> {
         if !self.archived.is_empty() {
-            let rows = self.archived.into_iter().map(AttemptRow::new).collect::<Result<Vec<_>, _>>()?;
+            let rows =
+                std::mem::take(&mut self.archived).into_iter().map(AttemptRow::new).collect::<Result<Vec<_>, _>>()?;
             let document = serde_json::to_string(&rows)?;
             session.execute(Statement::InsertAttempts, &[(&document).into()]).await?;
         }
-        insert_tallies(session, &self.tallies.into_tallies()).await?;
+        insert_tallies(session, &std::mem::take(&mut self.tallies).into_tallies()).await?;
         insert_messages(session, &self.messages).await
     }
 }

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Invalid, Json, KnownToken, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId, Serves,
-    Status, StoreError, Task, TaskId, Timestamp,
+    StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
     contract::{
         Doorbell, Store,
         broker::Bell,
         store::{
-            Access, BulkChange, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report,
-            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkChange, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure,
+            QueueHead, Report, RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{EventKind, LeasedMessage, OutboxPolicy},
@@ -163,8 +163,9 @@ impl SqlStore {
         }
     }
 
-    /// Submits within a transaction that the caller has open on the same PostgreSQL database: the tasks are made
-    /// if the caller commits.
+    /// Submits within a transaction that the caller has begun with sqlx on the same PostgreSQL database: the tasks are made if
+    /// the caller commits. When this is refused, nothing of it is left in the transaction; when it is given up before it has
+    /// answered, the transaction must be rolled back.
     #[cfg(feature = "postgres")]
     pub async fn submit_in_postgres(
         &self,
@@ -177,7 +178,7 @@ impl SqlStore {
         database.within(transaction, &operation).await.map_err(told)
     }
 
-    /// Submits within a transaction that the caller has open on the same MySQL or MariaDB database.
+    /// The same on MySQL and MariaDB.
     #[cfg(feature = "mysql")]
     pub async fn submit_in_mysql(
         &self,
@@ -190,8 +191,8 @@ impl SqlStore {
         database.within(transaction, &operation).await.map_err(told)
     }
 
-    /// Submits within a transaction that the caller has open on the same SQLite file. Begin it with
-    /// `BEGIN IMMEDIATE` and keep it short: while it is open, the store writes nothing else.
+    /// The same on the same SQLite file. Begin it with `BEGIN IMMEDIATE` and keep it short: while it is open, the store writes
+    /// nothing else.
     pub async fn submit_in_sqlite(
         &self,
         transaction: &mut sqlx::SqliteConnection,
@@ -369,7 +370,7 @@ impl Store for SqlStore {
         Ok(verdicts)
     }
 
-    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
         self.database.run(Mode::Transaction, CancelTask { access: access.clone(), id }).await
     }
 
@@ -421,7 +422,7 @@ impl Store for SqlStore {
         self.database.run(Mode::Transaction, RescueTasks { request: *request }).await
     }
 
-    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         self.database.run(Mode::Transaction, ExpireTasks { overdue: *overdue, limit }).await
     }

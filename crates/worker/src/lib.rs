@@ -7,7 +7,6 @@
 
 #![warn(missing_docs)]
 
-mod cancels;
 #[cfg(test)]
 mod dying_files;
 mod patience;

@@ -54,13 +54,19 @@ impl Progress {
         self.details.as_ref().map(D::deserialize).transpose()
     }
 
-    /// Progress as it is kept. What another program has reported in a form of its own is shown as details.
+    /// Progress as it is kept. What another program has reported in a form of its own is shown as details, whole.
     pub(crate) fn read(kept: serde_json::Value) -> Self {
-        match (serde_json::from_value(kept.clone()), kept.as_f64()) {
-            (Ok(progress), _) => progress,
-            (Err(_), Some(percent)) => Self::percent(percent),
-            (Err(_), None) => Self { details: Some(kept), ..Self::percent(0.0) },
+        if let Some(percent) = kept.as_f64() {
+            return Self::percent(percent);
         }
+        let is_known = |name: &String| matches!(name.as_str(), "percent" | "message" | "details");
+        if kept.as_object().is_some_and(|fields| fields.keys().all(is_known))
+            && let Ok(progress) = Self::deserialize(&kept)
+        {
+            return progress;
+        }
+        let percent = kept.get("percent").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+        Self { details: Some(kept), ..Self::percent(percent) }
     }
 }
 
@@ -199,6 +205,8 @@ mod tests {
     fn progress_of_another_form_is_shown_all_the_same() {
         assert_eq!(Progress::read(serde_json::json!(40)), Progress::percent(40.0));
         assert_eq!(Progress::read(serde_json::json!("half")).details, Some(serde_json::json!("half")));
+        let theirs = serde_json::json!({ "percent": 40, "stage": "second" });
+        assert_eq!(Progress::read(theirs.clone()), Progress { details: Some(theirs), ..Progress::percent(40.0) });
     }
 
     #[test]

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use longhaul_domain::{
-    AttemptOutcome, Lease, NewTask, Status, StoreError, Task, TaskId, bounds,
+    Lease, NewTask, Status, StoreError, Task, TaskId,
     contract::{
         ArtifactStore, RateLimiter, StreamLog,
-        store::{Access, Submitted},
+        store::{Access, Moved, Submitted},
     },
     event::EventKind,
     lifecycle::{Command, Refusal},
@@ -26,7 +26,6 @@ use tokio::task::AbortHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    cancels::Cancels,
     progress::ProgressKeeper,
     registry::{Handler, Hook, Registry},
     scribe::Scribe,
@@ -60,7 +59,6 @@ pub struct Services {
     pub(crate) here: OnceLock<Weak<Inner>>,
     pub(crate) progress: ProgressKeeper,
     pub(crate) scribe: Scribe,
-    cancels: Cancels,
     /// The hooks that run now. It is closed from the start, so that whoever waits for it waits until none runs.
     pub(crate) hooks: TaskTracker,
 }
@@ -77,21 +75,8 @@ impl Services {
     ) -> Arc<Self> {
         let (progress, scribe, hooks) = (ProgressKeeper::default(), Scribe::default(), TaskTracker::new());
         hooks.close();
-        let (here, artifacts, cancels) = (OnceLock::new(), Arc::clone(&files.store), Cancels::default());
-        Arc::new(Self {
-            engine,
-            limiter,
-            streams,
-            artifacts,
-            files,
-            routing,
-            registry,
-            here,
-            progress,
-            scribe,
-            cancels,
-            hooks,
-        })
+        let (here, artifacts) = (OnceLock::new(), Arc::clone(&files.store));
+        Arc::new(Self { engine, limiter, streams, artifacts, files, routing, registry, here, progress, scribe, hooks })
     }
 }
 
@@ -119,36 +104,26 @@ impl Services {
     /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
     /// while they run.
     ///
-    /// The hook of a task that did not run is called here; one that ran is told by the end of its attempt.
+    /// The hooks of those that did not run are called here; one that ran is told by the end of its attempt.
     pub async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
-        let one = self.cancels.begin(id);
         let task = self.engine.store.get_task(access, id).await?;
         let is_cancellable = self.registry.info(&task.task_type).is_none_or(|info| info.is_cancellable);
         if task.status == Status::Running && !is_cancellable {
             return Err(Refusal::WrongState { command: Command::Cancel, status: task.status }.into());
         }
-        let status = self.engine.cancel(access, id).await?;
-        if status == Status::Cancelled && !task.status.is_ended() && one.is_first_to_tell() {
-            self.call_if_it_did_not_run(&task).await;
-        }
-        Ok(status)
-    }
-
-    /// Calls the hook of a task that was as given before it was cancelled, if no attempt of it ended by that.
-    async fn call_if_it_did_not_run(&self, before: &Task) {
-        let Some(handler) = self.registry.handler(&before.task_type) else { return };
-        // It may have started or ended an attempt since it was looked at.
-        let known = before.attempt.saturating_sub(u32::from(before.status == Status::Running));
-        match self.engine.store.list_attempts(&Access::All, before.id, known, bounds::PAGE_SIZE).await {
-            Ok(newer) if newer.iter().any(|attempt| attempt.outcome == AttemptOutcome::Cancelled) => {}
-            Ok(newer) => {
-                let attempt = newer.last().map_or(before.attempt, |attempt| attempt.attempt);
-                let info = Arc::new(TaskInfo { attempt, ..TaskInfo::of(before) });
+        let done = self.engine.cancel(access, id).await?;
+        let mut calls = Vec::new();
+        for Moved { was, task } in &done.moved {
+            if task.status == Status::Cancelled
+                && *was != Status::Running
+                && let Some(handler) = self.registry.handler(&task.task_type)
+            {
                 self.engine.metrics.processed(Listener::Hooks, EventKind::Cancelled);
-                self.call_hooks(vec![handler.hook(Hook::Cancelled, info)]);
+                calls.push(handler.hook(Hook::Cancelled, Arc::new(TaskInfo::of(task))));
             }
-            Err(error) => tracing::debug!(%error, "a hook was not called: the store does not say whether it should be"),
         }
+        self.call_hooks(calls);
+        Ok(done.status)
     }
 }
 

@@ -90,9 +90,10 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
-    /// The task was cancelled: while it ran, told by the process that ran it, but not for an attempt that another one has
-    /// taken over from; while it was queued, retrying or waiting for children, by the process that cancelled it. Not called
-    /// for children that were not running when their parent was cancelled, nor for such tasks of a bulk cancel.
+    /// The task was cancelled, itself or with its parent: while it ran, told by the process that ran it, but not for an attempt
+    /// that another one has taken over from; while it was queued, retrying or waiting for children, by the process that
+    /// cancelled it, if that knows the type. Not called for tasks that were not running when a bulk cancel, or their parent's
+    /// own handler, cancelled them.
     fn on_cancelled(&self, _task: &TaskInfo) -> impl Future<Output = ()> + Send {
         async {}
     }

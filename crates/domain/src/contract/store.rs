@@ -145,6 +145,33 @@ pub enum RetryScope {
     FailedChildren,
 }
 
+/// A task that an operation has moved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    pub was: Status,
+    /// As it is now, at another status than before.
+    pub task: Task,
+}
+
+/// What a cancel did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cancelled {
+    /// The status that the named task has now.
+    pub status: Status,
+    /// What moved, in the order of ids: the task and what was open below it, and parents above it that went on. Nothing when
+    /// it had ended before.
+    pub moved: Vec<Moved>,
+}
+
+/// What an expiry did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Expired {
+    /// How many tasks were past their deadline, or hung.
+    pub ended: usize,
+    /// What moved by that: these, and parents above them that went on.
+    pub moved: Vec<Moved>,
+}
+
 /// One change to all tasks that match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BulkChange {
@@ -271,8 +298,9 @@ pub trait Store: Send + Sync + std::fmt::Debug {
 
     // What people do.
 
-    /// Cancels a task and all below it. Answers with the status that the task has then.
-    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError>;
+    /// Cancels a task and all below it. One that has ended is left alone. Of many who cancel it at once, one is told that it
+    /// moved.
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError>;
     async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError>;
     async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError>;
     async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError>;
@@ -287,8 +315,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError>;
     /// Declares silent nodes dead and takes tasks from dead nodes, in one bounded pass.
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError>;
-    /// Ends tasks past their deadline and fails hung attempts, at most `limit` of each. Answers with how many.
-    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError>;
+    /// Ends tasks past their deadline and fails hung attempts, at most `limit` of each.
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError>;
     /// The first due tasks of a queue, of all types, in the order of claims; none while it is paused. Tasks that another
     /// process has made or moved a moment ago may be missing for some seconds.
     async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError>;

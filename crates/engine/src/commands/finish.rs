@@ -74,10 +74,12 @@ impl Engine {
             if status.is_ended() {
                 parents.extend(one.info.parent_id);
             }
+            if *status == Status::Cancelled {
+                // Its children are, too, and may run here.
+                self.look_at_leases.notify_one();
+            }
         }
-        for parent in parents {
-            self.look_at_parent(parent).await;
-        }
+        self.look_at_parents(parents).await;
         Ok(verdicts)
     }
 
@@ -134,26 +136,35 @@ impl Engine {
         }
     }
 
-    /// A child's end may have ended its parent, or called it back for its finish step.
-    async fn look_at_parent(&self, id: TaskId) {
-        let parent = match self.store.get_task(&Access::All, id).await {
-            Ok(parent) => parent,
-            Err(error) => return tracing::debug!(%error, task_id = %id.0, "no news of a parent"),
-        };
-        match parent.status {
-            Status::Queued => {
-                self.tell(&parent, EventKind::Requeued);
-                self.doorbell.ring(&parent.queue);
-                self.ring_for_task(&parent);
+    /// A child's end may have ended its parent, or called it back for its finish step. A parent's end may have done so to
+    /// its own.
+    pub(crate) async fn look_at_parents(&self, mut parents: BTreeSet<TaskId>) {
+        while let Some(id) = parents.pop_first() {
+            let parent = match self.store.get_task(&Access::All, id).await {
+                Ok(parent) => parent,
+                Err(error) => {
+                    tracing::debug!(%error, task_id = %id.0, "no news of a parent");
+                    continue;
+                }
+            };
+            match parent.status {
+                Status::Queued => {
+                    self.tell(&parent, EventKind::Requeued);
+                    self.doorbell.ring(&parent.queue);
+                    self.ring_for_task(&parent);
+                }
+                Status::Completed | Status::CompletedWithErrors | Status::Failed => {
+                    if self.tell(&parent, kind_of(parent.status)) {
+                        parents.extend(parent.parent_id);
+                    }
+                }
+                Status::Running | Status::Retrying | Status::Waiting | Status::Cancelled | Status::DeadLetter => {}
             }
-            Status::Completed | Status::CompletedWithErrors => self.tell(&parent, EventKind::Completed),
-            Status::Failed => self.tell(&parent, EventKind::Failed),
-            Status::Running | Status::Retrying | Status::Waiting | Status::Cancelled | Status::DeadLetter => {}
         }
     }
 }
 
-const fn kind_of(status: Status) -> EventKind {
+pub(crate) const fn kind_of(status: Status) -> EventKind {
     match status {
         Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
         Status::Failed => EventKind::Failed,

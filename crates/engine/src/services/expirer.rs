@@ -34,12 +34,12 @@ impl Duty for Expirer {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let ended = engine.store.expire_tasks(&self.overdue, MAINTENANCE_BATCH).await?;
-        if ended > 0 {
-            tracing::warn!(ended, "tasks were past their deadline or gave no sign of life");
+        let expired = engine.store.expire_tasks(&self.overdue, MAINTENANCE_BATCH).await?;
+        if expired.ended > 0 {
+            tracing::warn!(ended = expired.ended, "tasks were past their deadline or gave no sign of life");
             engine.look_at_leases.notify_one();
-            engine.doorbell.ring("");
+            engine.tell_moves(&expired.moved);
         }
-        Ok(if ended >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
+        Ok(if expired.ended >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
     }
 }

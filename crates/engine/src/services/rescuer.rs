@@ -1,6 +1,6 @@
 //! The rescuer: tasks of nodes that died go back to the queue, or into quarantine after too many deaths (R23).
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
 use longhaul_domain::{StoreError, bounds::DURATION_MS, contract::store::RescueRequest, event::EventKind};
@@ -76,9 +76,11 @@ impl Duty for Rescuer {
                 engine.ring_for_task(&task);
             }
         }
+        let mut parents = BTreeSet::new();
         for id in rescued.quarantined {
-            engine.tell_of(id, EventKind::DeadLettered).await;
+            parents.extend(engine.tell_of(id, EventKind::DeadLettered).await.and_then(|task| task.parent_id));
         }
+        engine.look_at_parents(parents).await;
         engine.wake();
         Ok(if taken == BATCH { Pass::More } else { Pass::Clear })
     }

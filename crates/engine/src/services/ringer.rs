@@ -221,9 +221,11 @@ async fn give_up(engine: &Engine, queue: &str, ids: Vec<TaskId>, reason: &str) -
     for ids in ids.chunks(bounds::MAINTENANCE_BATCH) {
         let failed = engine.store.fail_waiting(ids, &failure).await?;
         engine.metrics.broker.not_dispatched(failed.len());
+        let mut parents = BTreeSet::new();
         for id in failed {
-            engine.tell_of(id, EventKind::Failed).await;
+            parents.extend(engine.tell_of(id, EventKind::Failed).await.and_then(|task| task.parent_id));
         }
+        engine.look_at_parents(parents).await;
     }
     Ok(())
 }

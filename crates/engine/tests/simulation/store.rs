@@ -6,14 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Serves, Status, StoreError, Task, TaskId, Timestamp,
+    Serves, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
-            Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure, QueueHead, Report,
+            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -234,7 +234,7 @@ impl Store for SimStore {
         )
     }
 
-    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
         let all = Access::All;
         let access = if self.bug == Some(PlantedBug::OwnerNotChecked) { &all } else { access };
         self.call("cancel", Call::Cancel, || ready(self.memory.cancel_task(access, id)))
@@ -283,7 +283,7 @@ impl Store for SimStore {
         self.call("rescue", Call::Rescue(request), || self.rescue_with_bug(request))
     }
 
-    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
         self.call("expire", Call::Expire, || ready(self.memory.expire_tasks(overdue, limit)))
     }
 

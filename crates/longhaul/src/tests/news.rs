@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use longhaul_domain::TaskId;
+
 use super::{Counted, Far};
-use crate::{Context, EventKind, Heard, Outcome, Status, Subscription, Task, TaskEvent};
+use crate::{Context, EventKind, Heard, Outcome, Status, Stop, Subscription, Task, TaskEvent};
 
 /// Reports, saves and submits as often as it is told to.
 struct Writer;
@@ -79,4 +82,63 @@ async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
     let numbers: Vec<u64> = reports.iter().map(|event| event.sequence).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
     assert_eq!(reports.iter().map(|event| event.id()).collect::<HashSet<_>>().len(), 4);
+}
+
+/// So many generations, the last of which is due after so many seconds.
+struct Family;
+
+impl Task for Family {
+    const TYPE: &'static str = "family";
+    type Params = (u8, u64);
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let (below, last_after) = ctx.params;
+        if below == 0 {
+            return Ok(());
+        }
+        let after = Duration::from_secs(if below == 1 { last_after } else { 0 });
+        // Two children, which may end in one delivery of reports.
+        ctx.submit::<Self>((below - 1, last_after)).delay(after).await?;
+        ctx.submit::<Self>((below - 1, last_after)).delay(after).await?;
+        Err(Stop::wait_for_children())
+    }
+}
+
+impl Far {
+    /// The ends that are heard of a family of seven, which is cancelled twice at its head when all of its last are waiting, or
+    /// left to end by itself.
+    async fn ends_of_a_family(&self, is_cancelled: bool) -> Vec<(TaskId, Status)> {
+        let longhaul = self.builder().register(Family).start().await.unwrap();
+        let mut news = longhaul.events(Subscription::default());
+        let head = longhaul.submit::<Family>((2, if is_cancelled { 86_400 } else { 0 })).await.unwrap();
+        if is_cancelled {
+            self.pass(Duration::from_secs(30)).await;
+            assert_eq!(self.store.look(|tasks, _| tasks.len()), 7);
+            assert_eq!(head.cancel().await.unwrap(), Status::Cancelled);
+            assert_eq!(head.cancel().await.unwrap(), Status::Cancelled);
+        } else {
+            head.ended().await.unwrap();
+        }
+        longhaul.stop().await;
+        let mut ends = Vec::new();
+        while let Some(Some(heard)) = news.next().now_or_never() {
+            let Heard::Event(event) = heard else { panic!("{heard:?}") };
+            if event.status.is_ended() {
+                ends.push((event.task_id, event.status));
+            }
+        }
+        ends.sort_by_key(|(id, _)| *id);
+        ends
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_end_in_a_family_is_told_once() {
+    for (is_cancelled, status) in [(false, Status::Completed), (true, Status::Cancelled)] {
+        let far = Far::new();
+        let ends = far.ends_of_a_family(is_cancelled).await;
+        let family: Vec<_> = far.store.look(|tasks, _| tasks.keys().map(|id| (*id, status)).collect());
+        assert_eq!(ends, family, "cancelled: {is_cancelled}");
+    }
 }

@@ -166,10 +166,13 @@ async fn who_does_not_run_is_told(database: Home) {
         assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
         told.push((handle.id(), attempt));
     }
-    // A shutdown waits for hooks. The child that was cancelled with its parent has none.
+    // A shutdown waits for hooks.
     longhaul.stop().await;
     let mut heard = idle.0.lock().unwrap().clone();
     heard.sort();
+    // The child, which was made last, was cancelled with its parent.
+    let (child, attempt) = heard.pop().unwrap();
+    assert!(told.iter().all(|(id, _)| *id != child) && attempt == 0, "{child:?} of {told:?}");
     assert_eq!(heard, told);
 }
 

@@ -8,7 +8,7 @@ use longhaul::{Children, Context, JsonSchema, Outcome, RetryScope, Status, Stop,
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
-use crate::{Home, Place, open, trial};
+use crate::{Home, Place, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
@@ -122,9 +122,7 @@ async fn cancel_takes_the_children_along(database: Home) {
     let squarer = Squarer { is_picky: Arc::default() };
     let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
     let handle = longhaul.submit::<Summer>(UpTo { child_delay_s: 3_600, ..up_to(2) }).await.unwrap();
-    while handle.status().await.unwrap() != Status::Waiting {
-        tokio::task::yield_now().await;
-    }
+    until(async || handle.status().await.unwrap() == Status::Waiting).await;
     handle.cancel().await.unwrap();
     assert_eq!(database.count("SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'RUNNING')").await, 0);
     longhaul.stop().await;
@@ -168,9 +166,7 @@ async fn a_running_child_hears(database: Home) {
     let longhaul = open(&database).await.register(listener).register(Guardian).start().await.unwrap();
     let handle = longhaul.submit::<Guardian>(()).await.unwrap();
     started.notified().await;
-    while handle.status().await.unwrap() != Status::Waiting {
-        tokio::task::yield_now().await;
-    }
+    until(async || handle.status().await.unwrap() == Status::Waiting).await;
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
     told.notified().await;
     longhaul.stop().await;

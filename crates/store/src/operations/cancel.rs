@@ -1,7 +1,11 @@
 //! Cancel: a task and everything below it.
 
 use async_trait::async_trait;
-use longhaul_domain::{Status, TaskId, Timestamp, contract::store::Access, lifecycle::cancel};
+use longhaul_domain::{
+    Status, TaskId, Timestamp,
+    contract::store::{Access, Cancelled},
+    lifecycle::cancel,
+};
 
 use super::visible;
 use crate::{
@@ -22,19 +26,19 @@ pub(crate) struct CancelTask {
 
 #[async_trait]
 impl Operation for CancelTask {
-    type Output = Status;
+    type Output = Cancelled;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Status, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Cancelled, Failure> {
         let mut ledger = Ledger::default();
         lock_trees(session, &mut ledger, &[self.id]).await?;
         let task = visible(ledger.get(self.id), &self.access)?;
         if task.status.is_ended() {
-            return Ok(task.status);
+            return Ok(Cancelled { status: task.status, moved: Vec::new() });
         }
         let now = session.now().await?;
         cancel_trees(session, &mut ledger, &[self.id], now).await?;
-        ledger.save(session, now).await?;
-        Ok(Status::Cancelled)
+        let moved = ledger.save_and_tell(session, now).await?;
+        Ok(Cancelled { status: Status::Cancelled, moved })
     }
 }
 

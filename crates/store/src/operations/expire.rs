@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use longhaul_domain::{
     Task, TaskId, Timestamp,
+    contract::store::Expired,
     lifecycle::{
         Refusal, Transition,
         expire::{self, Overdue},
@@ -27,40 +28,42 @@ pub(crate) struct ExpireTasks {
 
 #[async_trait]
 impl Operation for ExpireTasks {
-    type Output = usize;
+    type Output = Expired;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Expired, Failure> {
         let clock = session.clock();
         let micros = |ms: u64| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
         let late = session.fetch(Statement::FindPastDeadline, &[clock.into(), self.limit.into()]).await?;
-        let ended = end(session, &late, expire::decide_deadline).await?;
+        let mut expired = Expired::default();
+        end(session, &mut expired, &late, expire::decide_deadline).await?;
         // A child's end is a sign of life of its parent, so the hung ones are looked for afterwards.
         let (silent, grace) = (micros(self.overdue.silent_ms), micros(self.overdue.timeout_grace_ms));
         let params = [clock.into(), silent.into(), grace.into(), self.limit.into()];
         let hung = session.fetch(Statement::FindOverdue, &params).await?;
         let overdue = |task: &Task, now| expire::decide_overdue(task, &self.overdue, random::unit(), now);
-        Ok(ended + end(session, &hung, overdue).await?)
+        end(session, &mut expired, &hung, overdue).await?;
+        Ok(expired)
     }
 }
 
-/// Locks the tasks that were found, decides on each once more, and saves. Answers with how many moved.
+/// Locks the tasks that were found, decides on each once more, and saves.
 async fn end(
     session: &mut dyn Session,
+    expired: &mut Expired,
     found: &[SqlRow],
     decide: impl Fn(&Task, Timestamp) -> Result<Transition, Refusal> + Send,
-) -> Result<usize, Failure> {
+) -> Result<(), Failure> {
     let ids = found.iter().map(|row| Ok(TaskId(row.must_id(0)?))).collect::<Result<Vec<_>, Failure>>()?;
     let mut ledger = Ledger::default();
     ledger.lock(session, ids.iter().copied()).await?;
     let now = session.now().await?;
-    let mut moved = 0;
     for id in ids {
         // A child that ended a moment ago may have let its parent go on.
         ledger.count_children(session, id, now)?;
         let Some(Ok(transition)) = ledger.get(id).map(|task| decide(task, now)) else { continue };
         ledger.record(session, transition);
-        moved += 1;
+        expired.ended += 1;
     }
-    ledger.save(session, now).await?;
-    Ok(moved)
+    expired.moved.extend(ledger.save_and_tell(session, now).await?);
+    Ok(())
 }

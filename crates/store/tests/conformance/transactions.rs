@@ -1,5 +1,7 @@
 //! Submit in the caller's own transaction (R10): the task and the caller's data commit or vanish together.
 
+use std::{future::poll_fn, pin::pin, task::Poll};
+
 use libtest_mimic::Trial;
 use longhaul_domain::{
     Idempotency, Json, NewTask, StoreError,
@@ -24,6 +26,8 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         trial(name("a_committed_transaction_makes_its_tasks"), move || outcome(backend, true)),
         trial(name("a_transaction_rolled_back_makes_none"), move || outcome(backend, false)),
         trial(name("a_refused_batch_leaves_nothing_and_the_callers_work_stays"), move || refused(backend)),
+        trial(name("a_submit_that_is_given_up_leaves_the_transaction_to_be_rolled_back"), move || abandoned(backend)),
+        trial(name("a_connection_without_a_transaction_is_refused"), move || not_open(backend)),
         trial(name("another_databases_transaction_is_refused"), move || other(backend)),
     ]
 }
@@ -99,6 +103,72 @@ async fn refused(backend: Backend) {
 fn keyed(key: &str, digest: u8) -> NewTask {
     let idempotency = Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: 60_000 });
     NewTask { idempotency, ..order("ship") }
+}
+
+/// Whatever the submit was doing when its caller gave it up, for a timeout say: the transaction is still the caller's to roll
+/// back, and then nothing is left.
+async fn abandoned(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    let mut polls = 1;
+    while !abandoned_after(&store, &database, polls).await {
+        for rows in
+            ["SELECT count(*) FROM tasks", "SELECT count(*) FROM orders", "SELECT count(*) FROM idempotency_keys"]
+        {
+            assert_eq!(database.count(rows).await, 0, "{rows}, given up after {polls} polls");
+        }
+        polls += 1;
+    }
+    assert!(polls > 1, "it was never given up");
+    store.submit_task(keyed("one", 2)).await.unwrap();
+}
+
+/// Gives a submit up after so many polls, writes once more, and rolls back. Answers with whether the submit was through.
+async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usize) -> bool {
+    macro_rules! run {
+        ($connection:ty, $submit:ident, $begin:expr) => {{
+            let mut connection = <$connection>::connect(&database.url).await.unwrap();
+            let mut transaction = connection.begin_with($begin).await.unwrap();
+            let tasks = [keyed("one", 1), keyed("two", 2)];
+            let submitted = first_polls(store.$submit(&mut transaction, &tasks), polls).await;
+            sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *transaction).await.unwrap();
+            transaction.rollback().await.unwrap();
+            submitted.map(Result::unwrap).is_some()
+        }};
+    }
+    match database.backend {
+        Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite, "BEGIN IMMEDIATE"),
+        Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres, "BEGIN"),
+        Backend::MySql => run!(sqlx::MySqlConnection, submit_in_mysql, "START TRANSACTION"),
+    }
+}
+
+/// The answer of the future if it comes within so many polls.
+async fn first_polls<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|context| {
+        let polled = future.as_mut().poll(context).map(Some);
+        left -= 1;
+        if left == 0 && polled.is_pending() { Poll::Ready(None) } else { polled }
+    })
+    .await
+}
+
+async fn not_open(backend: Backend) {
+    let (store, _, database) = backend.store(OutboxPolicy::default()).await;
+    macro_rules! run {
+        ($connection:ty, $submit:ident) => {{
+            let mut connection = <$connection>::connect(&database.url).await.unwrap();
+            store.$submit(&mut connection, &[order("ship")]).await
+        }};
+    }
+    let refused = match backend {
+        Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite),
+        Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres),
+        Backend::MySql => run!(sqlx::MySqlConnection, submit_in_mysql),
+    };
+    assert!(matches!(refused, Err(StoreError::Invalid(invalid)) if invalid.field == "transaction"));
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 0);
 }
 
 async fn other(backend: Backend) {

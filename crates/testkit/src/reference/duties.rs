@@ -2,7 +2,7 @@
 
 use longhaul_domain::{
     NodeId, Status, StoreError, Task, TaskId, Timestamp, bounds,
-    contract::store::{RescueRequest, Rescued},
+    contract::store::{Expired, RescueRequest, Rescued},
     event::LeasedMessage,
     filter::{Page, Retention},
     lifecycle::{
@@ -67,11 +67,14 @@ impl State {
         Ok(rescued)
     }
 
-    pub(super) fn expire(&mut self, overdue: &Overdue, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+    pub(super) fn expire(&mut self, overdue: &Overdue, limit: usize, now: Timestamp) -> Result<Expired, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         bounds::check_duration_ms("silent", overdue.silent_ms)?;
         bounds::check_duration_ms("timeoutGrace", overdue.timeout_grace_ms)?;
-        Ok(self.expire_deadlines(limit, now) + self.expire_hung_attempts(overdue, limit, now))
+        let mut expired = Expired { ended: self.expire_deadlines(limit, now), moved: self.take_moved() };
+        expired.ended += self.expire_hung_attempts(overdue, limit, now);
+        expired.moved.extend(self.take_moved());
+        Ok(expired)
     }
 
     fn expire_deadlines(&mut self, limit: usize, now: Timestamp) -> usize {

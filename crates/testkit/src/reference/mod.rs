@@ -22,14 +22,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Attempt, Clock, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Serves, Status, StoreError, Task, TaskId, Timestamp,
+    Serves, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, ClaimNamed, ClaimRequest, Failure, QueueHead, Report, RescueRequest,
-            Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure, QueueHead, Report,
+            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -151,8 +151,9 @@ impl MemoryStore {
 
     /// The tables, for one operation. The time is read under the lock, so that it grows with each change.
     fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
-        let state = self.state.lock().expect("an operation panicked while it held the tables");
+        let mut state = self.state.lock().expect("an operation panicked while it held the tables");
         let now = self.clock.now();
+        state.moved.clear();
         (state, now)
     }
 }
@@ -270,7 +271,7 @@ impl Store for MemoryStore {
         self.of_node("finish_tasks", |state, now| state.finish(reports, now)).await
     }
 
-    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
+    async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
         let (mut state, now) = self.begin();
         state.cancel_task(access, id, now)
     }
@@ -313,7 +314,7 @@ impl Store for MemoryStore {
         self.of_node("rescue_tasks", |state, now| state.rescue(request, now)).await
     }
 
-    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<usize, StoreError> {
+    async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
         let (mut state, now) = self.begin();
         state.expire(overdue, limit, now)
     }

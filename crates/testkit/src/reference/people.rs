@@ -2,7 +2,7 @@
 
 use longhaul_domain::{
     Status, StoreError, Task, TaskId, Timestamp, bounds,
-    contract::store::{Access, BulkChange, BulkOutcome, BulkRequest, RetryScope},
+    contract::store::{Access, BulkChange, BulkOutcome, BulkRequest, Cancelled, RetryScope},
     lifecycle::{
         reschedule::{self, Reschedule},
         retry,
@@ -17,9 +17,9 @@ impl State {
         self.tasks.get(&id).filter(|task| may_see(access, task)).ok_or(StoreError::NotFound)
     }
 
-    pub(super) fn cancel_task(&mut self, access: &Access, id: TaskId, now: Timestamp) -> Result<Status, StoreError> {
+    pub(super) fn cancel_task(&mut self, access: &Access, id: TaskId, now: Timestamp) -> Result<Cancelled, StoreError> {
         self.accessible(access, id)?;
-        Ok(self.cancel(id, now))
+        Ok(Cancelled { status: self.cancel(id, now), moved: self.take_moved() })
     }
 
     pub(super) fn retry_task(

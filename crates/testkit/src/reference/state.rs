@@ -13,6 +13,7 @@ use longhaul_domain::{
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
+    contract::store::Moved,
     event::{OutboxMessage, OutboxPolicy},
     ids::ArtifactId,
     lifecycle::{
@@ -54,6 +55,8 @@ pub(super) struct State {
     /// Tasks that are kept for a host until a moment, which is their due time.
     pub(super) kept: BTreeMap<TaskId, (String, Timestamp)>,
     pub(super) children: BTreeMap<TaskId, BTreeSet<TaskId>>,
+    /// Tasks that this operation has changed, and their status before it.
+    pub(super) moved: BTreeMap<TaskId, Status>,
     pub(super) attempts: BTreeMap<(TaskId, u32), Attempt>,
     pub(super) logs: BTreeMap<TaskId, Vec<LogEntry>>,
     pub(super) last_log_number: u64,
@@ -82,6 +85,7 @@ impl State {
             forward: BTreeSet::new(),
             kept: BTreeMap::new(),
             children: BTreeMap::new(),
+            moved: BTreeMap::new(),
             attempts: BTreeMap::new(),
             logs: BTreeMap::new(),
             last_log_number: 0,
@@ -147,6 +151,7 @@ impl State {
     fn write(&mut self, after: &Task) -> Option<Task> {
         let before = self.tasks.insert(after.id, after.clone());
         if let Some(before) = &before {
+            self.moved.entry(after.id).or_insert(before.status);
             self.claimable.remove(&(Reverse(self.standing(before)), before.due_at, before.id));
             self.forward.remove(&before.id);
         }
@@ -163,6 +168,12 @@ impl State {
     /// The priority that a waiting task is claimed by: its own, unless it was brought forward.
     pub(super) fn standing(&self, task: &Task) -> u8 {
         if self.forward.contains(&task.id) { bounds::FORWARD } else { task.priority }
+    }
+
+    /// What this operation has moved since it was last asked.
+    pub(super) fn take_moved(&mut self) -> Vec<Moved> {
+        let changed = std::mem::take(&mut self.moved).into_iter().map(|(id, was)| (was, &self.tasks[&id]));
+        changed.filter(|(was, task)| *was != task.status).map(|(was, task)| Moved { was, task: task.clone() }).collect()
     }
 
     /// Removes a row with its history and its log, and counts it out.

@@ -34,7 +34,7 @@ const NEVER_MS: u64 = bounds::DURATION_MS;
 const SILENT: Overdue = Overdue { silent_ms: HOUR_MS, timeout_grace_ms: NEVER_MS };
 
 async fn expire(fixture: &Fixture, overdue: Overdue) -> usize {
-    fixture.store.expire_tasks(&overdue, MANY).await.expect("the request is good")
+    fixture.store.expire_tasks(&overdue, MANY).await.expect("the request is good").ended
 }
 
 async fn due_in(fixture: &Fixture, ms: u64) -> NewTask {
@@ -97,17 +97,22 @@ async fn the_most_overdue_deadlines_come_first(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(4 * HOUR_MS);
     let overdue = Overdue { silent_ms: NEVER_MS, timeout_grace_ms: NEVER_MS };
     for index in [1, 2, 0] {
-        assert_eq!(fixture.store.expire_tasks(&overdue, 1).await.unwrap(), 1);
+        assert_eq!(fixture.store.expire_tasks(&overdue, 1).await.unwrap().ended, 1);
         assert_deadline_passed(&fixture.task(ids[index]).await);
     }
 }
 
 async fn a_child_past_its_deadline_lets_its_parent_go_on(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
-    fixture.submit_children(parent, vec![due_in(&fixture, HOUR_MS).await]).await;
+    let child = fixture.submit_children(parent, vec![due_in(&fixture, HOUR_MS).await]).await[0];
     fixture.finish(parent, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(fixture.expire_deadlines().await, 1, "the parent's end is not a deadline's");
+    let never = Overdue { silent_ms: NEVER_MS, timeout_grace_ms: NEVER_MS };
+    let expired = fixture.store.expire_tasks(&never, MANY).await.unwrap();
+    assert_eq!(expired.ended, 1, "the parent's end is not a deadline's");
+    let moved: Vec<_> = expired.moved.iter().map(|one| (one.task.id, one.was, one.task.status)).collect();
+    let ends = [(parent.task_id, Status::Waiting, Status::Failed), (child, Status::Queued, Status::Failed)];
+    assert_eq!(moved, ends, "both are told");
     let task = fixture.task(parent.task_id).await;
     assert_eq!((task.status, task.error.unwrap().class.as_str()), (Status::Failed, "children"));
 }
@@ -182,8 +187,8 @@ async fn hung_attempts_are_ended_within_the_limit(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.claim(node, MANY).await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(fixture.store.expire_tasks(&SILENT, 2).await.unwrap(), 2);
+    assert_eq!(fixture.store.expire_tasks(&SILENT, 2).await.unwrap().ended, 2);
     let moved: Vec<bool> = fixture.all_tasks().await.iter().map(|task| task.status == Status::Retrying).collect();
     assert_eq!(moved, [true, true, false, false, false], "older ones first");
-    assert_eq!(fixture.store.expire_tasks(&SILENT, MANY).await.unwrap(), ids.len() - 2);
+    assert_eq!(fixture.store.expire_tasks(&SILENT, MANY).await.unwrap().ended, ids.len() - 2);
 }

@@ -118,7 +118,8 @@ async fn a_cancel_goes_by_the_table(fixture: Arc<Fixture>) {
         let answer = fixture.store.cancel_task(&Access::All, built.id).await.unwrap();
         let after = fixture.task(built.id).await;
         expect_by_table(Command::Cancel, recipe, &before, &after);
-        assert_eq!(answer, after.status, "{recipe:?}: the answer is the status");
+        assert_eq!(answer.status, after.status, "{recipe:?}: the answer is the status");
+        assert_eq!(answer.moved.is_empty(), before.status == after.status, "{recipe:?}: what moved is told");
     }
 }
 

@@ -41,7 +41,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
     assert_eq!(fixture.store.get_task(&mine(), id).await.unwrap(), fixture.task(id).await);
     let change = Reschedule { priority: Some(2), ..Reschedule::default() };
     assert_eq!(fixture.store.reschedule_task(&mine(), id, &change).await.unwrap().priority, 2);
-    assert_eq!(fixture.store.cancel_task(&mine(), id).await.unwrap(), Status::Cancelled);
+    assert_eq!(fixture.store.cancel_task(&mine(), id).await.unwrap().status, Status::Cancelled);
     fixture.store.retry_task(&mine(), id, RetryScope::Task).await.unwrap();
     assert_eq!(fixture.store.list_attempts(&mine(), id, 0, 10).await.unwrap(), []);
 }

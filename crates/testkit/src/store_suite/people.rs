@@ -64,7 +64,14 @@ async fn tree(fixture: &Fixture) -> Tree {
 async fn a_cancel_takes_the_whole_tree_with_it(fixture: Arc<Fixture>) {
     let tree = tree(&fixture).await;
     let answer = fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
-    assert_eq!(answer, Status::Cancelled);
+    assert_eq!(answer.status, Status::Cancelled);
+    let was = |name: &str| answer.moved.iter().filter(|one| one.task.task_type == name).map(|one| one.was).collect();
+    let told: [Vec<Status>; 3] = ["root", "middle", "leaf"].map(was);
+    let middles = vec![Status::Waiting, Status::Running];
+    assert_eq!(told, [vec![Status::Waiting], middles, vec![Status::Queued; 3]], "each is told once, as it was");
+    for one in &answer.moved {
+        assert_eq!(one.task, fixture.task(one.task.id).await, "and as it is");
+    }
     for task in fixture.all_tasks().await {
         assert_eq!(task.status, Status::Cancelled, "{}", task.task_type);
         assert_eq!(task.children.cancelled, task.children.total, "its children are counted as they ended");
@@ -90,7 +97,7 @@ async fn a_cancel_leaves_what_has_ended_as_it_is(fixture: Arc<Fixture>) {
     assert_eq!(root.status, Status::Cancelled);
     assert_eq!(root.children, ChildCounts { total: 2, with_errors: 1, cancelled: 1, ..ChildCounts::default() });
     let again = fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
-    assert_eq!(again, Status::Cancelled, "a second cancel is fine");
+    assert_eq!((again.status, again.moved), (Status::Cancelled, Vec::new()), "a second cancel is fine");
     assert_eq!(fixture.task(tree.root.task_id).await, root, "and changes nothing");
 }
 
@@ -106,7 +113,10 @@ async fn a_cancel_reaches_what_is_open_below_an_ended_task(fixture: Arc<Fixture>
 async fn a_cancelled_child_lets_its_waiting_parent_go_on(fixture: Arc<Fixture>) {
     let tree = tree(&fixture).await;
     fixture.run(tree.leaves[0], completed()).await;
-    fixture.store.cancel_task(&Access::All, tree.leaves[1]).await.unwrap();
+    let answer = fixture.store.cancel_task(&Access::All, tree.leaves[1]).await.unwrap();
+    let moved: Vec<_> = answer.moved.iter().map(|one| (one.task.id, one.was, one.task.status)).collect();
+    let parent = (tree.middles[0].task_id, Status::Waiting, Status::CompletedWithErrors);
+    assert_eq!(moved, [parent, (tree.leaves[1], Status::Queued, Status::Cancelled)], "the parent's end is told, too");
     assert_eq!(fixture.status(tree.middles[0].task_id).await, Status::CompletedWithErrors);
     fixture.store.cancel_task(&Access::All, tree.middles[1].task_id).await.unwrap();
     assert_eq!(fixture.status(tree.leaves[2]).await, Status::Cancelled);
@@ -118,7 +128,7 @@ async fn cancelling_an_ended_parent_leaves_its_open_children_alone(fixture: Arc<
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     fixture.finish(parent, fatal()).await;
     let answer = fixture.store.cancel_task(&Access::All, parent.task_id).await.unwrap();
-    assert_eq!((answer, fixture.status(child).await), (Status::Failed, Status::Queued));
+    assert_eq!((answer.status, fixture.status(child).await), (Status::Failed, Status::Queued));
 }
 
 async fn a_cancelled_attempt_cannot_store_a_result(fixture: Arc<Fixture>) {

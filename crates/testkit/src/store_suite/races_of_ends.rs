@@ -30,6 +30,7 @@ pub(super) fn cases() -> Vec<Case> {
     all.extend(cases![
         of_a_cancel_and_a_finish_one_wins,
         a_parent_cancelled_while_its_children_end_leaves_nothing_open,
+        of_many_who_cancel_a_family_one_is_told_of_each_move,
         of_a_rescue_and_a_finish_one_wins,
         of_a_hand_back_of_strays_and_a_finish_one_wins,
         many_rescuers_rescue_each_task_once,
@@ -127,8 +128,9 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     for task in &tasks {
         let (lease, finisher, canceller) = (lease_of(task), Arc::clone(&fixture), Arc::clone(&fixture));
         let finish = async move { Answer::Finish(finisher.finish(lease, completed()).await) };
-        let cancel =
-            async move { Answer::Cancel(canceller.store.cancel_task(&Access::All, lease.task_id).await.unwrap()) };
+        let cancel = async move {
+            Answer::Cancel(canceller.store.cancel_task(&Access::All, lease.task_id).await.unwrap().status)
+        };
         // Who starts first changes from task to task.
         if task.id.0.as_u128() % 2 == 0 {
             racers.push(Box::pin(finish));
@@ -195,6 +197,29 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
     for task in fixture.all_tasks().await {
         assert!(task.status.is_ended(), "{} is left {:?}", task.id, task.status);
     }
+}
+
+async fn of_many_who_cancel_a_family_one_is_told_of_each_move(fixture: Arc<Fixture>) {
+    let mut racers: Vec<Racer<Vec<TaskId>>> = Vec::new();
+    for _ in 0..20 {
+        let (parent, children) = running_family(&fixture, 4).await;
+        fixture.finish(parent, completed()).await;
+        // Three cancel the parent, and one each child.
+        let ids = [parent.task_id; 3].into_iter().chain(children.iter().map(|lease| lease.task_id));
+        for id in ids {
+            let fixture = Arc::clone(&fixture);
+            racers.push(Box::pin(async move {
+                let done = fixture.store.cancel_task(&Access::All, id).await.unwrap();
+                assert!(done.status.is_ended(), "{:?}", done.status);
+                done.moved.iter().map(|one| one.task.id).collect()
+            }));
+        }
+    }
+    let mut told = at_once(racers).await.concat();
+    told.sort();
+    let mut tasks: Vec<TaskId> = fixture.all_tasks().await.iter().map(|task| task.id).collect();
+    tasks.sort();
+    assert_eq!(told, tasks, "each end is told once");
 }
 
 /// What a finisher was told of its tasks; a rescuer has no verdict.

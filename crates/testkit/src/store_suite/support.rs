@@ -218,7 +218,7 @@ impl Fixture {
     pub(super) async fn expire_deadlines(&self) -> usize {
         let never = longhaul_domain::bounds::DURATION_MS;
         let overdue = Overdue { silent_ms: never, timeout_grace_ms: never };
-        self.store.expire_tasks(&overdue, MANY).await.expect("the request is good")
+        self.store.expire_tasks(&overdue, MANY).await.expect("the request is good").ended
     }
 
     /// Takes all messages out of the outbox.

@@ -112,7 +112,10 @@ impl Side {
         let store = &self.fixture.store;
         match person {
             Person::Cancel { task, owner } => match self.task(*task) {
-                Some(id) => Ok(format!("{:?}", store.cancel_task(&access(*owner), id).await?)),
+                Some(id) => {
+                    let done = store.cancel_task(&access(*owner), id).await?;
+                    Ok(format!("{:?} {:?}", done.status, self.moves(&done.moved)))
+                }
                 None => nothing(),
             },
             Person::Retry { task, owner, failed_children } => {
@@ -176,7 +179,8 @@ impl Side {
             Duty::Expire { silent, grace, limit } => {
                 let overdue =
                     Overdue { silent_ms: spans_and_a_half(*silent), timeout_grace_ms: u64::from(*grace) * SPAN_MS };
-                Ok(format!("{} expired", store.expire_tasks(&overdue, usize::from(*limit)).await?))
+                let expired = store.expire_tasks(&overdue, usize::from(*limit)).await?;
+                Ok(format!("{} expired: {:?}", expired.ended, self.moves(&expired.moved)))
             }
             Duty::Take { node, spans } => {
                 let lease = store.take_duty("duty", self.node(*node), spans_and_a_half(*spans)).await?;

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 
 use longhaul_domain::{
     Idempotency, Lease, NewTask, NodeId, RetryPolicy, RunAt, Status, StoreError, TaskId, Timestamp,
-    contract::store::Access, filter::TaskFilter, lifecycle::reschedule::Reschedule,
+    contract::store::{Access, Moved},
+    filter::TaskFilter,
+    lifecycle::reschedule::Reschedule,
 };
 use uuid::Uuid;
 
@@ -103,6 +105,11 @@ impl Side {
 
     pub(super) fn names(&self, ids: impl IntoIterator<Item = TaskId>) -> Vec<String> {
         ids.into_iter().map(|id| self.name(id)).collect()
+    }
+
+    /// What moved, by name.
+    pub(super) fn moves(&self, moved: &[Moved]) -> Vec<String> {
+        moved.iter().map(|one| format!("{} {:?} to {:?}", self.name(one.task.id), one.was, one.task.status)).collect()
     }
 
     pub(super) fn task(&self, number: u8) -> Option<TaskId> {
