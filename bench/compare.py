@@ -8,8 +8,8 @@
 PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
 Each repetition takes all of them through the phases once, beginning with another one, so that a slow minute of the machine
 spoils one turn of one of them. A figure is the median of the repetitions: with fewer than three, nothing makes up for such a
-turn. Two workers and the backlogs are measured in the first repetition alone, each backlog in a turn of its own, the longest
-last, and before each of them the same head alone.
+turn. Two workers are measured in the first repetition alone. Each backlog has a turn of its own, the longest the last one, and
+before each of them the same head is drained alone.
 
 Everything that is built or installed for the peers stays under target/peers. The numbers are kept in
 target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table again from there,
@@ -25,6 +25,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CHARTS = ROOT / "docs" / "benchmarks"
@@ -62,6 +63,8 @@ RATIOS = [
     ("longhaul-amqp", "conc", ["dramatiq-amqp"], 2.0, "16 callers with RabbitMQ on, beside dramatiq"),
 ]
 HEAD_RATIO = 0.8
+# A disk that has just taken a backlog of gigabytes may be slow for some seconds, and a head is drained in less than one.
+DISK_REST_S = 10
 # What a figure may be at most: a number, or so many times another's. Where all of ours are meant, the greatest counts.
 LIMITS = [
     ("longhaul-postgres", "p50", 1.2, "raw-postgres", "median from submit to start, beside the bare loop, ms"),
@@ -83,7 +86,7 @@ def main():
     ap.add_argument("-n", default="20000")
     ap.add_argument("--backlog", default="200000,1000000", type=counts, metavar="N,…",
                     help="how many wait while the first ones are drained, one backlog after the other")
-    ap.add_argument("--head", default="10000", help="how many are drained at the head of each backlog")
+    ap.add_argument("--head", default="50000", help="how many are drained at the head of each backlog")
     ap.add_argument("--phases", default="enqueue,drain,drain2,latency,backlog")
     options = ap.parse_args()
     work = ROOT / "target" / "peers"
@@ -168,6 +171,10 @@ def run(peers, work, results, names, options):
             sys.argv = ["bench.py", *names[first:], *names[:first], "--reps", "1", "-n", options.n, "--phases", phases,
                         "--backlog", str(backlog or 0), "--head", options.head, "--out", str(part)]
             memory.clear()
+            if backlog:
+                # What the turn before has written, and deleted.
+                os.sync()
+                time.sleep(DISK_REST_S)
             driver.main()
             for row in map(json.loads, part.read_text().splitlines()):
                 if backlog:
@@ -181,7 +188,7 @@ def turns(options, number):
     """What the driver is asked for in a repetition: the phases, and then each backlog by itself."""
     asked = options.phases.split(",")
     phases = [phase for phase in asked if phase != "backlog" and (number == 0 or phase != "drain2")]
-    backlogs = options.backlog if number == 0 and "backlog" in asked else []
+    backlogs = options.backlog if "backlog" in asked else []
     return [(",".join(phases), None)] * bool(phases) + [("backlog", backlog) for backlog in backlogs]
 
 
