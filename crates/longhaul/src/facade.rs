@@ -175,10 +175,13 @@ impl Longhaul {
         self.engine().scrape(longhaul_engine::metrics::book::Format::OpenMetrics).await
     }
 
-    /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store.
+    /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store. Hooks that
+    /// still run are waited for, for some seconds.
     pub async fn stop(self) {
-        if let Some(worker) = self.worker {
-            worker.stop().await;
+        match self.worker {
+            Some(worker) => worker.stop().await,
+            None if self.is_client => {}
+            None => self.services.end_hooks().await,
         }
         // What the last reports had to say is said before anybody hangs up.
         if let Some(broker) = self.services.engine.broker.as_ref().filter(|_| !self.is_client) {

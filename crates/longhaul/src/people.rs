@@ -1,7 +1,7 @@
 //! What people do with tasks that are there: find them, move them, change many at once, hold a queue.
 
 use longhaul_domain::{
-    StoreError, Task as Record, TaskId, bounds,
+    Invalid, StoreError, Task as Record, TaskId, bounds,
     contract::store::{Access, BulkChange, BulkOutcome, BulkRequest},
     filter::{Page, PageRequest, TaskFilter},
     lifecycle::reschedule::Reschedule,
@@ -38,8 +38,13 @@ impl Longhaul {
 
     /// Cancels, replays or moves every task for which the conditions hold, older ones first, and answers with how many
     /// matched and how many were changed. Running tasks of types that are not cancellable are spared, if this process knows
-    /// the type. It goes through them in steps that are each committed; what is made meanwhile is left alone.
+    /// the type. It goes through them in steps that are each committed; what is made meanwhile is left alone. A filter without
+    /// any condition is refused: whoever means all tasks says so, by all statuses for example.
     pub async fn change_all(&self, filter: &TaskFilter, change: BulkChange) -> Result<BulkOutcome, StoreError> {
+        if *filter == TaskFilter::default() {
+            let allowed = "at least one condition; all statuses are one that every task meets";
+            return Err(Invalid::new("filter", "is empty", allowed).into());
+        }
         let spared = self.types().filter(|kind| !kind.is_cancellable).map(|kind| kind.name.clone()).collect();
         let (access, limit, mut filter) = (Access::All, bounds::MAINTENANCE_BATCH, filter.clone());
         let now = self.store().now().await?;

@@ -1,7 +1,7 @@
 //! Whichever database a store is on: how an operation is run there, and run again when a race was lost.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use longhaul_domain::StoreError;
 
@@ -19,6 +19,8 @@ use crate::{
 
 /// How often a transaction that lost a race is run again before its caller hears of it.
 const TRIES: u32 = 20;
+/// For how long it is: SQLite waits for another program that writes the file for seconds in each try.
+const AGAIN_FOR: Duration = Duration::from_secs(30);
 /// The longest rest between two tries, in milliseconds.
 const REST_MS: u64 = 100;
 
@@ -86,12 +88,14 @@ impl Database {
     /// Runs the operation until it wins its races, and tells the caller how it ended.
     pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: O) -> Result<O::Output, StoreError> {
         let operation = Arc::new(operation);
-        let mut tries = 1;
+        let (mut tries, began) = (1, Instant::now());
         loop {
             match self.try_in_time(mode, &operation).await {
                 Ok(output) => return Ok(output),
                 Err(Failure::Store(error)) => return Err(error),
-                Err(Failure::Again(cause)) if tries >= TRIES => return Err(StoreError::Unavailable(cause)),
+                Err(Failure::Again(cause)) if tries >= TRIES || began.elapsed() >= AGAIN_FOR => {
+                    return Err(StoreError::Unavailable(cause));
+                }
                 Err(Failure::Again(cause)) => {
                     tracing::debug!(tries, cause, "a transaction lost a race and runs again");
                     let most = REST_MS.min(1 << tries.min(10));

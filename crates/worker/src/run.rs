@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use longhaul_domain::{
@@ -35,6 +35,8 @@ use crate::{
     worker::Inner,
 };
 
+/// How long a shutdown waits for hooks that still run.
+const LAST_HOOKS: Duration = Duration::from_secs(5);
 /// Hooks of one submit or delivery that run at once.
 const HOOKS_AT_ONCE: usize = 100;
 
@@ -91,6 +93,13 @@ impl Services {
         let new = called.filter(|(_, made)| !made.repeated);
         self.call_hooks(new.map(|(hook, made)| hook(made.task_id)).collect());
         Ok(submitted)
+    }
+
+    /// Waits a while for the hooks that still run: the process is about to stop.
+    pub async fn end_hooks(&self) {
+        if tokio::time::timeout(LAST_HOOKS, self.hooks.wait()).await.is_err() {
+            tracing::warn!("a shutdown goes on while hooks still run");
+        }
     }
 
     /// Calls hooks of many tasks, beside everything else.

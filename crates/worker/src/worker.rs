@@ -51,9 +51,6 @@ const LAST_REPORTS: Duration = Duration::from_secs(10);
 /// How long it waits for what the loops have asked the store for.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 
-/// How long a shutdown waits for hooks that still run.
-const LAST_HOOKS: Duration = Duration::from_secs(5);
-
 /// A running worker. [`Worker::stop`] drains it; dropped without that, its tasks count as crashed. A
 /// [`ManualWorker`] does the same without loops, a step at a time.
 #[derive(Debug)]
@@ -282,9 +279,7 @@ impl Worker {
         if let Err(error) = within(LAST_ANSWERS, inner.engine().store.retire_node(inner.node())).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
-        if tokio::time::timeout(LAST_HOOKS, self.inner.services.hooks.wait()).await.is_err() {
-            tracing::warn!("a shutdown goes on while hooks still run");
-        }
+        self.inner.services.end_hooks().await;
     }
 }
 

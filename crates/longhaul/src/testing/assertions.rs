@@ -51,7 +51,7 @@ impl TestLonghaul {
     pub fn result<K: Kind>(&self, handle: &Handle<K>) -> K::Output {
         let task = self.record(handle);
         if task.status != Status::Completed && task.status != Status::CompletedWithErrors {
-            panic!("there is no result: {}", self.explain(&task));
+            panic!("there is no result, has it been run (run_until_idle)? {}", self.explain(&task));
         }
         // A parent without a finish step has none; that is the result of a type whose output is `()`.
         let read = task.result.as_ref().map_or_else(|| serde_json::from_str("null"), Json::read);

@@ -266,3 +266,31 @@ async fn a_shutdown_waits_for_hooks() {
     longhaul.stop().await;
     assert!(*slow.1.lock().unwrap());
 }
+
+/// Its hook takes its time when it is cancelled.
+#[derive(Clone, Default)]
+struct Late(Arc<Mutex<bool>>);
+
+impl Task for Late {
+    const TYPE: &'static str = "late";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+
+    async fn on_cancelled(&self, _task: &TaskInfo) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        *self.0.lock().unwrap() = true;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_without_a_worker_waits_for_hooks_as_well() {
+    let (late, store) = (Late::default(), Arc::new(store()));
+    let longhaul = on(&store).register(late.clone()).without_worker().unwrap();
+    longhaul.submit::<Late>(()).await.unwrap().cancel().await.unwrap();
+    longhaul.stop().await;
+    assert!(*late.0.lock().unwrap());
+}

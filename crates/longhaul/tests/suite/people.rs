@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use libtest_mimic::Trial;
 use longhaul::{
     BulkChange, Context, JsonSchema, Outcome, Output, PageRequest, PieceContent, Progress, Reschedule, SortOrder,
-    Status, Stop, Task, TaskFilter, Timestamp, TypeSettings,
+    Status, Stop, StoreError, Task, TaskFilter, Timestamp, TypeSettings,
 };
 use serde::{Deserialize, Serialize};
 
@@ -89,7 +89,10 @@ async fn many_more_than_a_page_are_changed_at_once(database: Home) {
         longhaul.submit_all((0..500).map(|number| longhaul.submit::<Note>(number).delay(DAY))).await.unwrap();
     }
     let urgent = BulkChange::Reschedule(Reschedule { priority: Some(9), ..Reschedule::default() });
-    let changed = longhaul.change_all(&TaskFilter::default(), urgent).await.unwrap();
+    let refused = longhaul.change_all(&TaskFilter::default(), urgent.clone()).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Invalid(invalid) if invalid.field == "filter"));
+    let all = TaskFilter { statuses: Status::ALL.to_vec(), ..TaskFilter::default() };
+    let changed = longhaul.change_all(&all, urgent).await.unwrap();
     assert_eq!((changed.matched, changed.changed, changed.next), (1_500, 1_500, None));
     assert_eq!(database.count("SELECT count(*) FROM tasks WHERE priority = 9").await, 1_500);
     longhaul.stop().await;

@@ -82,7 +82,11 @@ impl SqliteDatabase {
     ) -> Result<O::Output, Failure> {
         savepoint::set::<sqlx::Sqlite>(connection).await?;
         let ran = operation.run(&mut GuestSession::new(connection, &self.shared)).await;
-        savepoint::settle::<sqlx::Sqlite, _>(connection, ran).await
+        let settled = savepoint::settle::<sqlx::Sqlite, _>(connection, ran).await;
+        settled.map_err(|failure| match failure {
+            Failure::Again(why) => Failure::Again(format!("begin the transaction with BEGIN IMMEDIATE: {why}")),
+            failure @ Failure::Store(_) => failure,
+        })
     }
 
     /// Prepares every statement and answers with those that the database refuses.
@@ -117,8 +121,9 @@ fn lock_file(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let shown = path.display();
-    let file = File::create(&name)
-        .map_err(|error| StoreError::Unavailable(format!("{shown}: cannot create its lock file: {error}")))?;
+    let file = File::create(&name).map_err(|error| {
+        StoreError::Unavailable(format!("{shown}: cannot create its lock file, so make its folder first: {error}"))
+    })?;
     file.try_lock().map_err(|_| {
         StoreError::Unavailable(format!(
             "{shown} is open in another process; an embedded store has one process, stop the other or use PostgreSQL"

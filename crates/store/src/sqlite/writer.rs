@@ -183,7 +183,12 @@ impl Group {
         let is_first = self.members.is_empty();
         let begun = connection.execute_batch(if is_first { "BEGIN IMMEDIATE" } else { "SAVEPOINT operation" });
         if let Err(error) = begun {
-            let failure = Failure::from(error);
+            let failure = match Failure::from(error) {
+                Failure::Again(why) if is_first => Failure::Again(format!(
+                    "another connection is writing the file, perhaps a transaction that this program has open: {why}"
+                )),
+                failure @ (Failure::Again(_) | Failure::Store(_)) => failure,
+            };
             job.answer(Err(failure.clone()));
             // Another program that holds the lock is no reason to doubt the connection.
             return if is_first { Ok(()) } else { Err(failure) };
@@ -303,7 +308,31 @@ mod tests {
         assert_eq!(races.recv().unwrap(), Race { theirs: Err(SQLITE_BUSY), ours: Ok(()) });
     }
 
-    /// The bug that the test above is there for, planted: such a failure comes at once, however long the busy timeout is.
+    /// Passes on why it did not run.
+    struct Refused(Sender<Failure>);
+
+    impl Job for Refused {
+        fn run(&mut self, _connection: &mut Connection) -> bool {
+            panic!("nobody else writes")
+        }
+
+        fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+            self.0.send(committed.unwrap_err()).unwrap();
+        }
+    }
+
+    #[test]
+    fn whoever_waits_in_vain_hears_that_another_connection_writes() {
+        let folder = Folder::new();
+        let (ours, mut without_patience) = folder.open_twice();
+        ours.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (told, answers) = mpsc::channel();
+        Group::default().run(&mut without_patience, Box::new(Refused(told))).unwrap();
+        let Failure::Again(why) = answers.recv().unwrap() else { panic!("it is tried again") };
+        assert!(why.starts_with("another connection is writing the file"), "{why}");
+    }
+
+    /// The bug that the first test is there for, planted: such a failure comes at once, however long the busy timeout is.
     #[test]
     fn the_same_work_in_a_deferred_transaction_cannot_write_once_somebody_came_between() {
         let folder = Folder::new();
