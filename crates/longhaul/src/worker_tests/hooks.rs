@@ -236,7 +236,7 @@ async fn each_task_of_a_bulk_submit_and_each_child_is_told_as_queued_once() {
     assert_eq!(*counted.0.lock().unwrap(), [None, None, None, parent, parent, parent]);
 }
 
-/// Its hook takes its time.
+/// Its hooks take their time.
 #[derive(Clone, Default)]
 struct Slow(Arc<Notify>, Arc<Mutex<bool>>);
 
@@ -254,6 +254,10 @@ impl Task for Slow {
         tokio::time::sleep(Duration::from_secs(1)).await;
         *self.1.lock().unwrap() = true;
     }
+
+    async fn on_cancelled(&self, task: &TaskInfo) {
+        self.on_completed(task).await;
+    }
 }
 
 /// By tokio's clock, which skips what nobody works in.
@@ -267,30 +271,11 @@ async fn a_shutdown_waits_for_hooks() {
     assert!(*slow.1.lock().unwrap());
 }
 
-/// Its hook takes its time when it is cancelled.
-#[derive(Clone, Default)]
-struct Late(Arc<Mutex<bool>>);
-
-impl Task for Late {
-    const TYPE: &'static str = "late";
-    type Params = ();
-    type Output = ();
-
-    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
-        Ok(())
-    }
-
-    async fn on_cancelled(&self, _task: &TaskInfo) {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        *self.0.lock().unwrap() = true;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_process_without_a_worker_waits_for_hooks_as_well() {
-    let (late, store) = (Late::default(), Arc::new(store()));
-    let longhaul = on(&store).register(late.clone()).without_worker().unwrap();
-    longhaul.submit::<Late>(()).await.unwrap().cancel().await.unwrap();
+    let (slow, store) = (Slow::default(), Arc::new(store()));
+    let longhaul = on(&store).register(slow.clone()).without_worker().unwrap();
+    longhaul.submit::<Slow>(()).await.unwrap().cancel().await.unwrap();
     longhaul.stop().await;
-    assert!(*late.0.lock().unwrap());
+    assert!(*slow.1.lock().unwrap());
 }
