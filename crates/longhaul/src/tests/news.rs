@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use longhaul_domain::TaskId;
+use longhaul_domain::{
+    TaskId,
+    contract::{Store as _, store::Access},
+};
 
 use super::{Counted, Far};
 use crate::{Context, EventKind, Heard, Outcome, Status, Stop, Subscription, Task, TaskEvent};
@@ -141,4 +144,21 @@ async fn each_end_in_a_family_is_told_once() {
         let family: Vec<_> = far.store.look(|tasks, _| tasks.keys().map(|id| (*id, status)).collect());
         assert_eq!(ends, family, "cancelled: {is_cancelled}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_nobody_came_to_tell_of_is_told_by_the_next_one() {
+    let far = Far::new();
+    let longhaul = far.builder().register(Family).start().await.unwrap();
+    let mut news = longhaul.events(Subscription::default());
+    let handle = longhaul.submit::<Family>((0, 0)).delay(Duration::from_secs(86_400)).await.unwrap();
+    // By a process that died before it said so.
+    far.store.cancel_task(&Access::All, handle.id()).await.unwrap();
+    handle.cancel().await.unwrap();
+    longhaul.stop().await;
+    let mut told = Vec::new();
+    while let Some(Some(Heard::Event(event))) = news.next().now_or_never() {
+        told.push(event.event);
+    }
+    assert_eq!(told, [EventKind::Submitted, EventKind::Cancelled]);
 }

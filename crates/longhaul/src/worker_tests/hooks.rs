@@ -9,7 +9,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::{Echo, on, store};
 use crate::{
-    Children, Context, DutySettings, Outcome, Status, Stop, Task, TaskInfo, WorkerSettings, testing::TestLonghaul,
+    Children, Context, DutySettings, Heard, Outcome, Status, Stop, Subscription, Task, TaskInfo, WorkerSettings,
+    testing::TestLonghaul,
 };
 
 /// Far more than any case takes.
@@ -278,4 +279,45 @@ async fn a_process_without_a_worker_waits_for_hooks_as_well() {
     longhaul.submit::<Slow>(()).await.unwrap().cancel().await.unwrap();
     longhaul.stop().await;
     assert!(*slow.1.lock().unwrap());
+}
+
+/// Has one child, which kills its node.
+struct Orphanage;
+
+impl Task for Orphanage {
+    const TYPE: &'static str = "orphanage";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        ctx.submit::<Held>(()).await?;
+        Err(Stop::wait_for_children())
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
+    let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
+    let duties = DutySettings { rescue_every: Duration::from_millis(10), max_crashes: 1, ..DutySettings::default() };
+    let held = Held(calls.clone(), Arc::clone(&started));
+    let builder = on(&calls.store).register(held).register(Orphanage).duties(duties);
+    let longhaul = builder.start().await.unwrap();
+    let mut news = longhaul.events(Subscription::default());
+    let parent = longhaul.submit::<Orphanage>(()).await.unwrap().id();
+    let mut next_of_parent = async |is_it: fn(Status) -> bool| {
+        let told = async {
+            loop {
+                let Some(Heard::Event(event)) = news.next().await else { continue };
+                if event.task_id == parent && is_it(event.status) {
+                    return event.status;
+                }
+            }
+        };
+        tokio::time::timeout(DEADLINE, told).await.expect("nobody tells of it")
+    };
+    next_of_parent(|status| status == Status::Waiting).await;
+    started.notified().await;
+    calls.store.declare_others_dead(NodeId(uuid::Uuid::nil())).await.unwrap();
+    assert_eq!(next_of_parent(Status::is_ended).await, Status::Failed);
+    longhaul.stop().await;
 }

@@ -22,14 +22,18 @@ use crate::{
 
 pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     let name = |sentence: &str| format!("{}::transactions::{sentence}", backend.name());
-    vec![
+    let mut trials = vec![
         trial(name("a_committed_transaction_makes_its_tasks"), move || outcome(backend, true)),
         trial(name("a_transaction_rolled_back_makes_none"), move || outcome(backend, false)),
         trial(name("a_refused_batch_leaves_nothing_and_the_callers_work_stays"), move || refused(backend)),
         trial(name("a_submit_that_is_given_up_leaves_the_transaction_to_be_rolled_back"), move || abandoned(backend)),
         trial(name("a_connection_without_a_transaction_is_refused"), move || not_open(backend)),
         trial(name("another_databases_transaction_is_refused"), move || other(backend)),
-    ]
+    ];
+    if backend == Backend::Sqlite {
+        trials.push(trial(name("a_transaction_that_read_before_it_may_write_is_told_how_to_begin"), read_first));
+    }
+    trials
 }
 
 fn order(type_name: &str) -> NewTask {
@@ -170,6 +174,19 @@ async fn not_open(backend: Backend) {
     };
     assert!(matches!(refused, Err(StoreError::Invalid(invalid)) if invalid.field == "transaction"));
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 0);
+}
+
+async fn read_first() {
+    let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
+    let mut connection = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+    let mut transaction = connection.begin().await.unwrap();
+    sqlx::query("SELECT count(*) FROM tasks").execute(&mut *transaction).await.unwrap();
+    store.submit_task(order("first")).await.unwrap();
+    let refused = store.submit_in_sqlite(&mut transaction, &[order("ship")]).await;
+    assert!(
+        matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with("begin the transaction with BEGIN IMMEDIATE")),
+        "{refused:?}"
+    );
 }
 
 async fn other(backend: Backend) {
