@@ -24,6 +24,9 @@ help: ## Explain these commands
 run: cargo ## Build and start everything in one process; it says what to open and what to try
 	cargo run -p longhaul-cli --locked -- dev $(ARGS)
 
+# Tasks that panic on purpose would drown the one message that counts: make test RUST_BACKTRACE=1 shows where from.
+test test-long test-store: export RUST_BACKTRACE = 0
+
 test: cargo ## Set up the databases that are missing, then run every test
 	$(WITH_SERVICES) cargo test --workspace --locked --no-fail-fast $(ARGS)
 	$(if $(ARGS),,cargo check -p longhaul --locked && cargo test -p longhaul --locked --test embedded)

@@ -37,6 +37,7 @@ fn cases() -> Vec<Case<StreamLogFactory>> {
         an_older_attempt_neither_begins_nor_ends,
         nothing_follows_an_end_and_ending_twice_is_ending_once,
         a_stream_without_chunks_can_end,
+        the_end_of_a_lost_stream_is_not_told_as_all_there_was,
         a_new_attempt_takes_an_end_back,
         a_chunk_that_is_too_large_is_refused,
         a_stream_that_is_too_long_loses_its_oldest_entries_and_says_so,
@@ -282,10 +283,18 @@ async fn nothing_follows_an_end_and_ending_twice_is_ending_once(make: StreamLogF
 
 async fn a_stream_without_chunks_can_end(make: StreamLogFactory) {
     let log = make(ROOM).await;
-    let (begun, unknown) = (written(&*log, &[]).await, random_task_id());
-    for task in [begun, unknown] {
+    let task = written(&*log, &[]).await;
+    log.end(task, 1).await.unwrap();
+    assert_eq!(read_all(&*log, task).await, [end(1)]);
+}
+
+async fn the_end_of_a_lost_stream_is_not_told_as_all_there_was(make: StreamLogFactory) {
+    let log = make(ROOM).await;
+    let (never, lost) = (random_task_id(), written(&*log, &["a"]).await);
+    log.remove(lost).await.unwrap();
+    for task in [never, lost] {
         log.end(task, 1).await.unwrap();
-        assert_eq!(read_all(&*log, task).await, [end(1)]);
+        assert_eq!(log.read(task, 0, ALL).await.unwrap().last, 0);
     }
 }
 

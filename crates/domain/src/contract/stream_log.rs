@@ -64,7 +64,8 @@ pub trait StreamLog: Send + Sync + std::fmt::Debug {
     async fn begin(&self, task: TaskId, attempt: u32, keep: u64) -> Result<(), StreamError>;
     /// Appends a chunk and answers with its number.
     async fn append(&self, task: TaskId, attempt: u32, chunk: &str) -> Result<u64, StreamError>;
-    /// Says that nothing follows. Ending twice is ending once.
+    /// Says that nothing follows. Ending twice is ending once. A stream that the log does not know, or has lost, stays
+    /// unknown: an end alone would tell its readers that there was nothing else.
     async fn end(&self, task: TaskId, attempt: u32) -> Result<(), StreamError>;
     /// Entries after number `after`, at most `limit`. A stream that nobody has written is empty.
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError>;

@@ -98,12 +98,12 @@ impl MemoryStreamLog {
     /// Changes the stream as `attempt`, then gives up what has become too much and wakes the readers.
     fn write(
         &self,
+        mut state: MutexGuard<'_, State>,
         task: TaskId,
         attempt: u32,
         keep: u64,
         change: impl FnOnce(&mut Stream) -> Result<(), StreamError>,
     ) -> Result<u64, StreamError> {
-        let mut state = self.state();
         let mut stream = state.take(task);
         let written = stream.begin(attempt, keep).and_then(|()| change(&mut stream));
         stream.trim(&self.bounds);
@@ -124,14 +124,14 @@ impl MemoryStreamLog {
 #[async_trait]
 impl StreamLog for MemoryStreamLog {
     async fn begin(&self, task: TaskId, attempt: u32, keep: u64) -> Result<(), StreamError> {
-        self.write(task, attempt, keep, |_| Ok(())).map(drop)
+        self.write(self.state(), task, attempt, keep, |_| Ok(())).map(drop)
     }
 
     async fn append(&self, task: TaskId, attempt: u32, chunk: &str) -> Result<u64, StreamError> {
         if chunk.len() > CHUNK_BYTES {
             return Err(StreamError::TooLarge(chunk.len()));
         }
-        self.write(task, attempt, 0, |stream| {
+        self.write(self.state(), task, attempt, 0, |stream| {
             if stream.has_ended {
                 return Err(StreamError::Stale);
             }
@@ -141,6 +141,10 @@ impl StreamLog for MemoryStreamLog {
     }
 
     async fn end(&self, task: TaskId, attempt: u32) -> Result<(), StreamError> {
+        let state = self.state();
+        if !state.streams.contains_key(&task) {
+            return Ok(());
+        }
         let end = |stream: &mut Stream| {
             if !stream.has_ended {
                 stream.push(Content::End);
@@ -148,7 +152,7 @@ impl StreamLog for MemoryStreamLog {
             }
             Ok(())
         };
-        self.write(task, attempt, 0, end).map(drop)
+        self.write(state, task, attempt, 0, end).map(drop)
     }
 
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError> {
