@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_domain::StoreError;
-use sqlx::SqliteConnection;
+use sqlx::{Connection as _, SqliteConnection};
 
 use crate::{
     failure::Failure,
@@ -51,17 +51,20 @@ impl SqliteDatabase {
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
         let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
-        migrate::run(&mut connection, &migrate::SQLITE).await
+        let answer = migrate::run(&mut connection, &migrate::SQLITE).await;
+        closed(connection, answer).await
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
         let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
-        migrate::state(&mut connection, &migrate::SQLITE).await
+        let answer = migrate::state(&mut connection, &migrate::SQLITE).await;
+        closed(connection, answer).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
         let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
-        migrate::check(&mut connection, &migrate::SQLITE).await
+        let answer = migrate::check(&mut connection, &migrate::SQLITE).await;
+        closed(connection, answer).await
     }
 
     /// Runs the operation in a transaction of the one writer.
@@ -114,6 +117,13 @@ impl SqliteDatabase {
             tracing::warn!(%error, "the lock of the store's file could not be released");
         }
     }
+}
+
+/// The answer, once the connection that it came by is closed. One that is only dropped is closed some time later, and whoever
+/// closes the store meanwhile is not the last on the file.
+async fn closed<T>(connection: SqliteConnection, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    let closed = connection.close().await.map_err(migrate::failed);
+    answer.and_then(|answer| closed.map(|()| answer))
 }
 
 /// Takes the file's lock for this process, or says who must let go.

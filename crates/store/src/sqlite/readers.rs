@@ -47,8 +47,10 @@ impl Readers {
             let idle = own.idle().pop();
             let mut connection = idle.map_or_else(|| connection::reader(&own.path), Ok)?;
             let read = at_once(operation.run(&mut SqliteSession::new(&mut connection, &shared)))?;
+            // Looked at with the list in hand: nothing is put into it after `close` has emptied it.
+            let mut idle = own.idle();
             if !own.places.is_closed() {
-                own.idle().push(connection);
+                idle.push(connection);
             }
             Ok(read)
         });

@@ -158,7 +158,15 @@ impl Thread {
                 Err(_) => break,
             }
         }
-        let committed = ran.and_then(|()| group.commit(&connection));
+        let committed = match ran {
+            Ok(()) => group.commit(&connection),
+            Err(Halt::InDoubt(failure)) => Err(failure),
+            // Another program that holds the lock is no reason to doubt the connection.
+            Err(Halt::Locked(failure)) => {
+                closing = self.refuse_waiting(&failure);
+                Ok(())
+            }
+        };
         match &committed {
             Ok(()) => self.connection = Some(connection),
             // Closed, it rolls back what may be left.
@@ -169,6 +177,26 @@ impl Thread {
         }
         closing
     }
+
+    /// Answers everybody who waits: to wait for the lock once more for each of them, one after the other, would be without
+    /// end. Answers with who wants the thread to end.
+    fn refuse_waiting(&self, failure: &Failure) -> Option<oneshot::Sender<()>> {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Job(job) => job.answer(Err(failure.clone())),
+                Message::Close(done) => return Some(done),
+            }
+        }
+        None
+    }
+}
+
+/// Why a group takes nobody else in.
+enum Halt {
+    /// Somebody else has the file's write lock; nothing was begun.
+    Locked(Failure),
+    /// The transaction is not what it was.
+    InDoubt(Failure),
 }
 
 /// The jobs of one transaction, which is open while there are any.
@@ -178,20 +206,13 @@ struct Group {
 }
 
 impl Group {
-    /// Runs the job. A failure of its own is the job's to tell; the answer here is whether the transaction still holds.
-    fn run(&mut self, connection: &mut Connection, mut job: Box<dyn Job>) -> Result<(), Failure> {
+    /// Runs the job. A failure of its own is the job's to tell; the answer here is whether the group can go on.
+    fn run(&mut self, connection: &mut Connection, mut job: Box<dyn Job>) -> Result<(), Halt> {
         let is_first = self.members.is_empty();
-        let begun = connection.execute_batch(if is_first { "BEGIN IMMEDIATE" } else { "SAVEPOINT operation" });
-        if let Err(error) = begun {
-            let failure = match Failure::from(error) {
-                Failure::Again(why) if is_first => Failure::Again(format!(
-                    "another connection is writing the file, perhaps a transaction that this program has open: {why}"
-                )),
-                failure @ (Failure::Again(_) | Failure::Store(_)) => failure,
-            };
+        if let Err(halt) = self.begin(connection) {
+            let (Halt::Locked(failure) | Halt::InDoubt(failure)) = &halt;
             job.answer(Err(failure.clone()));
-            // Another program that holds the lock is no reason to doubt the connection.
-            return if is_first { Ok(()) } else { Err(failure) };
+            return Err(halt);
         }
         let ran = catch_unwind(AssertUnwindSafe(|| job.run(connection)));
         let is_good = match ran {
@@ -199,7 +220,7 @@ impl Group {
             Err(panic) => {
                 let failure = panicked(&*panic);
                 job.answer(Err(failure.clone()));
-                return Err(failure);
+                return Err(Halt::InDoubt(failure));
             }
         };
         // Even a refusal waits for the commit when it is not alone: it may rest on what the others have not committed.
@@ -215,10 +236,23 @@ impl Group {
             Err(error) => {
                 // SQLite rolls back by itself when the disk is full; the job's own failure says why.
                 job.answer(if is_good { Err(Failure::Again(error.to_string())) } else { Ok(()) });
-                return Err(Failure::Again(format!("the shared transaction was given up: {error}")));
+                return Err(Halt::InDoubt(Failure::Again(format!("the shared transaction was given up: {error}"))));
             }
         }
         Ok(())
+    }
+
+    /// A transaction for the first job, a savepoint in it for the others.
+    fn begin(&self, connection: &Connection) -> Result<(), Halt> {
+        if !self.members.is_empty() {
+            return connection.execute_batch("SAVEPOINT operation").map_err(|error| Halt::InDoubt(error.into()));
+        }
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| match Failure::from(error) {
+            Failure::Again(why) => Halt::Locked(Failure::Again(format!(
+                "another connection is writing the file, perhaps a transaction that this program has open: {why}"
+            ))),
+            failure @ Failure::Store(_) => Halt::InDoubt(failure),
+        })
     }
 
     fn commit(&self, connection: &Connection) -> Result<(), Failure> {
@@ -236,6 +270,8 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use rusqlite::ffi::{SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT};
 
     use super::*;
@@ -303,7 +339,7 @@ mod tests {
         let (mut ours, theirs) = folder.open_twice();
         let (told, races) = mpsc::channel();
         let mut group = Group::default();
-        group.run(&mut ours, Box::new(Raced { theirs, told })).unwrap();
+        assert!(group.run(&mut ours, Box::new(Raced { theirs, told })).is_ok());
         group.commit(&ours).unwrap();
         assert_eq!(races.recv().unwrap(), Race { theirs: Err(SQLITE_BUSY), ours: Ok(()) });
     }
@@ -322,14 +358,33 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_in_vain_hears_that_another_connection_writes() {
+    fn all_who_wait_for_another_connection_wait_once_together_and_hear_of_it() {
+        static WAITS: AtomicUsize = AtomicUsize::new(0);
         let folder = Folder::new();
-        let (ours, mut without_patience) = folder.open_twice();
-        ours.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let (ours, theirs) = folder.open_twice();
+        theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let give_up = |_| {
+            WAITS.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        ours.busy_handler(Some(give_up)).unwrap();
+        let (messages, inbox) = mpsc::channel();
+        let mut thread = Thread { path: folder.0.clone(), has_room: false, connection: Some(ours), inbox };
         let (told, answers) = mpsc::channel();
-        Group::default().run(&mut without_patience, Box::new(Refused(told))).unwrap();
-        let Failure::Again(why) = answers.recv().unwrap() else { panic!("it is tried again") };
-        assert!(why.starts_with("another connection is writing the file"), "{why}");
+        let (done, _closed) = oneshot::channel();
+        for _ in 0..2 {
+            messages.send(Message::Job(Box::new(Refused(told.clone())))).unwrap();
+        }
+        messages.send(Message::Close(done)).unwrap();
+        assert!(thread.commit_group(Box::new(Refused(told))).is_some(), "it is still told to end");
+        let refusals: Vec<Failure> = answers.iter().collect();
+        assert_eq!(refusals.len(), 3);
+        for refusal in refusals {
+            let Failure::Again(why) = refusal else { panic!("it is tried again") };
+            assert!(why.starts_with("another connection is writing the file"), "{why}");
+        }
+        assert_eq!(WAITS.load(Ordering::Relaxed), 1);
+        assert!(thread.connection.is_some(), "the connection is good");
     }
 
     /// The bug that the first test is there for, planted: such a failure comes at once, however long the busy timeout is.
