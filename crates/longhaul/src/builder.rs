@@ -20,7 +20,9 @@ use longhaul_engine::{
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
 use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, StreamBounds, signing_key};
-use longhaul_worker::{Job, Outcome, Registry, Services, Task, TypeSettings, Worker, WorkerSettings};
+use longhaul_worker::{
+    AnyError, Job, Outcome, Question, Registry, Services, Task, TaskInfo, TypeSettings, Worker, WorkerSettings,
+};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -120,6 +122,41 @@ impl Builder {
         Fut: Future<Output = Outcome<R>> + Send + 'static,
     {
         let registered = self.registry.register_fn(name, settings, run);
+        self.noting(registered)
+    }
+
+    /// Says who answers a question of handlers ([`Job::ask`]), and hears which task asks.
+    ///
+    /// ```no_run
+    /// use longhaul::Question;
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct MayUse { picture: u64 }
+    ///
+    /// impl Question for MayUse {
+    ///     const NAME: &'static str = "may_use";
+    ///     type Answer = bool;
+    /// }
+    ///
+    /// # async fn owner_of(picture: u64) -> std::io::Result<String> { Ok(String::new()) }
+    /// # async fn example() -> Result<(), longhaul::StoreError> {
+    /// let builder = longhaul::Longhaul::open("sqlite://tasks.db").await?;
+    /// let builder = builder.answer(|question: MayUse, asker| async move {
+    ///     owner_of(question.picture).await.map(|owner| owner == asker.owner)
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn answer<Q, F, Fut, E>(mut self, answer: F) -> Self
+    where
+        Q: Question,
+        F: Fn(Q, Arc<TaskInfo>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Q::Answer, E>> + Send + 'static,
+        E: Into<AnyError>,
+    {
+        let registered = self.registry.answer(answer);
         self.noting(registered)
     }
 

@@ -97,7 +97,7 @@ pub use longhaul_domain::{
     artifact::ArtifactRecord,
     contract::{
         artifact_store::ArtifactError,
-        event_bus::{Heard, Subscription},
+        event_bus::{EventStream, Heard, Subscription},
         rate_limiter::{Limit, LimitRules},
         store::{Access, BulkChange, BulkOutcome, RetryScope},
     },
@@ -119,8 +119,8 @@ pub use longhaul_engine::{
 #[cfg(feature = "fleet")]
 pub use longhaul_transport::rabbitmq::{LaneKind, RabbitOptions};
 pub use longhaul_worker::{
-    Child, Children, Class, Context, Handle, Job, Kind, Named, NoResult, Outcome, Permit, Progress, State, Stop,
-    Submission, Task, TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
+    AnyError, Child, Children, Class, Context, Handle, Job, Kind, Named, NoResult, Outcome, Permit, Progress, Question,
+    State, Stop, Submission, Task, TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
 };
 pub use schemars::JsonSchema;
 

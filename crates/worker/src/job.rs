@@ -17,6 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     kind::Named,
     progress::Progress,
+    question::Question,
     random,
     run::Run,
     state::{State, save_newest},
@@ -184,6 +185,19 @@ impl Job {
     pub async fn submit_all<C: Task>(&self, params: impl IntoIterator<Item = C::Params>) -> Result<Vec<TaskId>, Stop> {
         self.check()?;
         submit_children::<C>(&self.0, params).await
+    }
+
+    // Asking.
+
+    /// Asks whoever knows, in this process, and goes on with the answer of this moment: `job.ask(MayUse { picture }).await?`.
+    /// [`Builder::answer`](../longhaul/struct.Builder.html#method.answer) says who that is. An error of theirs ends the
+    /// attempt as one of the handler's own would; without an answer within ten seconds it is retried.
+    pub async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Stop> {
+        self.check()?;
+        tokio::select! {
+            answer = self.0.services.registry.answers.ask(&question, Arc::clone(&self.0.info)) => answer,
+            () = self.cancelled() => Err(self.check().err().unwrap_or_else(Stop::cancelled)),
+        }
     }
 
     // Limits.

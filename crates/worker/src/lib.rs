@@ -25,6 +25,7 @@ pub mod settings;
 pub mod task;
 
 pub mod progress;
+pub mod question;
 mod scribe;
 pub mod state;
 
@@ -42,11 +43,12 @@ pub use intake::WorkerIntake;
 pub use job::{Job, Permit};
 pub use kind::{Kind, Named};
 pub use progress::Progress;
+pub use question::Question;
 pub use registry::{Registry, TypeInfo};
 pub use run::Services;
 pub use settings::{TypeSettings, WorkerSettings};
 pub use state::State;
-pub use stop::{Class, Outcome, Stop, classify_by_type};
+pub use stop::{AnyError, Class, Outcome, Stop, classify_by_type};
 pub use submission::Submission;
 pub use task::{Task, TaskInfo};
 pub use worker::{ManualWorker, Worker};

@@ -19,6 +19,7 @@ use crate::{
     context::Context,
     job::Job,
     progress::Progress,
+    question::{Answers, Question},
     random,
     run::Run,
     settings::TypeSettings,
@@ -69,10 +70,11 @@ impl fmt::Debug for dyn Handler {
     }
 }
 
-/// All types of a process.
+/// All types of a process, and who answers what their handlers ask.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     handlers: BTreeMap<String, Arc<dyn Handler>>,
+    pub(crate) answers: Answers,
 }
 
 impl Registry {
@@ -99,6 +101,17 @@ impl Registry {
             settings,
         };
         self.add(name, Function { info, run: Arc::new(run), of: std::marker::PhantomData::<fn(P) -> R> })
+    }
+
+    /// Says who answers a question of handlers; a second one for the same question is refused.
+    pub fn answer<Q, F, Fut, E>(&mut self, answer: F) -> Result<(), Invalid>
+    where
+        Q: Question,
+        F: Fn(Q, Arc<TaskInfo>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Q::Answer, E>> + Send + 'static,
+        E: Into<AnyError>,
+    {
+        self.answers.add(answer)
     }
 
     fn add(&mut self, name: &str, handler: impl Handler + 'static) -> Result<(), Invalid> {

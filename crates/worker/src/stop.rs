@@ -125,6 +125,11 @@ impl Stop {
         Self(Kind::HandBack)
     }
 
+    /// An error as `?` takes it, where its type is not known here.
+    pub(crate) fn unknown(error: impl Into<AnyError>) -> Self {
+        Self(Kind::Unknown(error.into()))
+    }
+
     pub(crate) fn invalid(class: &'static str, error: impl Into<AnyError>) -> Self {
         Self(Kind::Fatal { class, error: error.into() })
     }

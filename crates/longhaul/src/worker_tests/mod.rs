@@ -4,6 +4,7 @@ mod children;
 mod ends;
 mod hooks;
 mod limits;
+mod questions;
 mod reports;
 mod saving;
 
