@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{Context, Longhaul, NoResult, Outcome, Progress, Status, Task};
+use longhaul::{Context, Longhaul, NoResult, Outcome, Progress, Status, StopReason, Task};
 use tokio::sync::Notify;
 
 /// Renders frame after frame, for an hour if nobody stops it.
@@ -22,10 +22,13 @@ impl Task for Render {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         for frame in 0..ctx.params {
-            // Leaves with an error as soon as the task is cancelled; `?` is all it takes.
+            // Leaves with an error as soon as the task is cancelled; `?` is all it takes where there is nothing to tidy up.
             if let Err(stop) = ctx.sleep(Duration::from_millis(20)).await {
-                println!("told to stop at frame {frame}, tidying up");
-                self.tidied_up.notify_one();
+                // At a shutdown the frames are still wanted: the task goes on with another attempt.
+                if ctx.stop_reason() == Some(StopReason::Cancelled) {
+                    println!("cancelled at frame {frame}, tidying up");
+                    self.tidied_up.notify_one();
+                }
                 return Err(stop);
             }
             ctx.progress(Progress::of(frame + 1, ctx.params)).await?;

@@ -55,6 +55,8 @@ pub const DURATION_MS: u64 = 10 * 366 * 24 * 3_600 * 1_000;
 pub const SUBMIT_BATCH: usize = 10_000;
 /// Tasks in one claim, heartbeat or finish.
 pub const CLAIM_BATCH: usize = 1_000;
+/// Leases that a node may have in hand when it asks for its strays: more than any process has slots.
+pub const HELD: usize = 100_000;
 /// Rows of one list page.
 pub const PAGE_SIZE: usize = 1_000;
 /// Rows that a store counts for one question: more is told as this many. A tenth of a second on the slowest store.

@@ -130,6 +130,11 @@ impl Desk {
         }
     }
 
+    /// Holds the slot of an attempt that has just ended, because something of it still runs.
+    pub fn keep_slot(&mut self, queue: &str, task_type: &str) -> bool {
+        self.slots.hold(queue, task_type)
+    }
+
     /// How many tasks of this queue could start now.
     pub fn room_in_queue(&self, queue: &str) -> usize {
         if self.is_crowded() { 0 } else { self.slots.room_in_queue(queue) }

@@ -316,11 +316,11 @@ impl Engine {
         self.hot.progress(id)
     }
 
-    /// Forgets the progress of a task that no longer runs here.
-    pub fn forget_progress(&self, id: TaskId) {
-        let has_reported = self.hot.forget(id);
+    /// Forgets the progress of an attempt that no longer runs here. What a later one has told stays.
+    pub fn forget_progress(&self, lease: &Lease) {
+        let has_reported = self.hot.forget(lease);
         if let Some((feed, _)) = self.feed.as_ref().filter(|_| has_reported) {
-            feed.forget(id);
+            feed.forget(lease.task_id);
         }
     }
 }

@@ -90,9 +90,11 @@ impl HotTasks {
         self.all().get(&id).filter(|hot| hot.attempt >= attempt)?.progress.clone()
     }
 
-    /// Answers whether it had reported progress.
-    pub(crate) fn forget(&self, id: TaskId) -> bool {
-        self.all().remove(&id).is_some_and(|hot| hot.progress.is_some())
+    /// Answers whether the attempt had reported progress. What is known of a later one stays.
+    pub(crate) fn forget(&self, lease: &Lease) -> bool {
+        let mut all = self.all();
+        let is_over = all.get(&lease.task_id).is_some_and(|hot| hot.attempt <= lease.attempt);
+        is_over && all.remove(&lease.task_id).is_some_and(|hot| hot.progress.is_some())
     }
 }
 
@@ -122,11 +124,21 @@ mod tests {
     }
 
     #[test]
+    fn an_attempt_that_ends_late_takes_nothing_of_its_successor() {
+        let (hot, first, second) = (HotTasks::default(), lease(1), lease(2));
+        hot.report(first.task_id, 1, serde_json::Value::Null);
+        hot.report(first.task_id, 2, serde_json::Value::Bool(true));
+        assert!(!hot.forget(&first));
+        assert_eq!(hot.progress(first.task_id), Some(serde_json::Value::Bool(true)));
+        assert!(hot.forget(&second));
+    }
+
+    #[test]
     fn reports_are_numbered_and_a_late_write_leaves_nothing_behind() {
         let (hot, first) = (HotTasks::default(), lease(1));
         let report = || hot.report(first.task_id, first.attempt, serde_json::Value::Null);
         assert_eq!((report(), report()), ((1, 0), (2, 0)));
-        hot.forget(first.task_id);
+        hot.forget(&first);
         hot.writes_if_running(&first);
         hot.answered(&first, Verdict::Applied(Status::Running));
         assert!(hot.all().is_empty());

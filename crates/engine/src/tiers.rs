@@ -4,10 +4,12 @@
 //! for a moment. A source that is away costs nobody their submit: what was known last counts, or nothing.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use longhaul_domain::bounds;
 use tokio::time::Instant;
 
@@ -49,8 +51,13 @@ impl Tiers {
         if let Some(known) = before.as_ref().filter(|known| known.at.elapsed() < GOOD_FOR) {
             return known.tier.clone();
         }
-        let answer = tokio::time::timeout(PATIENCE, self.source.tier_of(owner)).await;
-        let tier = match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())).and_then(fitting) {
+        let answer = AssertUnwindSafe(self.source.tier_of(owner)).catch_unwind();
+        let answer = match tokio::time::timeout(PATIENCE, answer).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err("the look-up panicked".to_owned()),
+            Err(_) => Err("no answer in time".to_owned()),
+        };
+        let tier = match answer.and_then(fitting) {
             Ok(tier) => tier,
             Err(error) => {
                 tracing::warn!(%error, owner, "the tier of an owner is not to be had; what was known last counts");
@@ -136,6 +143,21 @@ mod tests {
             office.will_say(nonsense);
             assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("vip"), "{nonsense:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_source_that_panics_costs_nobody_their_submit() {
+        #[derive(Debug)]
+        struct Broken;
+
+        #[async_trait]
+        impl TierSource for Broken {
+            async fn tier_of(&self, _owner: &str) -> Result<Option<String>, String> {
+                panic!("a bug in the look-up")
+            }
+        }
+
+        assert_eq!(Tiers::new(Arc::new(Broken)).tier_of("u-1").await, None);
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ use longhaul_engine::{
     tiers::TierSource,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
-use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, StreamBounds, signing_key};
+use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, PacedRateLimiter, StreamBounds, signing_key};
 use longhaul_worker::{
     AnyError, Job, Outcome, Question, Registry, Services, Task, TaskInfo, TypeSettings, Worker, WorkerSettings,
 };
@@ -283,6 +283,18 @@ impl Builder {
             let allowed = format!("{reserved} or more, or fewer reserved");
             return Err(Invalid::new("slots", format!("is {slots}, and queues reserve {reserved}"), allowed));
         }
+        if let Some(queue) = queues.iter().find(|queue| queue.at_most.is_some_and(|most| most < queue.reserved)) {
+            let problem = format!("of {} are {}, more than it may have at all", queue.name, queue.reserved);
+            return Err(Invalid::new("reserved", problem, "at most `at_most`"));
+        }
+        let limits = self.worker.resources.iter().chain(&self.worker.types);
+        if let Some((name, _)) = limits.into_iter().find(|(_, most)| **most == 0) {
+            return Err(Invalid::new(
+                "limit",
+                format!("of {name} is 0: nothing that needs it would ever run"),
+                "1 or more",
+            ));
+        }
         if slots == 0 && self.registry.types().next().is_some() {
             let allowed = "1 or more; start_duties() starts a node that runs no task";
             return Err(Invalid::new("slots", "is 0, and there are types that would never run", allowed));
@@ -316,7 +328,8 @@ impl Builder {
         // With a broker, nobody need be woken by the database.
         let shared_bell = self.sql.as_ref().filter(|_| !self.fleet.has_broker()).and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
-        let fleet = self.fleet.connect(self.limits, self.clock)?;
+        let fleet = self.fleet.connect(self.limits.clone(), Arc::clone(&self.clock))?;
+        let limiter = Arc::new(PacedRateLimiter::new(fleet.limiter, self.limits, self.clock));
         let parts = Parts::new(self.store, fleet.bus, bell);
         let engine = parts.broker(fleet.broker).progress_cache(fleet.progress).build();
         engine.set_dependencies(fleet.dependencies);
@@ -333,7 +346,7 @@ impl Builder {
         engine.metrics.know_types(self.registry.types().map(|kind| kind.name.as_str()));
         let services = Services::new(
             engine,
-            fleet.limiter,
+            limiter,
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
             Arc::new(Files { store: self.artifacts, signer, life: self.file_life }),
             self.routing,

@@ -53,7 +53,9 @@ impl Longhaul {
         self
     }
 
-    /// A task to be submitted: `longhaul.submit::<Page>(page).owner("u-1").priority(7).await?`.
+    /// A task to be submitted: `longhaul.submit::<Page>(page).owner("u-1").priority(7).await?`. What the type says in its
+    /// settings (queue, attempts, timeout) is known where it is registered; a process that only submits registers it and starts
+    /// with [`Builder::without_worker`](crate::Builder::without_worker).
     pub fn submit<T: Task>(&self, params: T::Params) -> Submission<T> {
         Submission::new(&self.services, &params)
     }
@@ -176,7 +178,8 @@ impl Longhaul {
     }
 
     /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store. Hooks that
-    /// still run are waited for, for some seconds.
+    /// still run are waited for, for some seconds. A blocking handler cannot be stopped: its task is handed back, and its thread
+    /// goes on; a runtime that is dropped waits for it, unless it is ended by `shutdown_background`.
     pub async fn stop(self) {
         match self.worker {
             Some(worker) => worker.stop().await,

@@ -108,6 +108,7 @@ pub use longhaul_domain::{
     queue::Queue,
 };
 pub use longhaul_engine::{
+    desk::StopReason,
     files::{FileLife, KeptFile},
     output::{Output, OutputError, Piece, PieceContent},
     queries::why::{Ahead, Why},

@@ -317,7 +317,7 @@ impl Store for SqlStore {
         held: &[Lease],
         older_than_ms: u64,
     ) -> Result<Vec<TaskId>, StoreError> {
-        bounds::check_batch("held", held.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_batch("held", held.len(), bounds::HELD)?;
         bounds::check_duration_ms("olderThan", older_than_ms)?;
         self.database.run(Mode::Transaction, HandBackStrays { node, held: held.to_vec(), older_than_ms }).await
     }

@@ -160,11 +160,16 @@ impl<K: Kind> Handle<K> {
 
     /// Waits for the end, and answers with the result, or with how the task ended without one.
     pub async fn result(&self) -> Result<K::Output, NoResult> {
-        let task = self.ended().await?;
+        Self::result_of(&self.ended().await?)
+    }
+
+    /// The result that an ended task's record has, or how it ended without one. A task that is complete without a result has
+    /// that of a type whose output is `()`.
+    pub fn result_of(task: &longhaul_domain::Task) -> Result<K::Output, NoResult> {
         match (task.status, &task.result) {
             (Status::Completed | Status::CompletedWithErrors, Some(result)) => Ok(Json::read(result)?),
             (Status::Completed, None) => Ok(serde_json::from_str("null")?),
-            (status, _) => Err(NoResult::Ended { status, error: task.error }),
+            (status, _) => Err(NoResult::Ended { status, error: task.error.clone() }),
         }
     }
 }

@@ -11,7 +11,10 @@ use longhaul_domain::{
     },
     ids::ArtifactId,
 };
-use longhaul_engine::files::{FileError, KeptFile};
+use longhaul_engine::{
+    desk::StopReason,
+    files::{FileError, KeptFile},
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -75,6 +78,12 @@ impl Job {
     /// attempt is over (past its timeout, or the handler has returned and something that it started goes on).
     pub fn is_cancelled(&self) -> bool {
         self.check().is_err()
+    }
+
+    /// Why the handler should stop, if it should; nothing when its attempt is over. What a cancel calls for, such as giving
+    /// money back or deleting half a file, is wrong at a shutdown, after which the task goes on elsewhere.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.0.stop_reason()
     }
 
     /// Waits until the handler should stop.

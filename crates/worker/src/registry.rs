@@ -52,7 +52,8 @@ pub(crate) enum Hook {
     Queued,
     Running,
     Completed,
-    Failed(String),
+    /// With the error, and whether there will be no other attempt.
+    Failed(String, bool),
     Cancelled,
 }
 
@@ -116,6 +117,7 @@ impl Registry {
 
     fn add(&mut self, name: &str, handler: impl Handler + 'static) -> Result<(), Invalid> {
         bounds::check_label("taskType", name)?;
+        handler.info().settings.check(name)?;
         if self.handlers.contains_key(name) {
             let problem = format!("{name:?} is registered twice");
             return Err(Invalid::new("taskType", problem, "one handler for each name"));
@@ -214,7 +216,12 @@ impl<T: Task> Handler for Typed<T> {
                 Hook::Queued => task.on_queued(&info).await,
                 Hook::Running => task.on_running(&info).await,
                 Hook::Completed => task.on_completed(&info).await,
-                Hook::Failed(error) => task.on_failed(&info, &error).await,
+                Hook::Failed(error, is_last) => {
+                    task.on_failed(&info, &error).await;
+                    if is_last {
+                        task.on_given_up(&info, &error).await;
+                    }
+                }
                 Hook::Cancelled => task.on_cancelled(&info).await,
             }
         })

@@ -1,6 +1,6 @@
 //! One attempt as the executor and the handler share it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak, atomic::AtomicBool};
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use longhaul_domain::{
     Lease, NewTask, Status, StoreError, Task, TaskId,
     contract::{
         ArtifactStore, RateLimiter, StreamLog,
-        store::{Access, Moved, Submitted},
+        store::{Access, Moved, Outcome as Ending, Submitted},
     },
     event::EventKind,
     lifecycle::{Command, Refusal},
@@ -22,7 +22,7 @@ use longhaul_engine::{
     routing::Routing,
     trace::{self, TraceContext},
 };
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -91,7 +91,9 @@ impl Services {
         let submitted = self.engine.submit_many(tasks).await?;
         let called = hooks.into_iter().map(|(place, hook)| (hook, submitted[place]));
         let new = called.filter(|(_, made)| !made.repeated);
-        self.call_hooks(new.map(|(hook, made)| hook(made.task_id)).collect());
+        let calls: Vec<_> = new.map(|(hook, made)| hook(made.task_id)).collect();
+        calls.iter().for_each(|_| self.engine.metrics.processed(Listener::Hooks, EventKind::Submitted));
+        self.call_hooks(calls);
         Ok(submitted)
     }
 
@@ -144,6 +146,14 @@ async fn call_all(calls: Vec<BoxFuture<'static, ()>>) {
     stream::iter(waiting).for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop)).await;
 }
 
+/// The numbers of equal children of an attempt.
+#[derive(Debug, Default)]
+struct EqualChildren {
+    count: u64,
+    /// Numbers of those that may not have been made. They are the next ones.
+    returned: BTreeSet<u64>,
+}
+
 /// One attempt.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -165,7 +175,7 @@ pub(crate) struct Run {
     /// The newest state of a long handler, if it is not saved yet.
     pub(crate) unsaved: Unsaved,
     /// How many equal children were submitted so far, by their digest.
-    children: Mutex<HashMap<[u8; 32], u64>>,
+    children: Mutex<HashMap<[u8; 32], EqualChildren>>,
     /// Whether this attempt has taken over the output stream.
     pub(crate) writes_output: AtomicBool,
     /// Whether it has written log lines.
@@ -174,7 +184,12 @@ pub(crate) struct Run {
     pub(crate) result_url: OnceLock<String>,
     /// Drops the handler where it stands, as a crash would.
     pub(crate) abort: OnceLock<AbortHandle>,
+    /// A thread that blocks, and that nobody waits for any more.
+    left_behind: Mutex<Option<HandlerThread>>,
 }
+
+/// The thread of a handler that may block.
+pub(crate) type HandlerThread = JoinHandle<Option<Ending>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -229,6 +244,7 @@ impl Run {
             writes_logs: AtomicBool::new(false),
             result_url: OnceLock::new(),
             abort: OnceLock::new(),
+            left_behind: Mutex::default(),
         }
     }
 
@@ -271,6 +287,15 @@ impl Run {
         }
     }
 
+    /// The attempt is over, and its thread goes on: no thread can be stopped from outside.
+    pub(crate) fn leave_behind(&self, thread: HandlerThread) {
+        *locked(&self.left_behind) = Some(thread);
+    }
+
+    pub(crate) fn take_left_behind(&self) -> Option<HandlerThread> {
+        locked(&self.left_behind).take()
+    }
+
     pub(crate) fn note_limit(&self, key: &str) {
         let mut limits = locked(&self.limits);
         limits.retain(|known| known != key);
@@ -281,12 +306,19 @@ impl Run {
         std::mem::take(&mut *locked(&self.limits))
     }
 
-    /// How many children of this digest were submitted before; one more is counted.
-    pub(crate) fn count_equal_children(&self, digest: [u8; 32]) -> u64 {
+    /// The number of the next child of this digest, from 0.
+    pub(crate) fn number_child(&self, digest: [u8; 32]) -> u64 {
         let mut children = locked(&self.children);
-        let count = children.entry(digest).or_default();
-        *count += 1;
-        *count - 1
+        let equal = children.entry(digest).or_default();
+        equal.returned.pop_first().unwrap_or_else(|| {
+            equal.count += 1;
+            equal.count - 1
+        })
+    }
+
+    /// The child of this number may not have been made: whoever submits it again submits the same one.
+    pub(crate) fn give_back_child(&self, digest: [u8; 32], number: u64) {
+        locked(&self.children).entry(digest).or_default().returned.insert(number);
     }
 
     /// What the type asks for.

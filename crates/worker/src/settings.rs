@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longhaul_domain::{RetryPolicy, bounds};
+use longhaul_domain::{Invalid, Json, NewTask, RetryPolicy, bounds};
 use longhaul_engine::{pace::PollSettings, slots::QueueSlots};
 use schemars::{JsonSchema, Schema};
 
-use crate::progress;
+use crate::{progress, submission::exact_millis};
 
 /// What a type asks for when its submitter says nothing else. Every setting is optional.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +63,22 @@ impl TypeSettings {
         Self::default()
     }
 
+    /// Refuses what no task of the type could have, at the start instead of at each submit.
+    pub(crate) fn check(&self, task_type: &str) -> Result<(), Invalid> {
+        if self.concurrency == Some(0) {
+            let problem = format!("of {task_type} is 0: none would ever run");
+            return Err(Invalid::new("concurrency", problem, "at least 1"));
+        }
+        let queue = self.queue.as_deref().unwrap_or("any");
+        let task = NewTask {
+            max_attempts: self.max_attempts,
+            retry: self.retry,
+            timeout_ms: self.timeout.map(exact_millis),
+            ..NewTask::new("any", task_type, queue, Json::trusted("null".to_owned()))
+        };
+        task.check()
+    }
+
     /// The queue, whatever the tier.
     #[must_use]
     pub fn queue(mut self, name: &str) -> Self {
@@ -112,7 +128,8 @@ impl TypeSettings {
         self
     }
 
-    /// For handlers that block or compute for long.
+    /// For handlers that block or compute for long. Their threads go on after a timeout or a cancel, to the next await, and keep
+    /// their slots meanwhile.
     #[must_use]
     pub const fn blocking(mut self) -> Self {
         self.blocking = true;
@@ -134,7 +151,7 @@ impl TypeSettings {
     }
 
     /// How long a handler that was told to stop may take before it is dropped at its next await; 5 seconds if
-    /// nothing is said.
+    /// nothing is said. At a shutdown all have two seconds, after the time in which they may finish.
     #[must_use]
     pub const fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;

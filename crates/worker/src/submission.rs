@@ -9,9 +9,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use longhaul_domain::{
     Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds,
-    contract::store::Submitted,
+    contract::store::Submitted, event::EventKind,
 };
-use longhaul_engine::trace;
+use longhaul_engine::{metrics::Listener, trace};
 use serde::{Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
 
@@ -111,7 +111,7 @@ impl<K: Kind> Submission<K> {
         let settings = info.map(|info| info.settings.clone()).unwrap_or_default();
         let task = Json::from_value("parameters", params).map(|parameters| NewTask {
             max_attempts: settings.max_attempts,
-            timeout_ms: settings.timeout.map(millis),
+            timeout_ms: settings.timeout.map(exact_millis),
             finish_step,
             retry: settings.retry,
             ..NewTask::named(Arc::default(), Arc::default(), Arc::default(), parameters)
@@ -181,7 +181,7 @@ impl<K: Kind> Submission<K> {
 
     /// Not before so long from now.
     pub fn delay(self, delay: Duration) -> Self {
-        self.with(|task| task.run_at = RunAt::AfterMs(millis(delay)))
+        self.with(|task| task.run_at = RunAt::AfterMs(exact_millis(delay)))
     }
 
     /// Not before this moment.
@@ -201,7 +201,7 @@ impl<K: Kind> Submission<K> {
 
     /// How long one attempt may take.
     pub fn timeout(self, timeout: Duration) -> Self {
-        self.with(|task| task.timeout_ms = Some(millis(timeout)))
+        self.with(|task| task.timeout_ms = Some(exact_millis(timeout)))
     }
 
     /// When the task must have ended, attempts and waits together.
@@ -234,16 +234,16 @@ impl<K: Kind> Submission<K> {
 
     /// The task as the store takes it, for a submit in a transaction of the caller's own.
     pub fn into_new_task(self) -> Result<NewTask, Invalid> {
-        self.into_task_of_batch(&mut Names::default())
+        self.into_task_of_batch(&mut Names::default()).map(ChildNumber::keep)
     }
 
     /// The same for many, in order; what is wrong with the first bad one is wrong with all.
     pub fn into_new_tasks(batch: impl IntoIterator<Item = Self>) -> Result<Vec<NewTask>, Invalid> {
         let mut names = Names::default();
-        batch.into_iter().map(|submission| submission.into_task_of_batch(&mut names)).collect()
+        batch.into_iter().map(|submission| submission.into_task_of_batch(&mut names).map(ChildNumber::keep)).collect()
     }
 
-    fn into_task_of_batch(self, names: &mut Names) -> Result<NewTask, Invalid> {
+    fn into_task_of_batch(self, names: &mut Names) -> Result<(NewTask, Option<ChildNumber>), Invalid> {
         let mut task = self.task?;
         task.owner = share(&mut names.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER));
         task.task_type = share(&mut names.task_type, &self.task_type);
@@ -253,17 +253,21 @@ impl<K: Kind> Submission<K> {
         }
         let routed = || self.services.routing.queue(task.tier.as_deref(), self.expected);
         task.queue = share(&mut names.queue, self.queue.as_deref().unwrap_or_else(routed));
+        let mut number = None;
         task.idempotency = match (self.parent, self.idempotency) {
             (Some(run), given) => {
                 let digest = digest(&task);
-                let key = child_key(&run, given.as_deref(), digest)?;
+                if given.is_none() {
+                    number = Some(ChildNumber::take(&run, digest));
+                }
+                let key = child_key(&run, given.as_deref(), number.as_ref())?;
                 Some(Idempotency { key, digest, ttl_ms: CHILD_KEY_HOLDS_MS })
             }
-            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: millis(self.key_holds) }),
+            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: exact_millis(self.key_holds) }),
             (None, None) => None,
         };
         task.check()?;
-        Ok(task)
+        Ok((task, number))
     }
 
     /// Gives it the tier that somebody knows its owner to have, if nothing is said. A child has its parent's.
@@ -279,7 +283,9 @@ impl<K: Kind> Submission<K> {
     async fn submit(mut self) -> Result<Handle<K>, StoreError> {
         let services = Arc::clone(&self.services);
         self.take_tier_of_owner().await;
-        let submitted = submit_one(&services, self.into_new_task()?).await?;
+        let (task, number) = self.into_task_of_batch(&mut Names::default())?;
+        let submitted = submit_one(&services, task).await?;
+        ChildNumber::keep(((), number));
         Ok(Handle::new(services, submitted.task_id))
     }
 }
@@ -298,6 +304,7 @@ pub(crate) async fn submit_one(services: &Arc<Services>, task: NewTask) -> Resul
     let hook = services.registry.queued_hook(&task);
     let submitted = worker::submit(services, task).await?;
     if let Some(hook) = hook.filter(|_| !submitted.repeated) {
+        services.engine.metrics.processed(Listener::Hooks, EventKind::Submitted);
         services.hooks.spawn(hook(submitted.task_id));
     }
     Ok(submitted)
@@ -308,26 +315,63 @@ pub(crate) async fn submit_children<C: Task>(
     run: &Arc<Run>,
     params: impl IntoIterator<Item = C::Params>,
 ) -> Result<Vec<TaskId>, Stop> {
-    let children = params.into_iter().map(|params| Submission::<C>::child(run, &params));
-    let tasks = Submission::into_new_tasks(children)?;
+    let mut names = Names::default();
+    let children = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_task_of_batch(&mut names));
+    let (tasks, numbers): (Vec<_>, Vec<_>) = children.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
         let submitted = run.services.submit_many(chunk.to_vec()).await?;
         ids.extend(submitted.iter().map(|made| made.task_id));
+    }
+    for number in numbers {
+        ChildNumber::keep(((), number));
     }
     Ok(ids)
 }
 
 /// The name by which a later attempt finds the child again: what it is, or what the handler calls it. It must not
 /// depend on what else the attempt submits: one that goes on from a checkpoint submits only the rest.
-fn child_key(run: &Run, given: Option<&str>, digest: [u8; 32]) -> Result<String, Invalid> {
+fn child_key(run: &Run, given: Option<&str>, number: Option<&ChildNumber>) -> Result<String, Invalid> {
     let (parent, step) = (run.task.id.0, run.task.phase.as_str());
-    let Some(given) = given else {
+    if let Some(ChildNumber { digest, number, .. }) = number {
         let what = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
-        return Ok(format!("child/{parent}/{step}/{what}/{}", run.count_equal_children(digest)));
-    };
+        return Ok(format!("child/{parent}/{step}/{what}/{number}"));
+    }
+    let given = given.unwrap_or_default();
     bounds::check_text("childKey", given, CHILD_KEY_BYTES)?;
     Ok(format!("child/{parent}/{step}/key/{given}"))
+}
+
+/// The number of a child among equal ones. It is given back unless it is kept: a submit that failed, or was given up, may be
+/// made again, and is the same child then.
+#[derive(Debug)]
+struct ChildNumber {
+    run: Arc<Run>,
+    digest: [u8; 32],
+    number: u64,
+    is_kept: bool,
+}
+
+impl ChildNumber {
+    fn take(run: &Arc<Run>, digest: [u8; 32]) -> Self {
+        Self { run: Arc::clone(run), digest, number: run.number_child(digest), is_kept: false }
+    }
+
+    /// What the number was for is made.
+    fn keep<T>((made, number): (T, Option<Self>)) -> T {
+        if let Some(mut number) = number {
+            number.is_kept = true;
+        }
+        made
+    }
+}
+
+impl Drop for ChildNumber {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.run.give_back_child(self.digest, self.number);
+        }
+    }
 }
 
 /// What must be the same for a repeated key.
@@ -339,6 +383,7 @@ fn digest(task: &NewTask) -> [u8; 32] {
     hash.finalize().into()
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS)
+/// As it was asked for: what is too long is refused, not cut.
+pub(crate) fn exact_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -90,6 +90,12 @@ pub trait Task: Send + Sync + Sized + 'static {
     fn on_failed(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }
+    /// That was the last one: the task is `FAILED` or a dead letter, until a person retries it. Called after
+    /// [`Self::on_failed`]. Not called for ends that no attempt told of: by a deadline, by the deaths of its nodes, by a silence
+    /// that was too long.
+    fn on_given_up(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
+        async {}
+    }
     /// The task was cancelled, itself or with its parent: while it ran, told by the process that ran it, but not for an attempt
     /// that another one has taken over from; while it was queued, retrying or waiting for children, by the process that
     /// cancelled it, if that knows the type. Not called for tasks that were not running when a bulk cancel, or their parent's

@@ -188,6 +188,10 @@ impl Inner {
 }
 
 impl LocalNode for Inner {
+    fn id(&self) -> NodeId {
+        self.node()
+    }
+
     fn slots(&self) -> (usize, usize) {
         let desk = self.desk();
         (desk.running(), desk.slots().total())
@@ -274,6 +278,12 @@ impl Worker {
         if tokio::time::timeout(LAST_ANSWERS, ended).await.is_err() {
             tracing::warn!("a shutdown goes on without an answer of the store");
             self.loops.shutdown().await;
+        }
+        // Nothing is in hand any more. What the store still takes for running here, claims whose answer was lost and reports
+        // that nobody took, would be charged with a crash once the node is gone.
+        let strays = inner.engine().store.hand_back_strays(inner.node(), &[], 0);
+        if let Err(error) = within(LAST_ANSWERS, strays).await {
+            tracing::debug!(%error, "no last look for strays");
         }
         // Nobody beats any more: a heart that is told of a lost node would register a new one.
         if let Err(error) = within(LAST_ANSWERS, inner.engine().store.retire_node(inner.node())).await {

@@ -37,6 +37,11 @@ impl Limit {
     pub const fn burst(self, permits: u32) -> Self {
         Self { burst: permits, ..self }
     }
+
+    /// From one permit to the next in an even flow.
+    const fn interval_micros(&self) -> u64 {
+        self.per_ms.saturating_mul(1_000).div_ceil(self.permits as u64)
+    }
 }
 
 /// Which key has which limit.
@@ -67,6 +72,11 @@ impl LimitRules {
         let names = std::iter::once(key).chain(provider_of(key));
         let own: Vec<_> = names.filter_map(|name| Some((name, *self.limits.get(name)?))).collect();
         if own.is_empty() { self.default.iter().map(|limit| (key, *limit)).collect() } else { own }
+    }
+
+    /// How far apart permits of `key` come when they are all used, in microseconds; nothing where it has no limit.
+    pub fn slowest_micros(&self, key: &str) -> Option<u64> {
+        self.limits_of(key).iter().map(|(_, limit)| limit.interval_micros()).max()
     }
 }
 

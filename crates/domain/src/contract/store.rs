@@ -205,6 +205,9 @@ pub struct BulkOutcome {
 /// Which nodes count as dead, and how a rescue goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RescueRequest {
+    /// The node that asks, if one does: it lives, however long ago the store says that it beat. A machine that slept, or a
+    /// clock that was put forward, makes a silence of which the node itself knows nothing.
+    pub asker: Option<NodeId>,
     /// A node whose last heartbeat is older than this is dead, in milliseconds.
     pub lease_ms: u64,
     /// Deaths after which a task is quarantined.

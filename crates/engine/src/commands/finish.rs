@@ -59,7 +59,7 @@ impl Engine {
         let mut parents = BTreeSet::new();
         for (one, verdict) in ended.iter().zip(&verdicts) {
             let raised_by = self.hot.raised_by(&one.report.lease);
-            self.forget_progress(one.report.lease.task_id);
+            self.forget_progress(&one.report.lease);
             let Verdict::Applied(status) = verdict else { continue };
             self.count_attempt(one, *status);
             let event = kind_of(*status);

@@ -23,6 +23,7 @@ pub struct Rescuer {
 impl Rescuer {
     pub fn new(settings: &DutySettings) -> Self {
         let request = RescueRequest {
+            asker: None,
             lease_ms: millis(settings.lease),
             max_crashes: settings.max_crashes,
             limit: BATCH,
@@ -60,7 +61,9 @@ impl Duty for Rescuer {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let rescued = engine.store.rescue_tasks(&self.request_now(engine.in_touch_for())).await?;
+        let asker = engine.local_node().map(|node| node.id());
+        let request = RescueRequest { asker, ..self.request_now(engine.in_touch_for()) };
+        let rescued = engine.store.rescue_tasks(&request).await?;
         let taken = rescued.requeued.len() + rescued.quarantined.len();
         if taken == 0 {
             return Ok(Pass::Clear);

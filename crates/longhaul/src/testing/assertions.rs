@@ -4,11 +4,11 @@
 
 use futures::FutureExt as _;
 use longhaul_domain::{
-    Attempt, Json, LogEntry, Status, StoreError, Task as Record, TaskId, bounds,
+    Attempt, LogEntry, Status, StoreError, Task as Record, TaskId, bounds,
     contract::store::Access,
     filter::{PageRequest, SortOrder, TaskFilter},
 };
-use longhaul_worker::{Handle, Kind, Task};
+use longhaul_worker::{Handle, Kind, NoResult, Task};
 
 use super::TestLonghaul;
 
@@ -50,14 +50,12 @@ impl TestLonghaul {
     #[track_caller]
     pub fn result<K: Kind>(&self, handle: &Handle<K>) -> K::Output {
         let task = self.record(handle);
-        if task.status != Status::Completed && task.status != Status::CompletedWithErrors {
-            panic!("there is no result, has it been run (run_until_idle)? {}", self.explain(&task));
-        }
-        // A parent without a finish step has none; that is the result of a type whose output is `()`.
-        let read = task.result.as_ref().map_or_else(|| serde_json::from_str("null"), Json::read);
-        match read {
+        match Handle::<K>::result_of(&task) {
             Ok(result) => result,
-            Err(error) => panic!("the result is none of the type's output ({error}): {}", self.explain(&task)),
+            Err(error @ NoResult::Unreadable(_)) => panic!("{error}: {}", self.explain(&task)),
+            Err(NoResult::Ended { .. } | NoResult::Store(_)) => {
+                panic!("there is no result, has it been run (run_until_idle)? {}", self.explain(&task))
+            }
         }
     }
 

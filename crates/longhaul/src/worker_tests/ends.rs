@@ -17,6 +17,9 @@ use tokio::sync::oneshot;
 use super::Echo;
 use crate::{Context, Outcome, Status, Task, TaskId, TypeSettings, testing::TestLonghaul};
 
+/// Long enough for its thread to begin, on a machine that does other work as well.
+const PAST: Duration = Duration::from_secs(1);
+
 /// Blocks its thread past its timeout, and tells what it may still do then.
 struct Late {
     go_on: Mutex<mpsc::Receiver<()>>,
@@ -44,7 +47,7 @@ impl Task for Late {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().blocking().timeout(Duration::from_millis(20)).max_attempts(1)
+        TypeSettings::new().blocking().timeout(PAST).max_attempts(1)
     }
 }
 
@@ -59,6 +62,25 @@ async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
     go_on.send(()).unwrap();
     assert_eq!(told.await.unwrap(), [true; 5]);
     assert_eq!(longhaul.engine().hot_progress(handle.id()), None, "nobody would ever remove it");
+}
+
+#[tokio::test]
+async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
+    let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
+    let late = Late { go_on: Mutex::new(gate), told: Mutex::new(Some(tell)) };
+    let longhaul = TestLonghaul::new().register(late).register(Echo).configure(|builder| builder.slots(1)).start();
+    let hung = longhaul.submit::<Late>(()).await.unwrap();
+    longhaul.run_until_idle().await;
+    longhaul.assert_ended(&hung, Status::DeadLetter);
+    let next = longhaul.submit::<Echo>(7).await.unwrap();
+    longhaul.run_until_idle().await;
+    assert_eq!(longhaul.record(&next).status, Status::Queued, "its slot is taken");
+    go_on.send(()).unwrap();
+    told.await.unwrap();
+    while longhaul.record(&next).status != Status::Completed {
+        longhaul.run_until_idle().await;
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Panics where it is dropped.

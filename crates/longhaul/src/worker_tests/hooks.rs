@@ -77,6 +77,11 @@ impl Task for Hooked {
         self.calls.note("failed", task);
     }
 
+    async fn on_given_up(&self, task: &TaskInfo, error: &str) {
+        assert_eq!(error, "no");
+        self.calls.note("given up", task);
+    }
+
     async fn on_cancelled(&self, task: &TaskInfo) {
         self.calls.note("cancelled", task);
     }
@@ -95,14 +100,18 @@ async fn calls_of(first: End) -> Vec<Call> {
 
 #[tokio::test]
 async fn a_start_hook_comes_while_the_task_runs_and_an_end_hook_after_the_store_has_the_end() {
-    let ends: [(End, &'static str, Status); 3] = [
-        (|| Ok(()), "completed", Status::Completed),
-        (|| Err(Stop::fatal("no")), "failed", Status::Failed),
-        (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled),
-    ];
+    let ends: [(End, &'static str, Status); 2] =
+        [(|| Ok(()), "completed", Status::Completed), (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled)];
     for (first, hook, status) in ends {
         assert_eq!(calls_of(first).await, [("running", 1, Status::Running), (hook, 1, status)]);
     }
+}
+
+#[tokio::test]
+async fn a_last_failure_is_told_as_a_failure_and_as_the_last() {
+    let calls = calls_of(|| Err(Stop::fatal("no"))).await;
+    let told = |hook| (hook, 1, Status::Failed);
+    assert_eq!(calls, [("running", 1, Status::Running), told("failed"), told("given up")]);
 }
 
 #[tokio::test]

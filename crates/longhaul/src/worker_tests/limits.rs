@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longhaul_domain::contract::rate_limiter::Reservation;
 
-use crate::{Context, Outcome, Status, Stop, Task, testing::TestLonghaul};
+use crate::{Context, Limit, Outcome, Status, Stop, Task, testing::TestLonghaul};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -71,4 +71,17 @@ async fn only_a_result_shows_that_a_parked_key_is_open() {
     assert!(!opens_after(|| Err(Stop::snooze(Duration::from_secs(3_600)))).await, "it may not have called yet");
     assert!(!opens_after(|| Err(Stop::fatal("the text is empty"))).await, "it may not have called at all");
     assert!(!opens_after(|| Err(Stop::cancelled())).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_permit_is_claimed_when_it_comes_and_not_at_each_that_comes() {
+    let calls = Calls { keys: &["a/x"], end: || Ok(()) };
+    let longhaul = TestLonghaul::new().register(calls).limit("a/x", Limit::per_minute(60)).start();
+    let mut handles = Vec::new();
+    for _ in 0..200 {
+        handles.push(longhaul.submit::<Calls>(()).await.unwrap());
+    }
+    longhaul.run_until_done().await;
+    let snoozes: Vec<u32> = handles.iter().map(|handle| longhaul.record(handle).snooze_count).collect();
+    assert!(snoozes.iter().all(|count| *count <= 2), "{snoozes:?}");
 }

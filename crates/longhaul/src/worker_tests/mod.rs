@@ -7,6 +7,8 @@ mod limits;
 mod questions;
 mod reports;
 mod saving;
+mod settings;
+mod stopping;
 
 use std::sync::Arc;
 

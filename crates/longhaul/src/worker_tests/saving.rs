@@ -11,7 +11,7 @@ use longhaul_testkit::reference::CheckpointWatch;
 use tokio::sync::{Notify, Semaphore};
 
 use super::{on, store};
-use crate::{Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings};
+use crate::{Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings, testing::TestLonghaul};
 
 /// Holds up the first checkpoint on its way to the store; the others pass.
 #[derive(Debug)]
@@ -130,4 +130,38 @@ async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
         gate.open();
     });
     store.look(|tasks, _| assert_eq!(checkpoint(&tasks[&id]), Some("7")));
+}
+
+/// Has done three steps when its first attempt ends like this; then it says where it goes on.
+struct Steps(fn() -> Stop);
+
+impl Task for Steps {
+    const TYPE: &'static str = "steps";
+    type Params = ();
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        let mut done = ctx.state::<u32>()?;
+        if ctx.attempt() > 1 {
+            return Ok(*done);
+        }
+        done.change(|done| *done = 3)?;
+        Err((self.0)())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        TypeSettings::new().checkpoint_every(Duration::from_secs(3_600))
+    }
+}
+
+#[tokio::test]
+async fn what_was_done_before_a_snooze_or_a_failure_is_not_done_again() {
+    let ends: [fn() -> Stop; 3] =
+        [|| Stop::snooze(Duration::from_secs(1)), || Stop::retryable("not yet"), Stop::hand_back];
+    for end in ends {
+        let longhaul = TestLonghaul::new().register(Steps(end)).start();
+        let handle = longhaul.submit::<Steps>(()).await.unwrap();
+        longhaul.run_until_done().await;
+        assert_eq!(longhaul.result(&handle), 3);
+    }
 }

@@ -1,8 +1,10 @@
 //! Parents and children: fan out, finish step, partial success, redo of the failed ones.
 
+use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt as _;
 use libtest_mimic::Trial;
 use longhaul::{Children, Context, JsonSchema, Outcome, RetryScope, Status, Stop, Task};
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
         trial(place, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
         trial(place, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
         trial(place, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
+        trial(place, "parents::a_child_whose_submit_was_given_up_is_the_same_one_later", a_submit_that_was_given_up),
         trial(place, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
         trial(place, "parents::a_running_child_hears_of_its_parents_cancel", a_running_child_hears),
     ]
@@ -169,5 +172,47 @@ async fn a_running_child_hears(database: Home) {
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
     told.notified().await;
+    longhaul.stop().await;
+}
+
+/// Gives a submit up in the middle, so that its outcome is unknown like that of one whose answer was lost, and makes it again.
+struct Repeats;
+
+impl Task for Repeats {
+    const TYPE: &'static str = "repeats";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
+        let given_up = ctx.submit::<Quiet>(0).into_future().now_or_never();
+        assert!(given_up.is_none(), "no database answers at once");
+        let again = ctx.submit::<Quiet>(0).await?;
+        let equal_on_purpose = ctx.submit::<Quiet>(0).await?;
+        assert_ne!(again.id(), equal_on_purpose.id());
+        let given_up = ctx.submit_all::<Quiet>([1, 1]).now_or_never();
+        assert!(given_up.is_none(), "no database answers at once");
+        ctx.submit_all::<Quiet>([1, 1]).await?;
+        Err(Stop::wait_for_children())
+    }
+}
+
+/// Does nothing.
+struct Quiet;
+
+impl Task for Quiet {
+    const TYPE: &'static str = "quiet";
+    type Params = u32;
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+}
+
+async fn a_submit_that_was_given_up(database: Home) {
+    let longhaul = open(&database).await.register(Repeats).register(Quiet).start().await.unwrap();
+    let handle = longhaul.submit::<Repeats>(()).max_attempts(1).await.unwrap();
+    let task = handle.ended().await.unwrap();
+    assert_eq!((task.status, task.children.total), (Status::Completed, 4), "{:?}", task.error);
     longhaul.stop().await;
 }

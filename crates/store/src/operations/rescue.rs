@@ -30,7 +30,9 @@ impl Operation for RescueTasks {
     async fn run(&self, session: &mut dyn Session) -> Result<Rescued, Failure> {
         let lease_us = i64::try_from(self.request.lease_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let clock = session.clock();
-        session.execute(Statement::LoseSilentNodes, &[clock.into(), lease_us.into()]).await?;
+        // No node has the id of nobody.
+        let asker = self.request.asker.map_or_else(uuid::Uuid::nil, |node| node.0);
+        session.execute(Statement::LoseSilentNodes, &[clock.into(), lease_us.into(), asker.into()]).await?;
         let rows = session.fetch(Statement::FindRescuable, &[self.request.limit.into()]).await?;
         let mut held = Vec::new();
         for row in &rows {

@@ -136,7 +136,8 @@ fn lock_file(path: &Path) -> Result<File, StoreError> {
     })?;
     file.try_lock().map_err(|_| {
         StoreError::Unavailable(format!(
-            "{shown} is open in another process; an embedded store has one process, stop the other or use PostgreSQL"
+            "{shown} is open in another process, or was opened twice in this one. An embedded store has one process: stop the \
+             other one, or use PostgreSQL; within a process share what is open (`Longhaul::client`)"
         ))
     })?;
     Ok(file)

@@ -255,7 +255,7 @@ async fn said_to_run(backend: Backend) {
     let node = well.node_id.unwrap();
     let strays = store.hand_back_strays(node, &[well.lease().unwrap()], 1_000).await.unwrap();
     assert!(strays.is_empty(), "without a lease nothing can be handed back");
-    let request = RescueRequest { lease_ms: 30_000, max_crashes: 3, limit: 10, keep_for_host_ms: 0 };
+    let request = RescueRequest { asker: None, lease_ms: 30_000, max_crashes: 3, limit: 10, keep_for_host_ms: 0 };
     assert_eq!(
         store.rescue_tasks(&request).await.unwrap().requeued.len(),
         2,

@@ -136,8 +136,13 @@ async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usiz
             let mut transaction = connection.begin_with($begin).await.unwrap();
             let tasks = [keyed("one", 1), keyed("two", 2)];
             let submitted = first_polls(store.$submit(&mut transaction, &tasks), polls).await;
-            sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *transaction).await.unwrap();
-            transaction.rollback().await.unwrap();
+            match sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *transaction).await {
+                Ok(_) => transaction.rollback().await.unwrap(),
+                // Of a statement that is given up while it is prepared sqlx may leave the server's answer unread. Whoever closes
+                // the connection has rolled back, too.
+                Err(sqlx::Error::Protocol(_)) if database.backend == Backend::MySql => drop(transaction),
+                Err(error) => panic!("given up after {polls} polls: {error}"),
+            }
             submitted.map(Result::unwrap).is_some()
         }};
     }

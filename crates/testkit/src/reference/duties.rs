@@ -46,7 +46,8 @@ impl State {
         bounds::check_duration_ms("lease", request.lease_ms)?;
         bounds::check_duration_ms("keepForHost", request.keep_for_host_ms)?;
         self.kept.retain(|_, (_, until)| *until > now);
-        for node in self.nodes.values_mut().filter(|node| node.heartbeat_at.plus_ms(request.lease_ms) <= now) {
+        let others = self.nodes.values_mut().filter(|node| Some(node.id) != request.asker);
+        for node in others.filter(|node| node.heartbeat_at.plus_ms(request.lease_ms) <= now) {
             node.lost_at.get_or_insert(now);
         }
         let lives = |id: NodeId| self.nodes.get(&id).is_some_and(|node| node.lost_at.is_none());

@@ -66,7 +66,7 @@ impl State {
         older_than_ms: u64,
         now: Timestamp,
     ) -> Result<Vec<TaskId>, StoreError> {
-        bounds::check_batch("held", held.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_batch("held", held.len(), bounds::HELD)?;
         bounds::check_duration_ms("olderThan", older_than_ms)?;
         let old = |task: &&Task| task.last_attempt_at.is_some_and(|at| at.plus_ms(older_than_ms) <= now);
         let claimed = self.tasks.values().filter(|task| task.node_id == Some(node)).filter(old);

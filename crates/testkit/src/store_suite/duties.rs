@@ -76,7 +76,8 @@ async fn the_passes_of_duties_are_bounded(fixture: Arc<Fixture>) {
     let too_many = bounds::MAINTENANCE_BATCH + 1;
     let keep = Retention { ended_ms: 0, dead_letter_ms: 0 };
     let overdue = Overdue { silent_ms: HOUR_MS, timeout_grace_ms: HOUR_MS };
-    let request = RescueRequest { lease_ms: HOUR_MS, max_crashes: 5, limit: too_many, keep_for_host_ms: 0 };
+    let request =
+        RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes: 5, limit: too_many, keep_for_host_ms: 0 };
     let ids = vec![TaskId(random_uuid()); too_many];
     let refusals = [
         fixture.store.rescue_tasks(&request).await.map(|_| ()),

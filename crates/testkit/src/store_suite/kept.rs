@@ -42,7 +42,8 @@ impl Fixture {
     }
 
     async fn rescue_and_keep(&self, max_crashes: u32) -> Vec<TaskId> {
-        let request = RescueRequest { lease_ms: HOUR_MS, max_crashes, limit: MANY, keep_for_host_ms: KEEP_MS };
+        let request =
+            RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes, limit: MANY, keep_for_host_ms: KEEP_MS };
         self.store.rescue_tasks(&request).await.expect("the request is good").requeued
     }
 

@@ -27,6 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
         a_dead_nodes_tasks_are_queued_again_and_charged_as_a_crash,
         a_retired_nodes_tasks_are_rescued_at_once,
         a_rescue_keeps_to_its_limit_oldest_first,
+        who_asks_for_a_rescue_lives,
         a_zombie_is_refused_after_its_task_was_rescued,
         a_zombie_is_refused_after_its_task_was_claimed_again,
         a_restarted_node_with_the_old_name_is_another_node,
@@ -181,12 +182,25 @@ async fn a_rescue_keeps_to_its_limit_oldest_first(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.claim(node, MANY).await;
     fixture.store.retire_node(node).await.unwrap();
-    let request = RescueRequest { lease_ms: HOUR_MS, max_crashes: 5, limit: 3, keep_for_host_ms: 0 };
+    let request = RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes: 5, limit: 3, keep_for_host_ms: 0 };
     for expected in [&ids[..3], &ids[3..6], &ids[6..], &[]] {
         let mut rescued = fixture.store.rescue_tasks(&request).await.unwrap().requeued;
         rescued.sort_unstable();
         assert_eq!(rescued, expected);
     }
+}
+
+async fn who_asks_for_a_rescue_lives(fixture: Arc<Fixture>) {
+    let ids = fixture.submit_all(vec![new_task(); 2]).await;
+    let (asker, other) = (fixture.node().await, fixture.node().await);
+    let held = fixture.claim_this(asker, ids[0]).await;
+    fixture.claim_this(other, ids[1]).await;
+    // The machine slept, or somebody put the clock forward.
+    fixture.clock.advance_ms(2 * HOUR_MS);
+    let request =
+        RescueRequest { asker: Some(asker), lease_ms: HOUR_MS, max_crashes: 5, limit: MANY, keep_for_host_ms: 0 };
+    assert_eq!(fixture.store.rescue_tasks(&request).await.unwrap().requeued, [ids[1]]);
+    assert_eq!(fixture.store.heartbeat_node(asker, &[held]).await.unwrap(), []);
 }
 
 /// Asserts that nothing that the lease's holder writes has any effect.

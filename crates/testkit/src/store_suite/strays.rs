@@ -166,7 +166,7 @@ async fn strays_go_back_in_bounded_passes_oldest_first(fixture: Arc<Fixture>) {
 async fn a_request_that_does_not_fit_is_refused_by_field(fixture: Arc<Fixture>) {
     let (node, leases) = fixture.claimed(1).await;
     fixture.clock.advance_ms(HOUR_MS);
-    let too_many = vec![leases[0]; bounds::CLAIM_BATCH + 1];
+    let too_many = vec![leases[0]; bounds::HELD + 1];
     assert_eq!(refused_field(fixture.store.hand_back_strays(node, &too_many, 0).await), "held");
     let too_long = fixture.store.hand_back_strays(node, &[], bounds::DURATION_MS + 1).await;
     assert_eq!(refused_field(too_long), "olderThan");

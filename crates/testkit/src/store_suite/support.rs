@@ -210,7 +210,7 @@ impl Fixture {
 
     /// One rescue pass that takes an hour of silence for death.
     pub(super) async fn rescue(&self, max_crashes: u32) -> Rescued {
-        let request = RescueRequest { lease_ms: HOUR_MS, max_crashes, limit: MANY, keep_for_host_ms: 0 };
+        let request = RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes, limit: MANY, keep_for_host_ms: 0 };
         self.store.rescue_tasks(&request).await.expect("the request is good")
     }
 

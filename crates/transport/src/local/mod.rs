@@ -9,6 +9,7 @@ mod calendar;
 mod doorbell;
 mod event_bus;
 mod folder;
+mod paced_limiter;
 mod progress_cache;
 mod rate_limiter;
 mod signing_key;
@@ -19,6 +20,7 @@ pub use broker::MemoryBroker;
 pub use doorbell::LocalDoorbell;
 pub use event_bus::MemoryEventBus;
 pub use longhaul_domain::contract::rate_limiter::LimitRules;
+pub use paced_limiter::PacedRateLimiter;
 pub use progress_cache::MemoryProgressCache;
 pub use rate_limiter::MemoryRateLimiter;
 #[cfg(feature = "fleet")]

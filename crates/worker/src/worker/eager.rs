@@ -4,6 +4,7 @@
 //! store's own, so the order holds: what is claimed is what comes first in that queue and type.
 
 use std::sync::{Arc, Weak, atomic::Ordering};
+use std::time::Instant;
 
 use longhaul_domain::{
     NewTask, RunAt, StoreError,
@@ -11,7 +12,7 @@ use longhaul_domain::{
 };
 
 use super::{Inner, claimer};
-use crate::run::Services;
+use crate::{patience::for_claim, run::Services};
 
 /// Submits a task, and starts it at once if this process can.
 pub(crate) async fn submit(services: &Arc<Services>, task: NewTask) -> Result<Submitted, StoreError> {
@@ -34,6 +35,7 @@ async fn submit_and_start(held: Held, task: NewTask) -> Result<Submitted, StoreE
         task_types: vec![held.task_type.clone()],
         limit: 1,
     };
+    let began = Instant::now();
     let (submitted, claimed) = match inner.engine().submit_and_claim(task.clone(), &request).await {
         // The node was declared dead, which is no reason to refuse the task.
         Err(StoreError::NodeLost) => {
@@ -42,6 +44,11 @@ async fn submit_and_start(held: Held, task: NewTask) -> Result<Submitted, StoreE
         }
         answer => answer?,
     };
+    if began.elapsed() > for_claim(&inner.settings) {
+        // By now they may count as strays, which another attempt takes over. The submit itself is good.
+        claimer::hand_back(&inner, claimed);
+        return Ok(submitted);
+    }
     // The slot is counted twice for a moment, never not at all.
     claimer::start(&inner, claimed);
     drop(held);

@@ -10,7 +10,11 @@ use longhaul_domain::{
     contract::store::{Failure, Outcome as Ending, Report},
     event::EventKind,
 };
-use longhaul_engine::{TaskInfo, commands::finish::Ended, desk::StopReason};
+use longhaul_engine::{
+    TaskInfo,
+    commands::finish::Ended,
+    desk::{Desk, StopReason},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -52,7 +56,8 @@ async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
         ending = Ending::HandedBack;
     }
     settle_limits(&run, &ending).await;
-    if run.stop_reason() == Some(StopReason::Drain) && ending == Ending::HandedBack {
+    if goes_on(&ending) {
+        // What the next attempt starts from. One that was cancelled or lost is refused by the store.
         state::flush(&run).await;
     }
     if run.writes_logs.load(Ordering::Relaxed) {
@@ -78,11 +83,39 @@ async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
     }
 }
 
+/// Whether the task is to be run again after this end.
+const fn goes_on(ending: &Ending) -> bool {
+    match ending {
+        Ending::Snoozed { .. } | Ending::HandedBack | Ending::Failed { retry_in_ms: Some(_), .. } => true,
+        Ending::Completed { .. } | Ending::Failed { retry_in_ms: None, .. } | Ending::Cancelled => false,
+    }
+}
+
 /// The store has gone on without this attempt; there is nobody to tell. The slot is free.
-fn leave(inner: &Inner, run: &Run) {
-    inner.engine().forget_progress(run.task.id);
-    inner.desk().drop_lease(&run.lease);
+fn leave(inner: &Arc<Inner>, run: &Run) {
+    inner.engine().forget_progress(&run.lease);
+    let mut desk = inner.desk();
+    desk.drop_lease(&run.lease);
+    keep_slot_of_thread(inner, run, &mut desk);
+    drop(desk);
     inner.room_freed();
+}
+
+/// As long as a thread that blocks goes on it has its slot: else each retry would start one more beside it, whatever the
+/// type's limits say.
+fn keep_slot_of_thread(inner: &Arc<Inner>, run: &Run, desk: &mut Desk) {
+    let Some(thread) = run.take_left_behind() else { return };
+    if !desk.keep_slot(&run.info.queue, &run.info.task_type) {
+        return;
+    }
+    tracing::warn!(task_id = %run.task.id.0, "a blocking handler goes on after its attempt and keeps its slot");
+    let (inner, info) = (Arc::clone(inner), Arc::clone(&run.info));
+    tokio::spawn(async move {
+        // However it ends, nobody hears of it.
+        let _ = thread.await;
+        inner.desk().release_slot(&info.queue, &info.task_type);
+        inner.room_freed();
+    });
 }
 
 /// The task has ended, and so has its output stream. A later attempt takes that back.
@@ -93,19 +126,19 @@ pub(super) async fn end_output(inner: &Inner, lease: &Lease) {
 
 /// Gives a task back that no handler has begun.
 pub(super) fn hand_back(inner: &Inner, task: &Task, lease: Lease, info: Arc<TaskInfo>) {
-    report(inner, Ended::new(task, info, Report { lease, outcome: Ending::HandedBack }));
+    inner.desk().end(Ended::new(task, info, Report { lease, outcome: Ending::HandedBack }));
+    inner.room_freed();
+    inner.ended.notify_one();
 }
 
-fn end(inner: &Inner, run: &Run, outcome: Ending) {
+fn end(inner: &Arc<Inner>, run: &Run, outcome: Ending) {
     let mut ended = Ended::new(&run.task, Arc::clone(&run.info), Report { lease: run.lease, outcome });
     ended.ran = Some(run.started.elapsed());
     ended.has_output = run.writes_output.load(Ordering::Relaxed);
-    report(inner, ended);
-}
-
-/// Hands the report to the reporter; the slot is free.
-fn report(inner: &Inner, ended: Ended) {
-    inner.desk().end(ended);
+    let mut desk = inner.desk();
+    desk.end(ended);
+    keep_slot_of_thread(inner, run, &mut desk);
+    drop(desk);
     inner.room_freed();
     inner.ended.notify_one();
 }
@@ -114,6 +147,7 @@ fn report(inner: &Inner, ended: Ended) {
 async fn work(inner: &Inner, run: &Arc<Run>) -> Ending {
     let future = run.handler.run(Arc::clone(run));
     let timeout = run.task.timeout_ms.map(Duration::from_millis);
+    let mut thread = None;
     let body = async {
         match run.settings().blocking {
             false => future.await,
@@ -124,7 +158,7 @@ async fn work(inner: &Inner, run: &Arc<Run>) -> Ending {
                 let dropped = CancellationToken::new();
                 let _guard = dropped.clone().drop_guard();
                 let on_thread = move || runtime.block_on(dropped.run_until_cancelled_owned(future));
-                match tokio::task::spawn_blocking(on_thread).await {
+                match thread.insert(tokio::task::spawn_blocking(on_thread)).await {
                     Ok(Some(ended)) => ended,
                     Ok(None) => std::future::pending().await,
                     Err(panic) => std::panic::resume_unwind(panic.into_panic()),
@@ -132,14 +166,18 @@ async fn work(inner: &Inner, run: &Arc<Run>) -> Ending {
             }
         }
     };
-    tokio::select! {
+    let ending = tokio::select! {
         ended = body => ended,
         () = past(timeout) => {
             let message = format!("the attempt took longer than its timeout of {} ms", run.task.timeout_ms.unwrap_or(0));
             failed(run, "timeout", message)
         }
         () = gave_no_way(inner, run) => Ending::HandedBack,
+    };
+    if let Some(thread) = thread.filter(|thread| !thread.is_finished()) {
+        run.leave_behind(thread);
     }
+    ending
 }
 
 async fn past(timeout: Option<Duration>) {

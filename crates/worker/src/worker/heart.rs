@@ -75,9 +75,6 @@ pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
 async fn hand_back_strays(inner: &Inner) {
     // What is in hand is read before the store is asked: a task that is claimed meanwhile is too young to be a stray.
     let held = inner.desk().leases();
-    if held.len() > bounds::CLAIM_BATCH {
-        return;
-    }
     let age_ms = millis(inner.settings.stray_age);
     let answer = inner.engine().store.hand_back_strays(inner.node(), &held, age_ms);
     match within(inner.settings.heartbeat_timeout, answer).await {

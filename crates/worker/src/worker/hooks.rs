@@ -30,7 +30,7 @@ const fn event_of(hook: &Hook) -> EventKind {
         Hook::Queued => EventKind::Submitted,
         Hook::Running => EventKind::Started,
         Hook::Completed => EventKind::Completed,
-        Hook::Failed(_) => EventKind::Failed,
+        Hook::Failed(..) => EventKind::Failed,
         Hook::Cancelled => EventKind::Cancelled,
     }
 }
@@ -84,8 +84,10 @@ fn hook_of(ending: &Ending, status: Status) -> Option<Hook> {
     match (ending, status) {
         (_, Status::Completed | Status::CompletedWithErrors) => Some(Hook::Completed),
         (_, Status::Cancelled) => Some(Hook::Cancelled),
-        (Ending::Failed { failure, .. }, _) => Some(Hook::Failed(failure.message.clone())),
-        (Ending::Completed { .. }, Status::Failed) => Some(Hook::Failed("none of the children completed".to_owned())),
+        (Ending::Failed { failure, .. }, _) => Some(Hook::Failed(failure.message.clone(), status.is_ended())),
+        (Ending::Completed { .. }, Status::Failed) => {
+            Some(Hook::Failed("none of the children completed".to_owned(), true))
+        }
         (Ending::Completed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled, _) => None,
     }
 }

@@ -170,7 +170,13 @@ impl Side {
             }
             Duty::Rescue { max_crashes, limit } => {
                 let (max_crashes, limit) = (u32::from(*max_crashes), usize::from(*limit));
-                let request = RescueRequest { lease_ms: spans_and_a_half(1), max_crashes, limit, keep_for_host_ms: 0 };
+                let request = RescueRequest {
+                    asker: None,
+                    lease_ms: spans_and_a_half(1),
+                    max_crashes,
+                    limit,
+                    keep_for_host_ms: 0,
+                };
                 let mut rescued = store.rescue_tasks(&request).await?;
                 rescued.requeued.sort_unstable();
                 rescued.quarantined.sort_unstable();

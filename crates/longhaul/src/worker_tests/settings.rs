@@ -1,0 +1,53 @@
+//! Settings with which nothing would ever run, or no submit would be taken, are refused when the program starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Echo, on, store};
+use crate::{Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings};
+
+struct Set(TypeSettings);
+
+impl Task for Set {
+    const TYPE: &'static str = "set";
+    type Params = ();
+    type Output = ();
+
+    async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn settings(&self) -> TypeSettings {
+        self.0.clone()
+    }
+}
+
+async fn refused(builder: Builder) -> String {
+    builder.start().await.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn of_a_type() {
+    let falling = RetryPolicy { factor: 0.5, ..RetryPolicy::default() };
+    for (settings, named) in [
+        (TypeSettings::new().concurrency(0), "concurrency"),
+        (TypeSettings::new().max_attempts(0), "maxAttempts"),
+        (TypeSettings::new().timeout(Duration::MAX), "timeout"),
+        (TypeSettings::new().retry(falling), "factor"),
+        (TypeSettings::new().queue("no such name!"), "queue"),
+    ] {
+        let why = refused(on(&Arc::new(store())).register(Set(settings))).await;
+        assert!(why.contains(named) && why.contains("allowed"), "{why}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_worker() {
+    let builder = || on(&Arc::new(store())).register(Echo);
+    let why = refused(builder().resource("gpu", 0)).await;
+    assert!(why.contains("gpu"), "{why}");
+    let mut worker = crate::WorkerSettings::default();
+    worker.queues = vec![QueueSlots { reserved: 3, at_most: Some(2), ..QueueSlots::shared("vip") }];
+    let why = refused(builder().worker(worker)).await;
+    assert!(why.contains("vip"), "{why}");
+}
