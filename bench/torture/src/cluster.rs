@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::door::Pipe;
 
 /// How long a node may take to stop when it is asked to.
-const STOP_WAIT: Duration = Duration::from_secs(20);
+const STOP_WAIT: Duration = Duration::from_secs(60);
 /// How long a node that ended by itself waits for its next life.
 const REST: Duration = Duration::from_millis(200);
 

@@ -50,6 +50,8 @@ pub(crate) struct Nemesis {
     pub(crate) tally: Arc<Tally>,
     random: StdRng,
     bag: Vec<Fault>,
+    /// Blows whose servers were still being mended when they were drawn.
+    put_off: Vec<(Service, Blow)>,
     clock: SystemClock,
     pub(crate) deeds: Deeds,
     /// Servers and networks that are broken now.
@@ -66,6 +68,7 @@ impl Nemesis {
             tally: Arc::default(),
             random: StdRng::seed_from_u64(seed ^ 0x6e65_6d65),
             bag: Vec::new(),
+            put_off: Vec::new(),
             clock: SystemClock::default(),
             deeds: Deeds::default(),
             mending: JoinSet::new(),
@@ -103,8 +106,14 @@ impl Nemesis {
         }
     }
 
-    /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long.
+    /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long. A blow that was put
+    /// off comes as soon as its server is there.
     fn next_fault(&mut self) -> Fault {
+        let is_there = |service| self.targets.server(service).is_some_and(|server| server.try_lock().is_ok());
+        if let Some(place) = self.put_off.iter().position(|(service, _)| is_there(*service)) {
+            let (service, blow) = self.put_off.remove(place);
+            return Fault::Server(service, blow);
+        }
         if self.bag.is_empty() {
             self.bag = Fault::bag(&self.targets.services());
         }
@@ -148,9 +157,14 @@ impl Nemesis {
         }
     }
 
-    /// A server that is broken already is left alone.
+    /// A server that is broken already is left alone, until it is mended.
     fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
-        let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else { return };
+        let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else {
+            if !self.put_off.contains(&(service, blow)) {
+                self.put_off.push((service, blow));
+            }
+            return;
+        };
         // A freeze that is over before anybody notices is none. In a fleet it is shorter, because it hides what else happens.
         let ms = match blow {
             Blow::Freeze if self.targets.is_database_alone() => SERVER_FREEZE_MS + ms,

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
 /// Everything here happens within this, unless something is wrong.
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(60);
 /// How long a silence must last to count as one. A shorter one could only make a test too mild.
 const SILENCE: Duration = Duration::from_millis(150);
 

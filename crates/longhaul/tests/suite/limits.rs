@@ -280,7 +280,13 @@ async fn a_permit_that_takes_too_long_is_a_snooze(database: Home) {
     longhaul.submit_all((0..3).map(|_| longhaul.submit::<Caller>(()))).await.unwrap();
     let snoozed = "SELECT count(*) FROM tasks WHERE status = 'RETRYING' AND snooze_count = 1 AND retry_count = 0";
     let completed = "SELECT count(*) FROM tasks WHERE status = 'COMPLETED' AND snooze_count = 0";
-    until(async || database.count(snoozed).await == 2 && database.count(completed).await == 1).await;
+    // In a fleet a server that is slow to answer is not waited for, and then this process grants one by itself.
+    let most = if database.fleet.is_some() { 2 } else { 1 };
+    until(async || {
+        let (snoozed, completed) = (database.count(snoozed).await, database.count(completed).await);
+        snoozed + completed == 3 && (1..=most).contains(&completed)
+    })
+    .await;
     longhaul.stop().await;
 }
 

@@ -274,7 +274,11 @@ async fn a_handle_sees_progress(database: Home) {
     until(async || handle.task().await.unwrap().progress.is_some()).await;
     go_on.add_permits(1);
     reported.notified().await;
-    assert_eq!(percent(&handle).await, 50.0);
+    if database.fleet.is_none() {
+        assert_eq!(percent(&handle).await, 50.0);
+    }
+    // In a fleet a server has it: one that is slow to answer is not waited for, and then the store is asked.
+    until(async || percent(&handle).await == 50.0).await;
     go_on.add_permits(2);
     handle.result().await.unwrap();
     longhaul.stop().await;

@@ -41,8 +41,7 @@ async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabas
     let options = StoreOptions { max_connections: 3, operation_wait: OPERATION_WAIT, ..StoreOptions::default() };
     let store = SqlStore::connect(&url, options).await.unwrap();
     store.migrate().await.unwrap();
-    let asked = tokio::join!(store.now(), store.now(), store.now());
-    assert!(asked.0.is_ok() && asked.1.is_ok() && asked.2.is_ok());
+    tokio::join!(until_it_answers(&store), until_it_answers(&store), until_it_answers(&store));
     (store, proxy, database)
 }
 
@@ -65,8 +64,7 @@ async fn half_open(backend: Backend) {
     // More often than there are connections: none of them may stay lost.
     for _ in 0..3 {
         until_it_answers(&store).await;
-        let all = tokio::join!(until_it_answers(&store), until_it_answers(&store), until_it_answers(&store));
-        assert_eq!(all, ((), (), ()));
+        tokio::join!(until_it_answers(&store), until_it_answers(&store), until_it_answers(&store));
     }
 }
 
@@ -81,10 +79,12 @@ async fn cut(backend: Backend) {
 
 /// Answers are held back until their questions were given up, and then they come.
 async fn late(backend: Backend) {
-    let (store, proxy, _database) = behind_a_proxy(backend).await;
+    let (store, proxy, database) = behind_a_proxy(backend).await;
     let nodes = [1, 2, 3].map(|n| NodeId(uuid::Uuid::from_u128(n)));
+    // By another way, for nothing is in doubt about it.
+    let direct = SqlStore::connect(&database.url, StoreOptions::default()).await.unwrap();
     for node in nodes {
-        store.register_node(node, "n", "h", None).await.unwrap();
+        direct.register_node(node, "n", "h", None).await.unwrap();
     }
     for _ in 0..3 {
         // So long that a connection is asked whether it still lives before it is used.

@@ -33,24 +33,25 @@ async fn a_later_bell_is_heard_as_it_was_rung(make: BrokerFactory) {
 async fn a_later_bell_is_not_heard_before_those_that_ring_now(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
-    let (later, now) = (bells(1), bells(1));
-    ring_later(&*broker, &[(later[0].clone(), 1_500)]).await;
+    // So late that it does not come while this case lasts.
+    ring_later(&*broker, &[(bell(0), 3_600_000)]).await;
+    let now = bells(1);
     let mut consumer = broker.bells(QUEUE);
     assert!(poll!(consumer.next(2)).is_pending());
     ring(&*broker, &now).await;
-    let heard = [hear(&mut consumer, 1).await, hear(&mut consumer, 1).await].concat();
-    assert_eq!(heard_ids(&heard), [ids(&now), ids(&later)].concat());
+    assert_eq!(heard_ids(&hear(&mut consumer, 1).await), ids(&now));
 }
 
 async fn a_long_delay_holds_up_no_short_one(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
     let rung = bells(4);
-    let delays_ms = [3_600_000, 60_000, 2_000, 250];
+    let delays_ms = [3_600_000, 600_000, 2_000, 250];
     let later: Vec<_> = rung.iter().cloned().zip(delays_ms).collect();
     ring_later(&*broker, &later).await;
-    let heard = hear(&mut broker.bells(QUEUE), 2).await;
-    assert_eq!(heard_ids(&heard), [rung[3].task_id, rung[2].task_id]);
+    let heard = heard_ids(&hear(&mut broker.bells(QUEUE), 2).await);
+    // On a busy machine both may be due before the first of them is looked for.
+    assert!(ids(&rung[2..]).iter().all(|id| heard.contains(id)), "{heard:?}");
 }
 
 async fn no_delay_is_now(make: BrokerFactory) {

@@ -46,10 +46,15 @@ impl RabbitBroker {
     /// Checks what it is given and returns at once. The link is made in the background, and again whenever it breaks.
     /// Must be called on a tokio runtime.
     pub fn connect(url: &str, options: RabbitOptions) -> Result<Arc<Self>, Invalid> {
+        Self::connect_patiently(url, options, Duration::ZERO)
+    }
+
+    /// As [`Self::connect`], for whoever would rather wait so long for any answer of the server than take it for dead.
+    pub fn connect_patiently(url: &str, options: RabbitOptions, patience: Duration) -> Result<Arc<Self>, Invalid> {
         let address = Address::parse(url)?;
         options.check()?;
         let (outbound, to_send) = mpsc::channel(control::MOST_OUTBOUND);
-        let shared = Arc::new(Shared::new(address, options, outbound));
+        let shared = Arc::new(Shared::new(address, options, patience, outbound));
         tokio::spawn(control::send_all(Arc::downgrade(&shared), to_send));
         tokio::spawn(connection::keep(Arc::clone(&shared)));
         Ok(Arc::new(Self { shared }))
@@ -92,9 +97,10 @@ impl Broker for RabbitBroker {
             check_lane(queue).map_err(BrokerError::Topology)?;
         }
         let link = self.shared.asking_link().await?;
+        let declare_time = self.shared.patient(DECLARE_TIME);
         tokio::select! {
-            declared = timeout(DECLARE_TIME, self.shared.declare(&link, queues)) => declared.unwrap_or_else(|_| {
-                Err(BrokerError::Unavailable(format!("nothing was declared within {} s", DECLARE_TIME.as_secs())))
+            declared = timeout(declare_time, self.shared.declare(&link, queues)) => declared.unwrap_or_else(|_| {
+                Err(BrokerError::Unavailable(format!("nothing was declared within {} s", declare_time.as_secs())))
             }),
             why = link.gone() => Err(BrokerError::Unavailable(why)),
         }

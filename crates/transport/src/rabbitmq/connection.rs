@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     address::Address,
     control,
-    link::{Link, lock},
+    link::{self, Link, lock},
     options::RabbitOptions,
     topology::{self, Failure, Names},
     traffic::TrafficBook,
@@ -43,6 +43,8 @@ pub(super) struct Shared {
     pub(super) address: Address,
     pub(super) options: RabbitOptions,
     pub(super) names: Names,
+    /// No time that the server is given for an answer is shorter.
+    patience: Duration,
     /// Who we are to the other processes, so that our own messages are not heard twice.
     pub(super) origin: String,
     pub(super) traffic: TrafficBook,
@@ -82,11 +84,17 @@ fn blocked(why: &str) -> String {
 }
 
 impl Shared {
-    pub(super) fn new(address: Address, options: RabbitOptions, outbound: mpsc::Sender<control::Outbound>) -> Self {
+    pub(super) fn new(
+        address: Address,
+        options: RabbitOptions,
+        patience: Duration,
+        outbound: mpsc::Sender<control::Outbound>,
+    ) -> Self {
         Self {
             address,
             names: Names::new(&options),
             options,
+            patience,
             origin: random::uuid().simple().to_string(),
             traffic: TrafficBook::default(),
             closed: CancellationToken::new(),
@@ -95,6 +103,11 @@ impl Shared {
             standing: watch::Sender::new(Standing::Connecting),
             wanted: Mutex::default(),
         }
+    }
+
+    /// How long an answer is waited for that is usually given this time.
+    pub(super) fn patient(&self, time: Duration) -> Duration {
+        time.max(self.patience)
     }
 
     pub(super) fn state(&self) -> BrokerState {
@@ -250,7 +263,8 @@ async fn keep_for_ever(shared: &Arc<Shared>) -> std::convert::Infallible {
 async fn open(shared: &Arc<Shared>, number: u64) -> Result<Arc<Link>, BrokerError> {
     let unavailable = BrokerError::Unavailable;
     let build = async {
-        let link = Arc::new(Link::connect(&shared.address, number).await.map_err(unavailable)?);
+        let answer_time = shared.patient(link::ANSWER_TIME);
+        let link = Arc::new(Link::connect(&shared.address, number, answer_time).await.map_err(unavailable)?);
         shared.declare_all(&link).await?;
         control::listen(shared, &link).await.map_err(|error| unavailable(topology::said(&error)))?;
         Ok(link)

@@ -73,7 +73,7 @@ pub(super) async fn send_all(shared: Weak<Shared>, mut outbound: mpsc::Receiver<
                 let Ok(link) = shared.publishing_link() else { continue };
                 let send = send(&shared, &link, &mut open, exchange, headers, body);
                 let sent = tokio::select! {
-                    sent = timeout(WRITE_TIME, send) => sent,
+                    sent = timeout(shared.patient(WRITE_TIME), send) => sent,
                     _ = shared.unpublishable(&link) => continue,
                 };
                 match sent {

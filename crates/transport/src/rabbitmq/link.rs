@@ -31,7 +31,7 @@ use super::{
 /// Batches that are published at the same time, each over a channel of its own.
 const PUBLISHING_CHANNELS: usize = 4;
 /// A question to the server is answered within this time, or the link is dead.
-const ANSWER_TIME: Duration = Duration::from_secs(3);
+pub(super) const ANSWER_TIME: Duration = Duration::from_secs(3);
 /// A connection is closed in order within this time, or left alone.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 
@@ -40,6 +40,7 @@ pub(super) struct Link {
     pub(super) number: u64,
     pub(super) publishing: Connection,
     pub(super) consuming: Connection,
+    answer_time: Duration,
     broken: watch::Sender<Option<String>>,
     idle_channels: Mutex<Vec<Channel>>,
     slots: Semaphore,
@@ -56,7 +57,7 @@ pub(super) struct Counts {
 }
 
 impl Link {
-    pub(super) async fn connect(address: &Address, number: u64) -> Result<Self, String> {
+    pub(super) async fn connect(address: &Address, number: u64, answer_time: Duration) -> Result<Self, String> {
         let connect = |purpose: &str| {
             let name = format!("longhaul {purpose}");
             let properties = ConnectionProperties::default().with_connection_name(name.into());
@@ -68,6 +69,7 @@ impl Link {
             number,
             publishing,
             consuming,
+            answer_time,
             broken: watch::Sender::new(None),
             idle_channels: Mutex::default(),
             slots: Semaphore::new(PUBLISHING_CHANNELS),
@@ -130,13 +132,13 @@ impl Link {
     /// Asks what is in a queue; `None` when there is no such queue. A server that does not answer breaks the link.
     pub(super) async fn counts(&self, queue: &str) -> Result<Option<Counts>, BrokerError> {
         let asked = tokio::select! {
-            asked = timeout(ANSWER_TIME, self.ask(queue)) => asked,
+            asked = timeout(self.answer_time, self.ask(queue)) => asked,
             why = self.gone() => return Err(BrokerError::Unavailable(why)),
         };
         let why = match asked {
             Ok(Ok(counts)) => return Ok(counts),
             Ok(Err(error)) => topology::said(&error),
-            Err(_) => format!("it has not answered for {} s", ANSWER_TIME.as_secs()),
+            Err(_) => format!("it has not answered for {} s", self.answer_time.as_secs()),
         };
         self.fail(why.clone());
         Err(BrokerError::Unavailable(why))

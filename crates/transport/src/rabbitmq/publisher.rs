@@ -51,8 +51,9 @@ pub(super) async fn publish(shared: &Shared, messages: &[Outgoing]) -> Vec<Publi
 
 async fn publish_window(shared: &Shared, link: &Link, window: &[Outgoing]) -> Vec<Published> {
     let mut confirms = Vec::new();
+    let confirm_time = shared.patient(CONFIRM_TIME);
     let sent = tokio::select! {
-        sent = timeout(CONFIRM_TIME, send(link, window, &mut confirms)) => sent,
+        sent = timeout(confirm_time, send(link, window, &mut confirms)) => sent,
         why = shared.unpublishable(link) => Ok(Err(why)),
     };
     let why = match sent {
@@ -65,7 +66,7 @@ async fn publish_window(shared: &Shared, link: &Link, window: &[Outgoing]) -> Ve
             why
         }
         Err(_) => {
-            let why = format!("it has not confirmed within {} s", CONFIRM_TIME.as_secs());
+            let why = format!("it has not confirmed within {} s", confirm_time.as_secs());
             link.fail_unless_blocked(&why);
             why
         }

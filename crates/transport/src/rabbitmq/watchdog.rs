@@ -96,7 +96,9 @@ async fn look(shared: &Shared, link: &Link, suspects: &mut Suspects) -> Result<(
     let mut seen = Suspects::new();
     for ear in link.ears() {
         let Some(since) = *lock(&ear.waiting_since) else { continue };
-        if since.elapsed() < PATIENCE || link.counts(&ear.queue).await?.is_none_or(|counts| counts.messages == 0) {
+        if since.elapsed() < shared.patient(PATIENCE)
+            || link.counts(&ear.queue).await?.is_none_or(|counts| counts.messages == 0)
+        {
             continue;
         }
         let key = Arc::as_ptr(&ear).addr();

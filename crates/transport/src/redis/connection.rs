@@ -48,6 +48,7 @@ struct Shared {
 /// A Redis server and the namespace in which this deployment keeps its keys. Dropping it closes the connection.
 pub struct Redis {
     namespace: String,
+    answer_within: Duration,
     shared: Arc<Shared>,
     keeper: AbortHandle,
 }
@@ -56,6 +57,11 @@ impl Redis {
     /// Returns at once and connects in the background, again and again. `url` is `redis://` or, with TLS, `rediss://`. Must
     /// be called on a runtime.
     pub fn open(url: &str, namespace: &str) -> Result<Arc<Self>, Invalid> {
+        Self::open_patiently(url, namespace, ANSWER_WITHIN)
+    }
+
+    /// As [`Self::open`], for whoever would rather wait for an answer than do without it.
+    pub fn open_patiently(url: &str, namespace: &str, answer_within: Duration) -> Result<Arc<Self>, Invalid> {
         check_namespace(namespace)?;
         // What the parser says may contain the password.
         let client = Client::open(url).map_err(|_| {
@@ -65,8 +71,8 @@ impl Redis {
             link: watch::Sender::new(Link::Down("not connected yet".to_owned())),
             broke: Notify::new(),
         });
-        let keeper = tokio::spawn(keep(client, Arc::clone(&shared))).abort_handle();
-        Ok(Arc::new(Self { namespace: namespace.to_owned(), shared, keeper }))
+        let keeper = tokio::spawn(keep(client, answer_within, Arc::clone(&shared))).abort_handle();
+        Ok(Arc::new(Self { namespace: namespace.to_owned(), answer_within, shared, keeper }))
     }
 
     /// Whether the server answers, as far as is known.
@@ -102,11 +108,11 @@ impl Redis {
             Link::Up { number, connection } => (*number, connection.clone()),
             Link::Down(reason) => return Err(reason.clone()),
         };
-        match tokio::time::timeout(ANSWER_WITHIN, question(connection)).await {
+        match tokio::time::timeout(self.answer_within, question(connection)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) if needs_another_connection(&error) => Err(self.shared.breaks(number, reason_of(&error))),
             Ok(Err(error)) => Err(reason_of(&error)),
-            Err(_) => Err(self.shared.breaks(number, format!("no answer within {ANSWER_WITHIN:?}"))),
+            Err(_) => Err(self.shared.breaks(number, format!("no answer within {:?}", self.answer_within))),
         }
     }
 }
@@ -145,10 +151,10 @@ impl Shared {
 }
 
 /// Connects, watches the connection until it breaks, and connects again.
-async fn keep(client: Client, shared: Arc<Shared>) {
+async fn keep(client: Client, answer_within: Duration, shared: Arc<Shared>) {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_WITHIN))
-        .set_response_timeout(Some(ANSWER_WITHIN));
+        .set_response_timeout(Some(answer_within));
     let (mut number, mut rest, mut has_told) = (0, RESTS[0], false);
     loop {
         match client.get_multiplexed_async_connection_with_config(&config).await {

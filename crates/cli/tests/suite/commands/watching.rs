@@ -53,7 +53,7 @@ async fn the_exit_status_tells_how_the_task_ended() {
 
 async fn every_change_is_a_line_and_the_result_is_the_last() {
     let server = Server::start(Backend::Sqlite).await;
-    let shown = server.run(&["submit", "sample.progress", "{\"steps\":4,\"stepMs\":50}", "--watch"]).await.expect(0);
+    let shown = server.run(&["submit", "sample.progress", "{\"steps\":4,\"stepMs\":500}", "--watch"]).await.expect(0);
     assert!(shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"), "{shown}");
     assert!(shown.ends_with("{\n  \"steps\": 4\n}\n"), "{shown}");
 }

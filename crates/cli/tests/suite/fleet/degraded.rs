@@ -1,7 +1,7 @@
 //! Without its broker a fleet goes on, and says so.
 
 use libtest_mimic::Trial;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Fleet, server, until};
 use crate::http::readiness::door;
@@ -10,12 +10,6 @@ use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![a_fleet_whose_broker_is_away_is_degraded_and_works, a_node_that_starts_without_its_servers_works]
-}
-
-async fn ready(node: &Process) -> Value {
-    let (status, health) = node.get("", "/readyz").await;
-    assert_eq!(status, 200, "{health}");
-    health
 }
 
 async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
@@ -28,17 +22,17 @@ async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
     let (api, _worker, _duties) = tokio::join!(fleet.api(), fleet.worker(), fleet.duties());
     let id = api.submit(&token, "sample.echo", json!(1)).await;
     api.until(&token, &id, "COMPLETED").await;
-    assert_eq!(ready(&api).await, json!({ "status": "ok" }));
+    until("all is there", async || api.ready().await == json!({ "status": "ok" })).await;
 
     open.send(false).unwrap();
-    until("degraded", async || ready(&api).await == json!({ "status": "degraded", "missing": ["broker"] })).await;
+    until("degraded", async || api.ready().await == json!({ "status": "degraded", "missing": ["broker"] })).await;
     for n in 0..3 {
         let id = api.submit(&token, "sample.echo", json!(n)).await;
         api.until(&token, &id, "COMPLETED").await;
     }
 
     open.send(true).unwrap();
-    until("as before", async || ready(&api).await == json!({ "status": "ok" })).await;
+    until("as before", async || api.ready().await == json!({ "status": "ok" })).await;
     let id = api.submit(&token, "sample.echo", json!(2)).await;
     api.until(&token, &id, "COMPLETED").await;
 }
@@ -51,8 +45,7 @@ async fn a_node_that_starts_without_its_servers_works() {
         .env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
     let node = Process::start(alone).await;
-    let health = ready(&node).await;
-    assert_eq!(health, json!({ "status": "degraded", "missing": ["broker", "redis"] }));
+    assert_eq!(node.ready().await, json!({ "status": "degraded", "missing": ["broker", "redis"] }));
     let id = node.submit(&token, "sample.echo", json!(1)).await;
     node.until(&token, &id, "COMPLETED").await;
     node.stop().await;

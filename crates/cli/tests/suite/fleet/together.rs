@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
+use sqlx::Connection as _;
 
 use super::{Fleet, until};
-use crate::http::client::Call;
+use crate::http::client::{Call, Events};
 use crate::program::process::Process;
 use crate::trial::once;
 
@@ -19,6 +20,28 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Waits until a stream tells what other nodes do. Whoever begins to listen hears them a moment later.
+async fn until_others_are_heard(events: &mut Events, node: &Process, token: &str) {
+    let echo_for_ever = async {
+        loop {
+            let id = node.submit(token, "sample.echo", json!(1)).await;
+            node.until(token, &id, "COMPLETED").await;
+        }
+    };
+    tokio::select! {
+        _ = events.until("completed") => {}
+        () = echo_for_ever => {}
+    }
+}
+
+/// How far the store knows the task of 400 steps to be.
+async fn stored_percent(fleet: &Fleet) -> f64 {
+    let mut connection = sqlx::PgConnection::connect(&fleet.database.url).await.unwrap();
+    let stored = sqlx::query_scalar("SELECT progress FROM v_tasks WHERE progress LIKE '%of 400%'");
+    let stored: Option<String> = stored.fetch_optional(&mut connection).await.unwrap();
+    stored.map_or(0.0, |text| serde_json::from_str::<Value>(&text).unwrap()["percent"].as_f64().unwrap())
+}
+
 async fn progress_of_any_node_is_live_on_every_other() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
@@ -26,13 +49,14 @@ async fn progress_of_any_node_is_live_on_every_other() {
     let (_worker, _other, _duties) = tokio::join!(fleet.worker(), fleet.worker(), fleet.duties());
     let bearer = format!("Bearer {token}");
     let mut all = Call::get("/api/events").header("Authorization", &bearer).follow(there.address()).await;
-    let id = here.submit(&token, "sample.progress", json!({ "steps": 40, "stepMs": 50 })).await;
-    // The list of the other node has it before the store can: that is written every five seconds.
-    let path = "/api/tasks?status=RUNNING";
+    until_others_are_heard(&mut all, &here, &token).await;
+    let id = here.submit(&token, "sample.progress", json!({ "steps": 400, "stepMs": 20 })).await;
+    // The list of the other node has it before the store, which is written every five seconds.
+    let path = "/api/tasks?status=RUNNING&taskType=sample.progress";
     until("progress in the list of the other node", async || {
         let listed = there.get(&token, path).await.1;
         let percent = listed["items"][0]["progress"]["percent"].as_f64();
-        percent.is_some_and(|percent| percent > 10.0 && percent < 100.0)
+        percent.is_some_and(|percent| percent < 100.0) && percent > Some(stored_percent(&fleet).await)
     })
     .await;
     let mut told = Vec::new();
@@ -43,7 +67,7 @@ async fn progress_of_any_node_is_live_on_every_other() {
         }
     }
     let steps = told.iter().filter(|(name, _)| name == "progress").count();
-    assert!(steps >= 10, "{steps} steps of 40 were told: {told:?}");
+    assert!(steps >= 100, "{steps} steps of 400 were told: {told:?}");
     // News of two nodes can overtake each other, and each says how the task stands by now: only the end has no later one.
     let mut names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "progress").collect();
     names.sort_unstable();
@@ -78,6 +102,7 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let (first, second) = tokio::join!(fleet.worker(), fleet.worker());
     let bearer = format!("Bearer {token}");
     let mut news = Call::get("/api/events").header("Authorization", &bearer).follow(api.address()).await;
+    until_others_are_heard(&mut news, &api, &token).await;
     let mut ids = Vec::new();
     for _ in 0..60 {
         ids.push(api.submit(&token, "sample.progress", json!({ "steps": 20, "stepMs": 10 })).await);
@@ -90,7 +115,8 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let (mut begun, mut ended) = (BTreeSet::new(), BTreeMap::new());
     while ended.len() < ids.len() {
         let event = news.next().await.expect("the stream goes on");
-        let (id, attempt) = (event.data["taskId"].to_string(), event.data["attempt"].as_u64());
+        let Some(id) = ids.iter().find(|id| event.data["taskId"] == id.as_str()) else { continue };
+        let attempt = event.data["attempt"].as_u64();
         match event.name.as_str() {
             "progress" => drop(begun.insert((id, attempt))),
             "completed" => drop(ended.insert(id, attempt)),

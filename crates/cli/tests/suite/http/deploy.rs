@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::database::Backend;
 use crate::http::{
-    metrics::scrape,
+    metrics::{scrape, scrape_until},
     server::{Server, setting},
 };
 use crate::trial::{once, plain};
@@ -70,16 +70,18 @@ async fn run_the_samples(server: &Server) {
 async fn dashboard_and_alerts_use_only_metrics_that_a_server_shows() {
     let server = Server::start(Backend::Sqlite).await;
     run_the_samples(&server).await;
-    let text = scrape(&server).await;
-    let shown: BTreeSet<&str> =
-        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/longhaul.json")).unwrap();
     let asked = expressions(&dashboard);
     assert!(asked.len() > 20, "{asked:?}");
     let alerts = read("deploy/prometheus/alerts.yaml");
     let used: BTreeSet<String> = metrics_in(&asked.join("\n")).union(&metrics_in(&alerts)).cloned().collect();
-    let missing: Vec<&String> = used.iter().filter(|name| !shown.contains(name.as_str())).collect();
-    assert!(missing.is_empty(), "{missing:?} of {used:?}\n{text}");
+    let missing = |text: &str| {
+        let shown: BTreeSet<&str> =
+            text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+        used.iter().filter(|name| !shown.contains(name.as_str())).cloned().collect::<Vec<String>>()
+    };
+    let text = scrape_until(&server, |text| missing(text).is_empty()).await;
+    assert!(missing(&text).is_empty(), "{:?} of {used:?}\n{text}", missing(&text));
     assert!(used.contains("tasks_queue_size") && used.contains("tasks_execution_seconds"));
 }
 

@@ -34,7 +34,7 @@ async fn closed(socket: &mut TcpStream) -> String {
 }
 
 async fn a_head_that_does_not_come_and_a_connection_that_rests_are_let_go() {
-    let settings = ListenerSettings { header_timeout: Duration::from_millis(200), ..ListenerSettings::default() };
+    let settings = ListenerSettings { header_timeout: Duration::from_secs(2), ..ListenerSettings::default() };
     let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut slow = TcpStream::connect(server.address).await.unwrap();

@@ -133,7 +133,8 @@ async fn an_attempt_that_starts_over_rewinds_its_readers(store: Backend) {
 
 async fn a_retry_by_hand_goes_on_where_the_stream_is(store: Backend) {
     let server = Server::start(store).await;
-    let id = server.submit("sample.stream", json!({ "chunks": 40, "chunkMs": 10 }), json!({})).await;
+    // Slow enough to be cancelled in the middle on a busy machine, too.
+    let id = server.submit("sample.stream", json!({ "chunks": 40, "chunkMs": 150 }), json!({})).await;
     let mut events = stream_of(&id).follow(server.address).await;
     let mut heard = vec![events.next().await.unwrap(), events.next().await.unwrap()];
     server.send(Call::new("DELETE", format!("/api/tasks/{id}"))).await.expect(204);

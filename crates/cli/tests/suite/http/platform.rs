@@ -3,7 +3,7 @@ use longhaul::{Json, NewTask, Status};
 use serde_json::{Value, json};
 
 use crate::database::Backend;
-use crate::http::{access::MISSING, client::Call, server::Server, tokens::with};
+use crate::http::{access::MISSING, client::Call, readiness::readiness, server::Server, tokens::with};
 use crate::trial::on_every_store;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -139,7 +139,7 @@ async fn nodes_health_and_the_document_are_told(store: Backend) {
     let nodes = server.get("/api/nodes").await.expect(200);
     assert_eq!((nodes["items"].as_array().unwrap().len(), &nodes["items"][0]["lostAt"]), (1, &Value::Null));
     assert_eq!(server.get("/healthz").await.expect(200), json!({ "status": "ok" }));
-    assert_eq!(server.get("/readyz").await.expect(200), json!({ "status": "ok" }));
+    assert_eq!(readiness(server.address, 200).await.expect(200), json!({ "status": "ok" }));
     let document = server.get("/api/openapi.json").await.expect(200);
     assert_eq!(document["openapi"], "3.1.0");
     for route in longhaul::server::route_table() {
@@ -171,8 +171,11 @@ async fn a_task_that_finds_no_slot_says_how_many_are_ahead_of_it(store: Backend)
     let busy = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
     server.until_status(&busy, Status::Running).await;
     let mut last = String::new();
-    for _ in 0..3 {
-        last = server.submit("sample.echo", json!(1), json!({})).await;
+    let now = server.longhaul.store().now().await.unwrap().as_micros();
+    for seconds in [30, 20, 10] {
+        // Each has been due since a moment of its own, so that nobody gives it another place in the line.
+        let due = jiff::Timestamp::from_microsecond(now - seconds * 1_000_000).unwrap().to_string();
+        last = server.submit("sample.echo", json!(1), json!({ "runAt": due })).await;
     }
     let why = server.get(format!("/api/tasks/{last}/why")).await.expect(200);
     assert_eq!((&why["reason"], &why["facts"]["ahead"]), (&json!("slots_full"), &json!(2)), "{why}");

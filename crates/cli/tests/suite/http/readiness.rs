@@ -1,5 +1,6 @@
 //! Whether a load balancer should send anything here.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::database::{Backend, Database};
 use crate::http::{
-    client::{Call, DEADLINE},
+    client::{Call, DEADLINE, Reply},
     server::Server,
 };
 use crate::trial::{on, on_every_store};
@@ -28,9 +29,23 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
+/// The answer to a load balancer, once it is this one. As a load balancer does: nobody tells of readiness, it is asked for.
+pub(crate) async fn readiness(address: SocketAddr, wanted: u16) -> Reply {
+    let so = async {
+        loop {
+            let reply = Call::get("/readyz").send(address).await;
+            if reply.status == wanted {
+                return reply;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("no {wanted} in time"))
+}
+
 async fn a_node_that_drains_is_alive_but_not_ready(store: Backend) {
     let server = Server::start(store).await;
-    assert_eq!(server.get("/readyz").await.status, 200);
+    readiness(server.address, 200).await;
     server.longhaul.begin_drain();
     server.get("/readyz").await.problem(503, "draining");
     assert_eq!(server.get("/healthz").await.status, 200);
@@ -70,22 +85,13 @@ async fn a_process_whose_store_is_away_is_not_ready_until_it_is_back(store: Back
     let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
     let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
     let serving = tokio::spawn(serving);
-    // As a load balancer does: nobody tells of readiness, it is asked for.
-    let until = async |wanted: u16| {
-        let so = async {
-            while Call::get("/readyz").send(address).await.status != wanted {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("no {wanted} in time"));
-    };
-    until(200).await;
+    readiness(address, 200).await;
     open.send(false).unwrap();
-    until(503).await;
+    readiness(address, 503).await;
     let metrics = Call::get("/metrics").send(address).await;
     assert!(metrics.status == 200 && metrics.text.contains("tasks_store_up 0\n"), "{}", metrics.text);
     open.send(true).unwrap();
-    until(200).await;
+    readiness(address, 200).await;
     closing.cancel();
     serving.await.unwrap().unwrap();
     Arc::into_inner(longhaul).unwrap().stop().await;

@@ -127,7 +127,7 @@ async fn dead_letters_are_listed_with_their_error(store: Backend) {
 
 async fn progress_is_seen_while_a_task_runs(store: Backend) {
     let server = Server::start(store).await;
-    let id = server.submit("sample.progress", json!({ "steps": 1_000, "stepMs": 5 }), json!({})).await;
+    let id = server.submit("sample.progress", json!({ "steps": 100_000, "stepMs": 5 }), json!({})).await;
     let mut news = server.longhaul.events(longhaul::Subscription { task_id: None, owner: None });
     loop {
         let heard = tokio::time::timeout(crate::http::client::DEADLINE, news.next()).await.unwrap().unwrap();

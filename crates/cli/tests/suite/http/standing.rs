@@ -163,5 +163,5 @@ async fn a_server_that_stops_does_not_wait_for_sockets_that_nobody_reads(store: 
     while is_taken(&mut deaf).await {}
     server.closing.cancel();
     // The socket would be given ten seconds to read.
-    tokio::time::timeout(Duration::from_secs(5), server.serving).await.expect("an end in time").unwrap();
+    tokio::time::timeout(Duration::from_secs(9), server.serving).await.expect("an end in time").unwrap();
 }

@@ -24,7 +24,7 @@ const LIVE: &str = "(/events|/stream|/ws)$";
 async fn every_operation_is_as_its_document_says(store: Backend) {
     let database = Database::make(store).await;
     let token = database.token("u-1").await;
-    let node = Running::spawn(&database, &["serve", "--samples"], &token).await;
+    let node = Running::spawn(&database, &["serve", "--samples"], &token, &[]).await;
     let tool = setting("LONGHAUL_TEST_SCHEMATHESIS").expect("LONGHAUL_TEST_SCHEMATHESIS: run the tests with make test");
     let examples = setting("LONGHAUL_TEST_EXAMPLES").unwrap_or_else(|| EXAMPLES.to_owned());
     let mut command = Command::new(tool);

@@ -66,8 +66,12 @@ async fn each_sample_ends_as_it_says(node: &Running) {
 }
 
 async fn a_task_is_watched_live(node: &Running) {
+    // It does not begin before somebody watches.
+    let queue = |what: &str| Call::new("POST", format!("/api/queues/free_default/{what}"));
+    node.send(queue("pause")).await.expect(204);
     let id = node.submit("sample.progress", json!({ "steps": 40, "stepMs": 10 }), json!({})).await;
     let mut events = node.follow(format!("/api/tasks/{id}/events")).await;
+    node.send(queue("resume")).await.expect(204);
     let heard = events.until("completed").await;
     assert_eq!(heard[0].name, "state", "it starts with what is");
     assert!(heard.iter().any(|event| event.name == "progress"), "{heard:?}");
@@ -125,19 +129,23 @@ struct Work {
     novel: Novel,
 }
 
-const STEPS: u64 = 100;
+/// Everything takes a quarter of a minute: on a busy machine, too, it has not ended when it is seen to have begun.
+const STEPS: u64 = 60;
+const STEP_MS: u64 = 250;
+const CHILD_MS: u64 = STEPS * STEP_MS;
+const SLOW_WORDS: [(&str, &str); 1] = [("NOVEL_PACE_MS", "200")];
 const CHILDREN: usize = 20;
 /// Every fourth child fails, and does so at once.
 const FAILING: usize = CHILDREN / 4;
 
 async fn begin(node: &Running) -> Work {
-    let steps = json!({ "steps": STEPS, "stepMs": 50 });
+    let steps = json!({ "steps": STEPS, "stepMs": STEP_MS });
+    let chunks = json!({ "chunks": STEPS, "chunkMs": STEP_MS });
+    let children = json!({ "children": CHILDREN, "childMs": CHILD_MS, "failEvery": 4 });
     let work = Work {
         steps: node.submit("sample.checkpoint", steps, json!({})).await,
-        output: node.submit("sample.stream", json!({ "chunks": STEPS, "chunkMs": 50 }), json!({})).await,
-        brood: node
-            .submit("sample.fanout", json!({ "children": CHILDREN, "childMs": 3_000, "failEvery": 4 }), json!({}))
-            .await,
+        output: node.submit("sample.stream", chunks, json!({})).await,
+        brood: node.submit("sample.fanout", children, json!({})).await,
         novel: import_the_sample(node).await,
     };
     let path = |id: &str, what: &str| format!("/api/tasks/{id}/{what}");
@@ -156,7 +164,7 @@ async fn begin(node: &Running) -> Work {
 async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backend) {
     let database = Database::make(store).await;
     let token = if store == Backend::Sqlite { String::new() } else { database.token("u-1").await };
-    let node = Running::start(store, &database, &token).await;
+    let node = Running::start_with(store, &database, &token, &SLOW_WORDS).await;
     let work = begin(&node).await;
     let before = node.all("/api/tasks").await;
     for id in [&work.steps, &work.output, &work.brood, &work.novel.task] {
@@ -165,7 +173,7 @@ async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backe
     }
     node.kill().await;
 
-    let node = Running::start(store, &database, &token).await;
+    let node = Running::start_with(store, &database, &token, &SLOW_WORDS).await;
     let steps = node.until_status(&work.steps, "COMPLETED").await;
     let output = node.until_status(&work.output, "COMPLETED").await;
     for (task, name) in [(&steps, "steps"), (&output, "chunks")] {

@@ -35,7 +35,8 @@ async fn duties_without_a_worker_rescue_what_a_dead_node_held() {
     let token = database.token("u-1").await;
     let quick = |arguments: &[&str]| {
         let mut command = database.program(arguments);
-        command.env("LONGHAUL_DUTIES__LEASE", "2s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        // Sooner than by default, and so long that a machine that stands still for a moment kills nobody.
+        command.env("LONGHAUL_DUTIES__LEASE", "6s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
         command
     };
     let api = Process::start(quick(&["serve", "--roles", "api,duties", "--samples"])).await;

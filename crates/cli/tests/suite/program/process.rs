@@ -109,6 +109,21 @@ impl Process {
         (asked.status().as_u16(), asked.json().await.unwrap_or_default())
     }
 
+    /// What it says once it is ready. A store that is slow to answer makes it not ready for a moment.
+    pub(crate) async fn ready(&self) -> Value {
+        let ready = async {
+            loop {
+                let (status, health) = self.get("", "/readyz").await;
+                if status == 200 {
+                    return health;
+                }
+                assert_eq!(status, 503, "{health}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, ready).await.expect("it is ready in time")
+    }
+
     pub(crate) async fn post(&self, token: &str, path: &str) -> (u16, Value) {
         let asked = client().post(self.url(path)).bearer_auth(token).send().await.unwrap();
         (asked.status().as_u16(), asked.json().await.unwrap_or_default())

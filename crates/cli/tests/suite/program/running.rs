@@ -20,19 +20,35 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it on this store, again if it ran before.
     pub(crate) async fn start(store: Backend, database: &Database, token: &str) -> Self {
-        match store {
-            Backend::Sqlite => {
-                Self::spawn(database, &["dev", "--listen", "127.0.0.1:0", "--data", "data"], token).await
-            }
-            Backend::Postgres | Backend::MySql => Self::spawn(database, &["serve", "--samples"], token).await,
-        }
+        Self::start_with(store, database, token, &[]).await
     }
 
-    pub(crate) async fn spawn(database: &Database, arguments: &[&str], token: &str) -> Self {
+    /// As [`Self::start`], with more in its environment.
+    pub(crate) async fn start_with(
+        store: Backend,
+        database: &Database,
+        token: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let arguments: &[&str] = match store {
+            Backend::Sqlite => &["dev", "--listen", "127.0.0.1:0", "--data", "data"],
+            Backend::Postgres | Backend::MySql => &["serve", "--samples"],
+        };
+        Self::spawn(database, arguments, token, environment).await
+    }
+
+    pub(crate) async fn spawn(
+        database: &Database,
+        arguments: &[&str],
+        token: &str,
+        environment: &[(&str, &str)],
+    ) -> Self {
         let log = std::fs::File::options().create(true).append(true).open(database.folder.path().join("log")).unwrap();
         let mut command = database.program(arguments);
-        // A node that dies is noticed sooner than by default: the test need not wait so long.
-        command.env("LONGHAUL_DUTIES__LEASE", "2s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        // A node that dies is noticed sooner than by default: the test need not wait so long. One that lives is not taken for dead
+        // because the machine stands still for a moment.
+        command.env("LONGHAUL_DUTIES__LEASE", "6s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        command.envs(environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let greeting = async {

@@ -17,14 +17,15 @@ async fn a_node_serves_drains_and_goes_on(backend: Backend) {
     let token = database.token("u-1").await;
     let node = database.start(&["serve", "--samples"]).await;
     assert!(node.greeting.contains("(api, worker, duties)"), "{}", node.greeting);
-    assert_eq!(node.get("", "/readyz").await.0, 200);
+    assert_eq!(node.ready().await, json!({ "status": "ok" }));
     assert_eq!(node.get("", "/api/tasks").await.0, 401);
     let echo = node.submit(&token, "sample.echo", json!({ "a": 1 })).await;
     let task = node.until(&token, &echo, "COMPLETED").await;
     assert_eq!((&task["result"], &task["userId"]), (&json!({ "a": 1 }), &json!("u-1")));
-    let sleeper = node.submit(&token, "sample.sleep", json!({ "ms": 700 })).await;
-    let later = node.submit(&token, "sample.echo", json!(2)).await;
+    // Long enough to be seen while it runs, and well below the half minute of a drain.
+    let sleeper = node.submit(&token, "sample.sleep", json!({ "ms": 6_000 })).await;
     node.until(&token, &sleeper, "RUNNING").await;
+    let later = node.submit(&token, "sample.echo", json!(2)).await;
     node.stop().await;
     let again = database.start(&["serve", "--samples"]).await;
     let drained = again.until(&token, &sleeper, "COMPLETED").await;

@@ -23,11 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     vec![trial("rabbitmq::a_consumer_that_has_gone_deaf_is_rebuilt", a_consumer_that_has_gone_deaf_is_rebuilt)]
 }
 
-/// What the network does with deliveries, and how many it has lost.
+/// What the network does with deliveries, and how many it has lost on one connection at most.
 #[derive(Debug, Default)]
 struct Deafness {
     is_on: AtomicBool,
-    lost: AtomicU64,
+    most_lost: AtomicU64,
 }
 
 /// A proxy before the server, as a URL.
@@ -55,7 +55,7 @@ async fn proxy(deafness: &Arc<Deafness>) -> String {
 async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, deafness: &Deafness) -> std::io::Result<()> {
     const METHOD: u8 = 1;
     const DELIVER: [u8; 4] = [0, 60, 0, 60];
-    let mut swallowed_channel = None;
+    let (mut swallowed_channel, mut lost) = (None, 0);
     loop {
         let mut frame = vec![0; 7];
         from.read_exact(&mut frame).await?;
@@ -69,7 +69,8 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, deafness: &Deafn
         }
         if is_delivery && deafness.is_on.load(Ordering::SeqCst) {
             swallowed_channel = Some(channel);
-            deafness.lost.fetch_add(1, Ordering::SeqCst);
+            lost += 1;
+            deafness.most_lost.fetch_max(lost, Ordering::SeqCst);
         }
         if swallowed_channel != Some(channel) {
             to.write_all(&frame).await?;
@@ -80,22 +81,29 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, deafness: &Deafn
 async fn a_consumer_that_has_gone_deaf_is_rebuilt() {
     let deafness = Arc::new(Deafness::default());
     let namespace = Namespace::at(&proxy(&deafness).await);
-    let (deaf, other) = (namespace.broker(LaneKind::Classic).await, Namespace::named(&namespace.name));
+    let (deaf, other) = (namespace.hasty_broker(LaneKind::Classic).await, Namespace::named(&namespace.name));
     let ringer = other.broker(LaneKind::Classic).await;
-    deaf.declare(&["vip_short".to_owned()]).await.unwrap();
+    ringer.declare(&["vip_short".to_owned()]).await.unwrap();
     let mut consumer = deaf.bells("vip_short");
     deafness.is_on.store(true, Ordering::SeqCst);
     let rung: Vec<_> = (0..10).map(|_| bell("vip_short")).collect();
     assert_eq!(ringer.ring(&rung).await, vec![Published::Confirmed; 10]);
     let noticed = async {
-        let why = until_down(&*deaf).await;
+        // On a busy machine a link may break for another reason; the next one is as deaf.
+        let why = loop {
+            let why = until_down(&*deaf).await;
+            if why.contains("deaf") {
+                break why;
+            }
+            until_up(&*deaf).await;
+        };
         deafness.is_on.store(false, Ordering::SeqCst);
         until_up(&*deaf).await;
         why
     };
     let both = async { futures::join!(noticed, consumer.next(4)) };
-    let (why, heard) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
-    assert!(why.contains("deaf") && why.contains(&namespace.full("vip_short")), "{why}");
-    assert_eq!(deafness.lost.load(Ordering::SeqCst), 4, "as many as it asked for, and no more");
+    let (why, heard) = tokio::time::timeout(Duration::from_secs(120), both).await.unwrap();
+    assert!(why.contains(&namespace.full("vip_short")), "{why}");
+    assert_eq!(deafness.most_lost.load(Ordering::SeqCst), 4, "as many as it asked for, and no more");
     assert!(rung.iter().any(|rung| *rung == heard[0].bell));
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use longhaul_domain::contract::{Broker, broker::BrokerState};
 use longhaul_testkit::rabbit_namespace::RabbitNamespace;
@@ -25,6 +26,9 @@ const LANES: [&str; 15] = [
     "250",
     "wait",
 ];
+
+/// On a busy machine a server may take seconds to answer. That is no failure, but in the cases that are about it.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What is in it goes when it is dropped.
 #[derive(Debug)]
@@ -60,15 +64,25 @@ impl Namespace {
     }
 
     pub(crate) fn connecting(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
-        let options = RabbitOptions { namespace: self.name.clone(), lanes };
-        RabbitBroker::connect(&self.url, options).unwrap()
+        RabbitBroker::connect_patiently(&self.url, self.options(lanes), PATIENCE).unwrap()
+    }
+
+    /// As [`Self::broker`], and as soon as a node does it takes a silent server for dead.
+    pub(crate) async fn hasty_broker(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
+        let broker = RabbitBroker::connect(&self.url, self.options(lanes)).unwrap();
+        until_up(&*broker).await;
+        broker
+    }
+
+    fn options(&self, lanes: LaneKind) -> RabbitOptions {
+        RabbitOptions { namespace: self.name.clone(), lanes }
     }
 }
 
 pub(crate) async fn until_up(broker: &dyn Broker) {
     let mut state = broker.state();
     while state != BrokerState::Up {
-        let after = tokio::time::timeout(std::time::Duration::from_secs(60), broker.state_after(&state)).await;
+        let after = tokio::time::timeout(Duration::from_secs(60), broker.state_after(&state)).await;
         state = after.unwrap_or_else(|_| panic!("the broker is still not up: {state:?}"));
     }
 }
@@ -80,7 +94,7 @@ pub(crate) async fn until_down(broker: &dyn Broker) -> String {
         if let BrokerState::Down(why) = state {
             return why;
         }
-        let after = tokio::time::timeout(std::time::Duration::from_secs(60), broker.state_after(&state)).await;
+        let after = tokio::time::timeout(Duration::from_secs(60), broker.state_after(&state)).await;
         state = after.unwrap_or_else(|_| panic!("the broker is still up"));
     }
 }

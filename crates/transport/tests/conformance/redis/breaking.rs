@@ -14,7 +14,7 @@ use longhaul_domain::{
 use longhaul_testkit::own_server::OwnServer;
 use longhaul_transport::redis::{Redis, RedisProgressCache, RedisRateLimiter, RedisState};
 
-use super::{connected, limiter};
+use super::{PATIENCE, connected, limiter, until_up};
 use crate::{fresh::random_id, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -67,6 +67,10 @@ impl Scene {
     async fn set(name: &'static str) -> Self {
         let server = OwnServer::start("redis", name);
         let redis = connected(&server.url, "longhaul").await;
+        Self::of(server, redis)
+    }
+
+    fn of(server: OwnServer, redis: Arc<Redis>) -> Self {
         let (limiter, cache) = (limiter(&redis, hourly()), RedisProgressCache::new(Arc::clone(&redis)));
         Self { server, redis, limiter, cache, task: TaskId(random_id()) }
     }
@@ -122,22 +126,30 @@ async fn a_node_keeps_its_share() {
 }
 
 async fn a_frozen_server_holds_nobody_up() {
-    let scene = Scene::set("redis-frozen").await;
+    let server = OwnServer::start("redis", "redis-frozen");
+    // Here the patience is that of a node.
+    let redis = Redis::open(&server.url, "longhaul").unwrap();
+    until_up(&redis).await;
+    let scene = Scene::of(server, redis);
     scene.server.signal("STOP");
     assert_eq!(permits(&scene.limiter).await, 2, "the first waits for an answer, and then nobody does");
     assert!(scene.limiter.is_away() && scene.redis.state() != RedisState::Up);
     assert!(!scene.put(1).await);
     scene.server.signal("CONT");
-    within_patience(scene.redis.until(true)).await;
-    assert!(within_patience(scene.limiter.reserve("p", 0)).await.is_ok());
-    assert!(!scene.limiter.is_away());
-    assert!(scene.put(2).await);
+    within_patience(async {
+        // On a busy machine an answer may come too late again.
+        while scene.limiter.is_away() || !scene.put(2).await {
+            scene.redis.until(true).await;
+            scene.limiter.reserve("p", 0).await.unwrap();
+        }
+    })
+    .await;
 }
 
 async fn a_server_that_comes_late_is_found() {
     let mut server = OwnServer::start("redis", "redis-late");
     server.kill();
-    let redis = Redis::open(&server.url, "longhaul").unwrap();
+    let redis = Redis::open_patiently(&server.url, "longhaul", PATIENCE).unwrap();
     let limiter = limiter(&redis, hourly());
     assert_eq!(permits(&limiter).await, 2);
     server.start_again();

@@ -4,6 +4,7 @@ pub(crate) mod breaking;
 mod fleet;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::Trial;
 use longhaul_domain::contract::rate_limiter::LimitRules;
@@ -81,11 +82,18 @@ impl Drop for FreshRedis {
     }
 }
 
+/// On a busy machine an answer may take seconds. That is no failure, but in the cases that are about it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 async fn connected(url: &str, namespace: &str) -> Arc<Redis> {
-    let redis = Redis::open(url, namespace).unwrap();
-    let up = tokio::time::timeout(std::time::Duration::from_secs(60), redis.until(true)).await;
-    assert!(up.is_ok(), "{:?}", redis.state());
+    let redis = Redis::open_patiently(url, namespace, PATIENCE).unwrap();
+    until_up(&redis).await;
     redis
+}
+
+async fn until_up(redis: &Redis) {
+    let up = tokio::time::timeout(Duration::from_secs(60), redis.until(true)).await;
+    assert!(up.is_ok(), "{:?}", redis.state());
 }
 
 fn server() -> String {
