@@ -51,7 +51,7 @@ pub(crate) struct Nemesis {
     random: StdRng,
     bag: Vec<Fault>,
     /// Blows whose servers were still being mended when they were drawn.
-    put_off: Vec<(Service, Blow)>,
+    put_off: Vec<(Service, Blow, u64)>,
     clock: SystemClock,
     pub(crate) deeds: Deeds,
     /// Servers and networks that are broken now.
@@ -86,6 +86,7 @@ impl Nemesis {
             }
             let fault = self.next_fault();
             self.carry_out(fault).await;
+            self.strike_what_was_put_off();
             while let Some(mended) = self.mended().await {
                 mended??;
             }
@@ -106,14 +107,8 @@ impl Nemesis {
         }
     }
 
-    /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long. A blow that was put
-    /// off comes as soon as its server is there.
+    /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long.
     fn next_fault(&mut self) -> Fault {
-        let is_there = |service| self.targets.server(service).is_some_and(|server| server.try_lock().is_ok());
-        if let Some(place) = self.put_off.iter().position(|(service, _)| is_there(*service)) {
-            let (service, blow) = self.put_off.remove(place);
-            return Fault::Server(service, blow);
-        }
         if self.bag.is_empty() {
             self.bag = Fault::bag(&self.targets.services());
         }
@@ -157,11 +152,21 @@ impl Nemesis {
         }
     }
 
+    /// A blow that met a broken server comes when it is mended, beside what is drawn: nothing that is drawn depends on how long
+    /// that took.
+    fn strike_what_was_put_off(&mut self) {
+        let is_there = |service| self.targets.server(service).is_some_and(|server| server.try_lock().is_ok());
+        if let Some(place) = self.put_off.iter().position(|(service, ..)| is_there(*service)) {
+            let (service, blow, ms) = self.put_off.remove(place);
+            self.strike(service, blow, ms);
+        }
+    }
+
     /// A server that is broken already is left alone, until it is mended.
     fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
         let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else {
-            if !self.put_off.contains(&(service, blow)) {
-                self.put_off.push((service, blow));
+            if !self.put_off.iter().any(|(of, kind, _)| (*of, *kind) == (service, blow)) {
+                self.put_off.push((service, blow, ms));
             }
             return;
         };

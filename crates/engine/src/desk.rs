@@ -70,13 +70,15 @@ pub struct Desk {
     reports: VecDeque<Ended>,
     /// Reports that wait before nothing more is claimed.
     most_reports: usize,
+    /// Slots of attempts that have ended, which something of them still needs.
+    kept_slots: usize,
 }
 
 impl Desk {
     pub fn new(plan: SlotPlan) -> Self {
         let most_reports = FEW_REPORTS.max(plan.total.saturating_mul(2));
         let (held, reports) = (HashMap::new(), VecDeque::new());
-        Self { slots: Slots::new(plan), is_asking: false, held, reports, most_reports }
+        Self { slots: Slots::new(plan), is_asking: false, held, reports, most_reports, kept_slots: 0 }
     }
 
     /// What to ask the store for now: scopes with room, and how much. Asking for one may use up the room of the next,
@@ -130,9 +132,16 @@ impl Desk {
         }
     }
 
-    /// Holds the slot of an attempt that has just ended, because something of it still runs.
-    pub fn keep_slot(&mut self, queue: &str, task_type: &str) -> bool {
-        self.slots.hold(queue, task_type)
+    /// Keeps the slot of an attempt that has just ended, whether or not there is room for others: something of it still runs.
+    pub fn keep_slot(&mut self, queue: &str, task_type: &str) {
+        self.slots.occupy(queue, task_type);
+        self.kept_slots += 1;
+    }
+
+    /// What a slot was kept for is over.
+    pub fn release_kept_slot(&mut self, queue: &str, task_type: &str) {
+        self.slots.free(queue, task_type);
+        self.kept_slots -= 1;
     }
 
     /// How many tasks of this queue could start now.
@@ -225,9 +234,9 @@ impl Desk {
         }
     }
 
-    /// Tasks whose handlers run.
+    /// Tasks whose handlers run, or for which a slot is held.
     pub fn running(&self) -> usize {
-        self.slots.running()
+        self.slots.running() - self.kept_slots
     }
 
     /// Reports that wait to be delivered.

@@ -30,7 +30,11 @@ impl HotTasks {
     fn change<R>(&self, id: TaskId, attempt: u32, change: impl FnOnce(&mut Hot) -> R) -> R {
         let mut all = self.all();
         let hot = all.entry(id).or_default();
-        if hot.attempt != attempt {
+        if attempt < hot.attempt {
+            // What an older one still does is nobody's news.
+            return change(&mut Hot { attempt, ..Hot::default() });
+        }
+        if attempt > hot.attempt {
             *hot = Hot { attempt, ..Hot::default() };
         }
         change(hot)
@@ -128,6 +132,7 @@ mod tests {
         let (hot, first, second) = (HotTasks::default(), lease(1), lease(2));
         hot.report(first.task_id, 1, serde_json::Value::Null);
         hot.report(first.task_id, 2, serde_json::Value::Bool(true));
+        hot.report(first.task_id, 1, serde_json::Value::Null);
         assert!(!hot.forget(&first));
         assert_eq!(hot.progress(first.task_id), Some(serde_json::Value::Bool(true)));
         assert!(hot.forget(&second));

@@ -114,10 +114,11 @@ impl Slots {
     }
 
     pub fn take(&mut self, task: &Task) {
-        self.take_one(&task.queue, &task.task_type);
+        self.occupy(&task.queue, &task.task_type);
     }
 
-    fn take_one(&mut self, queue: &str, task_type: &str) {
+    /// Takes a slot, whether or not there is one.
+    pub fn occupy(&mut self, queue: &str, task_type: &str) {
         for (counts, name) in [(&mut self.by_queue, queue), (&mut self.by_type, task_type)] {
             match counts.get_mut(name) {
                 Some(count) => *count += 1,
@@ -130,7 +131,7 @@ impl Slots {
     pub fn hold(&mut self, queue: &str, task_type: &str) -> bool {
         let has_room = self.has_room(queue, task_type) == Some(true);
         if has_room {
-            self.take_one(queue, task_type);
+            self.occupy(queue, task_type);
         }
         has_room
     }

@@ -283,9 +283,15 @@ impl Builder {
             let allowed = format!("{reserved} or more, or fewer reserved");
             return Err(Invalid::new("slots", format!("is {slots}, and queues reserve {reserved}"), allowed));
         }
-        if let Some(queue) = queues.iter().find(|queue| queue.at_most.is_some_and(|most| most < queue.reserved)) {
-            let problem = format!("of {} are {}, more than it may have at all", queue.name, queue.reserved);
-            return Err(Invalid::new("reserved", problem, "at most `at_most`"));
+        if let Some(queue) = queues.iter().find(|queue| queue.at_most.is_some_and(|most| most < queue.reserved.max(1)))
+        {
+            let problem = format!("of {} is less than what it reserves, or 0", queue.name);
+            return Err(Invalid::new("at_most", problem, "as many as `reserved`, and at least 1"));
+        }
+        if let Some(queue) = queues.iter().find(|queue| queue.reserved == 0).filter(|_| reserved == slots && slots > 0)
+        {
+            let problem = format!("is {slots}, all of them reserved, and {} has none of its own", queue.name);
+            return Err(Invalid::new("slots", problem, "more, or some reserved for it"));
         }
         let limits = self.worker.resources.iter().chain(&self.worker.types);
         if let Some((name, _)) = limits.into_iter().find(|(_, most)| **most == 0) {

@@ -1,5 +1,8 @@
 //! Questions that a handler asks while it runs and whose answer must be of this moment (R50): may this user use that
 //! picture, what is this setting now. Whoever knows answers in the same process; no answer is kept.
+//!
+//! Questions and answers travel as JSON, so that who asks will not have to be written anew when whoever knows is elsewhere. They have
+//! the bounds of all JSON here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +64,7 @@ impl Answers {
             let answered = question.read().map(|question| answer(question, asker));
             Box::pin(async move {
                 let answer = answered.map_err(unreadable)?.await.map_err(Stop::unknown)?;
-                Json::from_value("answer", &answer).map_err(unreadable)
+                Json::from_value("answer", &answer).map_err(|error| Stop::invalid("invalid_answer", error))
             })
         };
         self.0.insert(Q::NAME, Arc::new(answering));
@@ -77,7 +80,7 @@ impl Answers {
         let question = Json::from_value("question", question).map_err(unreadable)?;
         let answered = tokio::time::timeout(ANSWERED_WITHIN, answering(question, asker)).await;
         let answer = answered.map_err(|_| Stop::retryable(Unanswered { question: Q::NAME }))??;
-        answer.read().map_err(unreadable)
+        answer.read().map_err(|error| Stop::invalid("invalid_answer", error))
     }
 }
 

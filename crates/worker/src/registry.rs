@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::{FutureExt as _, future::BoxFuture};
 use longhaul_domain::{
     Invalid, Json, NewTask, Phase, StoreError, TaskId, bounds,
     contract::store::{Failure, Outcome as Ending},
@@ -217,10 +218,11 @@ impl<T: Task> Handler for Typed<T> {
                 Hook::Running => task.on_running(&info).await,
                 Hook::Completed => task.on_completed(&info).await,
                 Hook::Failed(error, is_last) => {
-                    task.on_failed(&info, &error).await;
+                    let told = AssertUnwindSafe(task.on_failed(&info, &error)).catch_unwind().await;
                     if is_last {
                         task.on_given_up(&info, &error).await;
                     }
+                    told.unwrap_or_else(|panic| resume_unwind(panic));
                 }
                 Hook::Cancelled => task.on_cancelled(&info).await,
             }

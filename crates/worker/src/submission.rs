@@ -232,7 +232,8 @@ impl<K: Kind> Submission<K> {
         self
     }
 
-    /// The task as the store takes it, for a submit in a transaction of the caller's own.
+    /// The task as the store takes it, for a submit in a transaction of the caller's own. A child counts as submitted from here
+    /// on: where that transaction may be rolled back and repeated, [`Self::idempotency_key`] makes it the same child.
     pub fn into_new_task(self) -> Result<NewTask, Invalid> {
         self.into_task_of_batch(&mut Names::default()).map(ChildNumber::keep)
     }

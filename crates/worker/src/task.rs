@@ -92,7 +92,7 @@ pub trait Task: Send + Sync + Sized + 'static {
     }
     /// That was the last one: the task is `FAILED` or a dead letter, until a person retries it. Called after
     /// [`Self::on_failed`]. Not called for ends that no attempt told of: by a deadline, by the deaths of its nodes, by a silence
-    /// that was too long.
+    /// that was too long, nor for a parent that its last child ends.
     fn on_given_up(&self, _task: &TaskInfo, _error: &str) -> impl Future<Output = ()> + Send {
         async {}
     }

@@ -22,7 +22,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{Lease, NodeId, Serves, StoreError, TaskId};
+use longhaul_domain::{Lease, NodeId, Serves, StoreError, TaskId, bounds};
 use longhaul_engine::{
     Desk, Engine, LocalNode,
     desk::StopReason,
@@ -279,18 +279,20 @@ impl Worker {
             tracing::warn!("a shutdown goes on without an answer of the store");
             self.loops.shutdown().await;
         }
-        // Nothing is in hand any more. What the store still takes for running here, claims whose answer was lost and reports
-        // that nobody took, would be charged with a crash once the node is gone.
-        let strays = inner.engine().store.hand_back_strays(inner.node(), &[], 0);
-        if let Err(error) = within(LAST_ANSWERS, strays).await {
-            tracing::debug!(%error, "no last look for strays");
-        }
         // Nobody beats any more: a heart that is told of a lost node would register a new one.
-        if let Err(error) = within(LAST_ANSWERS, inner.engine().store.retire_node(inner.node())).await {
+        if let Err(error) = within(LAST_ANSWERS, say_goodbye(inner)).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
         self.inner.services.end_hooks().await;
     }
+}
+
+/// What the store still takes for running here would be charged with a crash once the node is gone: claims whose answer was
+/// lost, and reports that nobody took. Nothing is claimed, started or reported any more, so all of it goes back.
+async fn say_goodbye(inner: &Inner) -> Result<(), StoreError> {
+    let store = &inner.engine().store;
+    while store.hand_back_strays(inner.node(), &[], 0).await?.len() == bounds::MAINTENANCE_BATCH {}
+    store.retire_node(inner.node()).await
 }
 
 impl Drop for Worker {
@@ -338,6 +340,11 @@ fn plan(services: &Services, settings: &WorkerSettings) -> SlotPlan {
             resources: kind.settings.resources.clone(),
         })
         .collect();
+    for (name, resource) in types.iter().flat_map(|kind| kind.resources.iter().map(|resource| (&kind.name, resource))) {
+        if !settings.resources.contains_key(resource) {
+            tracing::warn!(task_type = name, resource, "a type asks for a resource that this worker has no limit for");
+        }
+    }
     let mut queues = settings.queues.clone();
     if queues.is_empty() {
         let named = services.registry.types().filter_map(|kind| kind.settings.queue.clone());

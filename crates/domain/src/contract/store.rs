@@ -267,7 +267,8 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ///
     /// `held` is every lease that the node still has to do with, and that includes those whose last report is not
     /// answered yet: what it leaves out runs again elsewhere. A node that holds more than fits into one call must not
-    /// make it. `older_than_ms` is longer than the node waits for the answer to a claim.
+    /// make it. `older_than_ms` is longer than the node waits for the answer to a claim. A node that claims, runs and reports
+    /// nothing any more, because it is about to end, leaves all out and waits for nothing.
     async fn hand_back_strays(
         &self,
         node: NodeId,

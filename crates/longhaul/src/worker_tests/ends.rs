@@ -77,10 +77,13 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
     assert_eq!(longhaul.record(&next).status, Status::Queued, "its slot is taken");
     go_on.send(()).unwrap();
     told.await.unwrap();
-    while longhaul.record(&next).status != Status::Completed {
-        longhaul.run_until_idle().await;
-        tokio::task::yield_now().await;
-    }
+    let is_run = async {
+        while longhaul.record(&next).status != Status::Completed {
+            longhaul.run_until_idle().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), is_run).await.expect("the slot is free again");
 }
 
 /// Panics where it is dropped.

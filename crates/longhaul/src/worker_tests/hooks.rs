@@ -89,10 +89,15 @@ impl Task for Hooked {
 
 /// The hooks of one attempt that ends so.
 async fn calls_of(first: End) -> Vec<Call> {
+    calls_of_at_most(first, 5).await
+}
+
+/// The same of a task that may have so many.
+async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
     let calls = Calls::new();
     let hooked = Hooked { calls: calls.clone(), first };
     let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
-    longhaul.submit::<Hooked>(()).await.unwrap();
+    longhaul.submit::<Hooked>(()).max_attempts(attempts).await.unwrap();
     calls.called(2).await;
     longhaul.stop().await;
     calls.made().clone()
@@ -109,9 +114,12 @@ async fn a_start_hook_comes_while_the_task_runs_and_an_end_hook_after_the_store_
 
 #[tokio::test]
 async fn a_last_failure_is_told_as_a_failure_and_as_the_last() {
-    let calls = calls_of(|| Err(Stop::fatal("no"))).await;
-    let told = |hook| (hook, 1, Status::Failed);
-    assert_eq!(calls, [("running", 1, Status::Running), told("failed"), told("given up")]);
+    let ends: [(End, Status); 2] =
+        [(|| Err(Stop::fatal("no")), Status::Failed), (|| Err(Stop::retryable("no")), Status::DeadLetter)];
+    for (first, status) in ends {
+        let calls = calls_of_at_most(first, 1).await;
+        assert_eq!(calls, [("running", 1, Status::Running), ("failed", 1, status), ("given up", 1, status)]);
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Echo, on, store};
-use crate::{Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings};
+use crate::{Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings, WorkerSettings};
 
 struct Set(TypeSettings);
 
@@ -46,8 +46,13 @@ async fn of_a_worker() {
     let builder = || on(&Arc::new(store())).register(Echo);
     let why = refused(builder().resource("gpu", 0)).await;
     assert!(why.contains("gpu"), "{why}");
-    let mut worker = crate::WorkerSettings::default();
-    worker.queues = vec![QueueSlots { reserved: 3, at_most: Some(2), ..QueueSlots::shared("vip") }];
-    let why = refused(builder().worker(worker)).await;
-    assert!(why.contains("vip"), "{why}");
+    let shared = || QueueSlots::shared("vip");
+    for queues in [
+        vec![QueueSlots { reserved: 3, at_most: Some(2), ..shared() }],
+        vec![QueueSlots { at_most: Some(0), ..shared() }],
+        vec![QueueSlots { reserved: 4, ..QueueSlots::shared("all") }, shared()],
+    ] {
+        let why = refused(builder().worker(WorkerSettings { slots: 4, queues, ..WorkerSettings::default() })).await;
+        assert!(why.contains("vip"), "{why}");
+    }
 }

@@ -148,13 +148,14 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
     let vip = longhaul.submit::<Gated>(()).owner("light").tier("enterprise").await.unwrap();
     gate.add_permits(1);
     let mut freed = 1;
-    // In a fleet a bell may come a moment after the slot was free: then the next one is its.
+    // In a fleet a bell may come a moment after the slot was free: then the next one is its. On a busy machine several such
+    // moments pass before the consumer of its queue is open.
     while database.fleet.is_some() {
         until(async || ended(&database).await == freed && running(&database).await == 4).await;
         if vip.status().await.unwrap() == Status::Running {
             break;
         }
-        assert!(freed < 100, "{freed} slots became free, and none was for the queue that had none");
+        assert!(freed < 30, "{freed} slots became free, and none was for the queue that had none");
         gate.add_permits(1);
         freed += 1;
     }

@@ -111,7 +111,7 @@ impl SqliteDatabase {
     }
 
     pub(crate) async fn close(&self) {
-        self.readers.close();
+        self.readers.close().await;
         self.writer.close().await;
         if let Some(Err(error)) = self.lock.as_ref().map(|lock| lock.unlock()) {
             tracing::warn!(%error, "the lock of the store's file could not be released");

@@ -47,20 +47,19 @@ impl Readers {
             let idle = own.idle().pop();
             let mut connection = idle.map_or_else(|| connection::reader(&own.path), Ok)?;
             let read = at_once(operation.run(&mut SqliteSession::new(&mut connection, &shared)))?;
-            // Looked at with the list in hand: nothing is put into it after `close` has emptied it.
-            let mut idle = own.idle();
-            if !own.places.is_closed() {
-                idle.push(connection);
-            }
+            own.idle().push(connection);
             Ok(read)
         });
         reading.await.map_err(Failure::internal)?
     }
 
-    /// Nobody reads from now on.
-    pub(super) fn close(&self) {
+    /// Waits for whoever reads, and closes the connections. Nobody reads from now on.
+    pub(super) async fn close(&self) {
+        // All places at once: nobody has a connection then. An error means that it was closed before.
+        let all = self.places.acquire_many(READERS as u32).await;
         self.places.close();
         self.idle().clear();
+        drop(all);
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {

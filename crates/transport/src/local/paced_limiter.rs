@@ -14,13 +14,13 @@ use longhaul_domain::{
     contract::rate_limiter::{LimitRules, LimiterError, RateLimiter, Reservation},
 };
 
-/// How long a line may be at most. One that is longer is joined at its end by all who come: those who stood in it may have
-/// been cancelled since, and nobody is to wait for long for a provider that is idle.
+/// How long a line may be at most: those who stand in it may be cancelled, and nobody is to wait for longer for a provider that
+/// is idle. Whoever comes to a full line is put beside those in its second half.
 const LINE_MS: u64 = 600_000;
 /// How far apart they come back who ask for a key that is parked and has no limit.
 const EVERY_MICROS_WITHOUT_LIMIT: u64 = 10_000;
-/// Lines below which nobody looks for those that are over.
-const FEW_LINES: usize = 64;
+/// Lines that are kept. Keys are providers and models; of who puts user ids into keys, some have no line.
+const LINES: usize = 10_000;
 
 /// Another limiter, with a line before each key.
 #[derive(Debug)]
@@ -48,11 +48,15 @@ impl PacedRateLimiter {
         let now = self.clock.now();
         let first = now.plus_ms(retry_in_ms);
         let mut lines = self.lines();
-        if lines.len() >= FEW_LINES && !lines.contains_key(key) {
+        if lines.len() >= LINES && !lines.contains_key(key) {
             lines.retain(|_, next| *next > now.as_micros());
+            if lines.len() >= LINES {
+                return retry_in_ms;
+            }
         }
-        let next = lines.get(key).copied().unwrap_or(i64::MIN);
-        let place = next.clamp(first.as_micros(), first.plus_ms(LINE_MS).as_micros());
+        let next = lines.get(key).map_or(i64::MIN, |next| *next);
+        let is_full = next > first.plus_ms(LINE_MS).as_micros();
+        let place = if is_full { first.plus_ms(LINE_MS / 2).as_micros() } else { next.max(first.as_micros()) };
         lines.insert(key.to_owned(), place.saturating_add_unsigned(every_micros));
         place.abs_diff(now.as_micros()).div_ceil(1_000)
     }
@@ -64,8 +68,9 @@ impl RateLimiter for PacedRateLimiter {
         let reservation = self.limiter.reserve(key, max_wait_ms).await?;
         Ok(match reservation {
             Reservation::Granted { wait_ms } => {
-                if wait_ms == 0 {
-                    // Whoever was in line has been served, or is gone.
+                let patience_micros = max_wait_ms.saturating_mul(1_000);
+                if wait_ms == 0 && self.rules.slowest_micros(key).is_none_or(|every| patience_micros >= every) {
+                    // Permits lie idle: whoever was in line has been served, or is gone. Who does not wait cannot tell.
                     self.lines().remove(key);
                 }
                 reservation
@@ -176,24 +181,37 @@ mod tests {
     async fn a_line_in_which_nobody_stands_any_more_is_none() {
         let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
         assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
-        for place in 1..=100 {
-            assert_eq!(refused(&limiter, "p").await, (place * MINUTE_MS).min(MINUTE_MS + LINE_MS));
+        for place in 1..=11 {
+            assert_eq!(refused(&limiter, "p").await, place * MINUTE_MS);
+        }
+        for place in 6..=11 {
+            assert_eq!(refused(&limiter, "p").await, place * MINUTE_MS, "beside those in the second half");
         }
         // All of them are cancelled.
         clock.advance_ms(2 * MINUTE_MS);
-        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        assert_eq!(limiter.reserve("p", MINUTE_MS).await, Ok(Reservation::Granted { wait_ms: 0 }));
         assert_eq!(refused(&limiter, "p").await, MINUTE_MS);
+    }
+
+    #[tokio::test]
+    async fn a_permit_that_comes_just_in_time_takes_no_line_away() {
+        let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
+        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        assert_eq!([refused(&limiter, "p").await, refused(&limiter, "p").await], [MINUTE_MS, 2 * MINUTE_MS]);
+        clock.advance_ms(MINUTE_MS);
+        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }), "the first of them");
+        assert_eq!(refused(&limiter, "p").await, 2 * MINUTE_MS, "behind the second");
     }
 
     #[tokio::test]
     async fn lines_that_are_over_are_forgotten() {
         let (clock, limiter) = limiter(LimitRules { default: Some(Limit::per_second(1)), ..LimitRules::default() });
-        for number in 0..1_000 {
+        for number in 0..3 * LINES {
             for _ in 0..2 {
                 limiter.reserve(&format!("user-{number}"), 0).await.unwrap();
             }
             clock.advance_ms(1_000);
         }
-        assert!(limiter.lines().len() <= FEW_LINES);
+        assert!(limiter.lines().len() <= LINES);
     }
 }

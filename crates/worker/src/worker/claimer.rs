@@ -269,11 +269,6 @@ pub(super) fn start(inner: &Arc<Inner>, tasks: Vec<Task>) {
     in_hand.start();
 }
 
-/// Gives back what was claimed and is not to be started here.
-pub(super) fn hand_back(inner: &Arc<Inner>, tasks: Vec<Task>) {
-    InHand::new(inner).take(tasks);
-}
-
 /// Claimed tasks that have their slots and are about to be started. Those that never are go back when this is dropped.
 struct InHand {
     inner: Arc<Inner>,

@@ -45,8 +45,8 @@ async fn submit_and_start(held: Held, task: NewTask) -> Result<Submitted, StoreE
         answer => answer?,
     };
     if began.elapsed() > for_claim(&inner.settings) {
-        // By now they may count as strays, which another attempt takes over. The submit itself is good.
-        claimer::hand_back(&inner, claimed);
+        // By now they may count as strays, and others may run them; the look for strays has them go back, if nobody has. The
+        // submit itself is good.
         return Ok(submitted);
     }
     // The slot is counted twice for a moment, never not at all.

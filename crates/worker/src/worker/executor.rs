@@ -56,8 +56,8 @@ async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
         ending = Ending::HandedBack;
     }
     settle_limits(&run, &ending).await;
-    if goes_on(&ending) {
-        // What the next attempt starts from. One that was cancelled or lost is refused by the store.
+    if goes_on(&ending) && matches!(run.stop_reason(), None | Some(StopReason::Drain)) {
+        // What the next attempt starts from.
         state::flush(&run).await;
     }
     if run.writes_logs.load(Ordering::Relaxed) {
@@ -104,18 +104,19 @@ fn leave(inner: &Arc<Inner>, run: &Run) {
 /// As long as a thread that blocks goes on it has its slot: else each retry would start one more beside it, whatever the
 /// type's limits say.
 fn keep_slot_of_thread(inner: &Arc<Inner>, run: &Run, desk: &mut Desk) {
-    let Some(thread) = run.take_left_behind() else { return };
-    if !desk.keep_slot(&run.info.queue, &run.info.task_type) {
-        return;
-    }
-    tracing::warn!(task_id = %run.task.id.0, "a blocking handler goes on after its attempt and keeps its slot");
-    let (inner, info) = (Arc::clone(inner), Arc::clone(&run.info));
-    tokio::spawn(async move {
+    let Some(mut thread) = run.take_left_behind() else { return };
+    desk.keep_slot(&run.info.queue, &run.info.task_type);
+    let (inner, info, grace) = (Arc::clone(inner), Arc::clone(&run.info), run.settings().stop_grace);
+    let until_it_ends = async move {
         // However it ends, nobody hears of it.
-        let _ = thread.await;
-        inner.desk().release_slot(&info.queue, &info.task_type);
+        if tokio::time::timeout(grace, &mut thread).await.is_err() {
+            tracing::warn!("a blocking handler goes on after its attempt and keeps its slot");
+            let _ = thread.await;
+        }
+        inner.desk().release_kept_slot(&info.queue, &info.task_type);
         inner.room_freed();
-    });
+    };
+    tokio::spawn(until_it_ends.instrument(run.span.clone()));
 }
 
 /// The task has ended, and so has its output stream. A later attempt takes that back.
