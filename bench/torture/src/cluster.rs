@@ -102,7 +102,9 @@ impl Node {
         let incarnation = format!("{}.{}", self.number, life.count);
         let log_path = self.plan.dir.join(format!("node-{}.log", self.number));
         let log = OpenOptions::new().create(true).append(true).open(log_path)?;
-        let mut command = Command::new(std::env::current_exe()?);
+        // Not by its path, under which another build may have come to stand meanwhile: all nodes are of one run.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("torture");
         command.args(["node", "--url", &self.plan.url, "--id", &incarnation]);
         command.args(["--slots", &self.plan.slots.to_string(), "--dir"]).arg(&self.plan.dir);
         if let Some(fleet) = &self.plan.fleet {
