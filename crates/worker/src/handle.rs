@@ -52,6 +52,11 @@ pub enum NoResult {
         /// Why, if it failed.
         error: Option<TaskError>,
     },
+    /// It is complete and has no result, which only a type whose output is `()` or an `Option` can be.
+    #[error(
+        "the task has no result: a parent that waits for its children has one from its `finish`, with FINISH_STEP, or from `run`"
+    )]
+    Nothing,
     /// It has a result, but not one of the type's `Output`.
     #[error("the result is not what the type says: {0}")]
     Unreadable(#[from] serde_json::Error),
@@ -168,7 +173,7 @@ impl<K: Kind> Handle<K> {
     pub fn result_of(task: &longhaul_domain::Task) -> Result<K::Output, NoResult> {
         match (task.status, &task.result) {
             (Status::Completed | Status::CompletedWithErrors, Some(result)) => Ok(Json::read(result)?),
-            (Status::Completed, None) => Ok(serde_json::from_str("null")?),
+            (Status::Completed, None) => serde_json::from_str("null").map_err(|_| NoResult::Nothing),
             (status, _) => Err(NoResult::Ended { status, error: task.error.clone() }),
         }
     }

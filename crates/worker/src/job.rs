@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
 
 use longhaul_domain::{
-    Json, LogLevel, LogLine, TaskId,
+    Invalid, Json, LogLevel, LogLine, TaskId,
     contract::{
         artifact_store::{ArtifactError, NewArtifact},
         rate_limiter::Reservation,
@@ -150,7 +150,10 @@ impl Job {
     /// What an earlier attempt saved.
     pub fn checkpoint<S: DeserializeOwned>(&self) -> Result<Option<S>, Stop> {
         let saved = self.0.task.checkpoint.as_ref().map(Json::read).transpose();
-        saved.map_err(|error| Stop::invalid("invalid_checkpoint", error))
+        saved.map_err(|error| {
+            let allowed = "what the handler reads; `#[serde(default)]` on what was added since";
+            Stop::invalid("invalid_checkpoint", Invalid::new("checkpoint", format!("does not fit: {error}"), allowed))
+        })
     }
 
     /// Saves a checkpoint now. When this returns, the next attempt starts from it.

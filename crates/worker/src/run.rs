@@ -88,6 +88,9 @@ impl Services {
         let places = tasks.iter().enumerate();
         let hooks: Vec<_> =
             places.filter_map(|(place, task)| Some((place, self.registry.queued_hook(task)?))).collect();
+        for alike in tasks.chunk_by(|one, next| one.task_type == next.task_type && one.queue == next.queue) {
+            alike.first().into_iter().for_each(|task| self.look_at(task));
+        }
         let submitted = self.engine.submit_many(tasks).await?;
         let called = hooks.into_iter().map(|(place, hook)| (hook, submitted[place]));
         let new = called.filter(|(_, made)| !made.repeated);
@@ -95,6 +98,13 @@ impl Services {
         calls.iter().for_each(|_| self.engine.metrics.processed(Listener::Hooks, EventKind::Submitted));
         self.call_hooks(calls);
         Ok(submitted)
+    }
+
+    /// What the worker of this process has to say of a task that is about to be submitted.
+    pub(crate) fn look_at(&self, task: &NewTask) {
+        if let Some(inner) = self.here.get().and_then(Weak::upgrade) {
+            inner.warn_if_nobody_runs(task);
+        }
     }
 
     /// Waits a while for the hooks that still run: the process is about to stop.

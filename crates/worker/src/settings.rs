@@ -69,6 +69,10 @@ impl TypeSettings {
             let problem = format!("of {task_type} is 0: none would ever run");
             return Err(Invalid::new("concurrency", problem, "at least 1"));
         }
+        if self.timeout == Some(Duration::ZERO) {
+            let problem = format!("of {task_type} is 0: every attempt would fail");
+            return Err(Invalid::new("timeout", problem, "more than 0"));
+        }
         let queue = self.queue.as_deref().unwrap_or("any");
         let task = NewTask {
             max_attempts: self.max_attempts,

@@ -22,7 +22,7 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{Lease, NodeId, Serves, StoreError, TaskId, bounds};
+use longhaul_domain::{Lease, NewTask, NodeId, Serves, StoreError, TaskId, bounds};
 use longhaul_engine::{
     Desk, Engine, LocalNode,
     desk::StopReason,
@@ -90,6 +90,8 @@ pub(crate) struct Inner {
     dropping: AtomicBool,
     /// Whether a submit that claims is under way.
     eager: AtomicBool,
+    /// Whether no other process has the store open.
+    is_alone: bool,
     /// The handlers that run now, with what must be done after them. Closed from the start, as the hooks are.
     handlers: TaskTracker,
 }
@@ -114,6 +116,7 @@ impl Inner {
             closing: CancellationToken::new(),
             dropping: AtomicBool::new(false),
             eager: AtomicBool::new(false),
+            is_alone,
             handlers: TaskTracker::new(),
         });
         inner.handlers.close();
@@ -122,6 +125,14 @@ impl Inner {
             inner.engine().store.declare_others_dead(inner.node()).await?;
         }
         Ok(inner)
+    }
+
+    /// Tells of a task that nobody will ever run, because the only worker there is does not.
+    pub(crate) fn warn_if_nobody_runs(&self, task: &NewTask) {
+        if self.is_alone && self.desk().slots().has_room(&task.queue, &task.task_type).is_none() {
+            let (task_type, queue) = (&task.task_type, &task.queue);
+            tracing::warn!(%task_type, %queue, "a task that this worker does not run: its type is not registered, or its queue not served");
+        }
     }
 
     fn engine(&self) -> &Engine {
@@ -194,7 +205,7 @@ impl LocalNode for Inner {
 
     fn slots(&self) -> (usize, usize) {
         let desk = self.desk();
-        (desk.running(), desk.slots().total())
+        (desk.slots().running(), desk.slots().total())
     }
 
     fn has_room(&self, queue: &str, task_type: &str) -> Option<bool> {
@@ -282,6 +293,11 @@ impl Worker {
         // Nobody beats any more: a heart that is told of a lost node would register a new one.
         if let Err(error) = within(LAST_ANSWERS, say_goodbye(inner)).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
+        }
+        if self.inner.desk().slots().running() > 0 {
+            tracing::warn!(
+                "blocking handlers go on; a runtime that is dropped waits for them, unless by shutdown_background"
+            );
         }
         self.inner.services.end_hooks().await;
     }

@@ -67,7 +67,10 @@ pub enum Refusal {
     #[error("the time of a task that is {} cannot be changed; only a waiting one's can", status.as_str())]
     NotWaitingForTime { status: Status },
     /// There is no failed child to redo, or some child has not ended.
-    #[error("no child of this task can be redone: none failed, or some have not ended")]
+    #[error(
+        "no child of this task can be redone: none failed, or some have not ended, or the task failed by itself; retry the \
+         task, then"
+    )]
     NothingToRedo,
     /// The parent has as many children as it may have.
     #[error("a task may have at most 1000000 children")]

@@ -4,7 +4,7 @@ use super::{Command, Refusal, Transition, admit, moved};
 use crate::{
     attempt::Attempt,
     event::EventKind,
-    task::{Status, Task},
+    task::{Phase, Status, Task},
     time::Timestamp,
 };
 
@@ -25,11 +25,13 @@ pub fn decide(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
 /// The ended parent waiting again at `now`, for its failed children to be redone.
 pub fn decide_children(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
     admit(task, Command::RedoChildren)?;
-    let failed_by_itself = task.error.as_ref().is_some_and(|error| error.class != "children");
+    // A finish step that failed, failed over its children, and sees them again; a `run` that failed would not be run again.
+    let failed_by_itself =
+        task.phase == Phase::Run && task.error.as_ref().is_some_and(|error| error.class != "children");
     if task.children.failed == 0 || task.children.open() > 0 || failed_by_itself {
         return Err(Refusal::NothingToRedo);
     }
-    let after = Task { phase: crate::task::Phase::Run, deadline_at: None, ..reopened(task, Status::Waiting, now) };
+    let after = Task { phase: Phase::Run, deadline_at: None, ..reopened(task, Status::Waiting, now) };
     Ok(Transition { after, archived: Attempt::told_by(task), event: Some(EventKind::Waiting) })
 }
 

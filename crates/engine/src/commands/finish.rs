@@ -62,6 +62,7 @@ impl Engine {
             self.forget_progress(&one.report.lease);
             let Verdict::Applied(status) = verdict else { continue };
             self.count_attempt(one, *status);
+            log_failure(one, *status);
             let event = kind_of(*status);
             if self.note_news(event, one.report.lease.task_id, &one.info.owner) {
                 let version = self.version_after(one, raised_by).await;
@@ -161,6 +162,27 @@ impl Engine {
                 Status::Running | Status::Retrying | Status::Waiting | Status::Cancelled | Status::DeadLetter => {}
             }
         }
+    }
+}
+
+/// Failures are in the task's row, and in the log for whoever reads that first.
+fn log_failure(one: &Ended, status: Status) {
+    let Outcome::Failed { failure, .. } = &one.report.outcome else { return };
+    let (task_id, attempt, error) = (one.report.lease.task_id.0, one.report.lease.attempt, &failure.message);
+    let task_type = &one.info.task_type;
+    match status {
+        Status::Retrying => {
+            tracing::info!(%task_id, task_type, attempt, error, "an attempt has failed; there will be another one")
+        }
+        Status::Failed | Status::DeadLetter => {
+            tracing::warn!(%task_id, task_type, attempt, error, status = status.as_str(), "a task has failed for good");
+        }
+        Status::Queued
+        | Status::Running
+        | Status::Waiting
+        | Status::Completed
+        | Status::CompletedWithErrors
+        | Status::Cancelled => {}
     }
 }
 

@@ -52,7 +52,7 @@ impl TestLonghaul {
         let task = self.record(handle);
         match Handle::<K>::result_of(&task) {
             Ok(result) => result,
-            Err(error @ NoResult::Unreadable(_)) => panic!("{error}: {}", self.explain(&task)),
+            Err(error @ (NoResult::Unreadable(_) | NoResult::Nothing)) => panic!("{error}: {}", self.explain(&task)),
             Err(NoResult::Ended { .. } | NoResult::Store(_)) => {
                 panic!("there is no result, has it been run (run_until_idle)? {}", self.explain(&task))
             }

@@ -33,6 +33,7 @@ async fn of_a_type() {
         (TypeSettings::new().concurrency(0), "concurrency"),
         (TypeSettings::new().max_attempts(0), "maxAttempts"),
         (TypeSettings::new().timeout(Duration::MAX), "timeout"),
+        (TypeSettings::new().timeout(Duration::ZERO), "timeout"),
         (TypeSettings::new().retry(falling), "factor"),
         (TypeSettings::new().queue("no such name!"), "queue"),
     ] {

@@ -16,6 +16,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(place, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
         trial(place, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
+        trial(place, "parents::children_over_which_the_finish_step_failed_can_be_redone", finish_that_failed),
         trial(place, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
         trial(place, "parents::a_child_whose_submit_was_given_up_is_the_same_one_later", a_submit_that_was_given_up),
         trial(place, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
@@ -109,6 +110,40 @@ async fn failed_children_can_be_redone_alone(database: Home) {
     longhaul.retry(handle.id(), RetryScope::FailedChildren).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 14, failed: 0 });
     assert_eq!(handle.status().await.unwrap(), Status::Completed);
+    longhaul.stop().await;
+}
+
+/// Cannot finish without all of its children.
+struct Strict;
+
+impl Task for Strict {
+    const TYPE: &'static str = "strict";
+    const FINISH_STEP: bool = true;
+    type Params = u32;
+    type Output = u32;
+
+    async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
+        ctx.submit_all::<Squarer>((0..ctx.params).map(Square)).await?;
+        Err(Stop::wait_for_children())
+    }
+
+    async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<u32> {
+        if children.all.iter().any(|child| child.status != Status::Completed) {
+            return Err(Stop::fatal("it takes all of them"));
+        }
+        Ok(children.results::<Squarer>()?.iter().sum())
+    }
+}
+
+async fn finish_that_failed(database: Home) {
+    let is_picky = Arc::new(AtomicBool::new(true));
+    let squarer = Squarer { is_picky: Arc::clone(&is_picky) };
+    let longhaul = open(&database).await.register(squarer).register(Strict).start().await.unwrap();
+    let handle = longhaul.submit::<Strict>(4).await.unwrap();
+    assert_eq!(handle.ended().await.unwrap().status, Status::Failed);
+    is_picky.store(false, Ordering::Relaxed);
+    longhaul.retry(handle.id(), RetryScope::FailedChildren).await.unwrap();
+    assert_eq!(handle.result().await.unwrap(), 14);
     longhaul.stop().await;
 }
 

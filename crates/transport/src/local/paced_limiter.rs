@@ -5,7 +5,7 @@
 //! rounds would be ten thousand claims. Here each is told a moment of its own. It is no booking: who comes at the right time
 //! without having been refused may still be first.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -30,16 +30,29 @@ pub struct PacedRateLimiter {
     clock: Arc<dyn Clock>,
     /// The moment that the next one who is refused is told, by key.
     lines: Mutex<HashMap<String, i64>>,
+    /// Keys without a limit that somebody was told of.
+    unlimited: Mutex<HashSet<String>>,
 }
 
 impl PacedRateLimiter {
     /// Lines that move as fast as these rules, which are the limiter's, give permits.
     pub fn new(limiter: Arc<dyn RateLimiter>, rules: LimitRules, clock: Arc<dyn Clock>) -> Self {
-        Self { limiter, rules, clock, lines: Mutex::default() }
+        Self { limiter, rules, clock, lines: Mutex::default(), unlimited: Mutex::default() }
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<String, i64>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A key is a text in a handler, and one with a slip of the pen would never be held back.
+    fn warn_if_unlimited(&self, key: &str) {
+        if self.rules.limits.is_empty() || self.rules.slowest_micros(key).is_some() {
+            return;
+        }
+        let mut told = self.unlimited.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < LINES && told.insert(key.to_owned()) {
+            tracing::warn!(key, "permits of a key that has no limit; there are limits of others");
+        }
     }
 
     /// When to come back instead of in `retry_in_ms`.
@@ -68,6 +81,7 @@ impl RateLimiter for PacedRateLimiter {
         let reservation = self.limiter.reserve(key, max_wait_ms).await?;
         Ok(match reservation {
             Reservation::Granted { wait_ms } => {
+                self.warn_if_unlimited(key);
                 let patience_micros = max_wait_ms.saturating_mul(1_000);
                 if wait_ms == 0 && self.rules.slowest_micros(key).is_none_or(|every| patience_micros >= every) {
                     // Permits lie idle: whoever was in line has been served, or is gone. Who does not wait cannot tell.

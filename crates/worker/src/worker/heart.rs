@@ -13,6 +13,9 @@ use crate::{patience::within, registry::millis, settings::WorkerSettings};
 /// but not by its own.
 const LOOKS_PER_STRAY_AGE: u32 = 4;
 
+/// How late the heart may be woken before somebody should hear of it.
+const LATE: Duration = Duration::from_secs(3);
+
 pub(super) async fn run(inner: Arc<Inner>) {
     let mut looked_for_strays = Instant::now();
     let mut beaten_at = tokio::time::Instant::now();
@@ -25,7 +28,9 @@ pub(super) async fn run(inner: Arc<Inner>) {
             () = inner.closing.cancelled() => return,
             () = inner.engine().look_at_leases.notified() => {}
             () = tokio::time::sleep_until(idle_until.min(looked_at + busy)) => {
+                let was_due = idle_until.min(looked_at + busy);
                 looked_at = tokio::time::Instant::now();
+                warn_if_late(looked_at.duration_since(was_due));
                 if inner.desk().is_clear() && looked_at < idle_until {
                     continue;
                 }
@@ -46,6 +51,16 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Err(StoreError::NodeLost) => come_back(&inner).await,
             Err(error) => tracing::warn!(%error, "a heartbeat failed; the next one follows soon"),
         }
+    }
+}
+
+/// Nothing else of this process went on meanwhile, other tasks' timeouts and heartbeats among it.
+fn warn_if_late(late: Duration) {
+    if late >= LATE {
+        tracing::warn!(
+            ?late,
+            "the threads of the runtime were busy: handlers that block or compute for long say `.blocking()`"
+        );
     }
 }
 
