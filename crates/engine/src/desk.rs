@@ -144,6 +144,11 @@ impl Desk {
         self.kept_slots -= 1;
     }
 
+    /// Whether something of an attempt that has ended still runs.
+    pub const fn has_kept_slots(&self) -> bool {
+        self.kept_slots > 0
+    }
+
     /// How many tasks of this queue could start now.
     pub fn room_in_queue(&self, queue: &str) -> usize {
         if self.is_crowded() { 0 } else { self.slots.room_in_queue(queue) }

@@ -89,7 +89,7 @@ impl Services {
         let hooks: Vec<_> =
             places.filter_map(|(place, task)| Some((place, self.registry.queued_hook(task)?))).collect();
         for alike in tasks.chunk_by(|one, next| one.task_type == next.task_type && one.queue == next.queue) {
-            alike.first().into_iter().for_each(|task| self.look_at(task));
+            alike.first().into_iter().for_each(|task| self.warn_if_nobody_runs(task));
         }
         let submitted = self.engine.submit_many(tasks).await?;
         let called = hooks.into_iter().map(|(place, hook)| (hook, submitted[place]));
@@ -100,8 +100,8 @@ impl Services {
         Ok(submitted)
     }
 
-    /// What the worker of this process has to say of a task that is about to be submitted.
-    pub(crate) fn look_at(&self, task: &NewTask) {
+    /// The worker of this process tells of a task that is about to be submitted and that nobody will run.
+    pub(crate) fn warn_if_nobody_runs(&self, task: &NewTask) {
         if let Some(inner) = self.here.get().and_then(Weak::upgrade) {
             inner.warn_if_nobody_runs(task);
         }

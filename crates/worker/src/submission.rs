@@ -303,7 +303,7 @@ impl<K: Kind> IntoFuture for Submission<K> {
 /// Submits a task, starts it at once if this process can, and calls its type's hook.
 pub(crate) async fn submit_one(services: &Arc<Services>, task: NewTask) -> Result<Submitted, StoreError> {
     let hook = services.registry.queued_hook(&task);
-    services.look_at(&task);
+    services.warn_if_nobody_runs(&task);
     let submitted = worker::submit(services, task).await?;
     if let Some(hook) = hook.filter(|_| !submitted.repeated) {
         services.engine.metrics.processed(Listener::Hooks, EventKind::Submitted);

@@ -294,7 +294,7 @@ impl Worker {
         if let Err(error) = within(LAST_ANSWERS, say_goodbye(inner)).await {
             tracing::warn!(%error, "the node could not say goodbye; it will be found dead");
         }
-        if self.inner.desk().slots().running() > 0 {
+        if self.inner.desk().has_kept_slots() {
             tracing::warn!(
                 "blocking handlers go on; a runtime that is dropped waits for them, unless by shutdown_background"
             );

@@ -1,7 +1,7 @@
 //! Cancelling: at once in the same process, within two seconds from another, and never with a result.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Trial;
 use longhaul::{Context, Longhaul, Outcome, Status, Stop, Task, TaskId, TaskInfo, WorkerSettings};
@@ -189,17 +189,18 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
     longhaul.stop().await;
 }
 
-/// The heartbeat brings the news, within two seconds by contract. What is more is left to commits on a busy disk.
+/// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
 async fn another_process_is_heard(database: Home) {
-    const SOON: Duration = Duration::from_secs(8);
     let signs = Signs::default();
     let settings = WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() };
     let worker = open(&database).await.register(Patient(signs.clone())).worker(settings).start().await.unwrap();
     let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
     let handle = elsewhere.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
+    let asked = Instant::now();
     elsewhere.cancel(handle.id()).await.unwrap();
-    tokio::time::timeout(SOON, signs.stopped.notified()).await.expect("the handler hears of it");
+    signs.stopped.notified().await;
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     elsewhere.stop().await;
     worker.stop().await;
 }

@@ -23,6 +23,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
     loop {
         let busy = inner.settings.heartbeat;
         let idle_until = beaten_at + inner.settings.idle_heartbeat.max(busy);
+        let asleep_since = tokio::time::Instant::now();
         // It looks up as often as a busy node beats: nobody who claims has to wake it.
         tokio::select! {
             () = inner.closing.cancelled() => return,
@@ -30,7 +31,7 @@ pub(super) async fn run(inner: Arc<Inner>) {
             () = tokio::time::sleep_until(idle_until.min(looked_at + busy)) => {
                 let was_due = idle_until.min(looked_at + busy);
                 looked_at = tokio::time::Instant::now();
-                warn_if_late(looked_at.duration_since(was_due));
+                warn_if_late(lateness(asleep_since, was_due, looked_at));
                 if inner.desk().is_clear() && looked_at < idle_until {
                     continue;
                 }
@@ -52,6 +53,16 @@ pub(super) async fn run(inner: Arc<Inner>) {
             Err(error) => tracing::warn!(%error, "a heartbeat failed; the next one follows soon"),
         }
     }
+}
+
+/// How long after its time somebody was woken who went to sleep then. What came before that sleep, such as a beat that the store
+/// was slow to answer, does not count.
+fn lateness(
+    asleep_since: tokio::time::Instant,
+    was_due: tokio::time::Instant,
+    woken: tokio::time::Instant,
+) -> Duration {
+    woken.saturating_duration_since(was_due.max(asleep_since))
 }
 
 /// Nothing else of this process went on meanwhile, other tasks' timeouts and heartbeats among it.
@@ -108,5 +119,19 @@ pub(super) async fn come_back(inner: &Inner) {
     inner.stop_all(StopReason::Lost);
     if let Err(error) = within(inner.settings.heartbeat_timeout, inner.register()).await {
         tracing::warn!(%error, "the node could not come back yet and tries again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_that_was_slow_makes_no_heart_late() {
+        let start = tokio::time::Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(lateness(at(0), at(1), at(1)), Duration::ZERO);
+        assert_eq!(lateness(at(0), at(1), at(9)), Duration::from_secs(8), "the threads were busy");
+        assert_eq!(lateness(at(9), at(1), at(9)), Duration::ZERO, "the beat before took so long");
     }
 }
