@@ -43,18 +43,33 @@ async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
     let (first_frame, tidied_up) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let render = Render { first_frame: Arc::clone(&first_frame), tidied_up: Arc::clone(&tidied_up) };
+    let render = Render {
+        first_frame: Arc::clone(&first_frame),
+        tidied_up: Arc::clone(&tidied_up),
+    };
     let longhaul = Longhaul::open(&url).await?.register(render).start().await?;
 
     let handle = longhaul.submit::<Render>(180_000).await?;
     first_frame.notified().await;
-    let progress = handle.progress().await?.map_or(0.0, |progress| progress.percent);
+    let progress = handle
+        .progress()
+        .await?
+        .map_or(0.0, |progress| progress.percent);
     println!("it runs, and is at {progress:.1} %");
 
     assert_eq!(handle.cancel().await?, Status::Cancelled);
     tidied_up.notified().await;
     let ended = handle.result().await;
-    assert!(matches!(ended, Err(NoResult::Ended { status: Status::Cancelled, .. })), "{ended:?}");
+    assert!(
+        matches!(
+            ended,
+            Err(NoResult::Ended {
+                status: Status::Cancelled,
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
     println!("cancelled, and no result is kept");
 
     longhaul.stop().await;

@@ -42,20 +42,37 @@ impl Task for Translate {
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     if let Some(url) = std::env::args().nth(1) {
-        let dying = Translate { dies_after: Some(3) };
+        let dying = Translate {
+            dies_after: Some(3),
+        };
         let longhaul = Longhaul::open(&url).await?.register(dying).start().await?;
-        longhaul.submit::<Translate>(5).idempotency_key("the book").await?.result().await?;
+        longhaul
+            .submit::<Translate>(5)
+            .idempotency_key("the book")
+            .await?
+            .result()
+            .await?;
         anyhow::bail!("the process should have died");
     }
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let died = tokio::process::Command::new(std::env::current_exe()?).arg(&url).status().await?;
+    let died = tokio::process::Command::new(std::env::current_exe()?)
+        .arg(&url)
+        .status()
+        .await?;
     println!("the first process died: {died}");
     assert_eq!(died.code(), Some(9));
 
     // The same key is the same task: nobody has to know whether the first submit went through.
-    let longhaul = Longhaul::open(&url).await?.register(Translate { dies_after: None }).start().await?;
-    let handle = longhaul.submit::<Translate>(5).idempotency_key("the book").await?;
+    let longhaul = Longhaul::open(&url)
+        .await?
+        .register(Translate { dies_after: None })
+        .start()
+        .await?;
+    let handle = longhaul
+        .submit::<Translate>(5)
+        .idempotency_key("the book")
+        .await?;
     let started_after = handle.result().await?;
     println!("the second process went on after page {started_after}");
     assert_eq!((started_after, handle.task().await?.crash_count), (3, 1));

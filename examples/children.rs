@@ -43,7 +43,10 @@ impl Task for CountBook {
 
     async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Book> {
         let words = children.results::<CountPage>()?.iter().sum();
-        Ok(Book { words, unreadable_pages: children.failed().count() })
+        Ok(Book {
+            words,
+            unreadable_pages: children.failed().count(),
+        })
     }
 }
 
@@ -51,14 +54,34 @@ impl Task for CountBook {
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let longhaul = Longhaul::open(&url).await?.register(CountBook).register(CountPage).start().await?;
+    let longhaul = Longhaul::open(&url)
+        .await?
+        .register(CountBook)
+        .register(CountPage)
+        .start()
+        .await?;
 
-    let pages = ["call me", "", "ishmael some years ago"].map(str::to_owned).to_vec();
+    let pages = ["call me", "", "ishmael some years ago"]
+        .map(str::to_owned)
+        .to_vec();
     let handle = longhaul.submit::<CountBook>(pages).await?;
     let book = handle.result().await?;
-    println!("{} words, {} unreadable page", book.words, book.unreadable_pages);
-    assert_eq!(book, Book { words: 6, unreadable_pages: 1 });
-    assert_eq!(handle.status().await?, Status::CompletedWithErrors, "some children failed, and the task says so");
+    println!(
+        "{} words, {} unreadable page",
+        book.words, book.unreadable_pages
+    );
+    assert_eq!(
+        book,
+        Book {
+            words: 6,
+            unreadable_pages: 1
+        }
+    );
+    assert_eq!(
+        handle.status().await?,
+        Status::CompletedWithErrors,
+        "some children failed, and the task says so"
+    );
 
     longhaul.stop().await;
     Ok(())

@@ -22,7 +22,8 @@ impl Task for CountWords {
     async fn run(&self, ctx: Context<Self>) -> Outcome<usize> {
         ctx.info(format!("counting {} bytes", ctx.params.text.len()));
         let words = ctx.params.text.split_whitespace().count();
-        ctx.progress(Progress::percent(100.0).message("counted")).await?;
+        ctx.progress(Progress::percent(100.0).message("counted"))
+            .await?;
         Ok(words)
     }
 }
@@ -32,10 +33,20 @@ async fn main() -> anyhow::Result<()> {
     // A program would say sqlite://tasks.db, postgres://… or mysql://… here.
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let longhaul = Longhaul::open(&url).await?.register(CountWords).start().await?;
+    let longhaul = Longhaul::open(&url)
+        .await?
+        .register(CountWords)
+        .start()
+        .await?;
 
-    let params = Text { text: "no task is lost".to_owned() };
-    let handle = longhaul.submit::<CountWords>(params).owner("u-1").priority(7).await?;
+    let params = Text {
+        text: "no task is lost".to_owned(),
+    };
+    let handle = longhaul
+        .submit::<CountWords>(params)
+        .owner("u-1")
+        .priority(7)
+        .await?;
     println!("submitted {}", handle.id());
 
     let words = handle.result().await?;

@@ -36,12 +36,16 @@ impl Task for Summarise {
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let provider = FakeProvider::new().too_many_requests(Duration::from_millis(300)).text("in short: it works");
+    let provider = FakeProvider::new()
+        .too_many_requests(Duration::from_millis(300))
+        .text("in short: it works");
     let longhaul = Longhaul::open(&url)
         .await?
         .limit("openai", Limit::per_second(50))
         .limit("openai/gpt-4", Limit::per_second(20))
-        .register(Summarise { provider: provider.clone() })
+        .register(Summarise {
+            provider: provider.clone(),
+        })
         .start()
         .await?;
 
@@ -57,8 +61,14 @@ async fn main() -> anyhow::Result<()> {
     }
     let (calls, elapsed) = (provider.calls(), started.elapsed());
     println!("{calls} calls for 6 summaries in {elapsed:?}: {snoozes} snoozes, {retries} retries");
-    assert!(calls == 7 && snoozes >= 1 && retries == 0, "one call was refused, and no retry was used up");
-    assert!(elapsed >= Duration::from_millis(250), "6 permits at 20 a second, the first at once");
+    assert!(
+        calls == 7 && snoozes >= 1 && retries == 0,
+        "one call was refused, and no retry was used up"
+    );
+    assert!(
+        elapsed >= Duration::from_millis(250),
+        "6 permits at 20 a second, the first at once"
+    );
     longhaul.stop().await;
     Ok(())
 }

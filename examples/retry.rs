@@ -6,7 +6,9 @@
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-use longhaul::{Context, Longhaul, NoResult, Outcome, RetryPolicy, Status, Stop, Task, TypeSettings};
+use longhaul::{
+    Context, Longhaul, NoResult, Outcome, RetryPolicy, Status, Stop, Task, TypeSettings,
+};
 
 struct Fetch;
 
@@ -39,19 +41,29 @@ async fn main() -> anyhow::Result<()> {
     let longhaul = Longhaul::open(&url).await?.register(Fetch).start().await?;
 
     let flaky = longhaul.submit::<Fetch>("flaky".to_owned()).await?;
-    println!("flaky: {} at attempt {}", flaky.result().await?, flaky.task().await?.attempt);
+    println!(
+        "flaky: {} at attempt {}",
+        flaky.result().await?,
+        flaky.task().await?.attempt
+    );
     for attempt in flaky.attempts().await? {
         println!("  attempt {} {}", attempt.attempt, attempt.outcome.as_str());
     }
     assert_eq!(flaky.attempts().await?.len(), 3);
 
-    for (page, end, attempts) in [("down", Status::DeadLetter, 3), ("missing", Status::Failed, 1)] {
+    for (page, end, attempts) in [
+        ("down", Status::DeadLetter, 3),
+        ("missing", Status::Failed, 1),
+    ] {
         let handle = longhaul.submit::<Fetch>(page.to_owned()).await?;
         let Err(NoResult::Ended { status, error }) = handle.result().await else {
             anyhow::bail!("{page} should not have a result");
         };
         let message = error.map(|error| error.message).unwrap_or_default();
-        println!("{page}: {} after {attempts} attempts: {message}", status.as_str());
+        println!(
+            "{page}: {} after {attempts} attempts: {message}",
+            status.as_str()
+        );
         assert_eq!((status, handle.task().await?.attempt), (end, attempts));
     }
     longhaul.stop().await;

@@ -3,7 +3,10 @@
 //! `subscribe` and `hear` know nothing of Longhaul but `docs/events.md`. The rest makes something to hear. Run it with
 //! `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --features fleet --example subscriber`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
-#![expect(clippy::disallowed_methods, reason = "the address of a server is in the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the address of a server is in the environment"
+)]
 
 use std::collections::HashSet;
 
@@ -18,28 +21,61 @@ use longhaul::{Context, EventKind, EventRule, Longhaul, Outcome, RabbitOptions, 
 use serde_json::Value;
 
 /// Asks for the events of an exchange whose routing keys fit.
-async fn subscribe(connection: &Connection, exchange: &str, keys: &[&str]) -> lapin::Result<Consumer> {
+async fn subscribe(
+    connection: &Connection,
+    exchange: &str,
+    keys: &[&str],
+) -> lapin::Result<Consumer> {
     let channel = connection.create_channel().await?;
     // A subscriber that may miss nothing has a durable queue with a name. This one goes with its program.
-    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
-    let queue = channel.queue_declare("".into(), options, FieldTable::default()).await?.name().clone();
+    let options = QueueDeclareOptions {
+        exclusive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let queue = channel
+        .queue_declare("".into(), options, FieldTable::default())
+        .await?
+        .name()
+        .clone();
     for key in keys {
         let options = QueueBindOptions::default();
-        channel.queue_bind(queue.clone(), exchange.into(), (*key).into(), options, FieldTable::default()).await?;
+        channel
+            .queue_bind(
+                queue.clone(),
+                exchange.into(),
+                (*key).into(),
+                options,
+                FieldTable::default(),
+            )
+            .await?;
     }
-    channel.basic_consume(queue, "".into(), BasicConsumeOptions::default(), FieldTable::default()).await
+    channel
+        .basic_consume(
+            queue,
+            "".into(),
+            BasicConsumeOptions::default(),
+            FieldTable::default(),
+        )
+        .await
 }
 
 /// Prints each event once, until so many have come.
 async fn hear(mut events: Consumer, most: usize) -> anyhow::Result<()> {
     let mut seen = HashSet::new();
     while seen.len() < most {
-        let delivery = events.next().await.context("the broker has ended the subscription")??;
+        let delivery = events
+            .next()
+            .await
+            .context("the broker has ended the subscription")??;
         let event: Value = serde_json::from_slice(&delivery.data)?;
         // An event comes at least once; its id says whether it is known.
         if seen.insert(event["id"].to_string()) {
             let (kind, data) = (text(&event["type"]), &event["data"]);
-            println!("{kind} of {} {}", text(&data["taskType"]), text(&data["error"]["message"]));
+            println!(
+                "{kind} of {} {}",
+                text(&data["taskType"]),
+                text(&data["error"]["message"])
+            );
         }
         delivery.ack(BasicAckOptions::default()).await?;
     }
@@ -67,14 +103,23 @@ impl Task for Fetch {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let broker = std::env::var("LONGHAUL_BROKER").context("set LONGHAUL_BROKER to a RabbitMQ server")?;
+    let broker =
+        std::env::var("LONGHAUL_BROKER").context("set LONGHAUL_BROKER to a RabbitMQ server")?;
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-    let options = RabbitOptions { namespace: "example".to_owned(), ..RabbitOptions::default() };
+    let options = RabbitOptions {
+        namespace: "example".to_owned(),
+        ..RabbitOptions::default()
+    };
     // What is told to the world: in a configuration file this is `events.external`.
-    let told =
-        EventRule { task_types: vec!["fetch".to_owned()], events: vec![EventKind::Completed, EventKind::Failed] };
-    let builder = Longhaul::open(&url).await?.rabbitmq(&broker, options).external_events(vec![told]);
+    let told = EventRule {
+        task_types: vec!["fetch".to_owned()],
+        events: vec![EventKind::Completed, EventKind::Failed],
+    };
+    let builder = Longhaul::open(&url)
+        .await?
+        .rabbitmq(&broker, options)
+        .external_events(vec![told]);
     let longhaul = builder.register(Fetch).start().await?;
 
     let connection = Connection::connect(&broker, ConnectionProperties::default()).await?;

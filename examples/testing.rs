@@ -38,14 +38,25 @@ impl Task for Summarise {
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> anyhow::Result<()> {
     let hour = Duration::from_secs(3_600);
-    let provider =
-        FakeProvider::new().text("one").too_many_requests(hour).slow(hour, "two").cut_off_after("th").text("three");
-    let longhaul = TestLonghaul::new().register(Summarise { provider: provider.clone() }).start();
+    let provider = FakeProvider::new()
+        .text("one")
+        .too_many_requests(hour)
+        .slow(hour, "two")
+        .cut_off_after("th")
+        .text("three");
+    let longhaul = TestLonghaul::new()
+        .register(Summarise {
+            provider: provider.clone(),
+        })
+        .start();
 
     let handle = longhaul.submit::<Summarise>(3).await?;
     assert_eq!(longhaul.submitted::<Summarise>(), [3]);
     longhaul.run_until_idle().await;
-    assert_eq!((longhaul.record(&handle).status, provider.calls()), (Status::Retrying, 2));
+    assert_eq!(
+        (longhaul.record(&handle).status, provider.calls()),
+        (Status::Retrying, 2)
+    );
     println!("refused by the provider, waits for an hour");
 
     longhaul.advance(hour);
@@ -58,9 +69,19 @@ async fn main() -> anyhow::Result<()> {
     longhaul.assert_ended(&handle, Status::Completed);
     assert_eq!(longhaul.result(&handle), ["one", "two", "three"]);
     let task = longhaul.record(&handle);
-    assert_eq!((task.snooze_count, task.crash_count, task.retry_count), (1, 1, 1));
-    println!("completed at attempt {} with {} calls", task.attempt, provider.calls());
+    assert_eq!(
+        (task.snooze_count, task.crash_count, task.retry_count),
+        (1, 1, 1)
+    );
+    println!(
+        "completed at attempt {} with {} calls",
+        task.attempt,
+        provider.calls()
+    );
     assert_eq!((longhaul.attempts(&handle).len(), provider.calls()), (4, 5));
-    assert_eq!(longhaul.logs(&handle).last().map(String::as_str), Some("chapter 3 is done"));
+    assert_eq!(
+        longhaul.logs(&handle).last().map(String::as_str),
+        Some("chapter 3 is done")
+    );
     Ok(())
 }

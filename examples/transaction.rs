@@ -22,23 +22,39 @@ impl Task for SendInvoice {
 async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("shop.db").display());
-    let longhaul = Longhaul::open(&url).await?.register(SendInvoice).start().await?;
+    let longhaul = Longhaul::open(&url)
+        .await?
+        .register(SendInvoice)
+        .start()
+        .await?;
     // The program's own connection to the same database; sqlx transactions of PostgreSQL and MySQL work the same.
     let mut shop = SqliteConnection::connect(&url).await?;
-    sqlx::query("CREATE TABLE orders (id integer PRIMARY KEY)").execute(&mut shop).await?;
+    sqlx::query("CREATE TABLE orders (id integer PRIMARY KEY)")
+        .execute(&mut shop)
+        .await?;
 
     // On SQLite such a transaction says from the start that it will write: one that reads first and writes later fails when
     // Longhaul has written meanwhile. On PostgreSQL and MySQL it is `begin()`.
     let mut given_up = shop.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *given_up).await?;
-    let gone = longhaul.submit_in(&mut given_up, longhaul.submit::<SendInvoice>(1)).await?;
+    sqlx::query("INSERT INTO orders (id) VALUES (1)")
+        .execute(&mut *given_up)
+        .await?;
+    let gone = longhaul
+        .submit_in(&mut given_up, longhaul.submit::<SendInvoice>(1))
+        .await?;
     given_up.rollback().await?;
-    let Err(error) = longhaul.task(gone.id()).await else { anyhow::bail!("the task should be gone") };
+    let Err(error) = longhaul.task(gone.id()).await else {
+        anyhow::bail!("the task should be gone")
+    };
     println!("rolled back: {error}");
 
     let mut kept = shop.begin_with("BEGIN IMMEDIATE").await?;
-    sqlx::query("INSERT INTO orders (id) VALUES (2)").execute(&mut *kept).await?;
-    let handle = longhaul.submit_in(&mut kept, longhaul.submit::<SendInvoice>(2)).await?;
+    sqlx::query("INSERT INTO orders (id) VALUES (2)")
+        .execute(&mut *kept)
+        .await?;
+    let handle = longhaul
+        .submit_in(&mut kept, longhaul.submit::<SendInvoice>(2))
+        .await?;
     kept.commit().await?;
     // Longhaul does not see the commit. Its workers look by themselves now and then, or at once when told to.
     longhaul.wake();
@@ -46,7 +62,9 @@ async fn main() -> anyhow::Result<()> {
     println!("committed: {sent}");
     assert_eq!(sent, "invoice of order 2");
 
-    let orders: Vec<i64> = sqlx::query_scalar("SELECT id FROM orders").fetch_all(&mut shop).await?;
+    let orders: Vec<i64> = sqlx::query_scalar("SELECT id FROM orders")
+        .fetch_all(&mut shop)
+        .await?;
     assert_eq!(orders, [2]);
     shop.close().await?;
     longhaul.stop().await;

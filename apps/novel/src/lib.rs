@@ -47,8 +47,15 @@ pub enum InstallError {
 
 /// Adds the application to a Longhaul: its tables in the database at `url`, which is Longhaul's own, its task types and
 /// limits, and its routes below [`PREFIX`].
-pub async fn install(builder: Builder, url: &str, settings: &Settings) -> Result<Builder, InstallError> {
-    let study = Study { library: Library::open(url).await?, provider: settings.provider()? };
+pub async fn install(
+    builder: Builder,
+    url: &str,
+    settings: &Settings,
+) -> Result<Builder, InstallError> {
+    let study = Study {
+        library: Library::open(url).await?,
+        provider: settings.provider()?,
+    };
     Ok(install_with(builder, study, settings))
 }
 
@@ -60,11 +67,15 @@ pub fn install_with(builder: Builder, study: Study, settings: &Settings) -> Buil
     let limit = Limit {
         permits: settings.requests_per_minute,
         per_ms: 60_000,
-        burst: u32::try_from(settings.concurrency).unwrap_or(u32::MAX).max(1),
+        burst: u32::try_from(settings.concurrency)
+            .unwrap_or(u32::MAX)
+            .max(1),
     };
     tasks::register(builder, &study)
         .resource(RESOURCE, settings.concurrency)
         .limit(&provider, limit)
         .limit(&model, limit)
-        .mount(PREFIX, move |longhaul| routes::router(Arc::new(routes::Application { library, longhaul })))
+        .mount(PREFIX, move |longhaul| {
+            routes::router(Arc::new(routes::Application { library, longhaul }))
+        })
 }

@@ -31,7 +31,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { openai: None, pace: None, concurrency: CONCURRENCY, requests_per_minute: REQUESTS_PER_MINUTE }
+        Self {
+            openai: None,
+            pace: None,
+            concurrency: CONCURRENCY,
+            requests_per_minute: REQUESTS_PER_MINUTE,
+        }
     }
 }
 
@@ -56,13 +61,35 @@ impl Settings {
                 Ok(_) | Err(_) => Err(SettingsError { name, allowed }),
             },
         };
-        let silence = number("NOVEL_OPENAI_TIMEOUT_MS", 3_600_000, "milliseconds, from 1 to 3600000")?;
-        let pace = number("NOVEL_PACE_MS", 60_000, "milliseconds a word, from 1 to 60000")?;
-        let concurrency = number("NOVEL_CONCURRENCY", 10_000, "calls at once, from 1 to 10000")?;
-        let per_minute = number("NOVEL_REQUESTS_PER_MINUTE", 1_000_000, "calls, from 1 to 1000000")?;
+        let silence = number(
+            "NOVEL_OPENAI_TIMEOUT_MS",
+            3_600_000,
+            "milliseconds, from 1 to 3600000",
+        )?;
+        let pace = number(
+            "NOVEL_PACE_MS",
+            60_000,
+            "milliseconds a word, from 1 to 60000",
+        )?;
+        let concurrency = number(
+            "NOVEL_CONCURRENCY",
+            10_000,
+            "calls at once, from 1 to 10000",
+        )?;
+        let per_minute = number(
+            "NOVEL_REQUESTS_PER_MINUTE",
+            1_000_000,
+            "calls, from 1 to 1000000",
+        )?;
         let (key, base_url) = (given("NOVEL_OPENAI_KEY"), given("NOVEL_OPENAI_BASE_URL"));
-        if base_url.as_ref().is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
-            return Err(SettingsError { name: "NOVEL_OPENAI_BASE_URL", allowed: "http://… or https://…" });
+        if base_url
+            .as_ref()
+            .is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://"))
+        {
+            return Err(SettingsError {
+                name: "NOVEL_OPENAI_BASE_URL",
+                allowed: "http://… or https://…",
+            });
         }
         let openai = (key.is_some() || base_url.is_some()).then(|| OpenAiSettings {
             base_url: base_url.unwrap_or_else(|| BASE_URL.to_owned()),
@@ -73,7 +100,9 @@ impl Settings {
         Ok(Self {
             openai,
             pace: pace.map(Duration::from_millis),
-            concurrency: concurrency.and_then(|number| usize::try_from(number).ok()).unwrap_or(CONCURRENCY),
+            concurrency: concurrency
+                .and_then(|number| usize::try_from(number).ok())
+                .unwrap_or(CONCURRENCY),
             requests_per_minute: per_minute
                 .and_then(|number| u32::try_from(number).ok())
                 .unwrap_or(REQUESTS_PER_MINUTE),
@@ -95,9 +124,16 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Settings, SettingsError> {
-        let pairs: Vec<(String, String)> =
-            pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Settings::from_environment(|name| pairs.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone()))
+        let pairs: Vec<(String, String)> = pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect();
+        Settings::from_environment(|name| {
+            pairs
+                .iter()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.clone())
+        })
     }
 
     #[test]
@@ -108,7 +144,11 @@ mod tests {
 
     #[test]
     fn a_key_is_used_and_never_shown() {
-        let settings = read(&[("NOVEL_OPENAI_KEY", "sk-secret"), ("NOVEL_OPENAI_MODEL", "m")]).unwrap();
+        let settings = read(&[
+            ("NOVEL_OPENAI_KEY", "sk-secret"),
+            ("NOVEL_OPENAI_MODEL", "m"),
+        ])
+        .unwrap();
         let provider = settings.provider().unwrap();
         assert_eq!(provider.key(), "openai/m");
         assert!(!format!("{settings:?} {provider:?}").contains("sk-secret"));
@@ -117,7 +157,11 @@ mod tests {
     #[test]
     fn what_is_not_valid_is_named() {
         let refused = read(&[("NOVEL_PACE_MS", "fast")]).unwrap_err();
-        assert!(refused.to_string().starts_with("NOVEL_PACE_MS is not valid; allowed: milliseconds"));
+        assert!(
+            refused
+                .to_string()
+                .starts_with("NOVEL_PACE_MS is not valid; allowed: milliseconds")
+        );
         assert!(read(&[("NOVEL_OPENAI_BASE_URL", "localhost")]).is_err());
         assert!(read(&[("NOVEL_CONCURRENCY", "0")]).is_err());
     }

@@ -42,7 +42,10 @@ pub fn split(text: &str) -> Vec<Chapter> {
 fn close(chapters: &mut Vec<Chapter>, title: &str, lines: &[&str]) {
     let scenes = scenes(lines);
     if !scenes.is_empty() {
-        chapters.push(Chapter { title: title.chars().take(TITLE_CHARACTERS).collect(), scenes });
+        chapters.push(Chapter {
+            title: title.chars().take(TITLE_CHARACTERS).collect(),
+            scenes,
+        });
     }
 }
 
@@ -51,17 +54,31 @@ fn heading(line: &str) -> Option<String> {
     let line = line.trim();
     if let Some(marked) = line.strip_prefix('#') {
         let title = marked.trim_start_matches('#').trim();
-        return Some(if title.is_empty() { "Untitled".to_owned() } else { title.to_owned() });
+        return Some(if title.is_empty() {
+            "Untitled".to_owned()
+        } else {
+            title.to_owned()
+        });
     }
     let (word, rest) = line.split_once(char::is_whitespace)?;
     if !word.eq_ignore_ascii_case("chapter") {
         return None;
     }
-    let (number, title) = rest.trim().split_once(|end: char| !end.is_alphanumeric()).unwrap_or((rest.trim(), ""));
+    let (number, title) = rest
+        .trim()
+        .split_once(|end: char| !end.is_alphanumeric())
+        .unwrap_or((rest.trim(), ""));
     let is_number = !number.is_empty()
-        && (number.bytes().all(|byte| byte.is_ascii_digit()) || number.bytes().all(|byte| b"IVXLC".contains(&byte)));
+        && (number.bytes().all(|byte| byte.is_ascii_digit())
+            || number.bytes().all(|byte| b"IVXLC".contains(&byte)));
     let title = title.trim_matches(|edge: char| edge.is_whitespace() || ".:—–-".contains(edge));
-    is_number.then(|| if title.is_empty() { line.to_owned() } else { title.to_owned() })
+    is_number.then(|| {
+        if title.is_empty() {
+            line.to_owned()
+        } else {
+            title.to_owned()
+        }
+    })
 }
 
 fn scenes(lines: &[&str]) -> Vec<String> {
@@ -79,8 +96,14 @@ fn scenes(lines: &[&str]) -> Vec<String> {
 }
 
 fn is_break(line: &str) -> bool {
-    let bare: String = line.chars().filter(|character| !character.is_whitespace()).collect();
-    bare.len() >= 3 && ["*", "-", "="].iter().any(|mark| bare.replace(mark, "").is_empty())
+    let bare: String = line
+        .chars()
+        .filter(|character| !character.is_whitespace())
+        .collect();
+    bare.len() >= 3
+        && ["*", "-", "="]
+            .iter()
+            .any(|mark| bare.replace(mark, "").is_empty())
 }
 
 fn add(scenes: &mut Vec<String>, lines: &[&str]) {
@@ -100,7 +123,11 @@ fn cut(text: &str) -> usize {
     }
     let most = text.floor_char_boundary(SCENE_BYTES);
     let head = &text[..most];
-    ["\n\n", "\n", " "].iter().find_map(|end| head.rfind(end)).filter(|at| *at > 0).unwrap_or(most)
+    ["\n\n", "\n", " "]
+        .iter()
+        .find_map(|end| head.rfind(end))
+        .filter(|at| *at > 0)
+        .unwrap_or(most)
 }
 
 #[cfg(test)]
@@ -108,14 +135,20 @@ mod tests {
     use super::*;
 
     fn shape(text: &str) -> Vec<(String, usize)> {
-        split(text).into_iter().map(|chapter| (chapter.title, chapter.scenes.len())).collect()
+        split(text)
+            .into_iter()
+            .map(|chapter| (chapter.title, chapter.scenes.len()))
+            .collect()
     }
 
     #[test]
     fn chapters_begin_where_a_line_says_so() {
         let text = "Chapter 1: The Lamp\nOne.\n\nCHAPTER II.\nTwo.\n# A third\nThree.\nChapter and verse.\n";
         let expected = [("The Lamp", 1), ("CHAPTER II.", 1), ("A third", 1)];
-        assert_eq!(shape(text), expected.map(|(title, scenes)| (title.to_owned(), scenes)));
+        assert_eq!(
+            shape(text),
+            expected.map(|(title, scenes)| (title.to_owned(), scenes))
+        );
         assert_eq!(split(text)[2].scenes[0], "Three.\nChapter and verse.");
     }
 
@@ -127,7 +160,10 @@ mod tests {
 
     #[test]
     fn a_line_of_stars_or_two_empty_lines_end_a_scene() {
-        assert_eq!(shape("a\n\nb\n* * *\nc\n\n\nd\n---\n===\ne"), [("Beginning".to_owned(), 4)]);
+        assert_eq!(
+            shape("a\n\nb\n* * *\nc\n\n\nd\n---\n===\ne"),
+            [("Beginning".to_owned(), 4)]
+        );
     }
 
     #[test]
@@ -136,9 +172,17 @@ mod tests {
         let text = format!("{}\n\n", paragraph.trim()).repeat(20);
         let scenes = &split(&text)[0].scenes;
         assert!(scenes.len() > 1 && scenes.iter().all(|scene| scene.len() <= SCENE_BYTES));
-        let words: usize = scenes.iter().map(|scene| scene.split_whitespace().count()).sum();
+        let words: usize = scenes
+            .iter()
+            .map(|scene| scene.split_whitespace().count())
+            .sum();
         assert_eq!(words, 6_000);
         let unbroken = "ü".repeat(SCENE_BYTES);
-        assert!(split(&unbroken)[0].scenes.iter().all(|scene| scene.len() <= SCENE_BYTES));
+        assert!(
+            split(&unbroken)[0]
+                .scenes
+                .iter()
+                .all(|scene| scene.len() <= SCENE_BYTES)
+        );
     }
 }

@@ -16,18 +16,28 @@ impl Client {
     pub(crate) async fn connect(address: SocketAddr) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream: BufReader::new(stream), address })
+        Ok(Self {
+            stream: BufReader::new(stream),
+            address,
+        })
     }
 
     pub(crate) async fn get(&mut self, path: &str) -> anyhow::Result<String> {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address)).await?;
+        self.send(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            self.address
+        ))
+        .await?;
         self.answer(200).await
     }
 
     pub(crate) async fn submit(&mut self, body: &str) -> anyhow::Result<String> {
         let (address, length) = (self.address, body.len());
         let head = "POST /api/tasks HTTP/1.1\r\nContent-Type: application/json\r\n";
-        self.send(&format!("{head}Host: {address}\r\nContent-Length: {length}\r\n\r\n{body}")).await?;
+        self.send(&format!(
+            "{head}Host: {address}\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+        .await?;
         self.answer(202).await
     }
 
@@ -36,7 +46,10 @@ impl Client {
     }
 
     async fn answer(&mut self, status: u16) -> anyhow::Result<String> {
-        let length = self.head(status).await?.context("the answer has no length")?;
+        let length = self
+            .head(status)
+            .await?
+            .context("the answer has no length")?;
         let mut body = vec![0; length];
         self.stream.read_exact(&mut body).await?;
         Ok(String::from_utf8(body)?)
@@ -45,7 +58,10 @@ impl Client {
     /// Reads the head of an answer, which must have this status; the answer is the length of what follows.
     async fn head(&mut self, status: u16) -> anyhow::Result<Option<usize>> {
         let first = self.line().await?;
-        ensure!(first.split(' ').nth(1) == Some(&status.to_string()), "wanted {status}, got {first}");
+        ensure!(
+            first.split(' ').nth(1) == Some(&status.to_string()),
+            "wanted {status}, got {first}"
+        );
         let mut length = None;
         loop {
             let line = self.line().await?.to_ascii_lowercase();
@@ -60,13 +76,20 @@ impl Client {
 
     /// Starts a stream of events; [`Self::line`] then reads what comes.
     pub(crate) async fn follow(&mut self, path: &str) -> anyhow::Result<()> {
-        self.send(&format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address)).await?;
+        self.send(&format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            self.address
+        ))
+        .await?;
         self.head(200).await.map(drop)
     }
 
     pub(crate) async fn line(&mut self) -> anyhow::Result<String> {
         let mut line = String::new();
-        ensure!(self.stream.read_line(&mut line).await? > 0, "the server hung up");
+        ensure!(
+            self.stream.read_line(&mut line).await? > 0,
+            "the server hung up"
+        );
         Ok(line.trim_end().to_owned())
     }
 }

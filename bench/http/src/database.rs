@@ -31,13 +31,19 @@ impl Backend {
 
     /// Whatever was there before is gone.
     pub(crate) async fn fresh(self) -> anyhow::Result<Fresh> {
-        let statements = [format!("DROP DATABASE IF EXISTS {NAME}"), format!("CREATE DATABASE {NAME}")];
+        let statements = [
+            format!("DROP DATABASE IF EXISTS {NAME}"),
+            format!("CREATE DATABASE {NAME}"),
+        ];
         let server = match self {
             Self::Sqlite => {
                 // In the working folder: a folder for temporary files may be in memory, where nothing is durable.
                 let folder = tempfile::tempdir_in("target")?;
                 let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
-                return Ok(Fresh { url, _folder: Some(folder) });
+                return Ok(Fresh {
+                    url,
+                    _folder: Some(folder),
+                });
             }
             Self::Postgres => {
                 let server = server("LONGHAUL_TEST_POSTGRES")?;
@@ -56,12 +62,20 @@ impl Backend {
                 server
             }
         };
-        let (before, _) = server.rsplit_once('/').context("the server's URL has no path")?;
-        Ok(Fresh { url: format!("{before}/{NAME}"), _folder: None })
+        let (before, _) = server
+            .rsplit_once('/')
+            .context("the server's URL has no path")?;
+        Ok(Fresh {
+            url: format!("{before}/{NAME}"),
+            _folder: None,
+        })
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the servers of a benchmark are named by its environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the servers of a benchmark are named by its environment"
+)]
 pub(crate) fn server(variable: &str) -> anyhow::Result<String> {
     std::env::var(variable).with_context(|| format!("{variable} is not set; run `make bench-http`"))
 }

@@ -30,8 +30,12 @@ impl Task for Stepping {
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         for step in 0..STEPS {
             ctx.sleep(BETWEEN).await?;
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
-            ctx.progress(Progress::percent(0.0).message(step.to_string())).await?;
+            self.0
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(Instant::now());
+            ctx.progress(Progress::percent(0.0).message(step.to_string()))
+                .await?;
         }
         Ok(())
     }
@@ -40,30 +44,56 @@ impl Task for Stepping {
 pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Result<()> {
     let database = backend.fresh().await?;
     let reported = Reported::default();
-    let longhaul = Longhaul::open(&database.url).await?.register(Stepping(Arc::clone(&reported))).start().await?;
+    let longhaul = Longhaul::open(&database.url)
+        .await?
+        .register(Stepping(Arc::clone(&reported)))
+        .start()
+        .await?;
     let served = Served::start(longhaul).await?;
     let mut client = Client::connect(served.address).await?;
-    let answer: Value =
-        serde_json::from_str(&client.submit(&json!({"taskType": "stepping", "parameters": null}).to_string()).await?)?;
+    let answer: Value = serde_json::from_str(
+        &client
+            .submit(&json!({"taskType": "stepping", "parameters": null}).to_string())
+            .await?,
+    )?;
     let id = answer["taskId"].as_str().unwrap_or_default();
     client.follow(&format!("/api/tasks/{id}/events")).await?;
     let mut took = Vec::new();
     loop {
         let line = client.line().await?;
         let seen = Instant::now();
-        let Some(data) = line.strip_prefix("data:") else { continue };
+        let Some(data) = line.strip_prefix("data:") else {
+            continue;
+        };
         let news: Value = serde_json::from_str(data)?;
         if news["event"] == "completed" {
             break;
         }
-        let step = news["progress"]["message"].as_str().and_then(|text| text.parse::<usize>().ok());
-        let at = step.and_then(|step| reported.lock().unwrap_or_else(PoisonError::into_inner).get(step).copied());
+        let step = news["progress"]["message"]
+            .as_str()
+            .and_then(|text| text.parse::<usize>().ok());
+        let at = step.and_then(|step| {
+            reported
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get(step)
+                .copied()
+        });
         if let (Some(at), "progress") = (at, news["event"].as_str().unwrap_or_default()) {
             took.push(seen.duration_since(at).as_secs_f64() * 1_000.0);
         }
     }
     let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
-    let shown = format!("{late:.1} (median {median:.1}, {} of {STEPS} reports seen)", took.len());
-    report.add(backend.name(), "progress from report to SSE client, p99 in ms", late, &shown, Wanted::AtMost(100.0));
+    let shown = format!(
+        "{late:.1} (median {median:.1}, {} of {STEPS} reports seen)",
+        took.len()
+    );
+    report.add(
+        backend.name(),
+        "progress from report to SSE client, p99 in ms",
+        late,
+        &shown,
+        Wanted::AtMost(100.0),
+    );
     served.stop().await
 }

@@ -1,7 +1,11 @@
 //! Measures the HTTP API: how much of the store's rate reaches a client, how long answers take at a steady rate, how
 //! soon progress is seen, and how soon tasks start behind a flood. Client and server share the machine, as in every benchmark here.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table, and where it is")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints a table, and where it is"
+)]
 
 mod client;
 mod database;

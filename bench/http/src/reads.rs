@@ -26,7 +26,11 @@ const PAGES: [&str; 5] = [
     "/api/tasks?size=50&status=FAILED",
 ];
 
-pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    backend: Backend,
+    quick: bool,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (tasks, seconds) = if quick { (50_000, 3) } else { (1_000_000, 10) };
     let database = backend.fresh().await?;
     let served = Served::idle(Longhaul::open(&database.url).await?).await?;
@@ -34,7 +38,13 @@ pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) 
     let mut took = one_by_one(&served, &ids, Duration::from_secs(seconds)).await?;
     let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
     let shown = format!("{late:.1} (median {median:.1}, {} requests)", took.len());
-    report.add(backend.name(), "GET /api/tasks/{id} at 1,000/s, p99 in ms", late, &shown, Wanted::AtMost(5.0));
+    report.add(
+        backend.name(),
+        "GET /api/tasks/{id} at 1,000/s, p99 in ms",
+        late,
+        &shown,
+        Wanted::AtMost(5.0),
+    );
     let mut took = lists(&served).await?;
     let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
     let shown = format!("{late:.1} (median {median:.1}, {} pages)", took.len());
@@ -49,12 +59,21 @@ async fn fill(served: &Served, tasks: usize) -> anyhow::Result<Vec<String>> {
     for first in (0..tasks).step_by(1_000) {
         let batch: Vec<Submission<Noop>> = (first..first + 1_000)
             .map(|id| {
-                let owner = if id % OWNERS == 0 { "default".to_owned() } else { format!("u-{}", id % OWNERS) };
+                let owner = if id % OWNERS == 0 {
+                    "default".to_owned()
+                } else {
+                    format!("u-{}", id % OWNERS)
+                };
                 served.longhaul.submit::<Noop>(payload(id)).owner(&owner)
             })
             .collect();
         let handles = served.longhaul.submit_all(batch).await?;
-        ids.extend(handles.iter().step_by(OWNERS).map(|handle| handle.id().0.to_string()));
+        ids.extend(
+            handles
+                .iter()
+                .step_by(OWNERS)
+                .map(|handle| handle.id().0.to_string()),
+        );
     }
     Ok(ids)
 }
@@ -70,7 +89,9 @@ async fn one_by_one(served: &Served, ids: &[String], span: Duration) -> anyhow::
         let (mut took, mut next) = (Vec::new(), client * 7_919);
         while first.elapsed() < span {
             let due = ticks.tick().await;
-            connection.get(&format!("/api/tasks/{}", ids[next % ids.len()])).await?;
+            connection
+                .get(&format!("/api/tasks/{}", ids[next % ids.len()]))
+                .await?;
             took.push(due.elapsed().as_secs_f64() * 1_000.0);
             next += 104_729;
         }

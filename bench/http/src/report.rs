@@ -17,7 +17,14 @@ pub(crate) struct Report {
 
 impl Report {
     /// Adds a figure, and says so at once.
-    pub(crate) fn add(&mut self, database: &str, what: &str, figure: f64, shown: &str, wanted: Wanted) {
+    pub(crate) fn add(
+        &mut self,
+        database: &str,
+        what: &str,
+        figure: f64,
+        shown: &str,
+        wanted: Wanted,
+    ) {
         let (is_met, wanted) = match wanted {
             Wanted::AtLeast(least) => (figure >= least, format!("≥ {least}")),
             Wanted::AtMost(most) => (figure <= most, format!("≤ {most}")),
@@ -25,11 +32,17 @@ impl Report {
         let missed = if is_met { "" } else { " ✗" };
         eprintln!("{database:9} {what}: {shown}, wanted {wanted}{missed}");
         // Writing to a string cannot fail.
-        let _ = writeln!(self.lines, "| {database} | {what} | {shown}{missed} | {wanted} |");
+        let _ = writeln!(
+            self.lines,
+            "| {database} | {what} | {shown}{missed} | {wanted} |"
+        );
     }
 
     pub(crate) fn markdown(&self) -> String {
-        format!("| database | what | measured | wanted |\n| --- | --- | --- | --- |\n{}", self.lines)
+        format!(
+            "| database | what | measured | wanted |\n| --- | --- | --- | --- |\n{}",
+            self.lines
+        )
     }
 }
 
@@ -37,5 +50,8 @@ impl Report {
 pub(crate) fn percentile(values: &mut [f64], percent: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() as f64 * percent / 100.0).ceil() as usize;
-    values.get(rank.saturating_sub(1)).copied().unwrap_or(f64::NAN)
+    values
+        .get(rank.saturating_sub(1))
+        .copied()
+        .unwrap_or(f64::NAN)
 }

@@ -19,7 +19,10 @@ pub(crate) struct Payload {
 }
 
 pub(crate) fn payload(id: usize) -> Payload {
-    Payload { id, pad: "x".repeat(160) }
+    Payload {
+        id,
+        pad: "x".repeat(160),
+    }
 }
 
 /// A type that nobody runs here.
@@ -55,13 +58,23 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let closing = CancellationToken::new();
-        let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
+        let serving = longhaul.serve(
+            listener,
+            IdentityMode::Dev,
+            ListenerSettings::default(),
+            closing.clone(),
+        );
         let serving = tokio::spawn(async {
             if let Err(error) = serving.await {
                 eprintln!("the server stopped: {error}");
             }
         });
-        Ok(Self { longhaul, address, closing, serving })
+        Ok(Self {
+            longhaul,
+            address,
+            closing,
+            serving,
+        })
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

@@ -15,7 +15,11 @@ use crate::{
 
 const CALLERS: usize = 16;
 
-pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    backend: Backend,
+    quick: bool,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (count, repetitions) = if quick { (4_000, 1) } else { (16_000, 3) };
     let database = backend.fresh().await?;
     let served = Served::idle(Longhaul::open(&database.url).await?).await?;
@@ -24,10 +28,19 @@ pub(crate) async fn measure(backend: Backend, quick: bool, report: &mut Report) 
         direct.push(into_the_store(&served, count).await?);
         by_http.push(over_http(&served, count).await?);
     }
-    let (direct, by_http) = (percentile(&mut direct, 50.0), percentile(&mut by_http, 50.0));
+    let (direct, by_http) = (
+        percentile(&mut direct, 50.0),
+        percentile(&mut by_http, 50.0),
+    );
     let ratio = by_http / direct;
     let shown = format!("{ratio:.2} ({by_http:.0}/s over HTTP, {direct:.0}/s into the store)");
-    report.add(backend.name(), "submit, 16 clients, beside the store", ratio, &shown, Wanted::AtLeast(0.6));
+    report.add(
+        backend.name(),
+        "submit, 16 clients, beside the store",
+        ratio,
+        &shown,
+        Wanted::AtLeast(0.6),
+    );
     served.stop().await
 }
 

@@ -41,37 +41,75 @@ pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Re
     Ok(())
 }
 
-async fn measure_on(name: &str, backend: Backend, broker: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
+async fn measure_on(
+    name: &str,
+    backend: Backend,
+    broker: Option<&str>,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let database = backend.fresh().await?;
     let open = async || -> anyhow::Result<Builder> {
         let builder = Longhaul::open(&database.url).await?.register(Busy);
-        let options = RabbitOptions { namespace: "longhaul_bench_tiers".to_owned(), ..RabbitOptions::default() };
+        let options = RabbitOptions {
+            namespace: "longhaul_bench_tiers".to_owned(),
+            ..RabbitOptions::default()
+        };
         Ok(match broker {
             Some(url) => builder.rabbitmq(url, options),
             None => builder,
         })
     };
-    let worker = WorkerSettings { slots: SLOTS, ..WorkerSettings::default() };
+    let worker = WorkerSettings {
+        slots: SLOTS,
+        ..WorkerSettings::default()
+    };
     let worker = open().await?.worker(worker).start().await?;
     for _ in 0..FLOOD / 1_000 {
-        worker.submit_all((0..1_000).map(|_| worker.submit::<Busy>(()).owner("heavy"))).await?;
+        worker
+            .submit_all((0..1_000).map(|_| worker.submit::<Busy>(()).owner("heavy")))
+            .await?;
     }
     let mut enterprise = Vec::new();
     for number in 0..LOOKED_AT {
-        enterprise.push(worker.submit::<Busy>(()).owner(&format!("rich-{}", number % 5)).tier("enterprise").await?);
+        enterprise.push(
+            worker
+                .submit::<Busy>(())
+                .owner(&format!("rich-{}", number % 5))
+                .tier("enterprise")
+                .await?,
+        );
         tokio::time::sleep(APART).await;
     }
     let mut light = Vec::new();
     for number in 0..LOOKED_AT {
-        light.push(worker.submit::<Busy>(()).owner(&format!("light-{number}")).await?);
+        light.push(
+            worker
+                .submit::<Busy>(())
+                .owner(&format!("light-{number}"))
+                .await?,
+        );
         tokio::time::sleep(APART).await;
     }
     let waited = percentile(&mut waits(&enterprise).await?, 99.0);
     let what = format!("enterprise task behind {FLOOD} free ones, submit to start, p99 in s");
-    report.add(name, &what, waited, &format!("{waited:.3}"), Wanted::AtMost(1.0));
+    report.add(
+        name,
+        &what,
+        waited,
+        &format!("{waited:.3}"),
+        Wanted::AtMost(1.0),
+    );
     let waited = percentile(&mut waits(&light).await?, 99.0);
-    let what = format!("one task of another owner behind {FLOOD} in the same queue, submit to start, p99 in s");
-    report.add(name, &what, waited, &format!("{waited:.3}"), Wanted::AtMost(2.0));
+    let what = format!(
+        "one task of another owner behind {FLOOD} in the same queue, submit to start, p99 in s"
+    );
+    report.add(
+        name,
+        &what,
+        waited,
+        &format!("{waited:.3}"),
+        Wanted::AtMost(2.0),
+    );
     worker.stop().await;
     Ok(())
 }

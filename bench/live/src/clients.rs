@@ -17,7 +17,11 @@ const AT_ONCE: usize = 100;
 /// Opens `count` streams of `path` (the first task's, if none is named) and prints what they cost.
 pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     let (mut server, address, pid, _folder) = start().await?;
-    let id = submit(address, r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#).await?;
+    let id = submit(
+        address,
+        r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#,
+    )
+    .await?;
     let path = path.unwrap_or_else(|| format!("/api/tasks/{id}/events"));
     // What a server needs once is not the clients'.
     let first = open_all(address, &path, AT_ONCE).await?;
@@ -32,7 +36,12 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     println!("resident memory {before} KiB before, {after} KiB with them: {each:.1} KiB each");
     let mut delays = progress_delays(address).await?;
     delays.sort_unstable();
-    let at = |share: usize| delays.get((delays.len().saturating_sub(1)) * share / 100).copied().unwrap_or_default();
+    let at = |share: usize| {
+        delays
+            .get((delays.len().saturating_sub(1)) * share / 100)
+            .copied()
+            .unwrap_or_default()
+    };
     println!(
         "from one report of progress to the next at a client, beside the 20 ms between them: median {:.1?}, p99 {:.1?}",
         at(50),
@@ -58,13 +67,24 @@ pub(crate) async fn start() -> Result<(Child, SocketAddr, u32, tempfile::TempDir
 
 async fn address_of(server: &mut Child) -> Result<SocketAddr> {
     let mut lines = BufReader::new(server.stdout.take().context("no output")?).lines();
-    Ok(lines.next_line().await?.context("the server did not start")?.parse()?)
+    Ok(lines
+        .next_line()
+        .await?
+        .context("the server did not start")?
+        .parse()?)
 }
 
 pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.split_whitespace().next().context("no number")?.parse()?)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .context("no VmRSS")?;
+    Ok(line
+        .split_whitespace()
+        .next()
+        .context("no number")?
+        .parse()?)
 }
 
 pub(crate) async fn submit(address: SocketAddr, body: &str) -> Result<String> {
@@ -78,14 +98,19 @@ pub(crate) async fn submit(address: SocketAddr, body: &str) -> Result<String> {
     socket.read_to_string(&mut text).await?;
     let body = text.split_once("\r\n\r\n").context("no answer")?.1;
     let answer: serde_json::Value = serde_json::from_str(body)?;
-    Ok(answer["taskId"].as_str().with_context(|| format!("no task: {body}"))?.to_owned())
+    Ok(answer["taskId"]
+        .as_str()
+        .with_context(|| format!("no task: {body}"))?
+        .to_owned())
 }
 
 async fn open_all(address: SocketAddr, path: &str, count: usize) -> Result<Vec<TcpStream>> {
     let mut streams = Vec::with_capacity(count);
     while streams.len() < count {
         let batch = AT_ONCE.min(count - streams.len());
-        let opening: Vec<_> = (0..batch).map(|_| tokio::spawn(open(address, path.to_owned()))).collect();
+        let opening: Vec<_> = (0..batch)
+            .map(|_| tokio::spawn(open(address, path.to_owned())))
+            .collect();
         for one in opening {
             streams.push(one.await??);
         }
@@ -96,7 +121,9 @@ async fn open_all(address: SocketAddr, path: &str, count: usize) -> Result<Vec<T
 /// A stream that has shown its state.
 async fn open(address: SocketAddr, path: String) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(address).await?;
-    socket.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
+    socket
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
+        .await?;
     let mut seen = Vec::new();
     let shown = async {
         while !seen.windows(12).any(|part| part == b"event: state") {
@@ -113,7 +140,8 @@ async fn open(address: SocketAddr, path: String) -> Result<TcpStream> {
 /// How much later than it was made each report of a sample is seen, while all the others listen.
 async fn progress_delays(address: SocketAddr) -> Result<Vec<Duration>> {
     let step = Duration::from_millis(20);
-    let body = r#"{"taskType":"sample.progress","parameters":{"steps":200,"stepMs":20},"delay":"1s"}"#;
+    let body =
+        r#"{"taskType":"sample.progress","parameters":{"steps":200,"stepMs":20},"delay":"1s"}"#;
     let id = submit(address, body).await?;
     let mut socket = open(address, format!("/api/tasks/{id}/events")).await?;
     let (mut seen, mut last, mut delays) = (Vec::new(), None::<Instant>, Vec::new());
@@ -124,7 +152,10 @@ async fn progress_delays(address: SocketAddr) -> Result<Vec<Duration>> {
             bail!("the stream ended early");
         }
         let now = Instant::now();
-        if seen[at..].windows(15).any(|part| part == b"event: progress") {
+        if seen[at..]
+            .windows(15)
+            .any(|part| part == b"event: progress")
+        {
             delays.extend(last.map(|last| now.duration_since(last).saturating_sub(step)));
             last = Some(now);
         }

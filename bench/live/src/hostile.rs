@@ -17,7 +17,11 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) async fn measure(count: usize) -> Result<()> {
     let (mut server, address, pid, _folder) = start().await?;
-    let id = submit(address, r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#).await?;
+    let id = submit(
+        address,
+        r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#,
+    )
+    .await?;
     // The first round warms up what the second and third use.
     good_traffic(address, &id).await?;
     let alone = good_traffic(address, &id).await?;
@@ -36,8 +40,13 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
     }
     let ratio = beside.as_secs_f64() / alone.as_secs_f64();
     println!("{count} connections that never end their head: opened in {opened:.1?}");
-    println!("p99 of GET /api/tasks/{{id}}: {alone:.2?} without them, {beside:.2?} beside them: ratio {ratio:.2}");
-    println!("resident memory grew by {:.1} MiB", after.saturating_sub(before) as f64 / 1_024.0);
+    println!(
+        "p99 of GET /api/tasks/{{id}}: {alone:.2?} without them, {beside:.2?} beside them: ratio {ratio:.2}"
+    );
+    println!(
+        "resident memory grew by {:.1} MiB",
+        after.saturating_sub(before) as f64 / 1_024.0
+    );
     println!("the last socket was free after {longest:.1?}");
     server.kill().await?;
     Ok(())
@@ -46,7 +55,9 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
 /// A request whose head never ends, and when it began.
 async fn begin(address: SocketAddr) -> Result<(TcpStream, Instant)> {
     let mut socket = TcpStream::connect(address).await?;
-    socket.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nX-Slow: ").as_bytes()).await?;
+    socket
+        .write_all(format!("GET /healthz HTTP/1.1\r\nHost: {address}\r\nX-Slow: ").as_bytes())
+        .await?;
     Ok((socket, Instant::now()))
 }
 
@@ -77,17 +88,31 @@ async fn good_traffic(address: SocketAddr, id: &str) -> Result<Duration> {
         tokio::time::sleep(PAUSE).await;
     }
     times.sort_unstable();
-    times.get(times.len() * 99 / 100).copied().context("no request was sent")
+    times
+        .get(times.len() * 99 / 100)
+        .copied()
+        .context("no request was sent")
 }
 
 async fn answer(socket: &mut TcpStream) -> Result<()> {
     let mut seen = Vec::with_capacity(4_096);
     loop {
-        ensure!(socket.read_buf(&mut seen).await? > 0, "the server closed a good connection");
-        let Some(end) = seen.windows(4).position(|part| part == b"\r\n\r\n") else { continue };
+        ensure!(
+            socket.read_buf(&mut seen).await? > 0,
+            "the server closed a good connection"
+        );
+        let Some(end) = seen.windows(4).position(|part| part == b"\r\n\r\n") else {
+            continue;
+        };
         let head = String::from_utf8_lossy(&seen[..end]).to_lowercase();
-        ensure!(head.starts_with("http/1.1 200"), "good traffic was refused: {head}");
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).context("no length")?;
+        ensure!(
+            head.starts_with("http/1.1 200"),
+            "good traffic was refused: {head}"
+        );
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .context("no length")?;
         if seen.len() >= end + 4 + length.parse::<usize>()? {
             return Ok(());
         }

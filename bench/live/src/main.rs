@@ -35,5 +35,12 @@ async fn main() -> Result<()> {
 fn raise_file_limit() -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).context("the limit of open files")
+    setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: most,
+            maximum: most,
+        },
+    )
+    .context("the limit of open files")
 }

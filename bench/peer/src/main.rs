@@ -30,7 +30,9 @@ const LANE: &str = "tasks.free_default";
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let mode = arguments.next().context("reset, seq N, conc N, bulk N, latency N, worker or pending")?;
+    let mode = arguments
+        .next()
+        .context("reset, seq N, conc N, bulk N, latency N, worker or pending")?;
     let count: usize = arguments.next().map_or(Ok(0), |text| text.parse())?;
     // As a task of the runtime's, like the handlers of a web server: `main` itself is told of each answer by another thread.
     tokio::spawn(run(mode, count)).await?
@@ -47,9 +49,18 @@ async fn run(mode: String, count: usize) -> anyhow::Result<()> {
         "pending" => println!("{}", store.pending().await?),
         "worker" => work(&store).await?,
         "latency" => latency(&store, count).await?,
-        "seq" => report(count, seq(&store.open().await?.without_worker()?, count).await?),
-        "conc" => report(count, conc(&store.open().await?.without_worker()?, count).await?),
-        "bulk" => report(count, bulk(&store.open().await?.without_worker()?, count).await?),
+        "seq" => report(
+            count,
+            seq(&store.open().await?.without_worker()?, count).await?,
+        ),
+        "conc" => report(
+            count,
+            conc(&store.open().await?.without_worker()?, count).await?,
+        ),
+        "bulk" => report(
+            count,
+            bulk(&store.open().await?.without_worker()?, count).await?,
+        ),
         other => anyhow::bail!("unknown mode {other}"),
     }
     Ok(())
@@ -65,7 +76,11 @@ struct Payload {
 }
 
 fn payload(id: usize, t: u64) -> Payload {
-    Payload { id, t, pad: "x".repeat(160) }
+    Payload {
+        id,
+        t,
+        pad: "x".repeat(160),
+    }
 }
 
 struct Noop {
@@ -89,17 +104,29 @@ impl Task for Noop {
 
 fn noop() -> anyhow::Result<Noop> {
     let path = std::env::var("DONE_FILE").context("DONE_FILE is not set")?;
-    Ok(Noop { done: OpenOptions::new().append(true).create(true).open(path)? })
+    Ok(Noop {
+        done: OpenOptions::new().append(true).create(true).open(path)?,
+    })
 }
 
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 async fn worker(store: &Store) -> anyhow::Result<Longhaul> {
-    let slots = std::env::var("SLOTS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000);
-    Ok(store.open().await?.register(noop()?).slots(slots).start().await?)
+    let slots = std::env::var("SLOTS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(2_000);
+    Ok(store
+        .open()
+        .await?
+        .register(noop()?)
+        .slots(slots)
+        .start()
+        .await?)
 }
 
 async fn work(store: &Store) -> anyhow::Result<()> {
@@ -149,15 +176,21 @@ async fn conc(longhaul: &Longhaul, count: usize) -> anyhow::Result<Duration> {
 async fn bulk(longhaul: &Longhaul, count: usize) -> anyhow::Result<Duration> {
     let started = Instant::now();
     for first in (0..count).step_by(1_000) {
-        let tasks = (first..count.min(first + 1_000)).map(|id| longhaul.submit::<Noop>(payload(id, 0)));
-        longhaul.submit_all(tasks.collect::<Vec<Submission<Noop>>>()).await?;
+        let tasks =
+            (first..count.min(first + 1_000)).map(|id| longhaul.submit::<Noop>(payload(id, 0)));
+        longhaul
+            .submit_all(tasks.collect::<Vec<Submission<Noop>>>())
+            .await?;
     }
     Ok(started.elapsed())
 }
 
 fn report(count: usize, took: Duration) {
     let secs = took.as_secs_f64();
-    println!("{{\"n\":{count},\"secs\":{secs},\"rate\":{}}}", count as f64 / secs);
+    println!(
+        "{{\"n\":{count},\"secs\":{secs},\"rate\":{}}}",
+        count as f64 / secs
+    );
 }
 
 /// Where bells are rung, if anywhere.
@@ -165,20 +198,28 @@ fn amqp_url() -> anyhow::Result<Option<String>> {
     match std::env::var("BROKER").as_deref() {
         Err(_) => Ok(None),
         // The default virtual host is meant, and lapin takes nothing after the slash for a host without a name.
-        Ok("amqp") => {
-            Ok(Some(std::env::var("AMQP_URL").context("AMQP_URL is not set")?.trim_end_matches('/').to_owned()))
-        }
+        Ok("amqp") => Ok(Some(
+            std::env::var("AMQP_URL")
+                .context("AMQP_URL is not set")?
+                .trim_end_matches('/')
+                .to_owned(),
+        )),
         Ok(other) => anyhow::bail!("BROKER is {other:?}; allowed: amqp, or none"),
     }
 }
 
 /// Throws away the bells of tasks that are no more.
 async fn purge() -> anyhow::Result<()> {
-    let Some(url) = amqp_url()? else { return Ok(()) };
-    let connection = lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await?;
+    let Some(url) = amqp_url()? else {
+        return Ok(());
+    };
+    let connection =
+        lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
     // A queue that is not there yet holds nothing, and the server then closes the channel.
-    let _ = channel.queue_purge(LANE.into(), lapin::options::QueuePurgeOptions::default()).await;
+    let _ = channel
+        .queue_purge(LANE.into(), lapin::options::QueuePurgeOptions::default())
+        .await;
     let _ = connection.close(200, "purged".into()).await;
     Ok(())
 }
@@ -192,7 +233,9 @@ enum Store {
 
 impl Store {
     fn from_environment() -> anyhow::Result<Self> {
-        let named = |variable: &str| std::env::var(variable).with_context(|| format!("{variable} is not set"));
+        let named = |variable: &str| {
+            std::env::var(variable).with_context(|| format!("{variable} is not set"))
+        };
         Ok(match named("STORE")?.as_str() {
             "postgres" => Self::Postgres(named("PG_URL")?),
             "mysql" => Self::MySql(named("MARIADB_URL")?),
@@ -223,11 +266,15 @@ impl Store {
             }
             Self::Postgres(url) => {
                 let mut connection = sqlx::PgConnection::connect(url).await?;
-                connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public").await?;
+                connection
+                    .execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+                    .await?;
             }
             Self::MySql(url) => {
                 let mut connection = sqlx::MySqlConnection::connect(url).await?;
-                connection.execute("DROP DATABASE bench; CREATE DATABASE bench").await?;
+                connection
+                    .execute("DROP DATABASE bench; CREATE DATABASE bench")
+                    .await?;
             }
         }
         Ok(())
@@ -237,7 +284,8 @@ impl Store {
         let query = "SELECT count(*) FROM tasks WHERE status <> 'COMPLETED'";
         Ok(match self {
             Self::Sqlite(file) => {
-                let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite://{file}")).await?;
+                let mut connection =
+                    sqlx::SqliteConnection::connect(&format!("sqlite://{file}")).await?;
                 sqlx::query_scalar(query).fetch_one(&mut connection).await?
             }
             Self::Postgres(url) => {

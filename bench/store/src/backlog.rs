@@ -16,10 +16,17 @@ use crate::{
 /// Rows that one statement of the history makes.
 const SLICE: usize = 50_000;
 
-pub(crate) async fn measure(backend: Backend, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    backend: Backend,
+    plan: &Plan,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let name = backend.name();
-    let (waiting, ended): (&[usize], usize) =
-        if plan.quick { (&[20_000, 100_000], 200_000) } else { (&[200_000, 1_000_000], 5_000_000) };
+    let (waiting, ended): (&[usize], usize) = if plan.quick {
+        (&[20_000, 100_000], 200_000)
+    } else {
+        (&[200_000, 1_000_000], 5_000_000)
+    };
     let (store, url) = backend.store("backlog").await?;
     ours::submit_bulk(&store, 1_000).await?;
     let short = claims(&store, plan).await?;
@@ -29,7 +36,13 @@ pub(crate) async fn measure(backend: Backend, plan: &Plan, report: &mut Report) 
         there = *wanted;
         settle(backend, &url).await?;
         let rate = claims(&store, plan).await?;
-        report.rate(name, format!("claims with {there} waiting, beside 1000"), rate, short, Some(0.7));
+        report.rate(
+            name,
+            format!("claims with {there} waiting, beside 1000"),
+            rate,
+            short,
+            Some(0.7),
+        );
     }
     store.close().await;
     drop(store);
@@ -40,7 +53,13 @@ pub(crate) async fn measure(backend: Backend, plan: &Plan, report: &mut Report) 
     make_history(backend, &url, ended).await?;
     settle(backend, &url).await?;
     let rate = claims(&store, plan).await?;
-    report.rate(name, format!("claims after {ended} ended, beside none"), rate, short, Some(0.7));
+    report.rate(
+        name,
+        format!("claims after {ended} ended, beside none"),
+        rate,
+        short,
+        Some(0.7),
+    );
     store.close().await;
     drop(store);
     backend.remove("history").await
@@ -83,8 +102,9 @@ async fn make_history(backend: Backend, url: &str, ended: usize) -> anyhow::Resu
         match backend {
             Backend::Sqlite => {
                 let mut connection = sqlx::SqliteConnection::connect(url).await?;
-                let numbers =
-                    format!("WITH RECURSIVE s(n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM s WHERE n < {to})");
+                let numbers = format!(
+                    "WITH RECURSIVE s(n) AS (SELECT {from} UNION ALL SELECT n + 1 FROM s WHERE n < {to})"
+                );
                 let statement = format!(
                     "INSERT INTO tasks ({columns}) {numbers} SELECT unhex(printf('0%031x', n)), {values} FROM s"
                 );
@@ -106,7 +126,11 @@ async fn make_history(backend: Backend, url: &str, ended: usize) -> anyhow::Resu
             }
         }
     }
-    eprintln!("{:9} {ended} ended tasks made in {:.0} s", backend.name(), started.elapsed().as_secs_f64());
+    eprintln!(
+        "{:9} {ended} ended tasks made in {:.0} s",
+        backend.name(),
+        started.elapsed().as_secs_f64()
+    );
     Ok(())
 }
 
@@ -118,7 +142,9 @@ pub(crate) async fn measure_snapshot(plan: &Plan, report: &mut Report) -> anyhow
     rounds(&store, window / 3).await?;
     let free = rounds(&store, window).await?;
     let mut holder = sqlx::PgConnection::connect(&url).await?;
-    let mut snapshot = holder.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ").await?;
+    let mut snapshot = holder
+        .begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        .await?;
     snapshot.execute("SELECT count(*) FROM tasks").await?;
     let mut held = Vec::new();
     for _ in 0..6 {
@@ -134,7 +160,13 @@ pub(crate) async fn measure_snapshot(plan: &Plan, report: &mut Report) -> anyhow
         free,
         Some(0.5),
     );
-    report.rate("postgres", "the last sixth of that time, beside the first", last, first, Some(0.8));
+    report.rate(
+        "postgres",
+        "the last sixth of that time, beside the first",
+        last,
+        first,
+        Some(0.8),
+    );
     store.close().await;
     Backend::Postgres.remove("snapshot").await
 }
@@ -147,7 +179,9 @@ async fn rounds(store: &SqlStore, window: Duration) -> anyhow::Result<f64> {
     while started.elapsed() < window {
         let tasks = store.claim_tasks(&request).await?;
         store.finish_tasks(&ours::reports(&tasks)).await?;
-        store.submit_tasks((0..tasks.len()).map(ours::task).collect()).await?;
+        store
+            .submit_tasks((0..tasks.len()).map(ours::task).collect())
+            .await?;
         done += tasks.len();
     }
     Ok(done as f64 / started.elapsed().as_secs_f64())

@@ -65,7 +65,9 @@ impl Bare {
                     .test_before_acquire(false)
                     .after_connect(|connection, _| {
                         Box::pin(async move {
-                            connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+                            connection
+                                .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                                .await?;
                             Ok(())
                         })
                     })
@@ -87,13 +89,22 @@ impl Bare {
         match self {
             Self::Sqlite(writer) => {
                 let mut writer = writer.lock().await;
-                sqlx::query("INSERT INTO jobs (payload) VALUES (?)").bind(parameters(n)).execute(&mut *writer).await?;
+                sqlx::query("INSERT INTO jobs (payload) VALUES (?)")
+                    .bind(parameters(n))
+                    .execute(&mut *writer)
+                    .await?;
             }
             Self::Postgres(pool) => {
-                sqlx::query("INSERT INTO jobs (payload) VALUES ($1)").bind(parameters(n)).execute(pool).await?;
+                sqlx::query("INSERT INTO jobs (payload) VALUES ($1)")
+                    .bind(parameters(n))
+                    .execute(pool)
+                    .await?;
             }
             Self::MySql(pool) => {
-                sqlx::query("INSERT INTO jobs (payload) VALUES (?)").bind(parameters(n)).execute(pool).await?;
+                sqlx::query("INSERT INTO jobs (payload) VALUES (?)")
+                    .bind(parameters(n))
+                    .execute(pool)
+                    .await?;
             }
         }
         Ok(())
@@ -111,7 +122,10 @@ impl Bare {
                 anyhow::Ok(())
             })
         });
-        try_join_all(inserters).await?.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+        try_join_all(inserters)
+            .await?
+            .into_iter()
+            .collect::<anyhow::Result<Vec<()>>>()?;
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
@@ -119,20 +133,31 @@ impl Bare {
     pub(crate) async fn submit_bulk(&self, n: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         for chunk in 0..n / 1_000 {
-            let payloads: Vec<String> = (0..1_000).map(|index| parameters(chunk * 1_000 + index)).collect();
+            let payloads: Vec<String> = (0..1_000)
+                .map(|index| parameters(chunk * 1_000 + index))
+                .collect();
             let rows = "(?), ".repeat(payloads.len());
-            let statement = safe(format!("INSERT INTO jobs (payload) VALUES {}", rows.trim_end_matches(", ")));
+            let statement = safe(format!(
+                "INSERT INTO jobs (payload) VALUES {}",
+                rows.trim_end_matches(", ")
+            ));
             match self {
                 Self::Sqlite(writer) => {
-                    let query = payloads.into_iter().fold(sqlx::query(statement), |query, payload| query.bind(payload));
+                    let query = payloads
+                        .into_iter()
+                        .fold(sqlx::query(statement), |query, payload| query.bind(payload));
                     query.execute(&mut *writer.lock().await).await?;
                 }
                 Self::Postgres(pool) => {
-                    let query = sqlx::query("INSERT INTO jobs (payload) SELECT p FROM unnest($1::text[]) AS p");
+                    let query = sqlx::query(
+                        "INSERT INTO jobs (payload) SELECT p FROM unnest($1::text[]) AS p",
+                    );
                     query.bind(payloads).execute(pool).await?;
                 }
                 Self::MySql(pool) => {
-                    let query = payloads.into_iter().fold(sqlx::query(statement), |query, payload| query.bind(payload));
+                    let query = payloads
+                        .into_iter()
+                        .fold(sqlx::query(statement), |query, payload| query.bind(payload));
                     query.execute(pool).await?;
                 }
             }
@@ -164,7 +189,10 @@ impl Bare {
                 }
             })
         });
-        let done: usize = try_join_all(drainers).await?.into_iter().sum::<anyhow::Result<usize>>()?;
+        let done: usize = try_join_all(drainers)
+            .await?
+            .into_iter()
+            .sum::<anyhow::Result<usize>>()?;
         anyhow::ensure!(done == n, "{done} of {n} jobs were drained");
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
@@ -174,10 +202,21 @@ async fn round_sqlite(writer: &mut sqlx::SqliteConnection) -> anyhow::Result<usi
     let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = unixepoch() WHERE id IN \
                  (SELECT id FROM jobs WHERE state = 0 AND run_at <= unixepoch() ORDER BY run_at, id LIMIT ?) \
                  RETURNING id, payload";
-    let rows = sqlx::query(claim).bind(BATCH as i64).fetch_all(&mut *writer).await?;
-    let ids = serde_json::to_string(&rows.iter().map(|row| row.get::<i64, _>(0)).collect::<Vec<_>>())?;
+    let rows = sqlx::query(claim)
+        .bind(BATCH as i64)
+        .fetch_all(&mut *writer)
+        .await?;
+    let ids = serde_json::to_string(
+        &rows
+            .iter()
+            .map(|row| row.get::<i64, _>(0))
+            .collect::<Vec<_>>(),
+    )?;
     let complete = "UPDATE jobs SET state = 2, done_at = unixepoch() WHERE id IN (SELECT value FROM json_each(?))";
-    sqlx::query(complete).bind(ids).execute(&mut *writer).await?;
+    sqlx::query(complete)
+        .bind(ids)
+        .execute(&mut *writer)
+        .await?;
     Ok(rows.len())
 }
 
@@ -185,7 +224,10 @@ async fn round_postgres(pool: &sqlx::PgPool) -> anyhow::Result<usize> {
     let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = now() WHERE id IN \
                  (SELECT id FROM jobs WHERE state = 0 AND run_at <= now() ORDER BY run_at, id LIMIT $1 \
                  FOR UPDATE SKIP LOCKED) RETURNING id, payload";
-    let rows = sqlx::query(claim).bind(BATCH as i64).fetch_all(pool).await?;
+    let rows = sqlx::query(claim)
+        .bind(BATCH as i64)
+        .fetch_all(pool)
+        .await?;
     let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     let complete = "UPDATE jobs SET state = 2, done_at = now() WHERE id = ANY($1)";
     sqlx::query(complete).bind(ids).execute(pool).await?;
@@ -196,13 +238,21 @@ async fn round_mysql(pool: &sqlx::MySqlPool) -> anyhow::Result<usize> {
     let mut transaction = pool.begin().await?;
     let claim = "SELECT id, payload FROM jobs WHERE state = 0 AND run_at <= NOW(6) ORDER BY run_at, id LIMIT ? \
                  FOR UPDATE SKIP LOCKED";
-    let rows = sqlx::query(claim).bind(BATCH as i64).fetch_all(&mut *transaction).await?;
-    let ids: Vec<String> = rows.iter().map(|row| row.get::<i64, _>(0).to_string()).collect();
+    let rows = sqlx::query(claim)
+        .bind(BATCH as i64)
+        .fetch_all(&mut *transaction)
+        .await?;
+    let ids: Vec<String> = rows
+        .iter()
+        .map(|row| row.get::<i64, _>(0).to_string())
+        .collect();
     if ids.is_empty() {
         return Ok(0);
     }
     let ids = ids.join(",");
-    let lock = format!("UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = NOW(6) WHERE id IN ({ids})");
+    let lock = format!(
+        "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = NOW(6) WHERE id IN ({ids})"
+    );
     sqlx::raw_sql(safe(lock)).execute(&mut *transaction).await?;
     transaction.commit().await?;
     let complete = format!("UPDATE jobs SET state = 2, done_at = NOW(6) WHERE id IN ({ids})");

@@ -34,15 +34,23 @@ impl Backend {
             Self::Postgres => {
                 let server = server("LONGHAUL_TEST_POSTGRES")?;
                 let mut connection = sqlx::PgConnection::connect(&server).await?;
-                connection.execute(safe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))).await?;
-                connection.execute(safe(format!("CREATE DATABASE {name}"))).await?;
+                connection
+                    .execute(safe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")))
+                    .await?;
+                connection
+                    .execute(safe(format!("CREATE DATABASE {name}")))
+                    .await?;
                 with_database(&server, &name)
             }
             Self::MySql => {
                 let server = server("LONGHAUL_TEST_MYSQL")?;
                 let mut connection = sqlx::MySqlConnection::connect(&server).await?;
-                connection.execute(safe(format!("DROP DATABASE IF EXISTS {name}"))).await?;
-                connection.execute(safe(format!("CREATE DATABASE {name}"))).await?;
+                connection
+                    .execute(safe(format!("DROP DATABASE IF EXISTS {name}")))
+                    .await?;
+                connection
+                    .execute(safe(format!("CREATE DATABASE {name}")))
+                    .await?;
                 with_database(&server, &name)
             }
         }
@@ -51,7 +59,10 @@ impl Backend {
     /// A store on an empty database.
     pub(crate) async fn store(self, name: &str) -> anyhow::Result<(SqlStore, String)> {
         let url = self.fresh(name).await?;
-        let options = StoreOptions { max_connections: 20, ..StoreOptions::default() };
+        let options = StoreOptions {
+            max_connections: 20,
+            ..StoreOptions::default()
+        };
         Ok((SqlStore::open(&url, options).await?, url))
     }
 
@@ -59,12 +70,27 @@ impl Backend {
     pub(crate) async fn expect_completed(self, url: &str, n: usize) -> anyhow::Result<()> {
         let query = "SELECT count(*), count(CASE WHEN status = 'COMPLETED' THEN 1 END) FROM tasks";
         let (all, completed): (i64, i64) = match self {
-            Self::Sqlite => sqlx::query_as(query).fetch_one(&mut sqlx::SqliteConnection::connect(url).await?).await?,
-            Self::Postgres => sqlx::query_as(query).fetch_one(&mut sqlx::PgConnection::connect(url).await?).await?,
-            Self::MySql => sqlx::query_as(query).fetch_one(&mut sqlx::MySqlConnection::connect(url).await?).await?,
+            Self::Sqlite => {
+                sqlx::query_as(query)
+                    .fetch_one(&mut sqlx::SqliteConnection::connect(url).await?)
+                    .await?
+            }
+            Self::Postgres => {
+                sqlx::query_as(query)
+                    .fetch_one(&mut sqlx::PgConnection::connect(url).await?)
+                    .await?
+            }
+            Self::MySql => {
+                sqlx::query_as(query)
+                    .fetch_one(&mut sqlx::MySqlConnection::connect(url).await?)
+                    .await?
+            }
         };
         let as_wanted = (all, completed) == (n as i64, n as i64);
-        anyhow::ensure!(as_wanted, "{completed} of {all} tasks in the database are completed, not {n}");
+        anyhow::ensure!(
+            as_wanted,
+            "{completed} of {all} tasks in the database are completed, not {n}"
+        );
         Ok(())
     }
 
@@ -72,15 +98,23 @@ impl Backend {
     pub(crate) async fn remove(self, name: &str) -> anyhow::Result<()> {
         let name = format!("longhaul_test_bench_{name}");
         match self {
-            Self::Sqlite => Ok(std::fs::remove_dir_all(std::path::Path::new("target/bench-store").join(name))?),
+            Self::Sqlite => Ok(std::fs::remove_dir_all(
+                std::path::Path::new("target/bench-store").join(name),
+            )?),
             Self::Postgres => {
-                let mut connection = sqlx::PgConnection::connect(&server("LONGHAUL_TEST_POSTGRES")?).await?;
-                connection.execute(safe(format!("DROP DATABASE {name} WITH (FORCE)"))).await?;
+                let mut connection =
+                    sqlx::PgConnection::connect(&server("LONGHAUL_TEST_POSTGRES")?).await?;
+                connection
+                    .execute(safe(format!("DROP DATABASE {name} WITH (FORCE)")))
+                    .await?;
                 Ok(())
             }
             Self::MySql => {
-                let mut connection = sqlx::MySqlConnection::connect(&server("LONGHAUL_TEST_MYSQL")?).await?;
-                connection.execute(safe(format!("DROP DATABASE {name}"))).await?;
+                let mut connection =
+                    sqlx::MySqlConnection::connect(&server("LONGHAUL_TEST_MYSQL")?).await?;
+                connection
+                    .execute(safe(format!("DROP DATABASE {name}")))
+                    .await?;
                 Ok(())
             }
         }
@@ -92,9 +126,13 @@ pub(crate) fn safe(statement: String) -> sqlx::AssertSqlSafe<String> {
     sqlx::AssertSqlSafe(statement)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where this program reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this program reads the environment"
+)]
 fn server(variable: &str) -> anyhow::Result<String> {
-    std::env::var(variable).with_context(|| format!("{variable} is not set; run this with `make bench-store`"))
+    std::env::var(variable)
+        .with_context(|| format!("{variable} is not set; run this with `make bench-store`"))
 }
 
 fn with_database(url: &str, name: &str) -> anyhow::Result<String> {

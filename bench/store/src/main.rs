@@ -5,7 +5,11 @@
 //! owners. It is the limit of the database, not of Longhaul. Medians of three, because machines are noisy; a ratio,
 //! because they differ.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table, and where it is")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints a table, and where it is"
+)]
 
 mod backlog;
 mod bare;
@@ -40,13 +44,20 @@ pub(crate) struct Plan {
 }
 
 fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>> {
-    let mut plan = Plan { backends: Vec::new(), parts: Vec::new(), repetitions: 3, quick: false };
+    let mut plan = Plan {
+        backends: Vec::new(),
+        parts: Vec::new(),
+        repetitions: 3,
+        quick: false,
+    };
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
             "--quick" => (plan.quick, plan.repetitions) = (true, 1),
-            "--reps" => plan.repetitions = arguments.next().context("--reps takes a number")?.parse()?,
+            "--reps" => {
+                plan.repetitions = arguments.next().context("--reps takes a number")?.parse()?
+            }
             "sqlite" => plan.backends.push(Backend::Sqlite),
             "postgres" => plan.backends.push(Backend::Postgres),
             "mysql" => plan.backends.push(Backend::MySql),
@@ -79,7 +90,9 @@ async fn main() -> anyhow::Result<()> {
                 "throughput" => throughput::measure(*backend, &plan, &mut report).await?,
                 "drain" => throughput::measure_drain(*backend, &plan, &mut report).await?,
                 "backlog" => backlog::measure(*backend, &plan, &mut report).await?,
-                "snapshot" if *backend == Backend::Postgres => backlog::measure_snapshot(&plan, &mut report).await?,
+                "snapshot" if *backend == Backend::Postgres => {
+                    backlog::measure_snapshot(&plan, &mut report).await?
+                }
                 _ => {}
             }
         }

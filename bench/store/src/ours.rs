@@ -51,13 +51,18 @@ pub(crate) async fn submit_bulk(store: &SqlStore, n: usize) -> anyhow::Result<f6
     let started = Instant::now();
     for chunk in 0..n.div_ceil(1_000) {
         let size = 1_000.min(n - chunk * 1_000);
-        store.submit_tasks((0..size).map(|index| task(chunk * 1_000 + index)).collect()).await?;
+        store
+            .submit_tasks((0..size).map(|index| task(chunk * 1_000 + index)).collect())
+            .await?;
     }
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
 
 /// The id of a new node.
-#[expect(clippy::disallowed_methods, reason = "the one place where this program draws random numbers")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where this program draws random numbers"
+)]
 pub(crate) fn node_id() -> Uuid {
     Uuid::from_u128(rand::random())
 }
@@ -65,7 +70,9 @@ pub(crate) fn node_id() -> Uuid {
 /// A node that is registered, and how it asks for work.
 pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<ClaimRequest> {
     let node_id = NodeId(node_id());
-    store.register_node(node_id, "bench", "localhost", None).await?;
+    store
+        .register_node(node_id, "bench", "localhost", None)
+        .await?;
     Ok(ClaimRequest {
         node_id,
         host: "localhost".to_owned(),
@@ -79,7 +86,13 @@ pub(crate) fn reports(tasks: &[Task]) -> Vec<Report> {
     let report = |task: &Task| {
         let result = Some(Json::trusted(r#"{"ok":true}"#.to_owned()));
         let lease = task.lease()?;
-        Some(Report { lease, outcome: Outcome::Completed { result, result_url: None } })
+        Some(Report {
+            lease,
+            outcome: Outcome::Completed {
+                result,
+                result_url: None,
+            },
+        })
     };
     tasks.iter().filter_map(report).collect()
 }
@@ -102,7 +115,10 @@ pub(crate) async fn drain(store: &SqlStore, n: usize) -> anyhow::Result<f64> {
             }
         })
     });
-    let done: usize = try_join_all(drainers).await?.into_iter().sum::<anyhow::Result<usize>>()?;
+    let done: usize = try_join_all(drainers)
+        .await?
+        .into_iter()
+        .sum::<anyhow::Result<usize>>()?;
     anyhow::ensure!(done == n, "{done} of {n} tasks were drained");
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
@@ -121,7 +137,9 @@ pub(crate) async fn claim_rate(store: &SqlStore, rounds: usize) -> anyhow::Resul
             claimed += tasks.len();
         }
         store.finish_tasks(&reports(&tasks)).await?;
-        store.submit_tasks((0..tasks.len()).map(task).collect()).await?;
+        store
+            .submit_tasks((0..tasks.len()).map(task).collect())
+            .await?;
     }
     Ok(claimed as f64 / spent.as_secs_f64())
 }

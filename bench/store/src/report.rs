@@ -37,7 +37,10 @@ impl Report {
             ratio: ours / beside,
             wanted,
         };
-        eprintln!("{database:9} {:58} {:>10} beside {:>10}: {:.2}", line.what, line.ours, line.beside, line.ratio);
+        eprintln!(
+            "{database:9} {:58} {:>10} beside {:>10}: {:.2}",
+            line.what, line.ours, line.beside, line.ratio
+        );
         self.lines.push(line);
     }
 
@@ -46,8 +49,14 @@ impl Report {
             "| database | what | Longhaul | beside | ratio | wanted |\n| --- | --- | ---: | ---: | ---: | ---: |\n",
         );
         for line in &self.lines {
-            let wanted = line.wanted.map_or(String::new(), |wanted| format!("≥ {wanted:.1}"));
-            let missed = if line.wanted.is_some_and(|wanted| line.ratio < wanted) { " ✗" } else { "" };
+            let wanted = line
+                .wanted
+                .map_or(String::new(), |wanted| format!("≥ {wanted:.1}"));
+            let missed = if line.wanted.is_some_and(|wanted| line.ratio < wanted) {
+                " ✗"
+            } else {
+                ""
+            };
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {:.2}{missed} | {wanted} |",

@@ -25,9 +25,21 @@ struct Wanted {
 
 const fn wanted(backend: Backend) -> Wanted {
     match backend {
-        Backend::Sqlite => Wanted { sixteen: None, bulk: Some(0.5), drain: Some(0.6) },
-        Backend::Postgres => Wanted { sixteen: Some(0.8), bulk: Some(0.5), drain: Some(0.6) },
-        Backend::MySql => Wanted { sixteen: Some(0.8), bulk: Some(0.5), drain: None },
+        Backend::Sqlite => Wanted {
+            sixteen: None,
+            bulk: Some(0.5),
+            drain: Some(0.6),
+        },
+        Backend::Postgres => Wanted {
+            sixteen: Some(0.8),
+            bulk: Some(0.5),
+            drain: Some(0.6),
+        },
+        Backend::MySql => Wanted {
+            sixteen: Some(0.8),
+            bulk: Some(0.5),
+            drain: None,
+        },
     }
 }
 
@@ -54,7 +66,13 @@ impl Sides {
         let minimal = Bare::open(backend, "bare").await?;
         let (same, same_url) = Same::open(backend, "same").await?;
         let (store, store_url) = backend.store("ours").await?;
-        Ok(Self { minimal, same, same_url, store, store_url })
+        Ok(Self {
+            minimal,
+            same,
+            same_url,
+            store,
+            store_url,
+        })
     }
 
     /// Fails unless every task that was ever submitted is completed.
@@ -74,7 +92,11 @@ impl Sides {
 }
 
 /// A drain of many tasks and nothing else, long enough for a profiler.
-pub(crate) async fn measure_drain(backend: Backend, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure_drain(
+    backend: Backend,
+    plan: &Plan,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let n = if plan.quick { 20_000 } else { 100_000 };
     let sides = Sides::open(backend).await?;
     sides.minimal.submit_bulk(n).await?;
@@ -85,27 +107,72 @@ pub(crate) async fn measure_drain(backend: Backend, plan: &Plan, report: &mut Re
     let our = ours::drain(&sides.store, n).await?;
     sides.expect_completed(backend, n).await?;
     let what = format!("drain of {n}");
-    beside_both(report, backend, &what, our, (same, wanted(backend).drain), minimal);
+    beside_both(
+        report,
+        backend,
+        &what,
+        our,
+        (same, wanted(backend).drain),
+        minimal,
+    );
     sides.remove(backend).await
 }
 
-pub(crate) async fn measure(backend: Backend, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
+pub(crate) async fn measure(
+    backend: Backend,
+    plan: &Plan,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     let (mut minimal, mut same, mut our) = (Rates::default(), Rates::default(), Rates::default());
     for _ in 0..plan.repetitions {
         repetition(backend, plan, &mut minimal, &mut same, &mut our).await?;
     }
     let need = wanted(backend);
     let (our_one, our_sixteen) = (median(our.one), median(our.sixteen));
-    beside_both(report, backend, "submit, 1 caller", our_one, (median(same.one), None), median(minimal.one));
+    beside_both(
+        report,
+        backend,
+        "submit, 1 caller",
+        our_one,
+        (median(same.one), None),
+        median(minimal.one),
+    );
     let same_sixteen = (median(same.sixteen), need.sixteen);
-    beside_both(report, backend, "submit, 16 callers", our_sixteen, same_sixteen, median(minimal.sixteen));
+    beside_both(
+        report,
+        backend,
+        "submit, 16 callers",
+        our_sixteen,
+        same_sixteen,
+        median(minimal.sixteen),
+    );
     if backend == Backend::Sqlite {
-        report.rate(backend.name(), "submit, 16 callers, beside 1 caller", our_sixteen, our_one, Some(5.0));
+        report.rate(
+            backend.name(),
+            "submit, 16 callers, beside 1 caller",
+            our_sixteen,
+            our_one,
+            Some(5.0),
+        );
     }
     let same_bulk = (median(same.bulk), need.bulk);
-    beside_both(report, backend, "submit in bulk", median(our.bulk), same_bulk, median(minimal.bulk));
+    beside_both(
+        report,
+        backend,
+        "submit in bulk",
+        median(our.bulk),
+        same_bulk,
+        median(minimal.bulk),
+    );
     let same_drain = (median(same.drain), need.drain);
-    beside_both(report, backend, "drain", median(our.drain), same_drain, median(minimal.drain));
+    beside_both(
+        report,
+        backend,
+        "drain",
+        median(our.drain),
+        same_drain,
+        median(minimal.drain),
+    );
     Ok(())
 }
 
@@ -149,6 +216,18 @@ fn beside_both(
     (same, wanted): (f64, Option<f64>),
     minimal: f64,
 ) {
-    report.rate(backend.name(), format!("{what}, beside the same statements"), our, same, wanted);
-    report.rate(backend.name(), format!("{what}, beside the minimal table"), our, minimal, None);
+    report.rate(
+        backend.name(),
+        format!("{what}, beside the same statements"),
+        our,
+        same,
+        wanted,
+    );
+    report.rate(
+        backend.name(),
+        format!("{what}, beside the minimal table"),
+        our,
+        minimal,
+        None,
+    );
 }

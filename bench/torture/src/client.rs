@@ -61,7 +61,13 @@ pub(crate) async fn run(
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         started += before.elapsed();
-        stories.spawn(follow(door.clone(), Arc::clone(&history), n, item, Arc::clone(&pace)));
+        stories.spawn(follow(
+            door.clone(),
+            Arc::clone(&history),
+            n,
+            item,
+            Arc::clone(&pace),
+        ));
         while stories.try_join_next().is_some() {}
     }
     stories
@@ -70,7 +76,9 @@ pub(crate) async fn run(
 /// One item from its submit to the last question about it.
 async fn follow(door: Door, history: Arc<History>, n: usize, item: Item, pace: Arc<Pace>) {
     let submit = || Request::Submit(Box::new(item.clone()));
-    let Some(id) = submit_until_known(&door, &history, n, submit).await else { return };
+    let Some(id) = submit_until_known(&door, &history, n, submit).await else {
+        return;
+    };
     pace.acknowledged.fetch_add(1, Ordering::Relaxed);
     if item.repeats {
         history.ask(n, &door, Asked::Submit, submit()).await;
@@ -91,7 +99,12 @@ async fn follow(door: Door, history: Arc<History>, n: usize, item: Item, pace: A
 }
 
 /// The same request with the same key until somebody has answered it.
-async fn submit_until_known(door: &Door, history: &History, n: usize, submit: impl Fn() -> Request) -> Option<Uuid> {
+async fn submit_until_known(
+    door: &Door,
+    history: &History,
+    n: usize,
+    submit: impl Fn() -> Request,
+) -> Option<Uuid> {
     loop {
         let answer = history.ask(n, door, Asked::Submit, submit()).await;
         if let Answer::Submitted(id) = answer {
@@ -106,7 +119,10 @@ async fn submit_until_known(door: &Door, history: &History, n: usize, submit: im
 }
 
 async fn cancel_until_known(door: &Door, history: &History, n: usize, id: Uuid) {
-    while let Answer::Unknown(_) = history.ask(n, door, Asked::Cancel, Request::Cancel(id)).await {
+    while let Answer::Unknown(_) = history
+        .ask(n, door, Asked::Cancel, Request::Cancel(id))
+        .await
+    {
         tokio::time::sleep(AGAIN).await;
     }
 }

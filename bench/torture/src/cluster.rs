@@ -74,14 +74,18 @@ impl Node {
     /// Kills the process. `false` when there is none, or when it is frozen and will be needed as a zombie.
     pub(crate) fn kill(&self) -> bool {
         let mut life = self.life();
-        let Some(pid) = life.pid.filter(|_| !life.is_frozen) else { return false };
+        let Some(pid) = life.pid.filter(|_| !life.is_frozen) else {
+            return false;
+        };
         life.is_killed = kill_process(pid, Signal::KILL).is_ok();
         life.is_killed
     }
 
     pub(crate) fn freeze(&self) -> bool {
         let mut life = self.life();
-        let Some(pid) = life.pid.filter(|_| !life.is_frozen) else { return false };
+        let Some(pid) = life.pid.filter(|_| !life.is_frozen) else {
+            return false;
+        };
         life.is_frozen = kill_process(pid, Signal::STOP).is_ok();
         life.is_frozen
     }
@@ -101,20 +105,36 @@ impl Node {
         life.count += 1;
         let incarnation = format!("{}.{}", self.number, life.count);
         let log_path = self.plan.dir.join(format!("node-{}.log", self.number));
-        let log = OpenOptions::new().create(true).append(true).open(log_path)?;
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(log_path)?;
         // Not by its path, under which another build may have come to stand meanwhile: all nodes are of one run.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("torture");
         command.args(["node", "--url", &self.plan.url, "--id", &incarnation]);
-        command.args(["--slots", &self.plan.slots.to_string(), "--dir"]).arg(&self.plan.dir);
+        command
+            .args(["--slots", &self.plan.slots.to_string(), "--dir"])
+            .arg(&self.plan.dir);
         if let Some(fleet) = &self.plan.fleet {
             command.args(["--broker", &fleet.broker, "--redis", &fleet.redis]);
             command.args(fleet.api.map(|port| format!("--api={port}")));
         }
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true).spawn()?;
-        life.pid = child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        life.pid = child
+            .id()
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         life.is_killed = false;
-        let (stdin, stdout) = child.stdin.take().zip(child.stdout.take()).context("a node without pipes")?;
+        let (stdin, stdout) = child
+            .stdin
+            .take()
+            .zip(child.stdout.take())
+            .context("a node without pipes")?;
         self.pipe.attach(stdin, stdout);
         Ok(child)
     }
@@ -162,11 +182,23 @@ impl Cluster {
         let (ending, is_ending) = watch::channel(false);
         let node = |(index, plan)| {
             let pipe = Arc::new(Pipe::default());
-            Arc::new(Node { number: index + 1, plan, pipe, life: Mutex::default() })
+            Arc::new(Node {
+                number: index + 1,
+                plan,
+                pipe,
+                life: Mutex::default(),
+            })
         };
         let nodes: Vec<Arc<Node>> = plans.into_iter().enumerate().map(node).collect();
-        let lives = nodes.iter().map(|node| tokio::spawn(Arc::clone(node).live(is_ending.clone()))).collect();
-        Self { nodes, lives, ending }
+        let lives = nodes
+            .iter()
+            .map(|node| tokio::spawn(Arc::clone(node).live(is_ending.clone())))
+            .collect();
+        Self {
+            nodes,
+            lives,
+            ending,
+        }
     }
 
     /// Stops all nodes as an operator would. Answers with how often one ended although nobody killed it.

@@ -88,7 +88,11 @@ pub(crate) struct Options {
 
 impl Options {
     fn profile(&self) -> Profile {
-        let by_size = if self.tasks >= FULL_TASKS { Profile::Full } else { Profile::Short };
+        let by_size = if self.tasks >= FULL_TASKS {
+            Profile::Full
+        } else {
+            Profile::Short
+        };
         self.profile.unwrap_or(by_size)
     }
 
@@ -101,8 +105,14 @@ impl Options {
     }
 
     fn name(&self) -> String {
-        let before = if self.profile() == Profile::Fleet { "fleet-" } else { "" };
-        self.name.clone().unwrap_or_else(|| format!("{before}{}", self.store.name()))
+        let before = if self.profile() == Profile::Fleet {
+            "fleet-"
+        } else {
+            ""
+        };
+        self.name
+            .clone()
+            .unwrap_or_else(|| format!("{before}{}", self.store.name()))
     }
 
     fn wanted(&self) -> Wanted {
@@ -121,7 +131,9 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<bool> {
 /// Ctrl-C and the request to end: whatever was started goes with its owners.
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
@@ -130,32 +142,57 @@ async fn interrupted() {
 
 async fn conduct(options: &Options) -> anyhow::Result<bool> {
     let started = Instant::now();
-    let dir = server::repository().join("target/torture").join(options.name());
+    let dir = server::repository()
+        .join("target/torture")
+        .join(options.name());
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir)?;
     eprintln!("torture: everything about this run is in {}", dir.display());
 
     if options.profile() == Profile::Fleet && options.store == Store::Sqlite {
-        anyhow::bail!("a fleet has many processes, and SQLite has one; allowed: --store postgres or mysql");
+        anyhow::bail!(
+            "a fleet has many processes, and SQLite has one; allowed: --store postgres or mysql"
+        );
     }
-    let stage = Stage::build(options.store, options.profile(), &options.name(), &dir, options.seed).await?;
+    let stage = Stage::build(
+        options.store,
+        options.profile(),
+        &options.name(),
+        &dir,
+        options.seed,
+    )
+    .await?;
     let told = torment(options, &stage).await?;
     let services = stage.targets.services();
-    let dump = dump::read(options.store, &stage.url).await.context("the database cannot be read")?;
+    let dump = dump::read(options.store, &stage.url)
+        .await
+        .context("the database cannot be read")?;
     stage.close().await?;
 
     history::write(&told.stories, &dir.join("history.jsonl"))?;
-    std::fs::write(dir.join("nemesis.json"), serde_json::to_string_pretty(&told.deeds)?)?;
+    std::fs::write(
+        dir.join("nemesis.json"),
+        serde_json::to_string_pretty(&told.deeds)?,
+    )?;
     let mut evidence = Evidence::new(told.stories, told.deeds, sightings(&dir)?, dump);
     evidence.panics = panics(&dir)?;
     let findings = checker::findings(&evidence);
     let seconds = started.elapsed().as_secs_f64();
-    let figures = Figures { gave_up: told.gave_up, seconds, ..Figures::of(&evidence, &services) };
+    let figures = Figures {
+        gave_up: told.gave_up,
+        seconds,
+        ..Figures::of(&evidence, &services)
+    };
     conclude(options, &dir, &figures, &findings)
 }
 
 /// Says what came out, keeps it in the run's folder, and gives the verdict.
-fn conclude(options: &Options, dir: &Path, figures: &Figures, findings: &[Finding]) -> anyhow::Result<bool> {
+fn conclude(
+    options: &Options,
+    dir: &Path,
+    figures: &Figures,
+    findings: &[Finding],
+) -> anyhow::Result<bool> {
     let trivial = figures.trivial(&options.wanted());
     let all: Vec<String> = findings.iter().map(ToString::to_string).collect();
     std::fs::write(dir.join("findings.txt"), all.join("\n"))?;
@@ -163,7 +200,11 @@ fn conclude(options: &Options, dir: &Path, figures: &Figures, findings: &[Findin
         println!("  {finding}");
     }
     if all.len() > SHOWN {
-        println!("  … and {} more in {}", all.len() - SHOWN, dir.join("findings.txt").display());
+        println!(
+            "  … and {} more in {}",
+            all.len() - SHOWN,
+            dir.join("findings.txt").display()
+        );
     }
     let run = Run {
         store: options.store,
@@ -192,10 +233,19 @@ async fn torment(options: &Options, stage: &Stage) -> anyhow::Result<Told> {
     let moments = plan::moments(options.seed, options.tasks, options.time());
     let history = Arc::new(History::new(items.clone()));
     let nemesis = Nemesis::new(options.seed, &cluster, stage.targets.clone(), door.clone());
-    let pace = Arc::new(Pace { deeds: nemesis.deeds.clone(), ..Pace::default() });
+    let pace = Arc::new(Pace {
+        deeds: nemesis.deeds.clone(),
+        ..Pace::default()
+    });
     let tally = Arc::clone(&nemesis.tally);
     let (ending, is_ending) = watch::channel(false);
-    let watching = tokio::spawn(watch_it(door.clone(), Arc::clone(&pace), tally, options.tasks, is_ending.clone()));
+    let watching = tokio::spawn(watch_it(
+        door.clone(),
+        Arc::clone(&pace),
+        tally,
+        options.tasks,
+        is_ending.clone(),
+    ));
 
     let mut breaking = tokio::spawn(nemesis.run(is_ending));
     let stories = tokio::select! {
@@ -210,7 +260,11 @@ async fn torment(options: &Options, stage: &Stage) -> anyhow::Result<Told> {
     let gave_up = cluster.stop().await? as usize;
     drop(door);
     let history = Arc::into_inner(history).context("the client still writes history")?;
-    Ok(Told { stories: history.into_stories(), deeds, gave_up })
+    Ok(Told {
+        stories: history.into_stories(),
+        deeds,
+        gave_up,
+    })
 }
 
 /// Waits until the client has all its answers and every task has ended. What is not done in time is stuck, and the
@@ -227,14 +281,23 @@ async fn settle(door: &Door, mut stories: JoinSet<()>) {
     // An operation that was under way when the last fault ended may take its time yet: over a connection that was left half
     // open, or on a machine that is busy with another run.
     let patience = LEASE + STUCK_AFTER_LEASE + OPERATION_WAIT;
-    if tokio::time::timeout(last_due + patience, quiet).await.is_err() {
+    if tokio::time::timeout(last_due + patience, quiet)
+        .await
+        .is_err()
+    {
         stories.shutdown().await;
         eprintln!("torture: something has not ended in time");
     }
 }
 
 /// Counts what is open for the client's pace, and shows how far it is.
-async fn watch_it(door: Door, pace: Arc<Pace>, tally: Arc<Tally>, tasks: usize, mut ending: watch::Receiver<bool>) {
+async fn watch_it(
+    door: Door,
+    pace: Arc<Pace>,
+    tally: Arc<Tally>,
+    tasks: usize,
+    mut ending: watch::Receiver<bool>,
+) {
     let mut progress = Progress::new();
     loop {
         tokio::select! {
@@ -242,7 +305,8 @@ async fn watch_it(door: Door, pace: Arc<Pace>, tally: Arc<Tally>, tasks: usize, 
             _ = ending.wait_for(|is_ending| *is_ending) => break,
         }
         let counted = door.ask(Request::CountOpen).await;
-        pace.is_away.store(matches!(counted, Answer::Unknown(_)), Ordering::Relaxed);
+        pace.is_away
+            .store(matches!(counted, Answer::Unknown(_)), Ordering::Relaxed);
         if let Answer::Open(open) = counted {
             pace.open.store(open, Ordering::Relaxed);
         }
@@ -263,10 +327,20 @@ async fn watch_it(door: Door, pace: Arc<Pace>, tally: Arc<Tally>, tasks: usize, 
 fn sightings(dir: &Path) -> anyhow::Result<Vec<Sighting>> {
     let mut sightings = Vec::new();
     for path in files(dir, "worker-", ".jsonl")? {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let incarnation = name.trim_start_matches("worker-").trim_end_matches(".jsonl").to_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let incarnation = name
+            .trim_start_matches("worker-")
+            .trim_end_matches(".jsonl")
+            .to_owned();
         let lines = journal::read(&path)?;
-        sightings.extend(lines.into_iter().map(|line| Sighting { incarnation: incarnation.clone(), line }));
+        sightings.extend(lines.into_iter().map(|line| Sighting {
+            incarnation: incarnation.clone(),
+            line,
+        }));
     }
     Ok(sightings)
 }
@@ -276,7 +350,11 @@ fn panics(dir: &Path) -> anyhow::Result<Vec<String>> {
     let mut panics = Vec::new();
     for path in files(dir, "node-", ".log")? {
         let text = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
-        panics.extend(text.lines().filter(|line| line.contains("panicked at")).map(str::to_owned));
+        panics.extend(
+            text.lines()
+                .filter(|line| line.contains("panicked at"))
+                .map(str::to_owned),
+        );
     }
     Ok(panics)
 }
@@ -285,7 +363,11 @@ fn files(dir: &Path, before: &str, after: &str) -> anyhow::Result<Vec<PathBuf>> 
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if name.starts_with(before) && name.ends_with(after) {
             found.push(path);
         }

@@ -86,14 +86,18 @@ impl Door {
             }
         };
         let late = |_| Answer::Unknown("no answer in time".to_owned());
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(late)
+        tokio::time::timeout(PATIENCE, answer)
+            .await
+            .unwrap_or_else(late)
     }
 }
 
 /// Does what is asked.
 pub(crate) async fn answer(longhaul: &Longhaul, request: Request) -> Answer {
     let answered = match request {
-        Request::Submit(item) => submit(longhaul, *item).await.map(|id| Answer::Submitted(id.0)),
+        Request::Submit(item) => submit(longhaul, *item)
+            .await
+            .map(|id| Answer::Submitted(id.0)),
         Request::Cancel(id) => longhaul.cancel(TaskId(id)).await.map(Answer::Cancelled),
         Request::Read(id) => longhaul.task(TaskId(id)).await.map(|task| Answer::Read {
             status: task.status,
@@ -103,7 +107,11 @@ pub(crate) async fn answer(longhaul: &Longhaul, request: Request) -> Answer {
         Request::CountOpen => count_open(longhaul).await.map(Answer::Open),
         Request::Disown => {
             let nobody = NodeId(Uuid::nil());
-            longhaul.store().declare_others_dead(nobody).await.map(|()| Answer::Done)
+            longhaul
+                .store()
+                .declare_others_dead(nobody)
+                .await
+                .map(|()| Answer::Done)
         }
     };
     answered.unwrap_or_else(|error| match error {
@@ -135,7 +143,11 @@ async fn submit_as<T: Task<Params = crate::tasks::Work>>(
     item: Item,
 ) -> Result<TaskId, StoreError> {
     let key = item.key();
-    let submission = longhaul.submit::<T>(item.work).owner(OWNER).idempotency_key(&key).priority(item.priority);
+    let submission = longhaul
+        .submit::<T>(item.work)
+        .owner(OWNER)
+        .idempotency_key(&key)
+        .priority(item.priority);
     let submission = submission.max_attempts(item.max_attempts).retry(RETRY);
     let submission = match item.delay_ms {
         0 => submission,
@@ -145,9 +157,16 @@ async fn submit_as<T: Task<Params = crate::tasks::Work>>(
 }
 
 async fn count_open(longhaul: &Longhaul) -> Result<i64, StoreError> {
-    let tallies = longhaul.store().read_tallies(&TallyFilter { spans: None }).await?;
+    let tallies = longhaul
+        .store()
+        .read_tallies(&TallyFilter { spans: None })
+        .await?;
     let is_open = |label: &str| Status::parse(label).is_some_and(|status| !status.is_ended());
-    Ok(tallies.iter().filter(|tally| is_open(&tally.key.label)).map(|tally| tally.n).sum())
+    Ok(tallies
+        .iter()
+        .filter(|tally| is_open(&tally.key.label))
+        .map(|tally| tally.n)
+        .sum())
 }
 
 /// The pipe into whichever process the node has now.
@@ -176,7 +195,11 @@ impl Pipe {
         let waiting = Arc::new(Waiting::default());
         tokio::spawn(write_lines(stdin, to_write));
         tokio::spawn(read_answers(stdout, Arc::clone(&waiting)));
-        *locked(&self.calls) = Some(Calls { next: 0, lines, waiting });
+        *locked(&self.calls) = Some(Calls {
+            next: 0,
+            lines,
+            waiting,
+        });
     }
 
     /// Closes the pipe, which tells the process to stop.
@@ -191,14 +214,23 @@ impl Pipe {
         if lines.send(line).await.is_err() {
             return Answer::Unknown("the node's pipe is broken".to_owned());
         }
-        answered.await.unwrap_or_else(|_| Answer::Unknown("the node died before it answered".to_owned()))
+        answered
+            .await
+            .unwrap_or_else(|_| Answer::Unknown("the node died before it answered".to_owned()))
     }
 
-    fn call(&self, request: Request) -> Option<(mpsc::Sender<String>, String, oneshot::Receiver<Answer>)> {
+    fn call(
+        &self,
+        request: Request,
+    ) -> Option<(mpsc::Sender<String>, String, oneshot::Receiver<Answer>)> {
         let mut calls = locked(&self.calls);
         let calls = calls.as_mut()?;
         calls.next += 1;
-        let line = serde_json::to_string(&Numbered { number: calls.next, what: request }).ok()?;
+        let line = serde_json::to_string(&Numbered {
+            number: calls.next,
+            what: request,
+        })
+        .ok()?;
         let (answer, answered) = oneshot::channel();
         locked(&calls.waiting).insert(calls.next, answer);
         Some((calls.lines.clone(), line, answered))

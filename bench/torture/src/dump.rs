@@ -90,7 +90,11 @@ pub(crate) struct CountRow {
     pub(crate) tasks: Value,
 }
 
-const COUNT_COLUMNS: &[Column] = &[Column::Plain("task_type"), Column::Plain("status"), Column::Plain("tasks")];
+const COUNT_COLUMNS: &[Column] = &[
+    Column::Plain("task_type"),
+    Column::Plain("status"),
+    Column::Plain("tasks"),
+];
 
 #[derive(Debug, Clone, Copy)]
 enum Column {
@@ -125,7 +129,12 @@ pub(crate) async fn read(store: Store, url: &str) -> anyhow::Result<Dump> {
 }
 
 /// Every row as one JSON array, which all three databases can make, so that nothing else differs between them.
-async fn rows<T: DeserializeOwned>(store: Store, url: &str, columns: &[Column], table: &str) -> anyhow::Result<Vec<T>> {
+async fn rows<T: DeserializeOwned>(
+    store: Store,
+    url: &str,
+    columns: &[Column],
+    table: &str,
+) -> anyhow::Result<Vec<T>> {
     let shown: Vec<String> = columns.iter().map(|column| shown(store, *column)).collect();
     let shown = shown.join(", ");
     let statement = match store {
@@ -134,12 +143,17 @@ async fn rows<T: DeserializeOwned>(store: Store, url: &str, columns: &[Column], 
         Store::Mysql => format!("SELECT CONVERT(JSON_ARRAY({shown}) USING utf8mb4) FROM {table}"),
     };
     let texts = texts(store, url, &statement).await?;
-    Ok(texts.iter().map(|text| serde_json::from_str(text)).collect::<Result<_, _>>()?)
+    Ok(texts
+        .iter()
+        .map(|text| serde_json::from_str(text))
+        .collect::<Result<_, _>>()?)
 }
 
 fn shown(store: Store, column: Column) -> String {
     match (column, store) {
-        (Column::Id(name), Store::Sqlite | Store::Mysql) => format!("NULLIF(lower(hex({name})), '')"),
+        (Column::Id(name), Store::Sqlite | Store::Mysql) => {
+            format!("NULLIF(lower(hex({name})), '')")
+        }
         (Column::Id(name) | Column::Plain(name), _) => name.to_owned(),
     }
 }
@@ -147,8 +161,20 @@ fn shown(store: Store, column: Column) -> String {
 async fn texts(store: Store, url: &str, statement: &str) -> anyhow::Result<Vec<String>> {
     let sql = sqlx::AssertSqlSafe(statement.to_owned());
     Ok(match store {
-        Store::Sqlite => sqlx::query_scalar(sql).fetch_all(&mut sqlx::SqliteConnection::connect(url).await?).await?,
-        Store::Postgres => sqlx::query_scalar(sql).fetch_all(&mut sqlx::PgConnection::connect(url).await?).await?,
-        Store::Mysql => sqlx::query_scalar(sql).fetch_all(&mut sqlx::MySqlConnection::connect(url).await?).await?,
+        Store::Sqlite => {
+            sqlx::query_scalar(sql)
+                .fetch_all(&mut sqlx::SqliteConnection::connect(url).await?)
+                .await?
+        }
+        Store::Postgres => {
+            sqlx::query_scalar(sql)
+                .fetch_all(&mut sqlx::PgConnection::connect(url).await?)
+                .await?
+        }
+        Store::Mysql => {
+            sqlx::query_scalar(sql)
+                .fetch_all(&mut sqlx::MySqlConnection::connect(url).await?)
+                .await?
+        }
     })
 }

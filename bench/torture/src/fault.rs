@@ -41,12 +41,30 @@ impl Fault {
     /// What each bag holds, for the servers that the run has.
     pub(crate) fn bag(servers: &[Service]) -> Vec<Self> {
         let many = |fault: Self, times: usize| vec![fault; times];
-        let Some(database) = servers.iter().copied().find(|service| service.is_database()) else {
-            return [many(Self::Kill, 3), many(Self::Freeze, 1), many(Self::Disown, 2)].concat();
+        let Some(database) = servers
+            .iter()
+            .copied()
+            .find(|service| service.is_database())
+        else {
+            return [
+                many(Self::Kill, 3),
+                many(Self::Freeze, 1),
+                many(Self::Disown, 2),
+            ]
+            .concat();
         };
         if servers.len() == 1 {
-            let server = [Self::Server(database, Blow::Kill), Self::Server(database, Blow::Freeze)];
-            return [many(Self::Kill, 3), many(Self::Freeze, 3), many(server[0], 2), many(server[1], 1)].concat();
+            let server = [
+                Self::Server(database, Blow::Kill),
+                Self::Server(database, Blow::Freeze),
+            ];
+            return [
+                many(Self::Kill, 3),
+                many(Self::Freeze, 3),
+                many(server[0], 2),
+                many(server[1], 1),
+            ]
+            .concat();
         }
         // Each outage of the database hides what else happens, so there are few.
         let fleet = [
@@ -89,7 +107,10 @@ impl Fault {
 
     /// Whether no bell reaches anybody while it lasts.
     pub(crate) const fn stops_the_broker(self) -> bool {
-        matches!(self, Self::Server(Service::Rabbitmq, Blow::Kill | Blow::Freeze | Blow::Wipe))
+        matches!(
+            self,
+            Self::Server(Service::Rabbitmq, Blow::Kill | Blow::Freeze | Blow::Wipe)
+        )
     }
 }
 
@@ -128,7 +149,9 @@ impl Deeds {
 
     /// Whether the database is killed or frozen now: tasks cannot be claimed anywhere, nor submitted.
     pub(crate) fn is_database_away(&self) -> bool {
-        self.list().iter().any(|deed| deed.fault.stops_the_database() && deed.over.is_none())
+        self.list()
+            .iter()
+            .any(|deed| deed.fault.stops_the_database() && deed.over.is_none())
     }
 
     /// It is mended now.
@@ -146,22 +169,52 @@ mod tests {
     #[test]
     fn a_database_is_killed_and_frozen_with_and_without_other_servers() {
         for service in [Service::Postgres, Service::Mariadb] {
-            for servers in [vec![service], vec![service, Service::Rabbitmq, Service::Redis]] {
+            for servers in [
+                vec![service],
+                vec![service, Service::Rabbitmq, Service::Redis],
+            ] {
                 let kinds = Fault::kinds(&servers);
-                assert!(kinds.contains(&Fault::Server(service, Blow::Kill)), "{servers:?}");
-                assert!(kinds.contains(&Fault::Server(service, Blow::Freeze)), "{servers:?}");
+                assert!(
+                    kinds.contains(&Fault::Server(service, Blow::Kill)),
+                    "{servers:?}"
+                );
+                assert!(
+                    kinds.contains(&Fault::Server(service, Blow::Freeze)),
+                    "{servers:?}"
+                );
             }
         }
-        assert!(!Fault::kinds(&[]).iter().any(|kind| kind.stops_the_database()), "an embedded store has no server");
+        assert!(
+            !Fault::kinds(&[])
+                .iter()
+                .any(|kind| kind.stops_the_database()),
+            "an embedded store has no server"
+        );
     }
 
     #[test]
     fn a_database_is_away_from_its_freeze_until_it_answers_again() {
         let deeds = Deeds::default();
-        let deed = |fault| Deed { at: 1, fault, ms: 0, trouble: None, incarnation: None, over: None };
-        deeds.list().extend([Fault::Kill, Fault::Freeze, Fault::Server(Service::Redis, Blow::Freeze)].map(deed));
+        let deed = |fault| Deed {
+            at: 1,
+            fault,
+            ms: 0,
+            trouble: None,
+            incarnation: None,
+            over: None,
+        };
+        deeds.list().extend(
+            [
+                Fault::Kill,
+                Fault::Freeze,
+                Fault::Server(Service::Redis, Blow::Freeze),
+            ]
+            .map(deed),
+        );
         assert!(!deeds.is_database_away());
-        deeds.list().push(deed(Fault::Server(Service::Postgres, Blow::Freeze)));
+        deeds
+            .list()
+            .push(deed(Fault::Server(Service::Postgres, Blow::Freeze)));
         assert!(deeds.is_database_away());
         deeds.is_over(3);
         assert!(!deeds.is_database_away());

@@ -41,7 +41,13 @@ pub(crate) struct Story {
 impl Story {
     /// The ids that acknowledged submits named; more than one kind of them is a broken promise.
     pub(crate) fn acknowledged(&self) -> impl Iterator<Item = Uuid> {
-        self.calls.iter().filter_map(|call| if let Answer::Submitted(id) = call.answer { Some(id) } else { None })
+        self.calls.iter().filter_map(|call| {
+            if let Answer::Submitted(id) = call.answer {
+                Some(id)
+            } else {
+                None
+            }
+        })
     }
 
     /// Whether a submit was ever sent.
@@ -59,23 +65,50 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(items: Vec<Item>) -> Self {
-        let stories = items.into_iter().map(|item| Story { item, calls: Vec::new() }).collect();
-        Self { clock: SystemClock::default(), stories: Mutex::new(stories) }
+        let stories = items
+            .into_iter()
+            .map(|item| Story {
+                item,
+                calls: Vec::new(),
+            })
+            .collect();
+        Self {
+            clock: SystemClock::default(),
+            stories: Mutex::new(stories),
+        }
     }
 
     /// Asks, and writes down the question with its answer.
-    pub(crate) async fn ask(&self, n: usize, door: &Door, asked: Asked, request: Request) -> Answer {
+    pub(crate) async fn ask(
+        &self,
+        n: usize,
+        door: &Door,
+        asked: Asked,
+        request: Request,
+    ) -> Answer {
         let from = self.clock.now().as_micros();
         let answer = door.ask(request).await;
-        let call = Call { from, to: self.clock.now().as_micros(), asked, answer: answer.clone() };
-        if let Some(story) = self.stories.lock().unwrap_or_else(PoisonError::into_inner).get_mut(n) {
+        let call = Call {
+            from,
+            to: self.clock.now().as_micros(),
+            asked,
+            answer: answer.clone(),
+        };
+        if let Some(story) = self
+            .stories
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_mut(n)
+        {
             story.calls.push(call);
         }
         answer
     }
 
     pub(crate) fn into_stories(self) -> Vec<Story> {
-        self.stories.into_inner().unwrap_or_else(PoisonError::into_inner)
+        self.stories
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

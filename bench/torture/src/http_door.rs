@@ -29,10 +29,18 @@ pub(crate) struct HttpDoor {
 
 impl HttpDoor {
     pub(crate) fn new(ports: &[u16], counter: Arc<Longhaul>) -> anyhow::Result<Self> {
-        let identity = Identity { token: None, user: Some(OWNER.to_owned()) };
-        let client = |port: &u16| Client::new(&format!("http://127.0.0.1:{port}"), identity.clone());
+        let identity = Identity {
+            token: None,
+            user: Some(OWNER.to_owned()),
+        };
+        let client =
+            |port: &u16| Client::new(&format!("http://127.0.0.1:{port}"), identity.clone());
         let clients = ports.iter().map(client).collect::<Result<_, _>>()?;
-        Ok(Self { clients, next: AtomicUsize::new(0), counter })
+        Ok(Self {
+            clients,
+            next: AtomicUsize::new(0),
+            counter,
+        })
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Answer {
@@ -42,12 +50,21 @@ impl HttpDoor {
         };
         let answered = match request {
             Request::Submit(item) => submit(client, &item).await,
-            Request::Cancel(id) => client.cancel(TaskId(id)).await.map(|()| Answer::CancelTaken),
+            Request::Cancel(id) => client
+                .cancel(TaskId(id))
+                .await
+                .map(|()| Answer::CancelTaken),
             Request::Read(id) => client.get(TaskId(id)).await.map(|answer| {
                 let task = answer.value.summary;
-                Answer::Read { status: task.status, attempt: task.attempt, version: task.version }
+                Answer::Read {
+                    status: task.status,
+                    attempt: task.attempt,
+                    version: task.version,
+                }
             }),
-            Request::CountOpen | Request::Disown => return door::answer(&self.counter, request).await,
+            Request::CountOpen | Request::Disown => {
+                return door::answer(&self.counter, request).await;
+            }
         };
         answered.unwrap_or_else(|error| {
             if matches!(&error, ClientError::Refused(problem) if problem.status == 404) {
@@ -62,7 +79,8 @@ impl HttpDoor {
 }
 
 async fn submit(client: &Client, item: &Item) -> Result<Answer, ClientError> {
-    let parameters = to_raw_value(&item.work).map_err(|error| ClientError::Unsendable(error.to_string()))?;
+    let parameters =
+        to_raw_value(&item.work).map_err(|error| ClientError::Unsendable(error.to_string()))?;
     let order = SubmitRequest {
         task_type: type_of(item.kind).to_owned(),
         parameters: Some(parameters),

@@ -65,23 +65,39 @@ impl Journal {
     pub(crate) fn create(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| format!("cannot append to {}", path.display()))?;
-        Ok(Self { file, clock: SystemClock::default() })
+        Ok(Self {
+            file,
+            clock: SystemClock::default(),
+        })
     }
 
     /// Appends a line. A worker that cannot is of no use to the checker and stops here.
-    #[expect(clippy::expect_used, reason = "a handler without its journal would make the run worthless")]
+    #[expect(
+        clippy::expect_used,
+        reason = "a handler without its journal would make the run worthless"
+    )]
     pub(crate) fn write(&self, task: Uuid, attempt: u32, step: Step) {
-        let line = Line { at: self.clock.now().as_micros(), task, attempt, step };
+        let line = Line {
+            at: self.clock.now().as_micros(),
+            task,
+            attempt,
+            step,
+        };
         let mut text = serde_json::to_string(&line).expect("a line is JSON");
         text.push('\n');
-        (&self.file).write_all(text.as_bytes()).expect("the journal takes lines");
+        (&self.file)
+            .write_all(text.as_bytes())
+            .expect("the journal takes lines");
     }
 }
 
 /// Reads the file of one process. What follows the last line's end is the rest of a write that a kill cut off.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let parse = |line: &str| serde_json::from_str(line).with_context(|| format!("{}: {line}", path.display()));
+    let parse = |line: &str| {
+        serde_json::from_str(line).with_context(|| format!("{}: {line}", path.display()))
+    };
     whole.lines().map(parse).collect()
 }

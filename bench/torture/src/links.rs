@@ -35,8 +35,15 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    const ALL: [Self; 7] =
-        [Self::Cut, Self::Blackhole, Self::HalfOpen, Self::Deaf, Self::Mute, Self::Slow, Self::Lossy];
+    const ALL: [Self; 7] = [
+        Self::Cut,
+        Self::Blackhole,
+        Self::HalfOpen,
+        Self::Deaf,
+        Self::Mute,
+        Self::Slow,
+        Self::Lossy,
+    ];
 
     /// Any of them.
     pub(crate) fn draw(random: &mut StdRng) -> Self {
@@ -48,10 +55,16 @@ impl Trouble {
             Self::Cut => Fault::Cut,
             Self::Blackhole => Fault::Blackhole,
             Self::HalfOpen => Fault::HalfOpen,
-            Self::Deaf => Fault::OneWay { held: Way::ToClient },
-            Self::Mute => Fault::OneWay { held: Way::ToServer },
+            Self::Deaf => Fault::OneWay {
+                held: Way::ToClient,
+            },
+            Self::Mute => Fault::OneWay {
+                held: Way::ToServer,
+            },
             Self::Slow => Fault::Delay(SLOW),
-            Self::Lossy => Fault::Lossy { percent: LOST_PERCENT },
+            Self::Lossy => Fault::Lossy {
+                percent: LOST_PERCENT,
+            },
         }
     }
 }
@@ -77,12 +90,21 @@ impl Links {
     }
 
     pub(crate) fn url(&self, service: Service) -> anyhow::Result<String> {
-        self.urls.get(&service).cloned().with_context(|| format!("no way to {}", service.name()))
+        self.urls
+            .get(&service)
+            .cloned()
+            .with_context(|| format!("no way to {}", service.name()))
     }
 
     /// Breaks the way to a server; `false` when it is broken already.
     pub(crate) fn trouble(&self, service: Service, trouble: Trouble) -> bool {
-        let Some(proxy) = self.proxies.get(&service).filter(|proxy| proxy.fault() == Fault::None) else { return false };
+        let Some(proxy) = self
+            .proxies
+            .get(&service)
+            .filter(|proxy| proxy.fault() == Fault::None)
+        else {
+            return false;
+        };
         proxy.set(trouble.fault());
         true
     }

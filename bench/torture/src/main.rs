@@ -4,7 +4,11 @@
 //! seeded mix of tasks, breaks things by a seeded schedule, and then compares what the client was told, what the
 //! workers wrote into their own files and what the database holds. See docs/torture.md.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints its progress and its figures")]
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a program that prints its progress and its figures"
+)]
 
 mod checker;
 mod client;

@@ -33,7 +33,10 @@ impl Targets {
     }
 
     fn server(&self, wanted: Service) -> Option<Arc<Mutex<Server>>> {
-        self.servers.iter().find(|(service, _)| *service == wanted).map(|(_, server)| Arc::clone(server))
+        self.servers
+            .iter()
+            .find(|(service, _)| *service == wanted)
+            .map(|(_, server)| Arc::clone(server))
     }
 
     /// Whether there is a database and no other server.
@@ -77,7 +80,10 @@ impl Nemesis {
     }
 
     /// Breaks things until `ending`; then everything that is frozen is thawed, and all servers are up.
-    pub(crate) async fn run(mut self, mut ending: watch::Receiver<bool>) -> anyhow::Result<Vec<Deed>> {
+    pub(crate) async fn run(
+        mut self,
+        mut ending: watch::Receiver<bool>,
+    ) -> anyhow::Result<Vec<Deed>> {
         loop {
             let rest = Duration::from_millis(self.random.random_range(700..2_600));
             tokio::select! {
@@ -112,20 +118,31 @@ impl Nemesis {
         if self.bag.is_empty() {
             self.bag = Fault::bag(&self.targets.services());
         }
-        self.bag.swap_remove(self.random.random_range(0..self.bag.len()))
+        self.bag
+            .swap_remove(self.random.random_range(0..self.bag.len()))
     }
 
     /// A node that can be broken: a frozen one is left alone until it is thawed.
     fn pick(&mut self) -> Option<(usize, Arc<Node>)> {
-        let free: Vec<(usize, &Arc<Node>)> =
-            self.nodes.iter().enumerate().filter(|(_, node)| !node.is_frozen()).collect();
+        let free: Vec<(usize, &Arc<Node>)> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, node)| !node.is_frozen())
+            .collect();
         let index = self.random.random_range(0..self.nodes.len());
-        free.get(index % free.len().max(1)).map(|(number, node)| (*number, Arc::clone(node)))
+        free.get(index % free.len().max(1))
+            .map(|(number, node)| (*number, Arc::clone(node)))
     }
 
     async fn carry_out(&mut self, fault: Fault) {
-        let (short, long) = (self.random.random_range(0..1_500), self.random.random_range(0..2_000));
-        let Some((number, node)) = self.pick() else { return };
+        let (short, long) = (
+            self.random.random_range(0..1_500),
+            self.random.random_range(0..2_000),
+        );
+        let Some((number, node)) = self.pick() else {
+            return;
+        };
         let incarnation = Some(node.incarnation());
         match fault {
             Fault::Kill => {
@@ -138,7 +155,11 @@ impl Nemesis {
                 let others = self.nodes.iter().filter(|other| !other.is_frozen()).count() - 1;
                 let ms = FREEZE_MS + long;
                 if others >= self.nodes.len() / 2 && node.freeze() {
-                    self.thaws.spawn(thaw_later(node, self.deeds.clone(), Duration::from_millis(ms)));
+                    self.thaws.spawn(thaw_later(
+                        node,
+                        self.deeds.clone(),
+                        Duration::from_millis(ms),
+                    ));
                     self.note(fault, ms, None, incarnation);
                 }
             }
@@ -148,15 +169,25 @@ impl Nemesis {
                 }
             }
             Fault::Server(service, blow) => self.strike(service, blow, short),
-            Fault::Partition(service) => self.part(service, number, incarnation, FREEZE_MS / 2 + 2 * long),
+            Fault::Partition(service) => {
+                self.part(service, number, incarnation, FREEZE_MS / 2 + 2 * long)
+            }
         }
     }
 
     /// A blow that met a broken server comes when it is mended, beside what is drawn: nothing that is drawn depends on how long
     /// that took.
     fn strike_what_was_put_off(&mut self) {
-        let is_there = |service| self.targets.server(service).is_some_and(|server| server.try_lock().is_ok());
-        if let Some(place) = self.put_off.iter().position(|(service, ..)| is_there(*service)) {
+        let is_there = |service| {
+            self.targets
+                .server(service)
+                .is_some_and(|server| server.try_lock().is_ok())
+        };
+        if let Some(place) = self
+            .put_off
+            .iter()
+            .position(|(service, ..)| is_there(*service))
+        {
             let (service, blow, ms) = self.put_off.remove(place);
             self.strike(service, blow, ms);
         }
@@ -164,8 +195,16 @@ impl Nemesis {
 
     /// A server that is broken already is left alone, until it is mended.
     fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
-        let Some(server) = self.targets.server(service).and_then(|server| server.try_lock_owned().ok()) else {
-            if !self.put_off.iter().any(|(of, kind, _)| (*of, *kind) == (service, blow)) {
+        let Some(server) = self
+            .targets
+            .server(service)
+            .and_then(|server| server.try_lock_owned().ok())
+        else {
+            if !self
+                .put_off
+                .iter()
+                .any(|(of, kind, _)| (*of, *kind) == (service, blow))
+            {
                 self.put_off.push((service, blow, ms));
             }
             return;
@@ -205,7 +244,9 @@ impl Nemesis {
     /// Makes trouble between a node and a server, and heals it after a while.
     fn part(&mut self, service: Service, node: usize, incarnation: Option<String>, ms: u64) {
         let trouble = Trouble::draw(&mut self.random);
-        let Some(links) = self.targets.links.get(node).map(Arc::clone) else { return };
+        let Some(links) = self.targets.links.get(node).map(Arc::clone) else {
+            return;
+        };
         if !links.trouble(service, trouble) {
             return;
         }
@@ -220,7 +261,13 @@ impl Nemesis {
     }
 
     /// Writes a deed down, and answers with its number.
-    fn note(&mut self, fault: Fault, ms: u64, trouble: Option<Trouble>, incarnation: Option<String>) -> usize {
+    fn note(
+        &mut self,
+        fault: Fault,
+        ms: u64,
+        trouble: Option<Trouble>,
+        incarnation: Option<String>,
+    ) -> usize {
         let count = match fault {
             Fault::Kill => &self.tally.kills,
             Fault::Freeze | Fault::Disown => &self.tally.freezes,
@@ -229,7 +276,14 @@ impl Nemesis {
         };
         count.fetch_add(1, Ordering::Relaxed);
         let mut deeds = self.deeds.list();
-        deeds.push(Deed { at: self.clock.now().as_micros(), fault, ms, trouble, incarnation, over: None });
+        deeds.push(Deed {
+            at: self.clock.now().as_micros(),
+            fault,
+            ms,
+            trouble,
+            incarnation,
+            over: None,
+        });
         deeds.len() - 1
     }
 }

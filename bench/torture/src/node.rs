@@ -57,13 +57,28 @@ pub(crate) fn journal_name(incarnation: &str) -> String {
 
 /// Works until its input ends, which it does when the conductor says so or dies.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_max_level(tracing::Level::WARN).init();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_max_level(tracing::Level::WARN)
+        .init();
     let journal = Journal::create(&options.dir.join(journal_name(&options.id)))?;
-    let site = Arc::new(tasks::Site { incarnation: options.id.clone(), journal, store: OnceLock::new() });
-    let store_options = StoreOptions { operation_wait: settings::OPERATION_WAIT, ..StoreOptions::default() };
+    let site = Arc::new(tasks::Site {
+        incarnation: options.id.clone(),
+        journal,
+        store: OnceLock::new(),
+    });
+    let store_options = StoreOptions {
+        operation_wait: settings::OPERATION_WAIT,
+        ..StoreOptions::default()
+    };
     let store = SqlStore::open(&options.url, store_options).await?;
-    let builder = Longhaul::on(store).await?.artifacts(options.dir.join("artifacts"));
-    let builder = builder.worker(settings::worker(&options.id, options.slots)).duties(settings::duties());
+    let builder = Longhaul::on(store)
+        .await?
+        .artifacts(options.dir.join("artifacts"));
+    let builder = builder
+        .worker(settings::worker(&options.id, options.slots))
+        .duties(settings::duties());
     let builder = tasks::register(fleet(builder, &options), &site);
     if let Some(port) = options.api {
         let longhaul = builder.without_worker()?;
@@ -95,7 +110,12 @@ fn fleet(mut builder: Builder, options: &Options) -> Builder {
 async fn serve(longhaul: Longhaul, port: u16) -> anyhow::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
     let closing = CancellationToken::new();
-    let served = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
+    let served = longhaul.serve(
+        listener,
+        IdentityMode::Dev,
+        ListenerSettings::default(),
+        closing.clone(),
+    );
     let until_told = async {
         // Nothing is asked over the pipe of such a node; it ends when the conductor says so or dies.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
@@ -130,7 +150,9 @@ async fn answer_requests(longhaul: &Arc<Longhaul>) -> anyhow::Result<()> {
 async fn write_answers(mut answers: mpsc::Receiver<Numbered<Answer>>) {
     let mut stdout = tokio::io::stdout();
     while let Some(answer) = answers.recv().await {
-        let Ok(mut line) = serde_json::to_string(&answer) else { continue };
+        let Ok(mut line) = serde_json::to_string(&answer) else {
+            continue;
+        };
         line.push('\n');
         if stdout.write_all(line.as_bytes()).await.is_err() || stdout.flush().await.is_err() {
             return;

@@ -69,15 +69,25 @@ pub(crate) fn items(seed: u64, tasks: usize) -> Vec<Item> {
 pub(crate) fn moments(seed: u64, tasks: usize, time: Duration) -> Vec<Duration> {
     let mut random = StdRng::seed_from_u64(seed ^ 0x7061_6365);
     let step = time.as_secs_f64() / tasks.max(1) as f64;
-    (0..tasks).map(|n| Duration::from_secs_f64(step * (n as f64 + random.random_range(0.0..1.0)))).collect()
+    (0..tasks)
+        .map(|n| Duration::from_secs_f64(step * (n as f64 + random.random_range(0.0..1.0))))
+        .collect()
 }
 
 fn item(random: &mut StdRng, n: u64) -> Item {
     let plain = Item {
         kind: Kind::Echo,
-        work: Work { n, padding: "x".repeat(padding(random)), ..Work::default() },
+        work: Work {
+            n,
+            padding: "x".repeat(padding(random)),
+            ..Work::default()
+        },
         max_attempts: 5,
-        priority: if random.random_range(0..10) == 0 { random.random_range(2..=9) } else { 1 },
+        priority: if random.random_range(0..10) == 0 {
+            random.random_range(2..=9)
+        } else {
+            1
+        },
         delay_ms: 0,
         cancel_after_ms: None,
         reads_after_ms: reads(random),
@@ -85,15 +95,28 @@ fn item(random: &mut StdRng, n: u64) -> Item {
     };
     match random.random_range(0..100) {
         0..36 => plain,
-        36..48 => Item { delay_ms: random.random_range(100..4_000), ..plain },
-        48..66 => of_kind(plain, Kind::Sleep, |work| work.ms = random.random_range(200..2_500)),
+        36..48 => Item {
+            delay_ms: random.random_range(100..4_000),
+            ..plain
+        },
+        48..66 => of_kind(plain, Kind::Sleep, |work| {
+            work.ms = random.random_range(200..2_500)
+        }),
         66..76 => {
-            let flaky = of_kind(plain, Kind::Flaky, |work| work.failures = random.random_range(1..=4));
-            Item { max_attempts: 6, ..flaky }
+            let flaky = of_kind(plain, Kind::Flaky, |work| {
+                work.failures = random.random_range(1..=4)
+            });
+            Item {
+                max_attempts: 6,
+                ..flaky
+            }
         }
         76..78 => {
             let doomed = of_kind(plain, Kind::Flaky, |work| work.failures = 99);
-            Item { max_attempts: random.random_range(1..=3), ..doomed }
+            Item {
+                max_attempts: random.random_range(1..=3),
+                ..doomed
+            }
         }
         78..82 => of_kind(plain, Kind::Fatal, |_| {}),
         82..90 => {
@@ -101,7 +124,10 @@ fn item(random: &mut StdRng, n: u64) -> Item {
                 work.steps = random.random_range(3..=10);
                 work.ms = random.random_range(20..200);
             });
-            Item { max_attempts: MANY_ATTEMPTS, ..steps }
+            Item {
+                max_attempts: MANY_ATTEMPTS,
+                ..steps
+            }
         }
         90..93 => fan(random, plain),
         _ => cancelled(random, plain),
@@ -117,7 +143,11 @@ fn of_kind(plain: Item, kind: Kind, change: impl FnOnce(&mut Work)) -> Item {
 /// One parent in five has children that fail, one in ten is cancelled. Some are made wide later.
 fn fan(random: &mut StdRng, plain: Item) -> Item {
     let children = random.random_range(2..=25);
-    let failing = if random.random_range(0..5) == 0 { random.random_range(1..children) } else { 0 };
+    let failing = if random.random_range(0..5) == 0 {
+        random.random_range(1..children)
+    } else {
+        0
+    };
     let item = of_kind(plain, Kind::Fan, |work| {
         work.children = children;
         work.failing = failing;
@@ -125,18 +155,35 @@ fn fan(random: &mut StdRng, plain: Item) -> Item {
     });
     let cancel = random.random_range(0..10) == 0;
     let cancel_after_ms = cancel.then(|| random.random_range(0..1_500));
-    Item { max_attempts: MANY_ATTEMPTS, cancel_after_ms, ..item }
+    Item {
+        max_attempts: MANY_ATTEMPTS,
+        cancel_after_ms,
+        ..item
+    }
 }
 
 /// Cancelled while it waits for its time, while it runs and listens, or while it runs and does not.
 fn cancelled(random: &mut StdRng, plain: Item) -> Item {
     let cancel_after_ms = Some(random.random_range(0..2_000));
     match random.random_range(0..3) {
-        0 => Item { delay_ms: random.random_range(3_000..5_000), cancel_after_ms, ..plain },
-        1 => Item { cancel_after_ms, max_attempts: MANY_ATTEMPTS, ..of_kind(plain, Kind::Patient, |_| {}) },
+        0 => Item {
+            delay_ms: random.random_range(3_000..5_000),
+            cancel_after_ms,
+            ..plain
+        },
+        1 => Item {
+            cancel_after_ms,
+            max_attempts: MANY_ATTEMPTS,
+            ..of_kind(plain, Kind::Patient, |_| {})
+        },
         _ => {
-            let sleep = of_kind(plain, Kind::Sleep, |work| work.ms = random.random_range(500..2_500));
-            Item { cancel_after_ms, ..sleep }
+            let sleep = of_kind(plain, Kind::Sleep, |work| {
+                work.ms = random.random_range(500..2_500)
+            });
+            Item {
+                cancel_after_ms,
+                ..sleep
+            }
         }
     }
 }
@@ -150,7 +197,11 @@ fn padding(random: &mut StdRng) -> usize {
 }
 
 fn reads(random: &mut StdRng) -> Vec<u64> {
-    let count = if random.random_range(0..5) == 0 { random.random_range(1..=4) } else { 0 };
+    let count = if random.random_range(0..5) == 0 {
+        random.random_range(1..=4)
+    } else {
+        0
+    };
     (0..count).map(|_| random.random_range(0..1_500)).collect()
 }
 
@@ -169,7 +220,15 @@ mod tests {
     fn every_kind_is_in_the_mix() {
         let items = items(1, 500);
         let of = |kind| items.iter().filter(|item| item.kind == kind).count();
-        for kind in [Kind::Echo, Kind::Sleep, Kind::Flaky, Kind::Fatal, Kind::Steps, Kind::Fan, Kind::Patient] {
+        for kind in [
+            Kind::Echo,
+            Kind::Sleep,
+            Kind::Flaky,
+            Kind::Fatal,
+            Kind::Steps,
+            Kind::Fan,
+            Kind::Patient,
+        ] {
             assert!(of(kind) > 0, "{kind:?}");
         }
         assert!(items.iter().any(Item::is_doomed));
@@ -179,10 +238,19 @@ mod tests {
     fn a_full_run_has_a_few_wide_parents_among_many_others() {
         for (tasks, least) in [(5_000, 3), (20_000, 12)] {
             let items = items(1, tasks);
-            let children = items.iter().map(|item| item.work.children).filter(|children| *children > 0);
-            let (wide, others): (Vec<u32>, Vec<u32>) = children.partition(|children| *children == WIDE);
+            let children = items
+                .iter()
+                .map(|item| item.work.children)
+                .filter(|children| *children > 0);
+            let (wide, others): (Vec<u32>, Vec<u32>) =
+                children.partition(|children| *children == WIDE);
             assert!(wide.len() >= least, "{} of {tasks}", wide.len());
-            assert!(wide.len() * 30 < others.len(), "{} beside {}", wide.len(), others.len());
+            assert!(
+                wide.len() * 30 < others.len(),
+                "{} beside {}",
+                wide.len(),
+                others.len()
+            );
         }
     }
 }

@@ -75,7 +75,10 @@ impl Wanted {
                 each_fault: 2,
                 partitions: 12,
             },
-            Profile::Fleet => Self { partitions: 3, ..Self::of(store, Profile::Short, false) },
+            Profile::Fleet => Self {
+                partitions: 3,
+                ..Self::of(store, Profile::Short, false)
+            },
             Profile::Full => Self {
                 kills: 20,
                 freezes: 5 * frozen,
@@ -138,27 +141,68 @@ pub(crate) struct Figures {
 impl Figures {
     /// What the evidence says by itself; what the conductor alone knows is its own to add.
     pub(crate) fn of(evidence: &Evidence, services: &[Service]) -> Self {
-        let mut faults: BTreeMap<Fault, usize> = Fault::kinds(services).into_iter().map(|kind| (kind, 0)).collect();
+        let mut faults: BTreeMap<Fault, usize> = Fault::kinds(services)
+            .into_iter()
+            .map(|kind| (kind, 0))
+            .collect();
         for deed in &evidence.deeds {
             *faults.entry(deed.fault).or_default() += 1;
         }
-        let done = |is_it: fn(&Fault) -> bool| faults.iter().filter(|(kind, _)| is_it(kind)).map(|(_, n)| *n).sum();
-        let rows = |outcome: &str| evidence.dump.attempts.iter().filter(|row| row.outcome == outcome).count();
-        let steps = |is_it: fn(&Step) -> bool| evidence.all_sightings().filter(|seen| is_it(&seen.line.step)).count();
+        let done = |is_it: fn(&Fault) -> bool| {
+            faults
+                .iter()
+                .filter(|(kind, _)| is_it(kind))
+                .map(|(_, n)| *n)
+                .sum()
+        };
+        let rows = |outcome: &str| {
+            evidence
+                .dump
+                .attempts
+                .iter()
+                .filter(|row| row.outcome == outcome)
+                .count()
+        };
+        let steps = |is_it: fn(&Step) -> bool| {
+            evidence
+                .all_sightings()
+                .filter(|seen| is_it(&seen.line.step))
+                .count()
+        };
         let calls = || evidence.stories.iter().flat_map(|story| &story.calls);
         Self {
-            tasks: evidence.tasks().iter().filter(|task| task.parent.is_none()).count(),
-            children: evidence.tasks().iter().filter(|task| task.parent.is_some()).count(),
+            tasks: evidence
+                .tasks()
+                .iter()
+                .filter(|task| task.parent.is_none())
+                .count(),
+            children: evidence
+                .tasks()
+                .iter()
+                .filter(|task| task.parent.is_some())
+                .count(),
             starts: steps(|step| matches!(step, Step::Start { .. })),
             zombies: evidence.zombies().len(),
             late: steps(|step| matches!(step, Step::Late { .. })),
             rescued: rows("crashed"),
             retries: rows("failed"),
-            cancels: calls().filter(|call| matches!(call.answer, Answer::Cancelled(_) | Answer::CancelTaken)).count(),
+            cancels: calls()
+                .filter(|call| matches!(call.answer, Answer::Cancelled(_) | Answer::CancelTaken))
+                .count(),
             resumed: steps(|step| matches!(step, Step::Start { resumed: 1.., .. })),
-            parents: evidence.tasks().iter().filter(|task| task.task_type == "fan").count(),
-            wide_parents: evidence.tasks().iter().filter(|task| task.children_total == WIDE).count(),
-            unknown: calls().filter(|call| matches!(call.answer, Answer::Unknown(_))).count(),
+            parents: evidence
+                .tasks()
+                .iter()
+                .filter(|task| task.task_type == "fan")
+                .count(),
+            wide_parents: evidence
+                .tasks()
+                .iter()
+                .filter(|task| task.children_total == WIDE)
+                .count(),
+            unknown: calls()
+                .filter(|call| matches!(call.answer, Answer::Unknown(_)))
+                .count(),
             strays: rows("handed_back"),
             after_kills_ms: evidence.after_kills_ms(),
             after_lone_kills_ms: evidence.after_lone_kills_ms(),
@@ -168,8 +212,12 @@ impl Figures {
             kills: done(|fault| *fault == Fault::Kill),
             freezes: done(|fault| *fault == Fault::Freeze),
             disowns: done(|fault| *fault == Fault::Disown),
-            server_kills: done(|fault| matches!(fault, Fault::Server(service, Blow::Kill) if service.is_database())),
-            server_stops: done(|fault| matches!(fault, Fault::Server(service, Blow::Freeze) if service.is_database())),
+            server_kills: done(
+                |fault| matches!(fault, Fault::Server(service, Blow::Kill) if service.is_database()),
+            ),
+            server_stops: done(
+                |fault| matches!(fault, Fault::Server(service, Blow::Freeze) if service.is_database()),
+            ),
             partitions: done(|fault| matches!(fault, Fault::Partition(_))),
             faults,
             ..Self::default()
@@ -189,40 +237,98 @@ impl Figures {
             ("cancels", self.cancels, wanted.cancels),
             ("resumed attempts", self.resumed, wanted.resumed),
             ("parents", self.parents, wanted.parents),
-            ("parents with 100 children", self.wide_parents, wanted.wide_parents),
+            (
+                "parents with 100 children",
+                self.wide_parents,
+                wanted.wide_parents,
+            ),
             ("unknown answers", self.unknown, wanted.unknown),
             ("partitions", self.partitions, wanted.partitions),
         ];
-        let rows = rows.map(|(what, found, wanted)| (what.to_owned(), found, wanted)).into_iter();
-        let each = self.faults.iter().map(|(kind, found)| (format!("{kind:?}"), *found, wanted.each_fault));
+        let rows = rows
+            .map(|(what, found, wanted)| (what.to_owned(), found, wanted))
+            .into_iter();
+        let each = self
+            .faults
+            .iter()
+            .map(|(kind, found)| (format!("{kind:?}"), *found, wanted.each_fault));
         let short = rows.chain(each).filter(|(_, found, wanted)| found < wanted);
-        short.map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are wanted")).collect()
+        short
+            .map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are wanted"))
+            .collect()
     }
 }
 
 /// The table and the line of figures.
-pub(crate) fn text(run: &Run<'_>, figures: &Figures, findings: &[Finding], trivial: &[String]) -> String {
+pub(crate) fn text(
+    run: &Run<'_>,
+    figures: &Figures,
+    findings: &[Finding],
+    trivial: &[String],
+) -> String {
     let mut text = String::new();
-    let count = |promise: Promise| findings.iter().filter(|finding| finding.promise == promise).count();
+    let count = |promise: Promise| {
+        findings
+            .iter()
+            .filter(|finding| finding.promise == promise)
+            .count()
+    };
     for promise in Promise::ALL {
         let broken = count(promise);
-        let verdict = if broken == 0 { "ok".to_owned() } else { format!("{broken} broken") };
+        let verdict = if broken == 0 {
+            "ok".to_owned()
+        } else {
+            format!("{broken} broken")
+        };
         let _ = writeln!(text, "  {:<44} {verdict:>16}", promise.text());
     }
     let f = figures;
     for (what, figure) in [
         ("tasks, children", format!("{}, {}", f.tasks, f.children)),
-        ("attempts that started, rescued", format!("{}, {}", f.starts, f.rescued)),
-        ("retries, cancels, resumed", format!("{}, {}, {}", f.retries, f.cancels, f.resumed)),
-        ("parents, those with 100 children", format!("{}, {}", f.parents, f.wide_parents)),
-        ("zombies, their late reports", format!("{}, {}", f.zombies, f.late)),
-        ("answers that never came, strays", format!("{}, {}", f.unknown, f.strays)),
-        ("disowned nodes, nodes that gave up", format!("{}, {}", f.disowns, f.gave_up)),
-        ("ms from kill to next claim: p50, p99, max", quantiles(&f.after_kills_ms)),
-        ("the same while all other nodes were well", quantiles(&f.after_lone_kills_ms)),
-        ("ms from database's return to next claim", quantiles(&f.after_outages_ms)),
-        ("ms from broker's death to flow", quantiles(&f.without_broker_ms)),
-        ("ms from broker's return to flow", quantiles(&f.after_broker_ms)),
+        (
+            "attempts that started, rescued",
+            format!("{}, {}", f.starts, f.rescued),
+        ),
+        (
+            "retries, cancels, resumed",
+            format!("{}, {}, {}", f.retries, f.cancels, f.resumed),
+        ),
+        (
+            "parents, those with 100 children",
+            format!("{}, {}", f.parents, f.wide_parents),
+        ),
+        (
+            "zombies, their late reports",
+            format!("{}, {}", f.zombies, f.late),
+        ),
+        (
+            "answers that never came, strays",
+            format!("{}, {}", f.unknown, f.strays),
+        ),
+        (
+            "disowned nodes, nodes that gave up",
+            format!("{}, {}", f.disowns, f.gave_up),
+        ),
+        (
+            "ms from kill to next claim: p50, p99, max",
+            quantiles(&f.after_kills_ms),
+        ),
+        (
+            "the same while all other nodes were well",
+            quantiles(&f.after_lone_kills_ms),
+        ),
+        (
+            "ms from database's return to next claim",
+            quantiles(&f.after_outages_ms),
+        ),
+        (
+            "ms from broker's death to flow",
+            quantiles(&f.without_broker_ms),
+        ),
+        (
+            "ms from broker's return to flow",
+            quantiles(&f.after_broker_ms),
+        ),
     ] {
         let _ = writeln!(text, "  {what:<44} {figure:>16}");
     }
@@ -292,7 +398,10 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), shown: None }
+        Self {
+            is_terminal: std::io::stderr().is_terminal(),
+            shown: None,
+        }
     }
 
     pub(crate) fn show(&mut self, done: usize, all: usize, text: &str) {
@@ -302,7 +411,10 @@ impl Progress {
             let (bar, rest) = ("#".repeat(filled), ".".repeat(WIDTH.saturating_sub(filled)));
             eprint!("\r[{bar}{rest}] {done}/{all} {text}\u{1b}[K");
             let _ = std::io::stderr().flush();
-        } else if self.shown.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+        } else if self
+            .shown
+            .is_none_or(|at| at.elapsed() > Duration::from_secs(10))
+        {
             eprintln!("torture: {done}/{all} {text}");
             self.shown = Some(tokio::time::Instant::now());
         }

@@ -73,21 +73,45 @@ impl Server {
     /// Starts an empty server on data of this name; a database gets a database of the run's own.
     pub(crate) async fn start(service: Service, name: &str) -> anyhow::Result<Self> {
         let port = free_port()?;
-        let mut server = Self { service, name: name.to_owned(), port, url: String::new(), process: None };
+        let mut server = Self {
+            service,
+            name: name.to_owned(),
+            port,
+            url: String::new(),
+            process: None,
+        };
         server.forget_data()?;
         server.prepare().await?;
         server.start_again().await?;
         if service.is_database() {
-            let force = if service == Service::Postgres { "WITH (FORCE)" } else { "" };
-            speak::execute(service, &server.url, &format!("DROP DATABASE IF EXISTS {DATABASE} {force}")).await?;
+            let force = if service == Service::Postgres {
+                "WITH (FORCE)"
+            } else {
+                ""
+            };
+            speak::execute(
+                service,
+                &server.url,
+                &format!("DROP DATABASE IF EXISTS {DATABASE} {force}"),
+            )
+            .await?;
             speak::execute(service, &server.url, &format!("CREATE DATABASE {DATABASE}")).await?;
         }
         Ok(server)
     }
 
     async fn prepare(&mut self) -> anyhow::Result<()> {
-        let mut command = services(&["prepare", self.service.name(), &self.name, &self.port.to_string()]);
-        let prepared = command.stderr(Stdio::inherit()).output().await.context("scripts/services does not run")?;
+        let mut command = services(&[
+            "prepare",
+            self.service.name(),
+            &self.name,
+            &self.port.to_string(),
+        ]);
+        let prepared = command
+            .stderr(Stdio::inherit())
+            .output()
+            .await
+            .context("scripts/services does not run")?;
         if !prepared.status.success() {
             bail!("scripts/services could not prepare {}", self.service.name());
         }
@@ -116,7 +140,10 @@ impl Server {
         let deadline = Instant::now() + START_WAIT;
         while !self.answers().await {
             if let Some(status) = process.try_wait()? {
-                bail!("{name} ended at its start: {status}; see target/services/own/{}", self.name);
+                bail!(
+                    "{name} ended at its start: {status}; see target/services/own/{}",
+                    self.name
+                );
             }
             if Instant::now() > deadline {
                 bail!("{name} does not answer after {START_WAIT:?}");
@@ -128,13 +155,17 @@ impl Server {
     }
 
     async fn answers(&self) -> bool {
-        tokio::time::timeout(ANSWER_WAIT, speak::greet(self.service, &self.url)).await.is_ok_and(|told| told.is_ok())
+        tokio::time::timeout(ANSWER_WAIT, speak::greet(self.service, &self.url))
+            .await
+            .is_ok_and(|told| told.is_ok())
     }
 
     /// Kills the server and every process that it has started, all at once.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::KILL)?;
-        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let Some(mut process) = self.process.take() else {
+            return Ok(());
+        };
         process.wait().await?;
         Ok(())
     }
@@ -171,7 +202,10 @@ impl Server {
         if self.service.is_database() {
             return Ok(());
         }
-        let home = repository().join("target/services/own").join(&self.name).join(self.service.name());
+        let home = repository()
+            .join("target/services/own")
+            .join(&self.name)
+            .join(self.service.name());
         let mark = home.join("initialised");
         match std::fs::remove_file(&mark) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -188,8 +222,13 @@ impl Server {
 
     /// Stops the server as an operator would.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
-        let Some(mut process) = self.process.take() else { return Ok(()) };
-        if let Some(pid) = process.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)) {
+        let Some(mut process) = self.process.take() else {
+            return Ok(());
+        };
+        if let Some(pid) = process
+            .id()
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+        {
             kill_process(pid, self.service.stop_signal())?;
         }
         let stopped = tokio::time::timeout(STOP_WAIT, process.wait()).await;
@@ -198,7 +237,9 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
-        let Some(pid) = self.process.as_ref().and_then(Child::id) else { return Ok(()) };
+        let Some(pid) = self.process.as_ref().and_then(Child::id) else {
+            return Ok(());
+        };
         for pid in family_of(pid).into_iter().filter_map(Pid::from_raw) {
             // One that has ended meanwhile needs no signal.
             let _ = kill_process(pid, signal);
@@ -228,8 +269,12 @@ pub(crate) fn repository() -> PathBuf {
 
 /// A process and all that came of it.
 fn family_of(pid: u32) -> Vec<i32> {
-    let listed = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let children = listed.split_whitespace().filter_map(|child| child.parse().ok()).flat_map(family_of);
+    let listed =
+        std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = listed
+        .split_whitespace()
+        .filter_map(|child| child.parse().ok())
+        .flat_map(family_of);
     i32::try_from(pid).into_iter().chain(children).collect()
 }
 

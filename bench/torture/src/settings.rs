@@ -25,7 +25,12 @@ pub(crate) const STUCK_AFTER_LEASE: Duration = Duration::from_secs(10);
 
 /// The wait before each retry: without jitter, so that the checker knows the earliest moment of the next attempt.
 pub(crate) const RETRY_MS: u64 = 200;
-pub(crate) const RETRY: RetryPolicy = RetryPolicy { initial_ms: RETRY_MS, factor: 1.0, jitter: 0.0, max_ms: RETRY_MS };
+pub(crate) const RETRY: RetryPolicy = RetryPolicy {
+    initial_ms: RETRY_MS,
+    factor: 1.0,
+    jitter: 0.0,
+    max_ms: RETRY_MS,
+};
 
 /// Attempts of tasks whose handlers fail whenever the database is away, which says nothing about them.
 pub(crate) const MANY_ATTEMPTS: u32 = 1_000;
@@ -34,7 +39,12 @@ pub(crate) const MANY_ATTEMPTS: u32 = 1_000;
 const MAX_CRASHES: u32 = 1_000;
 
 pub(crate) fn duties() -> DutySettings {
-    DutySettings { lease: LEASE, rescue_every: RESCUE_EVERY, max_crashes: MAX_CRASHES, ..DutySettings::default() }
+    DutySettings {
+        lease: LEASE,
+        rescue_every: RESCUE_EVERY,
+        max_crashes: MAX_CRASHES,
+        ..DutySettings::default()
+    }
 }
 
 pub(crate) fn worker(name: &str, slots: usize) -> WorkerSettings {

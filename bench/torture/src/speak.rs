@@ -9,7 +9,12 @@ use tokio::net::TcpStream;
 use crate::server::Service;
 
 /// The queue of tasks that the run's tasks go to, and the rungs of the ladder that their retries take.
-const LANES: [&str; 4] = ["tasks.free_default", "tasks.wait.250", "tasks.wait.500", "tasks.wait.1000"];
+const LANES: [&str; 4] = [
+    "tasks.free_default",
+    "tasks.wait.250",
+    "tasks.wait.500",
+    "tasks.wait.1000",
+];
 
 /// Asks a server whether it is there.
 pub(crate) async fn greet(service: Service, url: &str) -> anyhow::Result<()> {
@@ -32,7 +37,9 @@ pub(crate) async fn empty(service: Service, url: &str) -> anyhow::Result<()> {
             for lane in LANES {
                 // A queue that is not there closes the channel, so each has its own.
                 let channel = connection.create_channel().await?;
-                let _ = channel.queue_purge(lane.into(), QueuePurgeOptions::default()).await;
+                let _ = channel
+                    .queue_purge(lane.into(), QueuePurgeOptions::default())
+                    .await;
             }
             // A channel that the server has closed cannot be closed in order.
             let _ = connection.close(200, "emptied".into()).await;
@@ -46,18 +53,31 @@ pub(crate) async fn empty(service: Service, url: &str) -> anyhow::Result<()> {
 pub(crate) async fn execute(service: Service, url: &str, statement: &str) -> anyhow::Result<()> {
     let sql = sqlx::AssertSqlSafe(statement.to_owned());
     match service {
-        Service::Postgres => sqlx::PgConnection::connect(url).await?.execute(sql).await.map(|_| ())?,
-        Service::Mariadb => sqlx::MySqlConnection::connect(url).await?.execute(sql).await.map(|_| ())?,
+        Service::Postgres => sqlx::PgConnection::connect(url)
+            .await?
+            .execute(sql)
+            .await
+            .map(|_| ())?,
+        Service::Mariadb => sqlx::MySqlConnection::connect(url)
+            .await?
+            .execute(sql)
+            .await
+            .map(|_| ())?,
         Service::Rabbitmq | Service::Redis => bail!("{} has no SQL", service.name()),
     }
     Ok(())
 }
 
 async fn redis(url: &str, command: &str, wanted: &str) -> anyhow::Result<()> {
-    let rest = url.strip_prefix("redis://:").context("redis://:password@address/")?;
+    let rest = url
+        .strip_prefix("redis://:")
+        .context("redis://:password@address/")?;
     let (password, address) = rest.split_once('@').context("redis://:password@address/")?;
     let mut stream = BufReader::new(TcpStream::connect(address.trim_end_matches('/')).await?);
-    for (line, wanted) in [(format!("AUTH {password}\r\n"), "+OK"), (format!("{command}\r\n"), wanted)] {
+    for (line, wanted) in [
+        (format!("AUTH {password}\r\n"), "+OK"),
+        (format!("{command}\r\n"), wanted),
+    ] {
         stream.write_all(line.as_bytes()).await?;
         let mut told = String::new();
         stream.read_line(&mut told).await?;

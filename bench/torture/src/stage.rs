@@ -46,18 +46,40 @@ impl Stage {
     ) -> anyhow::Result<Self> {
         let Some(database) = store.service() else {
             let url = format!("sqlite://{}/tasks.db", dir.display());
-            let plan = NodePlan { url: url.clone(), dir: dir.to_owned(), slots: EMBEDDED_SLOTS, fleet: None };
-            return Ok(Self { url, targets: Targets::default(), plans: vec![plan], api_ports: Vec::new(), own: None });
+            let plan = NodePlan {
+                url: url.clone(),
+                dir: dir.to_owned(),
+                slots: EMBEDDED_SLOTS,
+                fleet: None,
+            };
+            return Ok(Self {
+                url,
+                targets: Targets::default(),
+                plans: vec![plan],
+                api_ports: Vec::new(),
+                own: None,
+            });
         };
         let database = Server::start(database, name).await?;
         let url = database.work_url()?;
         // The first to open the database makes its schema.
         let own = Some(Arc::new(Longhaul::open(&url).await?.without_worker()?));
-        let mut stage = Self { url, targets: Targets::default(), plans: Vec::new(), api_ports: Vec::new(), own };
+        let mut stage = Self {
+            url,
+            targets: Targets::default(),
+            plans: Vec::new(),
+            api_ports: Vec::new(),
+            own,
+        };
         if profile == Profile::Fleet {
             stage.build_fleet(database, name, dir, seed).await?;
         } else {
-            let plan = NodePlan { url: stage.url.clone(), dir: dir.to_owned(), slots: WORKERS.1, fleet: None };
+            let plan = NodePlan {
+                url: stage.url.clone(),
+                dir: dir.to_owned(),
+                slots: WORKERS.1,
+                fleet: None,
+            };
             stage.plans = vec![plan; WORKERS.0];
             stage.take(database);
         }
@@ -65,12 +87,22 @@ impl Stage {
     }
 
     /// Workers first, then the nodes of the API; each has a network of its own.
-    async fn build_fleet(&mut self, database: Server, name: &str, dir: &Path, seed: u64) -> anyhow::Result<()> {
+    async fn build_fleet(
+        &mut self,
+        database: Server,
+        name: &str,
+        dir: &Path,
+        seed: u64,
+    ) -> anyhow::Result<()> {
         let broker = Server::start(Service::Rabbitmq, name).await?;
         let redis = Server::start(Service::Redis, name).await?;
         for number in 0..WORKERS.0 + API_NODES {
             let links = Links::to(&[&database, &broker, &redis], seed ^ number as u64).await?;
-            let api = if number < WORKERS.0 { None } else { Some(free_port()?) };
+            let api = if number < WORKERS.0 {
+                None
+            } else {
+                Some(free_port()?)
+            };
             self.api_ports.extend(api);
             let (broker, redis) = (links.url(Service::Rabbitmq)?, links.url(Service::Redis)?);
             self.plans.push(NodePlan {
@@ -88,7 +120,9 @@ impl Stage {
     }
 
     fn take(&mut self, server: Server) {
-        self.targets.servers.push((server.service, Arc::new(Mutex::new(server))));
+        self.targets
+            .servers
+            .push((server.service, Arc::new(Mutex::new(server))));
     }
 
     pub(crate) fn door(&self, cluster: &Cluster) -> anyhow::Result<Door> {

@@ -3,7 +3,9 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longhaul::{Builder, Children, Context, Job, Json, JsonSchema, Outcome, Stop, Task, TaskId, TypeSettings};
+use longhaul::{
+    Builder, Children, Context, Job, Json, JsonSchema, Outcome, Stop, Task, TaskId, TypeSettings,
+};
 use longhaul_domain::contract::{
     Store,
     store::{Outcome as Ending, Report},
@@ -75,7 +77,13 @@ impl From<Stop> for Done {
 
 impl Site {
     /// One attempt: its start is written down, then its body runs, then its end is written down, then it is told.
-    async fn attempt(&self, job: &Job, n: u64, resumed: u32, body: impl Future<Output = Done>) -> Outcome<Made> {
+    async fn attempt(
+        &self,
+        job: &Job,
+        n: u64,
+        resumed: u32,
+        body: impl Future<Output = Done>,
+    ) -> Outcome<Made> {
         let node = job.task().node_id.map(|node| node.0);
         self.note(job, Step::Start { node, resumed });
         let done = body.await;
@@ -86,12 +94,21 @@ impl Site {
             Done::Stop(_) => End::Stopped,
         };
         let made = match done {
-            Done::Value(value) => {
-                Some(Made { n, attempt: job.attempt(), incarnation: self.incarnation.clone(), value })
-            }
+            Done::Value(value) => Some(Made {
+                n,
+                attempt: job.attempt(),
+                incarnation: self.incarnation.clone(),
+                value,
+            }),
             Done::Waits | Done::Retry | Done::Fatal | Done::Stop(_) => None,
         };
-        self.note(job, Step::Finish { end, made: made.clone() });
+        self.note(
+            job,
+            Step::Finish {
+                end,
+                made: made.clone(),
+            },
+        );
         match (done, made) {
             (Done::Value(_), Some(made)) => {
                 self.report_late(job, &made).await;
@@ -111,14 +128,26 @@ impl Site {
     /// A worker that hears in time that its attempt no longer counts keeps quiet. One that does not would report, so
     /// this one always does: every zombie tries its write.
     async fn report_late(&self, job: &Job, made: &Made) {
-        let (Some(store), Some(lease)) = (self.store.get(), job.task().lease()) else { return };
-        let Ok(result) = Json::from_value("result", made) else { return };
+        let (Some(store), Some(lease)) = (self.store.get(), job.task().lease()) else {
+            return;
+        };
+        let Ok(result) = Json::from_value("result", made) else {
+            return;
+        };
         if !job.is_cancelled() {
             return;
         }
-        let outcome = Ending::Completed { result: Some(result), result_url: None };
+        let outcome = Ending::Completed {
+            result: Some(result),
+            result_url: None,
+        };
         if let Ok(verdicts) = store.finish_tasks(&[Report { lease, outcome }]).await {
-            self.note(job, Step::Late { accepted: verdicts.iter().any(|verdict| verdict.is_accepted()) });
+            self.note(
+                job,
+                Step::Late {
+                    accepted: verdicts.iter().any(|verdict| verdict.is_accepted()),
+                },
+            );
         }
     }
 }
@@ -193,7 +222,15 @@ impl Task for Flaky {
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
         let Work { n, failures, .. } = ctx.params;
         let is_to_fail = ctx.task().retry_count < failures;
-        self.0.attempt(&ctx, n, 0, async { if is_to_fail { Done::Retry } else { Done::Value(n) } }).await
+        self.0
+            .attempt(&ctx, n, 0, async {
+                if is_to_fail {
+                    Done::Retry
+                } else {
+                    Done::Value(n)
+                }
+            })
+            .await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -210,7 +247,9 @@ impl Task for Fatal {
     type Output = Made;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
-        self.0.attempt(&ctx, ctx.params.n, 0, async { Done::Fatal }).await
+        self.0
+            .attempt(&ctx, ctx.params.n, 0, async { Done::Fatal })
+            .await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -240,7 +279,11 @@ impl Task for Steps {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
         let resumed = ctx.checkpoint::<u32>()?.unwrap_or(0);
-        let body = async { self.go_on(&ctx, resumed).await.map_or_else(Done::from, Done::Value) };
+        let body = async {
+            self.go_on(&ctx, resumed)
+                .await
+                .map_or_else(Done::from, Done::Value)
+        };
         self.0.attempt(&ctx, ctx.params.n, resumed, body).await
     }
 
@@ -254,8 +297,20 @@ pub(crate) struct Fan(Arc<Site>);
 
 impl Fan {
     async fn fan_out(&self, ctx: &Context<Self>) -> Result<Vec<TaskId>, Stop> {
-        let Work { n, ms, children, failing, .. } = ctx.params;
-        let child = |index| Work { n, index, ms, failing, ..Work::default() };
+        let Work {
+            n,
+            ms,
+            children,
+            failing,
+            ..
+        } = ctx.params;
+        let child = |index| Work {
+            n,
+            index,
+            ms,
+            failing,
+            ..Work::default()
+        };
         ctx.submit_all::<Leaf>((0..children).map(child)).await
     }
 }
@@ -267,14 +322,22 @@ impl Task for Fan {
     type Output = Made;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
-        let body = async { self.fan_out(&ctx).await.map_or_else(Done::from, |_| Done::Waits) };
+        let body = async {
+            self.fan_out(&ctx)
+                .await
+                .map_or_else(Done::from, |_| Done::Waits)
+        };
         self.0.attempt(&ctx, ctx.params.n, 0, body).await
     }
 
     async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<Made> {
         let results = children.results::<Leaf>();
         let sum = |made: Vec<Made>| Done::Value(made.iter().map(|made| made.value).sum());
-        self.0.attempt(&ctx, ctx.params.n, 0, async { results.map_or_else(Done::from, sum) }).await
+        self.0
+            .attempt(&ctx, ctx.params.n, 0, async {
+                results.map_or_else(Done::from, sum)
+            })
+            .await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -291,10 +354,20 @@ impl Task for Leaf {
     type Output = Made;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
-        let Work { n, index, ms, failing, .. } = ctx.params;
+        let Work {
+            n,
+            index,
+            ms,
+            failing,
+            ..
+        } = ctx.params;
         let body = async {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            if index < failing { Done::Fatal } else { Done::Value(leaf_value(index)) }
+            if index < failing {
+                Done::Fatal
+            } else {
+                Done::Value(leaf_value(index))
+            }
         };
         self.0.attempt(&ctx, n, 0, body).await
     }

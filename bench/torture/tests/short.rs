@@ -1,6 +1,9 @@
 //! The short profiles, about a minute each, and a fleet, about three; `make torture` runs the long ones.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is not as it must be stops it")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test: what is not as it must be stops it"
+)]
 
 use std::process::Command;
 
@@ -20,11 +23,21 @@ fn torture(store: &str, profile: &str, size: [&str; 2]) {
         "--seed",
         "1",
     ]);
-    let ran = command.args(["--name", &format!("test-{profile}-{store}")]).output().unwrap();
+    let ran = command
+        .args(["--name", &format!("test-{profile}-{store}")])
+        .output()
+        .unwrap();
     let told = String::from_utf8_lossy(&ran.stdout);
     let figures = told.lines().last().unwrap_or_default();
-    assert!(ran.status.success(), "{told}\n{}", String::from_utf8_lossy(&ran.stderr));
-    assert!(figures.contains(&format!("store={store} ")) && figures.ends_with("verdict=ok"), "{figures}");
+    assert!(
+        ran.status.success(),
+        "{told}\n{}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    assert!(
+        figures.contains(&format!("store={store} ")) && figures.ends_with("verdict=ok"),
+        "{figures}"
+    );
 }
 
 #[test]

@@ -8,7 +8,9 @@ pub(crate) fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Json, D::Erro
     Value::deserialize(reader).map(|value| Json::trusted(value.to_string()))
 }
 
-pub(crate) fn read_optional<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<Json>, D::Error> {
+pub(crate) fn read_optional<'de, D: Deserializer<'de>>(
+    reader: D,
+) -> Result<Option<Json>, D::Error> {
     let value = Option::<Value>::deserialize(reader)?;
     Ok(value.map(|value| Json::trusted(value.to_string())))
 }

@@ -37,9 +37,13 @@ impl FromStr for WireDuration {
     fn from_str(text: &str) -> Result<Self, String> {
         let refuse = || format!("{text:?} is not a duration; allowed: 30s, 1h 30m, PT30S");
         let span: Span = text.parse().map_err(|_| refuse())?;
-        let signed = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(|_| refuse())?;
+        let signed = span
+            .to_duration(SpanRelativeTo::days_are_24_hours())
+            .map_err(|_| refuse())?;
         let whole = Duration::try_from(signed).map_err(|_| refuse())?;
-        Ok(Self::from_millis(u64::try_from(whole.as_millis()).map_err(|_| refuse())?))
+        Ok(Self::from_millis(
+            u64::try_from(whole.as_millis()).map_err(|_| refuse())?,
+        ))
     }
 }
 
@@ -51,7 +55,9 @@ impl Serialize for WireDuration {
 
 impl<'de> Deserialize<'de> for WireDuration {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        String::deserialize(reader)?.parse().map_err(D::Error::custom)
+        String::deserialize(reader)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -72,14 +78,21 @@ mod tests {
             ("0s", 0, "PT0S"),
         ] {
             let read: WireDuration = text.parse().unwrap();
-            assert_eq!((read.as_millis(), read.to_string().as_str()), (ms, written), "{text}");
+            assert_eq!(
+                (read.as_millis(), read.to_string().as_str()),
+                (ms, written),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_duration_is_refused() {
         for text in ["", "30", "-5s", "PT-5S", "soon", "1 month"] {
-            assert!(text.parse::<WireDuration>().unwrap_err().contains("PT30S"), "{text}");
+            assert!(
+                text.parse::<WireDuration>().unwrap_err().contains("PT30S"),
+                "{text}"
+            );
         }
     }
 }

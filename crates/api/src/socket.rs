@@ -29,7 +29,11 @@ pub enum SocketAction {
 
 /// What the server says.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum SocketMessage {
     /// From now on events come; `state` follows.
     Subscribed {
@@ -61,6 +65,9 @@ pub enum SocketMessage {
 
 impl SocketMessage {
     pub fn states(page: Page<TaskSummary>) -> Self {
-        Self::States { items: page.items, next_cursor: page.next_cursor }
+        Self::States {
+            items: page.items,
+            next_cursor: page.next_cursor,
+        }
     }
 }

@@ -35,7 +35,11 @@ pub struct SubmitRequest {
     /// The owner's class; with the expected duration it decides the queue. It comes with the token or the gateway: only an
     /// administrator may say another.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"
+    )]
     pub tier: Option<String>,
     #[serde(default)]
     pub expected_duration: Option<WireDuration>,
@@ -47,11 +51,19 @@ pub struct SubmitRequest {
     pub timeout: Option<WireDuration>,
     /// A business id that people search by.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"
+    )]
     pub task_key: Option<String>,
     /// What ties the task to a request of the caller's; children inherit it.
     #[serde(default)]
-    #[schema(min_length = 1, max_length = 200, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+    #[schema(
+        min_length = 1,
+        max_length = 200,
+        pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"
+    )]
     pub correlation_id: Option<String>,
 }
 

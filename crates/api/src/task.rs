@@ -209,15 +209,40 @@ impl From<Task> for TaskView {
 
 impl From<ChildCounts> for ChildrenView {
     fn from(counts: ChildCounts) -> Self {
-        let ChildCounts { total, completed, with_errors, failed, cancelled } = counts;
-        Self { total, open: counts.open(), completed, with_errors, failed, cancelled }
+        let ChildCounts {
+            total,
+            completed,
+            with_errors,
+            failed,
+            cancelled,
+        } = counts;
+        Self {
+            total,
+            open: counts.open(),
+            completed,
+            with_errors,
+            failed,
+            cancelled,
+        }
     }
 }
 
 impl From<TaskError> for ErrorView {
     fn from(error: TaskError) -> Self {
-        let TaskError { class, message, detail, at, attempt } = error;
-        Self { class, message, detail, at: at.into(), attempt }
+        let TaskError {
+            class,
+            message,
+            detail,
+            at,
+            attempt,
+        } = error;
+        Self {
+            class,
+            message,
+            detail,
+            at: at.into(),
+            attempt,
+        }
     }
 }
 
@@ -237,8 +262,20 @@ impl From<Attempt> for AttemptView {
 
 impl From<LogEntry> for LogView {
     fn from(line: LogEntry) -> Self {
-        let LogEntry { number, attempt, level, message, logged_at } = line;
-        Self { number, attempt, level, message, logged_at: logged_at.into() }
+        let LogEntry {
+            number,
+            attempt,
+            level,
+            message,
+            logged_at,
+        } = line;
+        Self {
+            number,
+            attempt,
+            level,
+            message,
+            logged_at: logged_at.into(),
+        }
     }
 }
 

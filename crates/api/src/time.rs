@@ -16,7 +16,9 @@ pub struct Moment(pub Timestamp);
 impl Moment {
     /// By the clock of this machine: good enough to tell people how long ago something was, and for nothing else.
     pub fn now() -> Self {
-        Self(Timestamp::from_micros(jiff::Timestamp::now().as_microsecond()))
+        Self(Timestamp::from_micros(
+            jiff::Timestamp::now().as_microsecond(),
+        ))
     }
 }
 
@@ -29,7 +31,8 @@ impl From<Timestamp> for Moment {
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Stores keep a day more than jiff can write; it is shown as the last that can be.
-        let written = jiff::Timestamp::from_microsecond(self.0.as_micros()).unwrap_or(jiff::Timestamp::MAX);
+        let written =
+            jiff::Timestamp::from_microsecond(self.0.as_micros()).unwrap_or(jiff::Timestamp::MAX);
         write!(f, "{written}")
     }
 }
@@ -38,8 +41,9 @@ impl FromStr for Moment {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let read: jiff::Timestamp =
-            text.parse().map_err(|_| format!("{text:?} is not a time; allowed: RFC 3339, 2026-03-01T08:30:00Z"))?;
+        let read: jiff::Timestamp = text.parse().map_err(|_| {
+            format!("{text:?} is not a time; allowed: RFC 3339, 2026-03-01T08:30:00Z")
+        })?;
         Ok(Self(Timestamp::from_micros(read.as_microsecond())))
     }
 }
@@ -52,7 +56,9 @@ impl Serialize for Moment {
 
 impl<'de> Deserialize<'de> for Moment {
     fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        String::deserialize(reader)?.parse().map_err(D::Error::custom)
+        String::deserialize(reader)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -65,7 +71,10 @@ mod tests {
         for (text, written) in [
             ("2026-03-01T08:30:00Z", "2026-03-01T08:30:00Z"),
             ("2026-03-01T10:30:00+02:00", "2026-03-01T08:30:00Z"),
-            ("2026-03-01T08:30:00.123456789Z", "2026-03-01T08:30:00.123456Z"),
+            (
+                "2026-03-01T08:30:00.123456789Z",
+                "2026-03-01T08:30:00.123456Z",
+            ),
         ] {
             assert_eq!(text.parse::<Moment>().unwrap().to_string(), written);
         }
@@ -73,8 +82,19 @@ mod tests {
 
     #[test]
     fn what_is_no_moment_is_refused_with_an_example() {
-        for text in ["", "tomorrow", "2026-03-01", "2026-03-01T08:30:00", "2026-02-30T08:30:00Z"] {
-            assert!(text.parse::<Moment>().unwrap_err().contains("2026-03-01T08:30:00Z"), "{text}");
+        for text in [
+            "",
+            "tomorrow",
+            "2026-03-01",
+            "2026-03-01T08:30:00",
+            "2026-02-30T08:30:00Z",
+        ] {
+            assert!(
+                text.parse::<Moment>()
+                    .unwrap_err()
+                    .contains("2026-03-01T08:30:00Z"),
+                "{text}"
+            );
         }
     }
 

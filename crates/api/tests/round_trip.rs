@@ -1,10 +1,14 @@
 //! What a server writes, a client reads, and would write the same again.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is not as it must be stops it")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test: what is not as it must be stops it"
+)]
 
 use longhaul_api::{
-    AttemptView, BatchRequest, BulkAnswer, LogView, NodeView, Page, Problem, QueueView, RetryRequest, StatsView,
-    SubmitAnswer, SubmitRequest, TaskChange, TaskNews, TaskSummary, TaskView, TypeView, WhyView,
+    AttemptView, BatchRequest, BulkAnswer, LogView, NodeView, Page, Problem, QueueView,
+    RetryRequest, StatsView, SubmitAnswer, SubmitRequest, TaskChange, TaskNews, TaskSummary,
+    TaskView, TypeView, WhyView,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -15,7 +19,12 @@ const AT: &str = "2026-03-01T08:30:00.123456Z";
 #[track_caller]
 fn same<T: Serialize + DeserializeOwned>(document: Value) {
     let read: T = serde_json::from_str(&document.to_string()).unwrap();
-    assert_eq!(serde_json::to_value(&read).unwrap(), document, "{}", std::any::type_name::<T>());
+    assert_eq!(
+        serde_json::to_value(&read).unwrap(),
+        document,
+        "{}",
+        std::any::type_name::<T>()
+    );
 }
 
 fn summary() -> Value {
@@ -46,13 +55,17 @@ fn tasks_attempts_and_lines() {
         "timeout": "PT30S", "deadline": null, "nodeId": ID, "host": "h", "traceContext": null,
         "artifactExpiresAt": null, "artifactState": null
     });
-    task.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    task.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     same::<TaskView>(task);
     same::<AttemptView>(json!({
         "attempt": 1, "outcome": "timed_out", "nodeId": null, "host": "h", "startedAt": AT, "endedAt": null,
         "error": error()
     }));
-    same::<LogView>(json!({ "number": 1, "attempt": 1, "level": "warn", "message": "m", "loggedAt": AT }));
+    same::<LogView>(
+        json!({ "number": 1, "attempt": 1, "level": "warn", "message": "m", "loggedAt": AT }),
+    );
     same::<TaskNews>(json!({
         "taskId": ID, "userId": "u-1", "taskType": "sample.echo", "event": "dead_lettered", "status": "DEAD_LETTER",
         "correlationId": "c-1", "attempt": 5, "version": 9, "progress": { "percent": 1 }, "error": "no"
@@ -61,7 +74,9 @@ fn tasks_attempts_and_lines() {
 
 #[test]
 fn the_platform() {
-    same::<QueueView>(json!({ "name": "own", "paused": true, "pausedAt": AT, "tasks": { "QUEUED": 3 } }));
+    same::<QueueView>(
+        json!({ "name": "own", "paused": true, "pausedAt": AT, "tasks": { "QUEUED": 3 } }),
+    );
     same::<NodeView>(json!({
         "nodeId": ID, "name": "dev", "host": "h", "startedAt": AT, "heartbeatAt": AT, "lostAt": null,
         "queues": ["own"], "taskTypes": ["t"], "slots": 7
@@ -78,7 +93,9 @@ fn the_platform() {
             "completedOnSecondAttempt": 1, "completedLater": 0, "wait": times, "run": times
         }]
     }));
-    same::<WhyView>(json!({ "sentence": "It runs.", "reason": "running", "facts": { "node": "dev" } }));
+    same::<WhyView>(
+        json!({ "sentence": "It runs.", "reason": "running", "facts": { "node": "dev" } }),
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
     client::{Ending, causes, finish},
     commands::{
-        bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token, top, watch, why,
-        worker,
+        bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token,
+        top, watch, why, worker,
     },
     config::Config,
     telemetry::{self, LogFlags},
@@ -63,7 +63,11 @@ fn main() -> ExitCode {
     let program = Program::parse();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return refuse(&anyhow::Error::new(error).context("the program cannot start its threads")),
+        Err(error) => {
+            return refuse(
+                &anyhow::Error::new(error).context("the program cannot start its threads"),
+            );
+        }
     };
     let code = runtime.block_on(run(program));
     // A handler that blocks its thread must not keep the program from ending: its task has been handed back by now.
@@ -90,7 +94,8 @@ async fn run(program: Program) -> ExitCode {
         | Command::Bench(_)
         | Command::Completions(_) => Ok(Config::default()),
     };
-    let started = started.and_then(|config| Ok((telemetry::start(&program.log.over(&config))?, config)));
+    let started =
+        started.and_then(|config| Ok((telemetry::start(&program.log.over(&config))?, config)));
     let (telemetry, config) = match started {
         Ok(started) => started,
         Err(error) => return refuse(&error),
@@ -99,9 +104,13 @@ async fn run(program: Program) -> ExitCode {
         Command::Dev(dev) => Box::pin(dev::run(dev)).await,
         Command::Serve(serve) => Box::pin(serve::run(serve, config)).await,
         Command::Worker(worker) => Box::pin(worker::run(worker, config)).await,
-        Command::Migrate(command) => return finish(migrate::run(command).await.map(|()| Ending::Done)),
+        Command::Migrate(command) => {
+            return finish(migrate::run(command).await.map(|()| Ending::Done));
+        }
         Command::Token(command) => return finish(token::run(command).await.map(|()| Ending::Done)),
-        Command::Doctor(command) => return finish(doctor::run(command).await.map(|()| Ending::Done)),
+        Command::Doctor(command) => {
+            return finish(doctor::run(command).await.map(|()| Ending::Done));
+        }
         Command::Submit(command) => return finish(submit::run(command).await),
         Command::Get(command) => return finish(get::run(command).await),
         Command::List(command) => return finish(list::run(command).await),
@@ -111,7 +120,9 @@ async fn run(program: Program) -> ExitCode {
         Command::Why(command) => return finish(why::run(command).await),
         Command::Top(command) => return finish(top::run(command).await),
         Command::Bench(command) => return finish(bench::run(command).await),
-        Command::Completions(command) => return finish(completions::run(&command, Program::command())),
+        Command::Completions(command) => {
+            return finish(completions::run(&command, Program::command()));
+        }
     };
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,

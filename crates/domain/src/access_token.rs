@@ -44,7 +44,8 @@ pub enum TokenStanding {
 impl AccessToken {
     /// Since when it is good for nothing, or will be.
     pub fn ends_at(&self) -> Timestamp {
-        self.revoked_at.map_or(self.expires_at, |revoked| revoked.min(self.expires_at))
+        self.revoked_at
+            .map_or(self.expires_at, |revoked| revoked.min(self.expires_at))
     }
 
     /// What it is good for at `now`.
@@ -52,7 +53,11 @@ impl AccessToken {
         if self.revoked_at.is_some() {
             return TokenStanding::Revoked;
         }
-        if self.expires_at <= now { TokenStanding::Expired } else { TokenStanding::Good }
+        if self.expires_at <= now {
+            TokenStanding::Expired
+        } else {
+            TokenStanding::Good
+        }
     }
 }
 
@@ -108,12 +113,20 @@ impl NewAccessToken {
         bounds::check_label("tokenId", &self.id)?;
         bounds::check_label("prefix", &self.prefix)?;
         bounds::check_name("userId", &self.owner)?;
-        self.tier.as_ref().map_or(Ok(()), |tier| bounds::check_label("tier", tier))?;
+        self.tier
+            .as_ref()
+            .map_or(Ok(()), |tier| bounds::check_label("tier", tier))?;
         bounds::check_name("name", &self.name)?;
-        self.scopes.iter().try_for_each(|scope| bounds::check_label("scopes", scope))?;
+        self.scopes
+            .iter()
+            .try_for_each(|scope| bounds::check_label("scopes", scope))?;
         if !(1..=SCOPES).contains(&self.scopes.len()) {
             let problem = format!("has {} items", self.scopes.len());
-            return Err(Invalid::new("scopes", problem, format!("1 to {SCOPES} scopes")));
+            return Err(Invalid::new(
+                "scopes",
+                problem,
+                format!("1 to {SCOPES} scopes"),
+            ));
         }
         if self.ttl_ms == 0 {
             return Err(Invalid::new("expires", "is 0", "a time in the future"));
@@ -143,7 +156,10 @@ mod tests {
         };
         assert_eq!(token.standing(at(9)), TokenStanding::Good);
         assert_eq!(token.standing(at(10)), TokenStanding::Expired);
-        let revoked = AccessToken { revoked_at: Some(at(5)), ..token };
+        let revoked = AccessToken {
+            revoked_at: Some(at(5)),
+            ..token
+        };
         assert_eq!(revoked.standing(at(9)), TokenStanding::Revoked);
     }
 }

@@ -36,7 +36,11 @@ impl ArtifactNote {
         bounds::check_duration_ms("keep", self.keep_ms)?;
         if self.bytes > bounds::ARTIFACT_BYTES as u64 {
             let problem = format!("is {}", self.bytes);
-            return Err(Invalid::new("bytes", problem, format!("up to {} bytes", bounds::ARTIFACT_BYTES)));
+            return Err(Invalid::new(
+                "bytes",
+                problem,
+                format!("up to {} bytes", bounds::ARTIFACT_BYTES),
+            ));
         }
         Ok(())
     }
@@ -71,11 +75,21 @@ pub struct Swept {
 
 /// Whether people see a file: only what an attempt made whose result was accepted. `archived` is how the attempt ended if
 /// the task has moved on from it; otherwise the task's own row tells.
-pub fn is_published(attempt: u32, archived: Option<AttemptOutcome>, task_attempt: u32, status: Status) -> bool {
+pub fn is_published(
+    attempt: u32,
+    archived: Option<AttemptOutcome>,
+    task_attempt: u32,
+    status: Status,
+) -> bool {
     match archived {
         Some(outcome) => outcome == AttemptOutcome::Completed,
         None => {
-            let has_result = [Status::Completed, Status::CompletedWithErrors, Status::Waiting].contains(&status);
+            let has_result = [
+                Status::Completed,
+                Status::CompletedWithErrors,
+                Status::Waiting,
+            ]
+            .contains(&status);
             attempt == task_attempt && has_result
         }
     }

@@ -63,7 +63,9 @@ impl AttemptOutcome {
 
     /// The outcome of this spelling.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|outcome| outcome.as_str() == text)
+        Self::ALL
+            .into_iter()
+            .find(|outcome| outcome.as_str() == text)
     }
 }
 
@@ -90,7 +92,12 @@ pub struct Attempt {
 
 impl Attempt {
     /// The last attempt of `task`, ended as `outcome` at `ended_at`.
-    pub fn of(task: &Task, outcome: AttemptOutcome, ended_at: Option<Timestamp>, error: Option<TaskError>) -> Self {
+    pub fn of(
+        task: &Task,
+        outcome: AttemptOutcome,
+        ended_at: Option<Timestamp>,
+        error: Option<TaskError>,
+    ) -> Self {
         Self {
             task_id: task.id,
             attempt: task.attempt,
@@ -113,7 +120,10 @@ impl Attempt {
             // The task has moved on: the attempt is in the history.
             Status::Queued | Status::Retrying | Status::Waiting => return None,
         };
-        let error = task.error.clone().filter(|error| error.attempt == task.attempt);
+        let error = task
+            .error
+            .clone()
+            .filter(|error| error.attempt == task.attempt);
         (task.attempt > 0).then(|| Self::of(task, outcome, task.finished_at, error))
     }
 }

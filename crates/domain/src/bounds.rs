@@ -93,7 +93,11 @@ pub fn check_name(field: &'static str, value: &str) -> Result<(), Invalid> {
 /// Refuses text that is empty, longer than `max_bytes`, or holds control characters.
 pub fn check_text(field: &'static str, value: &str, max_bytes: usize) -> Result<(), Invalid> {
     if value.is_empty() {
-        return Err(Invalid::new(field, "is empty", format!("1 to {max_bytes} bytes of text")));
+        return Err(Invalid::new(
+            field,
+            "is empty",
+            format!("1 to {max_bytes} bytes of text"),
+        ));
     }
     if value.len() > max_bytes {
         return Err(Invalid::new(
@@ -103,7 +107,11 @@ pub fn check_text(field: &'static str, value: &str, max_bytes: usize) -> Result<
         ));
     }
     if value.chars().any(char::is_control) {
-        return Err(Invalid::new(field, "holds a control character", "text without control characters"));
+        return Err(Invalid::new(
+            field,
+            "holds a control character",
+            "text without control characters",
+        ));
     }
     Ok(())
 }
@@ -126,7 +134,11 @@ pub fn check_priority(value: u8) -> Result<(), Invalid> {
     if PRIORITY.contains(&value) {
         return Ok(());
     }
-    Err(Invalid::new("priority", format!("is {value}"), "1 (default) to 9 (first)"))
+    Err(Invalid::new(
+        "priority",
+        format!("is {value}"),
+        "1 (default) to 9 (first)",
+    ))
 }
 
 /// Refuses a number of attempts that is zero or absurd.
@@ -134,7 +146,11 @@ pub fn check_max_attempts(value: u32) -> Result<(), Invalid> {
     if MAX_ATTEMPTS.contains(&value) {
         return Ok(());
     }
-    Err(Invalid::new("maxAttempts", format!("is {value}"), "1 to 1000"))
+    Err(Invalid::new(
+        "maxAttempts",
+        format!("is {value}"),
+        "1 to 1000",
+    ))
 }
 
 /// Refuses a duration of more than ten years.
@@ -142,7 +158,11 @@ pub fn check_duration_ms(field: &'static str, value: u64) -> Result<(), Invalid>
     if value <= DURATION_MS {
         return Ok(());
     }
-    Err(Invalid::new(field, format!("is {value} ms"), format!("0 to {DURATION_MS} ms (ten years)")))
+    Err(Invalid::new(
+        field,
+        format!("is {value} ms"),
+        format!("0 to {DURATION_MS} ms (ten years)"),
+    ))
 }
 
 /// Refuses a batch larger than its bound.
@@ -150,5 +170,9 @@ pub fn check_batch(field: &'static str, len: usize, max: usize) -> Result<(), In
     if len <= max {
         return Ok(());
     }
-    Err(Invalid::new(field, format!("has {len} items"), format!("at most {max}")))
+    Err(Invalid::new(
+        field,
+        format!("has {len} items"),
+        format!("at most {max}"),
+    ))
 }

@@ -15,8 +15,16 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    pub fn new(field: &'static str, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { field, problem: problem.into(), allowed: allowed.into() }
+    pub fn new(
+        field: &'static str,
+        problem: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            field,
+            problem: problem.into(),
+            allowed: allowed.into(),
+        }
     }
 }
 
@@ -33,7 +41,9 @@ pub enum StoreError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The idempotency key was used before with another body.
-    #[error("the idempotency key was used before with another body; use a new key for a new request")]
+    #[error(
+        "the idempotency key was used before with another body; use a new key for a new request"
+    )]
     IdempotencyMismatch,
     /// The node was declared dead, or never registered; it must register with a new boot id.
     #[error("this node is not registered or was declared dead; register again with a new boot id")]

@@ -114,7 +114,11 @@ impl TaskEvent {
     pub fn id(&self) -> String {
         let kind = self.event.as_str();
         let id = format!("{}-{}-{kind}", self.task_id.0, self.version);
-        if self.event == EventKind::Progress { format!("{id}-{}", self.sequence) } else { id }
+        if self.event == EventKind::Progress {
+            format!("{id}-{}", self.sequence)
+        } else {
+            id
+        }
     }
 }
 
@@ -145,7 +149,9 @@ impl Topic {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Event, Self::DeadLetter].into_iter().find(|topic| topic.as_str() == text)
+        [Self::Event, Self::DeadLetter]
+            .into_iter()
+            .find(|topic| topic.as_str() == text)
     }
 }
 
@@ -197,23 +203,40 @@ pub struct LeasedMessage {
 impl OutboxMessage {
     /// Unique for what happened: the same as that of the [`TaskEvent`] which tells it.
     pub fn event_id(&self) -> String {
-        format!("{}-{}-{}", self.task_id.0, self.body.version, self.body.event.as_str())
+        format!(
+            "{}-{}-{}",
+            self.task_id.0,
+            self.body.version,
+            self.body.event.as_str()
+        )
     }
 }
 
 impl OutboxPolicy {
     /// A policy that tells everything: each change as an event, and each dead letter.
     pub fn everything() -> Self {
-        Self { events: EventSelection::everything(), dead_letters: true }
+        Self {
+            events: EventSelection::everything(),
+            dead_letters: true,
+        }
     }
 
     /// The messages that go with `event`, which left `task` as it is.
     pub fn messages(&self, task: &Task, event: EventKind) -> Vec<OutboxMessage> {
         let is_told = self.events.selects(event, &task.task_type);
-        let is_dead = self.dead_letters && matches!(event, EventKind::Failed | EventKind::DeadLettered);
-        let message = |topic| OutboxMessage { topic, task_id: task.id, body: body(task, event) };
+        let is_dead =
+            self.dead_letters && matches!(event, EventKind::Failed | EventKind::DeadLettered);
+        let message = |topic| OutboxMessage {
+            topic,
+            task_id: task.id,
+            body: body(task, event),
+        };
         let wanted = [(Topic::Event, is_told), (Topic::DeadLetter, is_dead)];
-        wanted.into_iter().filter(|(_, on)| *on).map(|(topic, _)| message(topic)).collect()
+        wanted
+            .into_iter()
+            .filter(|(_, on)| *on)
+            .map(|(topic, _)| message(topic))
+            .collect()
     }
 }
 

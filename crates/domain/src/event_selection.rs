@@ -35,14 +35,31 @@ impl EventSelection {
         let mut kinds: [Kind; EventKind::ALL.len()] = Default::default();
         for rule in rules {
             bounds::check_batch("events.external.types", rule.task_types.len(), TYPES)?;
-            rule.task_types.iter().try_for_each(|name| bounds::check_label("events.external.types", name))?;
-            if let Some(kind) = rule.events.iter().find(|kind| EventKind::external().all(|known| known != **kind)) {
+            rule.task_types
+                .iter()
+                .try_for_each(|name| bounds::check_label("events.external.types", name))?;
+            if let Some(kind) = rule
+                .events
+                .iter()
+                .find(|kind| EventKind::external().all(|known| known != **kind))
+            {
                 let allowed: Vec<_> = EventKind::external().map(EventKind::as_str).collect();
-                let found = format!("names {}, which only live listeners are told", kind.as_str());
-                return Err(Invalid::new("events.external.events", found, allowed.join(", ")));
+                let found = format!(
+                    "names {}, which only live listeners are told",
+                    kind.as_str()
+                );
+                return Err(Invalid::new(
+                    "events.external.events",
+                    found,
+                    allowed.join(", "),
+                ));
             }
             let all: Vec<_> = EventKind::external().collect();
-            for kind in if rule.events.is_empty() { &all } else { &rule.events } {
+            for kind in if rule.events.is_empty() {
+                &all
+            } else {
+                &rule.events
+            } {
                 kinds[*kind as usize].add(&rule.task_types);
             }
         }
@@ -90,7 +107,10 @@ mod tests {
     use super::*;
 
     fn rule(task_types: &[&str], events: &[EventKind]) -> EventRule {
-        EventRule { task_types: task_types.iter().map(|name| (*name).to_owned()).collect(), events: events.to_vec() }
+        EventRule {
+            task_types: task_types.iter().map(|name| (*name).to_owned()).collect(),
+            events: events.to_vec(),
+        }
     }
 
     #[test]
@@ -103,13 +123,28 @@ mod tests {
 
     #[test]
     fn rules_add_up_and_an_empty_list_means_all() {
-        let rules = [rule(&["mail"], &[EventKind::Completed, EventKind::Failed]), rule(&[], &[EventKind::Failed])];
+        let rules = [
+            rule(&["mail"], &[EventKind::Completed, EventKind::Failed]),
+            rule(&[], &[EventKind::Failed]),
+        ];
         let selection = EventSelection::new(&rules).unwrap();
-        assert!(selection.selects(EventKind::Completed, "mail") && selection.selects(EventKind::Failed, "other"));
-        assert!(!selection.selects(EventKind::Completed, "other") && !selection.selects(EventKind::Started, "mail"));
-        assert!(selection.selects_some(EventKind::Completed) && !selection.selects_some(EventKind::Started));
+        assert!(
+            selection.selects(EventKind::Completed, "mail")
+                && selection.selects(EventKind::Failed, "other")
+        );
+        assert!(
+            !selection.selects(EventKind::Completed, "other")
+                && !selection.selects(EventKind::Started, "mail")
+        );
+        assert!(
+            selection.selects_some(EventKind::Completed)
+                && !selection.selects_some(EventKind::Started)
+        );
         let all_of_mail = EventSelection::new(&[rule(&["mail"], &[])]).unwrap();
-        assert!(all_of_mail.selects(EventKind::Started, "mail") && !all_of_mail.selects(EventKind::Started, "x"));
+        assert!(
+            all_of_mail.selects(EventKind::Started, "mail")
+                && !all_of_mail.selects(EventKind::Started, "x")
+        );
     }
 
     #[test]
@@ -117,17 +152,32 @@ mod tests {
         let nothing = EventSelection::new(&[]).unwrap();
         assert_eq!(nothing, EventSelection::default());
         assert!(nothing.is_empty() && !EventSelection::everything().is_empty());
-        assert!(!EventKind::ALL.into_iter().any(|kind| nothing.selects_some(kind)));
+        assert!(
+            !EventKind::ALL
+                .into_iter()
+                .any(|kind| nothing.selects_some(kind))
+        );
     }
 
     #[test]
     fn progress_is_never_told() {
-        let refused = EventSelection::new(&[rule(&[], &[EventKind::Failed, EventKind::Progress])]).unwrap_err();
+        let refused = EventSelection::new(&[rule(&[], &[EventKind::Failed, EventKind::Progress])])
+            .unwrap_err();
         assert_eq!(refused.field, "events.external.events");
         let told = refused.to_string();
-        assert!(told.contains("names progress") && told.contains("submitted, started, waiting, requeued"), "{told}");
-        for all in [EventSelection::everything(), EventSelection::new(&[rule(&[], &[])]).unwrap()] {
-            let selected: Vec<_> = EventKind::ALL.into_iter().filter(|kind| all.selects(*kind, "mail")).collect();
+        assert!(
+            told.contains("names progress")
+                && told.contains("submitted, started, waiting, requeued"),
+            "{told}"
+        );
+        for all in [
+            EventSelection::everything(),
+            EventSelection::new(&[rule(&[], &[])]).unwrap(),
+        ] {
+            let selected: Vec<_> = EventKind::ALL
+                .into_iter()
+                .filter(|kind| all.selects(*kind, "mail"))
+                .collect();
             assert_eq!(selected, EventKind::external().collect::<Vec<_>>());
             assert!(selected.len() == 10 && !all.selects_some(EventKind::Progress));
         }

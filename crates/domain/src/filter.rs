@@ -27,7 +27,9 @@ pub struct TaskFilter {
 impl TaskFilter {
     /// Whether all conditions hold for `task`.
     pub fn matches(&self, task: &Task) -> bool {
-        let named = |wanted: &Option<String>, is: Option<&str>| wanted.as_deref().is_none_or(|name| is == Some(name));
+        let named = |wanted: &Option<String>, is: Option<&str>| {
+            wanted.as_deref().is_none_or(|name| is == Some(name))
+        };
         let listed = |wanted: &[String], is: &String| wanted.is_empty() || wanted.contains(is);
         let within = |from: Option<Timestamp>, to: Option<Timestamp>, at: Timestamp| {
             from.is_none_or(|from| from <= at) && to.is_none_or(|to| at < to)
@@ -37,17 +39,27 @@ impl TaskFilter {
             && listed(&self.task_types, &task.task_type)
             && listed(&self.queues, &task.queue)
             && named(&self.task_key, task.task_key.as_deref())
-            && self.parent_id.is_none_or(|parent| task.parent_id == Some(parent))
+            && self
+                .parent_id
+                .is_none_or(|parent| task.parent_id == Some(parent))
             && within(self.created_after, self.created_before, task.created_at)
             && within(self.due_after, self.due_before, task.due_at)
     }
 
     /// Refuses conditions that no task could be stored under.
     pub fn check(&self) -> Result<(), Invalid> {
-        self.owner.as_ref().map_or(Ok(()), |owner| bounds::check_name("userId", owner))?;
-        self.task_key.as_ref().map_or(Ok(()), |key| bounds::check_name("taskKey", key))?;
-        self.task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
-        self.queues.iter().try_for_each(|name| bounds::check_label("queue", name))?;
+        self.owner
+            .as_ref()
+            .map_or(Ok(()), |owner| bounds::check_name("userId", owner))?;
+        self.task_key
+            .as_ref()
+            .map_or(Ok(()), |key| bounds::check_name("taskKey", key))?;
+        self.task_types
+            .iter()
+            .try_for_each(|name| bounds::check_label("taskType", name))?;
+        self.queues
+            .iter()
+            .try_for_each(|name| bounds::check_label("queue", name))?;
         bounds::check_batch("taskType", self.task_types.len(), 100)?;
         bounds::check_batch("queue", self.queues.len(), 100)?;
         let times = [
@@ -56,7 +68,9 @@ impl TaskFilter {
             ("dueAfter", self.due_after),
             ("dueBefore", self.due_before),
         ];
-        times.into_iter().try_for_each(|(field, at)| at.map_or(Ok(()), |moment| moment.check(field)))
+        times
+            .into_iter()
+            .try_for_each(|(field, at)| at.map_or(Ok(()), |moment| moment.check(field)))
     }
 }
 
@@ -78,14 +92,22 @@ pub struct PageRequest {
 
 impl PageRequest {
     pub fn first(size: usize) -> Self {
-        Self { order: SortOrder::NewestFirst, after: None, size }
+        Self {
+            order: SortOrder::NewestFirst,
+            after: None,
+            size,
+        }
     }
 
     pub fn check(&self) -> Result<(), Invalid> {
         if (1..=bounds::PAGE_SIZE).contains(&self.size) {
             return Ok(());
         }
-        Err(Invalid::new("size", format!("is {}", self.size), format!("1 to {}", bounds::PAGE_SIZE)))
+        Err(Invalid::new(
+            "size",
+            format!("is {}", self.size),
+            format!("1 to {}", bounds::PAGE_SIZE),
+        ))
     }
 }
 
@@ -109,7 +131,9 @@ impl Retention {
     /// How long a task that ended as `status` is kept, if it ended at all.
     pub const fn keep_ms(&self, status: Status) -> Option<u64> {
         match status {
-            Status::Completed | Status::CompletedWithErrors | Status::Cancelled => Some(self.ended_ms),
+            Status::Completed | Status::CompletedWithErrors | Status::Cancelled => {
+                Some(self.ended_ms)
+            }
             Status::Failed | Status::DeadLetter => Some(self.dead_letter_ms),
             Status::Queued | Status::Running | Status::Retrying | Status::Waiting => None,
         }

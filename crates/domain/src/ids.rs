@@ -106,7 +106,9 @@ mod tests {
         let mut sequence = TaskIdSequence::default();
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         let earlier = Timestamp::from_micros(1_600_000_000_000_000);
-        let mut ids: Vec<TaskId> = (0..1_000).map(|n| sequence.next_id(now, n * 7_919)).collect();
+        let mut ids: Vec<TaskId> = (0..1_000)
+            .map(|n| sequence.next_id(now, n * 7_919))
+            .collect();
         ids.extend((0..1_000).map(|n| sequence.next_id(earlier, n)));
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     }

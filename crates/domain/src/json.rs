@@ -28,7 +28,11 @@ impl Json {
     /// The document of a value. Only what would be refused as text is refused here.
     pub fn from_value(field: &'static str, value: &impl Serialize) -> Result<Self, Invalid> {
         let refused = |cause: &dyn fmt::Display| {
-            Invalid::new(field, format!("cannot be written: {cause}"), "a value that is JSON")
+            Invalid::new(
+                field,
+                format!("cannot be written: {cause}"),
+                "a value that is JSON",
+            )
         };
         // Taken, not borrowed: a value may write others while it is written.
         let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
@@ -69,15 +73,25 @@ thread_local! {
 
 fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
     if text.len() > bounds::JSON_BYTES {
-        let allowed = format!("at most {} bytes of JSON; store larger things as artifacts", bounds::JSON_BYTES);
-        return Err(Invalid::new(field, format!("has {} bytes", text.len()), allowed));
+        let allowed = format!(
+            "at most {} bytes of JSON; store larger things as artifacts",
+            bounds::JSON_BYTES
+        );
+        return Err(Invalid::new(
+            field,
+            format!("has {} bytes", text.len()),
+            allowed,
+        ));
     }
     let mut keys_left = bounds::JSON_KEYS;
     let mut reader = serde_json::Deserializer::from_str(text);
-    Check { depth_left: bounds::JSON_DEPTH, keys_left: &mut keys_left }
-        .deserialize(&mut reader)
-        .and_then(|()| reader.end())
-        .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))
+    Check {
+        depth_left: bounds::JSON_DEPTH,
+        keys_left: &mut keys_left,
+    }
+    .deserialize(&mut reader)
+    .and_then(|()| reader.end())
+    .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))
 }
 
 /// Walks a document without keeping it, and stops at the first thing that is not allowed.
@@ -96,20 +110,30 @@ impl<'de> DeserializeSeed<'de> for Check<'_> {
 
 impl Check<'_> {
     fn deeper<E: Error>(&mut self) -> Result<Check<'_>, E> {
-        let depth_left = self
-            .depth_left
-            .checked_sub(1)
-            .ok_or_else(|| E::custom(format_args!("it is nested deeper than {} levels", bounds::JSON_DEPTH)))?;
-        Ok(Check { depth_left, keys_left: self.keys_left })
+        let depth_left = self.depth_left.checked_sub(1).ok_or_else(|| {
+            E::custom(format_args!(
+                "it is nested deeper than {} levels",
+                bounds::JSON_DEPTH
+            ))
+        })?;
+        Ok(Check {
+            depth_left,
+            keys_left: self.keys_left,
+        })
     }
 
     fn string<E: Error>(text: &str) -> Result<(), E> {
         if text.len() > bounds::JSON_STRING_BYTES {
             let max = bounds::JSON_STRING_BYTES;
-            return Err(E::custom(format_args!("a string has {} bytes, more than {max}", text.len())));
+            return Err(E::custom(format_args!(
+                "a string has {} bytes, more than {max}",
+                text.len()
+            )));
         }
         if text.contains('\0') {
-            return Err(E::custom("a string holds the character U+0000, which databases cannot keep"));
+            return Err(E::custom(
+                "a string holds the character U+0000, which databases cannot keep",
+            ));
         }
         Ok(())
     }
@@ -145,11 +169,16 @@ impl<'de> Visitor<'de> for Check<'_> {
     }
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
         // A key is looked at like a string, and not kept.
-        while entries.next_key_seed(Check { depth_left: self.depth_left, keys_left: self.keys_left })?.is_some() {
-            *self.keys_left = self
-                .keys_left
-                .checked_sub(1)
-                .ok_or_else(|| A::Error::custom(format_args!("it has more than {} keys", bounds::JSON_KEYS)))?;
+        while entries
+            .next_key_seed(Check {
+                depth_left: self.depth_left,
+                keys_left: self.keys_left,
+            })?
+            .is_some()
+        {
+            *self.keys_left = self.keys_left.checked_sub(1).ok_or_else(|| {
+                A::Error::custom(format_args!("it has more than {} keys", bounds::JSON_KEYS))
+            })?;
             entries.next_value_seed(self.deeper()?)?;
         }
         Ok(())
@@ -171,13 +200,20 @@ mod tests {
     use super::*;
 
     fn problem(text: &str) -> String {
-        Json::parse("parameters", text).expect_err("must be refused").to_string()
+        Json::parse("parameters", text)
+            .expect_err("must be refused")
+            .to_string()
     }
 
     #[test]
     fn text_is_kept_to_the_letter() {
-        for text in ["{\"b\":1, \"a\":1.000}", "12345678901234567890123456789.5", "\"\u{1F600} '; DROP\"", "[]", "null"]
-        {
+        for text in [
+            "{\"b\":1, \"a\":1.000}",
+            "12345678901234567890123456789.5",
+            "\"\u{1F600} '; DROP\"",
+            "[]",
+            "null",
+        ] {
             assert_eq!(Json::parse("parameters", text).unwrap().as_str(), text);
         }
     }
@@ -187,12 +223,16 @@ mod tests {
         struct Outer;
         impl Serialize for Outer {
             fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
-                let inner = Json::from_value("inner", &[1, 2]).map_err(serde::ser::Error::custom)?;
+                let inner =
+                    Json::from_value("inner", &[1, 2]).map_err(serde::ser::Error::custom)?;
                 (0, inner, 3).serialize(writer)
             }
         }
         for _ in 0..2 {
-            assert_eq!(Json::from_value("p", &Outer).unwrap().as_str(), "[0,[1,2],3]");
+            assert_eq!(
+                Json::from_value("p", &Outer).unwrap().as_str(),
+                "[0,[1,2],3]"
+            );
         }
     }
 

@@ -47,7 +47,13 @@ impl LogLine {
     /// The message as every store keeps it: cut to its bound, and without control characters that would garble a
     /// terminal or a page. Line breaks and tabs stay.
     pub fn storable_message(&self) -> String {
-        let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t' | '\0') { '\u{fffd}' } else { c };
+        let shown = |c: char| {
+            if c.is_control() && !matches!(c, '\n' | '\t' | '\0') {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        };
         bounds::cut(self.message.chars().map(shown), bounds::LOG_BYTES)
     }
 }
@@ -83,8 +89,17 @@ mod tests {
     use uuid::Uuid;
 
     fn kept(message: &str) -> String {
-        let lease = Lease { task_id: TaskId(Uuid::nil()), attempt: 1, token: LeaseToken(Uuid::nil()) };
-        LogLine { lease, level: LogLevel::Info, message: message.to_owned() }.storable_message()
+        let lease = Lease {
+            task_id: TaskId(Uuid::nil()),
+            attempt: 1,
+            token: LeaseToken(Uuid::nil()),
+        };
+        LogLine {
+            lease,
+            level: LogLevel::Info,
+            message: message.to_owned(),
+        }
+        .storable_message()
     }
 
     #[test]
@@ -97,13 +112,22 @@ mod tests {
 
     #[test]
     fn a_message_is_cut_between_characters() {
-        assert_eq!(kept(&"é".repeat(bounds::LOG_BYTES)), "é".repeat(bounds::LOG_BYTES / 2));
-        assert_eq!(kept(&("x".to_owned() + &"é".repeat(bounds::LOG_BYTES))).len(), bounds::LOG_BYTES - 1);
+        assert_eq!(
+            kept(&"é".repeat(bounds::LOG_BYTES)),
+            "é".repeat(bounds::LOG_BYTES / 2)
+        );
+        assert_eq!(
+            kept(&("x".to_owned() + &"é".repeat(bounds::LOG_BYTES))).len(),
+            bounds::LOG_BYTES - 1
+        );
     }
 
     #[test]
     fn control_characters_are_replaced_and_nul_is_dropped() {
-        assert_eq!(kept("a\0b\tc\nd\u{1b}[31m\r\u{85}"), "ab\tc\nd\u{fffd}[31m\u{fffd}\u{fffd}");
+        assert_eq!(
+            kept("a\0b\tc\nd\u{1b}[31m\r\u{85}"),
+            "ab\tc\nd\u{fffd}[31m\u{fffd}\u{fffd}"
+        );
         assert_eq!(kept("\0"), "");
     }
 }

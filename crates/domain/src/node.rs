@@ -54,14 +54,25 @@ pub struct DutyLease {
 
 impl DutyLease {
     /// Who holds the duty after `node_id` asks for it at `now`, if the asker may have it.
-    pub fn grant(held: Option<&Self>, duty: &str, node_id: NodeId, ttl_ms: u64, now: Timestamp) -> Option<Self> {
+    pub fn grant(
+        held: Option<&Self>,
+        duty: &str,
+        node_id: NodeId,
+        ttl_ms: u64,
+        now: Timestamp,
+    ) -> Option<Self> {
         let epoch = match held {
             None => 1,
             Some(lease) if lease.node_id == node_id => lease.epoch,
             Some(lease) if lease.leased_until <= now => lease.epoch + 1,
             Some(_) => return None,
         };
-        Some(Self { duty: duty.to_owned(), node_id, epoch, leased_until: now.plus_ms(ttl_ms) })
+        Some(Self {
+            duty: duty.to_owned(),
+            node_id,
+            epoch,
+            leased_until: now.plus_ms(ttl_ms),
+        })
     }
 }
 
@@ -74,8 +85,21 @@ mod tests {
         let node = |n| NodeId(uuid::Uuid::from_u128(n));
         let at = Timestamp::from_micros;
         let first = DutyLease::grant(None, "pruner", node(1), 1, at(0)).unwrap();
-        assert_eq!(DutyLease::grant(Some(&first), "pruner", node(2), 1, at(999)), None);
-        assert_eq!(DutyLease::grant(Some(&first), "pruner", node(1), 1, at(999)).unwrap().epoch, 1);
-        assert_eq!(DutyLease::grant(Some(&first), "pruner", node(2), 1, at(1_000)).unwrap().epoch, 2);
+        assert_eq!(
+            DutyLease::grant(Some(&first), "pruner", node(2), 1, at(999)),
+            None
+        );
+        assert_eq!(
+            DutyLease::grant(Some(&first), "pruner", node(1), 1, at(999))
+                .unwrap()
+                .epoch,
+            1
+        );
+        assert_eq!(
+            DutyLease::grant(Some(&first), "pruner", node(2), 1, at(1_000))
+                .unwrap()
+                .epoch,
+            2
+        );
     }
 }

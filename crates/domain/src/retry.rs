@@ -22,7 +22,12 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { initial_ms: 2_000, factor: 2.0, jitter: 0.2, max_ms: 3_600_000 }
+        Self {
+            initial_ms: 2_000,
+            factor: 2.0,
+            jitter: 0.2,
+            max_ms: 3_600_000,
+        }
     }
 }
 
@@ -30,7 +35,11 @@ impl RetryPolicy {
     /// Waits `initial` after the first failure and twice as long after each further one, up to `most`.
     pub fn backoff(initial: Duration, most: Duration) -> Self {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
-        Self { initial_ms: millis(initial), max_ms: millis(most), ..Self::default() }
+        Self {
+            initial_ms: millis(initial),
+            max_ms: millis(most),
+            ..Self::default()
+        }
     }
 
     /// The wait before the retry that follows `failures` counted failures (1 for the first), in milliseconds.
@@ -47,10 +56,18 @@ impl RetryPolicy {
         bounds::check_duration_ms("retry.initialMs", self.initial_ms)?;
         bounds::check_duration_ms("retry.maxMs", self.max_ms)?;
         if !(1.0..=100.0).contains(&self.factor) {
-            return Err(Invalid::new("retry.factor", format!("is {}", self.factor), "1 to 100"));
+            return Err(Invalid::new(
+                "retry.factor",
+                format!("is {}", self.factor),
+                "1 to 100",
+            ));
         }
         if !(0.0..=1.0).contains(&self.jitter) {
-            return Err(Invalid::new("retry.jitter", format!("is {}", self.jitter), "0 to 1"));
+            return Err(Invalid::new(
+                "retry.jitter",
+                format!("is {}", self.jitter),
+                "0 to 1",
+            ));
         }
         Ok(())
     }
@@ -62,15 +79,23 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_from_two_seconds_and_stops_at_an_hour() {
-        let policy = RetryPolicy { jitter: 0.0, ..RetryPolicy::default() };
-        let waits: Vec<u64> = [1, 2, 3, 12, 4_000_000].iter().map(|n| policy.delay_ms(*n, 0.5)).collect();
+        let policy = RetryPolicy {
+            jitter: 0.0,
+            ..RetryPolicy::default()
+        };
+        let waits: Vec<u64> = [1, 2, 3, 12, 4_000_000]
+            .iter()
+            .map(|n| policy.delay_ms(*n, 0.5))
+            .collect();
         assert_eq!(waits, [2_000, 4_000, 8_000, 3_600_000, 3_600_000]);
     }
 
     #[test]
     fn a_backoff_keeps_the_usual_factor_and_jitter() {
         let policy = RetryPolicy::backoff(Duration::from_millis(5), Duration::from_millis(8));
-        let waits: Vec<u64> = (1..4).map(|failures| policy.delay_ms(failures, 0.5)).collect();
+        let waits: Vec<u64> = (1..4)
+            .map(|failures| policy.delay_ms(failures, 0.5))
+            .collect();
         assert_eq!(waits, [5, 8, 8]);
         assert_eq!(policy.delay_ms(1, 0.0), 4);
     }
@@ -84,8 +109,20 @@ mod tests {
 
     #[test]
     fn a_policy_that_shrinks_is_refused_by_field() {
-        let refused = RetryPolicy { factor: 0.5, ..RetryPolicy::default() }.check().unwrap_err();
+        let refused = RetryPolicy {
+            factor: 0.5,
+            ..RetryPolicy::default()
+        }
+        .check()
+        .unwrap_err();
         assert_eq!(refused.field, "retry.factor");
-        assert!(RetryPolicy { factor: f64::NAN, ..RetryPolicy::default() }.check().is_err());
+        assert!(
+            RetryPolicy {
+                factor: f64::NAN,
+                ..RetryPolicy::default()
+            }
+            .check()
+            .is_err()
+        );
     }
 }

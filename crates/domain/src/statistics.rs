@@ -38,7 +38,9 @@ impl Measure {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Status, Self::Ended, Self::Wait, Self::Run].into_iter().find(|measure| measure.as_str() == text)
+        [Self::Status, Self::Ended, Self::Wait, Self::Run]
+            .into_iter()
+            .find(|measure| measure.as_str() == text)
     }
 }
 
@@ -112,8 +114,20 @@ impl TallySheet {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one key, spelled out once")]
-    fn add(&mut self, span: i64, queue: &str, kind: &str, measure: Measure, status: Status, bucket: i32, n: i64) {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the parts of one key, spelled out once"
+    )]
+    fn add(
+        &mut self,
+        span: i64,
+        queue: &str,
+        kind: &str,
+        measure: Measure,
+        status: Status,
+        bucket: i32,
+        n: i64,
+    ) {
         let line = (span, measure, Cow::Borrowed(status.as_str()), bucket);
         *self.lines(queue, kind).entry(line).or_default() += n;
     }
@@ -127,9 +141,22 @@ impl TallySheet {
         let mut tallies = Vec::new();
         for (queue, types) in self.0 {
             for (task_type, lines) in types {
-                for ((span_start, measure, label, bucket), n) in lines.into_iter().filter(|(_, n)| *n != 0) {
-                    let (queue, task_type, label) = (queue.clone(), task_type.clone(), label.into_owned());
-                    tallies.push(Tally { key: TallyKey { span_start, queue, task_type, measure, label, bucket }, n });
+                for ((span_start, measure, label, bucket), n) in
+                    lines.into_iter().filter(|(_, n)| *n != 0)
+                {
+                    let (queue, task_type, label) =
+                        (queue.clone(), task_type.clone(), label.into_owned());
+                    tallies.push(Tally {
+                        key: TallyKey {
+                            span_start,
+                            queue,
+                            task_type,
+                            measure,
+                            label,
+                            bucket,
+                        },
+                        n,
+                    });
                 }
             }
         }
@@ -138,13 +165,24 @@ impl TallySheet {
 
     pub fn add_all(&mut self, tallies: &[Tally]) {
         for Tally { key, n } in tallies {
-            let line = (key.span_start, key.measure, Cow::Owned(key.label.clone()), key.bucket);
-            *self.lines(&key.queue, &key.task_type).entry(line).or_default() += n;
+            let line = (
+                key.span_start,
+                key.measure,
+                Cow::Owned(key.label.clone()),
+                key.bucket,
+            );
+            *self
+                .lines(&key.queue, &key.task_type)
+                .entry(line)
+                .or_default() += n;
         }
     }
 }
 
-#[expect(clippy::expect_used, reason = "the name was put there in the line before")]
+#[expect(
+    clippy::expect_used,
+    reason = "the name was put there in the line before"
+)]
 fn named<'m, V: Default>(map: &'m mut BTreeMap<String, V>, name: &str) -> &'m mut V {
     if !map.contains_key(name) {
         map.insert(name.to_owned(), V::default());
@@ -211,7 +249,10 @@ mod tests {
         for micros in [1_u64, 950, 40_000, 7_300_000, 86_400_000_000] {
             let histogram = BTreeMap::from([(bucket_of(micros), 5)]);
             let told = percentile(&histogram, 0.99).unwrap();
-            assert!((told / micros as f64 - 1.0).abs() < 0.1, "{micros} was told as {told}");
+            assert!(
+                (told / micros as f64 - 1.0).abs() < 0.1,
+                "{micros} was told as {told}"
+            );
         }
     }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::{bounds, error::Invalid, ids::TaskId, json::Json, retry::RetryPolicy, task::Lease, time::Timestamp};
+use crate::{
+    bounds, error::Invalid, ids::TaskId, json::Json, retry::RetryPolicy, task::Lease,
+    time::Timestamp,
+};
 
 /// When the first attempt may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +104,9 @@ impl NewTask {
             ("traceContext", &self.trace_context),
         ];
         for (field, value) in names {
-            value.as_ref().map_or(Ok(()), |text| bounds::check_name(field, text))?;
+            value
+                .as_ref()
+                .map_or(Ok(()), |text| bounds::check_name(field, text))?;
         }
         self.idempotency.as_ref().map_or(Ok(()), |promise| {
             bounds::check_name("Idempotency-Key", &promise.key)?;
@@ -115,7 +120,9 @@ impl NewTask {
             RunAt::At(moment) => moment.check("runAt")?,
             RunAt::AfterMs(ms) => bounds::check_duration_ms("delay", ms)?,
         }
-        self.timeout_ms.map_or(Ok(()), |ms| bounds::check_duration_ms("timeout", ms))?;
-        self.deadline_at.map_or(Ok(()), |moment| moment.check("deadline"))
+        self.timeout_ms
+            .map_or(Ok(()), |ms| bounds::check_duration_ms("timeout", ms))?;
+        self.deadline_at
+            .map_or(Ok(()), |moment| moment.check("deadline"))
     }
 }

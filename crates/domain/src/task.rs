@@ -72,7 +72,11 @@ impl Status {
     pub const fn is_ended(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Retrying | Self::Waiting => false,
-            Self::Completed | Self::CompletedWithErrors | Self::Failed | Self::Cancelled | Self::DeadLetter => true,
+            Self::Completed
+            | Self::CompletedWithErrors
+            | Self::Failed
+            | Self::Cancelled
+            | Self::DeadLetter => true,
         }
     }
 
@@ -129,9 +133,21 @@ pub struct TaskError {
 
 impl TaskError {
     /// An error whose texts are cut to what every store keeps.
-    pub fn new(class: &str, message: &str, detail: Option<&str>, at: Timestamp, attempt: u32) -> Self {
+    pub fn new(
+        class: &str,
+        message: &str,
+        detail: Option<&str>,
+        at: Timestamp,
+        attempt: u32,
+    ) -> Self {
         let detail = detail.map(storable);
-        Self { class: storable(class), message: storable(message), detail, at, attempt }
+        Self {
+            class: storable(class),
+            message: storable(message),
+            detail,
+            at,
+            attempt,
+        }
     }
 }
 
@@ -154,8 +170,15 @@ pub struct ChildCounts {
 impl ChildCounts {
     /// Children that have not ended.
     pub fn open(&self) -> u32 {
-        let ended = [self.completed, self.with_errors, self.failed, self.cancelled];
-        ended.iter().fold(self.total, |open, ended| open.saturating_sub(*ended))
+        let ended = [
+            self.completed,
+            self.with_errors,
+            self.failed,
+            self.cancelled,
+        ];
+        ended
+            .iter()
+            .fold(self.total, |open, ended| open.saturating_sub(*ended))
     }
 
     /// Where the children let their parent end, once none is open.
@@ -231,7 +254,11 @@ impl Task {
     /// The lease of the current attempt, while a node holds the task.
     pub fn lease(&self) -> Option<Lease> {
         match (self.status, self.lease_token) {
-            (Status::Running, Some(token)) => Some(Lease { task_id: self.id, attempt: self.attempt, token }),
+            (Status::Running, Some(token)) => Some(Lease {
+                task_id: self.id,
+                attempt: self.attempt,
+                token,
+            }),
             _ => None,
         }
     }
@@ -261,7 +288,13 @@ mod tests {
 
     #[test]
     fn error_texts_are_cut_between_characters_and_lose_what_no_database_keeps() {
-        let error = TaskError::new("fatal", &("\0".to_owned() + &"é".repeat(10_000)), None, Timestamp::default(), 1);
+        let error = TaskError::new(
+            "fatal",
+            &("\0".to_owned() + &"é".repeat(10_000)),
+            None,
+            Timestamp::default(),
+            1,
+        );
         assert_eq!(error.message.len(), bounds::ERROR_BYTES);
         assert!(error.message.chars().all(|c| c == 'é'));
     }

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::Invalid;
 
 /// A moment, in microseconds since 1970-01-01T00:00:00Z.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Timestamp(i64);
 
@@ -78,7 +80,10 @@ mod tests {
     #[test]
     fn a_moment_of_the_system_is_the_same_moment() {
         let (epoch, second) = (SystemTime::UNIX_EPOCH, Duration::from_micros(1_000_001));
-        assert_eq!(Timestamp::from(epoch + second), Timestamp::from_micros(1_000_001));
+        assert_eq!(
+            Timestamp::from(epoch + second),
+            Timestamp::from_micros(1_000_001)
+        );
         assert!(Timestamp::from(epoch - second).check("runAt").is_err());
         assert_eq!(Timestamp::from(epoch).check("runAt"), Ok(()));
     }

@@ -35,7 +35,11 @@ impl TokenText {
     /// A new one. `draw` gives random bytes that nobody can guess.
     pub fn mint(environment: &str, mut draw: impl FnMut() -> u8) -> Result<Self, Invalid> {
         if !is_environment(environment) {
-            return Err(Invalid::new("environment", format!("is {environment:?}"), "1 to 12 of a-z and 0-9"));
+            return Err(Invalid::new(
+                "environment",
+                format!("is {environment:?}"),
+                "1 to 12 of a-z and 0-9",
+            ));
         }
         let mut random = |count| (0..count).map(|_| letter(&mut draw)).collect::<String>();
         let body = format!("{MARK}_{environment}_{}_{}", random(ID), random(CHANCE));
@@ -45,8 +49,12 @@ impl TokenText {
     /// Reads a text that somebody shows.
     pub fn parse(text: &str) -> Result<Self, TokenFault> {
         let parts: Vec<&str> = text.splitn(5, '_').collect();
-        let [MARK, environment, id, secret] = parts[..] else { return Err(TokenFault::Shape) };
-        let is_plain = |part: &str, length| part.len() == length && part.bytes().all(|c| ALPHABET.contains(&c));
+        let [MARK, environment, id, secret] = parts[..] else {
+            return Err(TokenFault::Shape);
+        };
+        let is_plain = |part: &str, length| {
+            part.len() == length && part.bytes().all(|c| ALPHABET.contains(&c))
+        };
         if !is_environment(environment) || !is_plain(id, ID) || !is_plain(secret, CHANCE + CHECK) {
             return Err(TokenFault::Shape);
         }
@@ -85,7 +93,10 @@ impl fmt::Debug for TokenText {
 }
 
 fn is_environment(text: &str) -> bool {
-    ENVIRONMENT.contains(&text.len()) && text.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
+    ENVIRONMENT.contains(&text.len())
+        && text
+            .bytes()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
 /// One of the 62, each as likely as any other: bytes that would favour some are drawn again.
@@ -146,11 +157,26 @@ mod tests {
             }
             typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
             let typo = String::from_utf8(typo).unwrap();
-            assert_eq!(TokenText::parse(&typo), Err(TokenFault::Checksum), "{place}");
+            assert_eq!(
+                TokenText::parse(&typo),
+                Err(TokenFault::Checksum),
+                "{place}"
+            );
         }
-        for no_token in ["", "lh", "lh_live_x_y", "Bearer", &text[..text.len() - 1], &format!("{text}x"), "lh_LIVE_a_b"]
-        {
-            assert_eq!(TokenText::parse(no_token), Err(TokenFault::Shape), "{no_token}");
+        for no_token in [
+            "",
+            "lh",
+            "lh_live_x_y",
+            "Bearer",
+            &text[..text.len() - 1],
+            &format!("{text}x"),
+            "lh_LIVE_a_b",
+        ] {
+            assert_eq!(
+                TokenText::parse(no_token),
+                Err(TokenFault::Shape),
+                "{no_token}"
+            );
         }
     }
 

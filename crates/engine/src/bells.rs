@@ -39,7 +39,10 @@ impl Engine {
     pub(crate) fn ring_for_task(&self, task: &Task) {
         if self.direct_ring.is_some() && task.status.is_claimable() {
             let delay = self.store_time.until(task.due_at);
-            self.ring_soon(bell_of(task), u64::try_from(delay.as_millis()).unwrap_or(u64::MAX));
+            self.ring_soon(
+                bell_of(task),
+                u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            );
         }
     }
 

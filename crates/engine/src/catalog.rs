@@ -60,7 +60,13 @@ pub struct Order {
 
 impl Catalog {
     pub fn new(types: impl IntoIterator<Item = TaskType>, routing: Routing) -> Self {
-        Self { types: types.into_iter().map(|kind| (kind.name.clone(), kind)).collect(), routing }
+        Self {
+            types: types
+                .into_iter()
+                .map(|kind| (kind.name.clone(), kind))
+                .collect(),
+            routing,
+        }
     }
 
     pub fn get(&self, name: &str) -> Option<&TaskType> {
@@ -74,10 +80,21 @@ impl Catalog {
 
     /// The task that an order is for. A type that nobody here knows is refused with the names of those that are known.
     pub fn new_task(&self, order: Order) -> Result<NewTask, Invalid> {
-        let kind = self.types.get(&order.task_type).ok_or_else(|| self.unknown(&order.task_type))?;
+        let kind = self
+            .types
+            .get(&order.task_type)
+            .ok_or_else(|| self.unknown(&order.task_type))?;
         let expected = order.expected_duration.or(kind.expected_duration);
-        let routed = || self.routing.queue(order.tier.as_deref(), expected).to_owned();
-        let queue = order.queue.clone().or_else(|| kind.queue.clone()).unwrap_or_else(routed);
+        let routed = || {
+            self.routing
+                .queue(order.tier.as_deref(), expected)
+                .to_owned()
+        };
+        let queue = order
+            .queue
+            .clone()
+            .or_else(|| kind.queue.clone())
+            .unwrap_or_else(routed);
         let mut task = NewTask::new(&order.owner, &kind.name, &queue, order.parameters);
         task.tier = order.tier;
         task.task_key = order.task_key;
@@ -101,9 +118,22 @@ impl Catalog {
 
     fn unknown(&self, name: &str) -> Invalid {
         let shown: String = name.chars().take(60).collect();
-        let known: Vec<&str> = self.types.keys().take(NAMED_TYPES).map(String::as_str).collect();
-        let more = if self.types.len() > NAMED_TYPES { ", …" } else { "" };
-        Invalid::new("taskType", format!("{shown:?} is not known here"), format!("{}{more}", known.join(", ")))
+        let known: Vec<&str> = self
+            .types
+            .keys()
+            .take(NAMED_TYPES)
+            .map(String::as_str)
+            .collect();
+        let more = if self.types.len() > NAMED_TYPES {
+            ", …"
+        } else {
+            ""
+        };
+        Invalid::new(
+            "taskType",
+            format!("{shown:?} is not known here"),
+            format!("{}{more}", known.join(", ")),
+        )
     }
 }
 
@@ -132,7 +162,10 @@ mod tests {
             result_schema: serde_json::Value::Bool(true),
             progress_schema: serde_json::Value::Bool(true),
         };
-        Catalog::new([kind("a", None), kind("b", Some("own"))], Routing::default())
+        Catalog::new(
+            [kind("a", None), kind("b", Some("own"))],
+            Routing::default(),
+        )
     }
 
     fn order(task_type: &str) -> Order {
@@ -157,30 +190,59 @@ mod tests {
     #[test]
     fn what_an_order_leaves_open_is_as_the_type_says() {
         let task = catalog().new_task(order("a")).unwrap();
-        assert_eq!((task.max_attempts, task.priority, task.finish_step), (3, 1, true));
+        assert_eq!(
+            (task.max_attempts, task.priority, task.finish_step),
+            (3, 1, true)
+        );
         assert_eq!(&*task.queue, "free_default");
     }
 
     #[test]
     fn a_queue_comes_from_the_order_then_the_type_then_the_rules() {
         let queue = |order| catalog().new_task(order).unwrap().queue.to_string();
-        let vip = Order { tier: Some("vip".to_owned()), ..order("a") };
-        let short = Order { expected_duration: Some(Duration::from_secs(5)), ..vip.clone() };
+        let vip = Order {
+            tier: Some("vip".to_owned()),
+            ..order("a")
+        };
+        let short = Order {
+            expected_duration: Some(Duration::from_secs(5)),
+            ..vip.clone()
+        };
         assert_eq!(queue(vip.clone()), "vip_long");
         assert_eq!(queue(short), "vip_short");
-        assert_eq!(queue(Order { task_type: "b".to_owned(), ..vip.clone() }), "own");
-        assert_eq!(queue(Order { queue: Some("named".to_owned()), ..vip }), "named");
+        assert_eq!(
+            queue(Order {
+                task_type: "b".to_owned(),
+                ..vip.clone()
+            }),
+            "own"
+        );
+        assert_eq!(
+            queue(Order {
+                queue: Some("named".to_owned()),
+                ..vip
+            }),
+            "named"
+        );
     }
 
     #[test]
     fn an_unknown_type_is_refused_with_the_known_ones() {
         let refused = catalog().new_task(order("c")).unwrap_err();
-        assert_eq!((refused.field, refused.allowed.as_str()), ("taskType", "a, b"));
+        assert_eq!(
+            (refused.field, refused.allowed.as_str()),
+            ("taskType", "a, b")
+        );
     }
 
     #[test]
     fn a_field_that_does_not_fit_is_named() {
-        let refused = catalog().new_task(Order { priority: Some(10), ..order("a") }).unwrap_err();
+        let refused = catalog()
+            .new_task(Order {
+                priority: Some(10),
+                ..order("a")
+            })
+            .unwrap_err();
         assert_eq!(refused.field, "priority");
     }
 }

@@ -78,27 +78,53 @@ impl Desk {
     pub fn new(plan: SlotPlan) -> Self {
         let most_reports = FEW_REPORTS.max(plan.total.saturating_mul(2));
         let (held, reports) = (HashMap::new(), VecDeque::new());
-        Self { slots: Slots::new(plan), is_asking: false, held, reports, most_reports, kept_slots: 0 }
+        Self {
+            slots: Slots::new(plan),
+            is_asking: false,
+            held,
+            reports,
+            most_reports,
+            kept_slots: 0,
+        }
     }
 
     /// What to ask the store for now: scopes with room, and how much. Asking for one may use up the room of the next,
     /// so each is asked for by itself, with [`Self::room`] looked up again.
     pub fn scopes(&self) -> Vec<Scope> {
-        self.slots.scopes().iter().filter(|scope| self.room(scope) > 0).cloned().collect()
+        self.slots
+            .scopes()
+            .iter()
+            .filter(|scope| self.room(scope) > 0)
+            .cloned()
+            .collect()
     }
 
     /// What to ask for before [`Self::scopes`] while tasks wait: the portions of the queues.
     pub fn portions(&self) -> Vec<Scope> {
-        self.slots.portions().into_iter().filter(|scope| self.room(scope) > 0).cloned().collect()
+        self.slots
+            .portions()
+            .into_iter()
+            .filter(|scope| self.room(scope) > 0)
+            .cloned()
+            .collect()
     }
 
     /// The scopes that are left out of [`Self::scopes`].
     pub fn full_scopes(&self) -> Vec<Scope> {
-        self.slots.scopes().iter().filter(|scope| self.room(scope) == 0).cloned().collect()
+        self.slots
+            .scopes()
+            .iter()
+            .filter(|scope| self.room(scope) == 0)
+            .cloned()
+            .collect()
     }
 
     pub fn room(&self, scope: &Scope) -> usize {
-        if self.is_crowded() { 0 } else { self.slots.room(scope) }
+        if self.is_crowded() {
+            0
+        } else {
+            self.slots.room(scope)
+        }
     }
 
     /// What runs now, and the most that may.
@@ -151,7 +177,11 @@ impl Desk {
 
     /// How many tasks of this queue could start now.
     pub fn room_in_queue(&self, queue: &str) -> usize {
-        if self.is_crowded() { 0 } else { self.slots.room_in_queue(queue) }
+        if self.is_crowded() {
+            0
+        } else {
+            self.slots.room_in_queue(queue)
+        }
     }
 
     /// Gives a held slot back: its task is about to be taken in hand, or was not claimed.
@@ -164,20 +194,34 @@ impl Desk {
         let lease = task.lease()?;
         self.slots.take(task);
         let info = Arc::new(TaskInfo::of(task));
-        let held = Held { lease, info: Arc::clone(&info), runs: true };
+        let held = Held {
+            lease,
+            info: Arc::clone(&info),
+            runs: true,
+        };
         let before = self.held.insert(task.id, held);
         if let Some(before) = &before {
             self.give_up_slot(before);
         }
-        let replaces = before.filter(|before| before.runs).map(|before| before.lease);
-        Some(Taken { lease, info, replaces })
+        let replaces = before
+            .filter(|before| before.runs)
+            .map(|before| before.lease);
+        Some(Taken {
+            lease,
+            info,
+            replaces,
+        })
     }
 
     /// The handler has come to its end: its slot is free, and its report is to be delivered. `false` when the attempt
     /// no longer counts and there is nobody to tell.
     pub fn end(&mut self, ended: Ended) -> bool {
         let lease = ended.report.lease;
-        let Some(held) = self.held.get_mut(&lease.task_id).filter(|held| held.lease == lease) else {
+        let Some(held) = self
+            .held
+            .get_mut(&lease.task_id)
+            .filter(|held| held.lease == lease)
+        else {
             return false;
         };
         if std::mem::replace(&mut held.runs, false) {
@@ -223,7 +267,11 @@ impl Desk {
                 Verdict::Stale(Status::Cancelled) => StopReason::Cancelled,
                 Verdict::Stale(_) | Verdict::Repeated(_) | Verdict::Missing => StopReason::Lost,
             };
-            if self.held.get(&lease.task_id).is_some_and(|held| held.lease == *lease && held.runs) {
+            if self
+                .held
+                .get(&lease.task_id)
+                .is_some_and(|held| held.lease == *lease && held.runs)
+            {
                 stops.push((*lease, reason));
             }
         }
@@ -232,7 +280,10 @@ impl Desk {
 
     /// The attempt is out of our hands: its end was accepted, or it was lost and there is nothing to report.
     pub fn drop_lease(&mut self, lease: &Lease) {
-        if self.held.get(&lease.task_id).is_some_and(|held| held.lease == *lease)
+        if self
+            .held
+            .get(&lease.task_id)
+            .is_some_and(|held| held.lease == *lease)
             && let Some(held) = self.held.remove(&lease.task_id)
         {
             self.give_up_slot(&held);
@@ -273,8 +324,17 @@ mod tests {
     use crate::slots::{QueueSlots, TypeSlots};
 
     fn desk() -> Desk {
-        let types = vec![TypeSlots { name: "t".to_owned(), at_most: None, resources: Vec::new() }];
-        Desk::new(SlotPlan { total: 2, queues: vec![QueueSlots::shared("q")], types, ..SlotPlan::default() })
+        let types = vec![TypeSlots {
+            name: "t".to_owned(),
+            at_most: None,
+            resources: Vec::new(),
+        }];
+        Desk::new(SlotPlan {
+            total: 2,
+            queues: vec![QueueSlots::shared("q")],
+            types,
+            ..SlotPlan::default()
+        })
     }
 
     /// The task in its attempt of this number.
@@ -282,13 +342,21 @@ mod tests {
         let now = Timestamp::from_micros(1);
         let new = NewTask::new("ann", "t", "q", Json::trusted("1".to_owned()));
         let id = TaskIdSequence::default().next_id(now, 1);
-        let task = Task { attempt: attempt - 1, ..submit::decide(&new, id, now).unwrap().after };
+        let task = Task {
+            attempt: attempt - 1,
+            ..submit::decide(&new, id, now).unwrap().after
+        };
         let token = LeaseToken(uuid::Uuid::from_u128(attempt.into()));
-        claim::decide(&task, NodeId(uuid::Uuid::nil()), "host", token, now).unwrap().after
+        claim::decide(&task, NodeId(uuid::Uuid::nil()), "host", token, now)
+            .unwrap()
+            .after
     }
 
     fn ended(task: &Task) -> Ended {
-        let report = Report { lease: task.lease().unwrap(), outcome: Outcome::HandedBack };
+        let report = Report {
+            lease: task.lease().unwrap(),
+            outcome: Outcome::HandedBack,
+        };
         Ended::new(task, Arc::new(TaskInfo::of(task)), report)
     }
 
@@ -308,9 +376,15 @@ mod tests {
         let (mut desk, first, second) = (desk(), claimed(1), claimed(2));
         assert_eq!(desk.take(&first).unwrap().replaces, None);
         let taken = desk.take(&second).unwrap();
-        assert_eq!((Some(taken.lease), taken.replaces), (second.lease(), first.lease()));
+        assert_eq!(
+            (Some(taken.lease), taken.replaces),
+            (second.lease(), first.lease())
+        );
         assert_eq!((desk.running(), desk.leases()), (1, vec![taken.lease]));
-        assert!(!desk.end(ended(&first)), "nobody is told of the older one's end");
+        assert!(
+            !desk.end(ended(&first)),
+            "nobody is told of the older one's end"
+        );
         assert_eq!((desk.running(), desk.waiting_reports()), (1, 0));
     }
 

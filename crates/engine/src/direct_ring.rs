@@ -49,13 +49,19 @@ struct Desk {
 
 impl DirectRing {
     pub(crate) fn new(broker: Arc<dyn Broker>, metrics: Arc<Metrics>) -> Arc<Self> {
-        Arc::new(Self { broker, metrics, desk: Mutex::default() })
+        Arc::new(Self {
+            broker,
+            metrics,
+            desk: Mutex::default(),
+        })
     }
 
     /// Rings for due tasks soon, unless their queue is held. Answers with whether it rings for all.
     pub(crate) fn ring(self: &Arc<Self>, bells: impl IntoIterator<Item = Bell>) -> bool {
         let (mut desk, at) = (self.desk(), Instant::now());
-        let Desk { gate, now, later, .. } = &mut *desk;
+        let Desk {
+            gate, now, later, ..
+        } = &mut *desk;
         let mut rings_for_all = true;
         for bell in bells {
             match now.len() + later.len() < WAITING && gate.lets_by(&bell.queue, at) {
@@ -116,7 +122,10 @@ impl DirectRing {
             let (now, later) = {
                 let mut desk = self.desk();
                 let (now, later) = (desk.now.len().min(BATCH), desk.later.len().min(BATCH));
-                let batch = (desk.now.drain(..now).collect::<Vec<_>>(), desk.later.drain(..later).collect::<Vec<_>>());
+                let batch = (
+                    desk.now.drain(..now).collect::<Vec<_>>(),
+                    desk.later.drain(..later).collect::<Vec<_>>(),
+                );
                 desk.is_ringing = now + later > 0;
                 batch
             };
@@ -183,7 +192,10 @@ impl Gate {
     }
 
     fn is_held(&mut self, queue: &str, now: Instant) -> bool {
-        if self.heard_at.is_some_and(|heard| now.duration_since(heard) > RINGER_LIVES) {
+        if self
+            .heard_at
+            .is_some_and(|heard| now.duration_since(heard) > RINGER_LIVES)
+        {
             self.held.clear();
         }
         self.held.contains(queue)
@@ -194,7 +206,10 @@ impl Gate {
         if self.is_held(queue, now) {
             return false;
         }
-        if self.counted_from.is_none_or(|from| now.duration_since(from) > WITHOUT_A_WORD) {
+        if self
+            .counted_from
+            .is_none_or(|from| now.duration_since(from) > WITHOUT_A_WORD)
+        {
             self.counts.clear();
             self.counted_from = Some(now);
         }
@@ -232,10 +247,17 @@ mod tests {
         let (mut gate, start) = (Gate::default(), Instant::now());
         let rung = |gate: &mut Gate, at| (0..UNHEARD * 2).filter(|_| gate.lets_by("q", at)).count();
         assert_eq!(rung(&mut gate, start), UNHEARD);
-        assert!(gate.lets_by("other", start), "each queue is counted by itself");
+        assert!(
+            gate.lets_by("other", start),
+            "each queue is counted by itself"
+        );
         assert_eq!(rung(&mut gate, start + WITHOUT_A_WORD), 0);
         assert_eq!(rung(&mut gate, start + WITHOUT_A_WORD * 2), UNHEARD);
         gate.heard(Vec::new(), start + WITHOUT_A_WORD * 2);
-        assert_eq!(rung(&mut gate, start + WITHOUT_A_WORD * 2), UNHEARD, "whoever hears may go on");
+        assert_eq!(
+            rung(&mut gate, start + WITHOUT_A_WORD * 2),
+            UNHEARD,
+            "whoever hears may go on"
+        );
     }
 }

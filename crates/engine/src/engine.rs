@@ -7,8 +7,8 @@ use std::time::Duration;
 use longhaul_domain::{
     Json, Lease, NewTask, Status, StoreError, Task, TaskId,
     contract::{
-        Broker, Doorbell, EventBus, ProgressCache, Store, broker::BrokerState, progress_cache::HotProgress,
-        store::Verdict,
+        Broker, Doorbell, EventBus, ProgressCache, Store, broker::BrokerState,
+        progress_cache::HotProgress, store::Verdict,
     },
     event::{EventKind, TaskEvent},
 };
@@ -67,7 +67,11 @@ struct Touch {
 impl Touch {
     fn after(before: Option<Self>, now: Instant, most: Duration) -> Self {
         let unbroken = before.filter(|before| now.duration_since(before.last) <= before.most);
-        Self { since: unbroken.map_or(now, |before| before.since), last: now, most }
+        Self {
+            since: unbroken.map_or(now, |before| before.since),
+            last: now,
+            most,
+        }
     }
 
     /// Nothing while the silence is too long: whoever asks then is there before the next answer has come.
@@ -119,21 +123,36 @@ pub struct Engine {
 
 impl Engine {
     /// An engine of one process, without a broker. [`Parts`] makes others.
-    pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Arc<Self> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        bus: Arc<dyn EventBus>,
+        doorbell: Arc<dyn Doorbell>,
+    ) -> Arc<Self> {
         Parts::new(store, bus, doorbell).build()
     }
 
     pub(crate) fn from_parts(parts: Parts) -> Arc<Self> {
-        let Parts { store, bus, doorbell, broker, progress_cache } = parts;
+        let Parts {
+            store,
+            bus,
+            doorbell,
+            broker,
+            progress_cache,
+        } = parts;
         let metrics = Arc::new(Metrics::default());
         let store: Arc<dyn Store> = Arc::new(MeasuredStore::new(store, Arc::clone(&metrics)));
-        let direct_ring = broker.as_ref().map(|broker| DirectRing::new(Arc::clone(broker), Arc::clone(&metrics)));
+        let direct_ring = broker
+            .as_ref()
+            .map(|broker| DirectRing::new(Arc::clone(broker), Arc::clone(&metrics)));
         let engine = Arc::new(Self {
             store,
             bus,
             doorbell,
             broker,
-            feed: progress_cache.clone().filter(|cache| cache.is_shared()).map(start_feed),
+            feed: progress_cache
+                .clone()
+                .filter(|cache| cache.is_shared())
+                .map(start_feed),
             progress_cache,
             metrics,
             direct_ring,
@@ -151,7 +170,8 @@ impl Engine {
             look_at_backlog: Notify::new(),
         });
         if let Some(broker) = &engine.broker {
-            let listening = tokio::spawn(signals::listen(broker.signals(), Arc::downgrade(&engine)));
+            let listening =
+                tokio::spawn(signals::listen(broker.signals(), Arc::downgrade(&engine)));
             // Set by nobody else.
             let _ = engine.listener.set(AbortOnDropHandle::new(listening));
         }
@@ -160,12 +180,16 @@ impl Engine {
 
     /// Whether bells travel over a broker now.
     pub fn is_broker_up(&self) -> bool {
-        self.broker.as_ref().is_some_and(|broker| broker.state() == BrokerState::Up)
+        self.broker
+            .as_ref()
+            .is_some_and(|broker| broker.state() == BrokerState::Up)
     }
 
     /// Whether more waits in this queue than bells are rung for: whoever has a slot takes from the store.
     pub fn is_held(&self, queue: &str) -> bool {
-        self.direct_ring.as_ref().is_some_and(|ring| ring.is_held(queue))
+        self.direct_ring
+            .as_ref()
+            .is_some_and(|ring| ring.is_held(queue))
     }
 
     /// Makes the node of this process known. The first one counts.
@@ -182,12 +206,15 @@ impl Engine {
 
     /// Whether the node of this process shuts down, or has. A process without one never does.
     pub fn is_draining(&self) -> bool {
-        self.node.get().is_some_and(|node| node.upgrade().is_none_or(|node| node.is_draining()))
+        self.node
+            .get()
+            .is_some_and(|node| node.upgrade().is_none_or(|node| node.is_draining()))
     }
 
     /// From now on owners take turns in every queue.
     pub fn take_turns(&self) {
-        self.turns.get_or_init(|| Turns::new(Arc::clone(&self.store)));
+        self.turns
+            .get_or_init(|| Turns::new(Arc::clone(&self.store)));
     }
 
     /// Gives tasks that are due at once their places in line, where owners take turns.
@@ -210,7 +237,10 @@ impl Engine {
     /// What is away now, by name. The work goes on without it.
     pub fn missing(&self) -> Vec<&'static str> {
         let all = self.dependencies.get().map_or(&[][..], Vec::as_slice);
-        all.iter().filter(|dependency| !dependency.is_up()).map(|dependency| dependency.name()).collect()
+        all.iter()
+            .filter(|dependency| !dependency.is_up())
+            .map(|dependency| dependency.name())
+            .collect()
     }
 
     /// The owner's tier, as far as anybody here knows.
@@ -226,7 +256,11 @@ impl Engine {
 
     /// Counts an end that is known by its task. Answers with whether it is new here.
     fn count_end(&self, task: &Task) -> bool {
-        let is_new = self.counted_ends.lock().unwrap_or_else(PoisonError::into_inner).add((task.id, task.version));
+        let is_new = self
+            .counted_ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .add((task.id, task.version));
         if is_new {
             self.metrics.ended(&task.task_type, task.status, 1);
         }
@@ -262,7 +296,14 @@ impl Engine {
     pub fn note_progress(&self, task: &Task, progress: serde_json::Value) {
         let (sequence, writes) = self.hot.report(task.id, task.attempt, progress.clone());
         if let Some((feed, _)) = &self.feed {
-            feed.report(task.id, HotProgress { attempt: task.attempt, sequence, progress: progress.clone() });
+            feed.report(
+                task.id,
+                HotProgress {
+                    attempt: task.attempt,
+                    sequence,
+                    progress: progress.clone(),
+                },
+            );
         }
         if !self.note_news(EventKind::Progress, task.id, &task.owner) {
             return;
@@ -296,15 +337,27 @@ impl Engine {
     }
 
     /// Brings the progress of tasks that run here into the store.
-    pub async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
-        reports.iter().for_each(|(lease, _)| self.hot.writes_if_running(lease));
+    pub async fn save_progress(
+        &self,
+        reports: &[(Lease, Json)],
+    ) -> Result<Vec<Verdict>, StoreError> {
+        reports
+            .iter()
+            .for_each(|(lease, _)| self.hot.writes_if_running(lease));
         let verdicts = self.store.save_progress(reports).await?;
-        reports.iter().zip(&verdicts).for_each(|((lease, _), verdict)| self.hot.answered(lease, *verdict));
+        reports
+            .iter()
+            .zip(&verdicts)
+            .for_each(|((lease, _), verdict)| self.hot.answered(lease, *verdict));
         Ok(verdicts)
     }
 
     /// Saves what the next attempt of a task that runs here starts from.
-    pub async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+    pub async fn save_checkpoint(
+        &self,
+        lease: &Lease,
+        checkpoint: &Json,
+    ) -> Result<Verdict, StoreError> {
         self.hot.writes(lease);
         let verdict = self.store.save_checkpoint(lease, checkpoint).await?;
         self.hot.answered(lease, verdict);
@@ -348,8 +401,15 @@ mod tests {
     #[test]
     fn a_silence_that_is_too_long_counts_before_anybody_has_ended_it() {
         let (start, most) = (Instant::now(), Duration::from_secs(15));
-        let touch = Touch { since: start, last: start + most, most };
+        let touch = Touch {
+            since: start,
+            last: start + most,
+            most,
+        };
         assert_eq!(touch.lasts_for(start + most * 2), most * 2);
-        assert_eq!(touch.lasts_for(start + most * 2 + Duration::from_millis(1)), Duration::ZERO);
+        assert_eq!(
+            touch.lasts_for(start + most * 2 + Duration::from_millis(1)),
+            Duration::ZERO
+        );
     }
 }

@@ -30,7 +30,11 @@ pub struct FileLife {
 
 impl Default for FileLife {
     fn default() -> Self {
-        Self { free: DAY * 3, vip: DAY * 30, enterprise: DAY * 365 }
+        Self {
+            free: DAY * 3,
+            vip: DAY * 30,
+            enterprise: DAY * 365,
+        }
     }
 }
 
@@ -88,7 +92,12 @@ impl Files {
         new.check().map_err(ArtifactError::Invalid)?;
         let began = Instant::now();
         let record = self.note(engine, task, lease, &new).await?;
-        let Artifact { key, file_name, content_type, bytes } = match self.store.put(new).await {
+        let Artifact {
+            key,
+            file_name,
+            content_type,
+            bytes,
+        } = match self.store.put(new).await {
             Ok(kept) => kept,
             Err(error) => {
                 self.give_up(engine, &record).await;
@@ -99,8 +108,18 @@ impl Files {
             // Its time was over before it was there, and the sweeper may have come in between.
             self.give_up(engine, &record).await;
         }
-        let url = self.signer.url(record.id, record.expires_at).map_err(ArtifactError::Unavailable)?;
-        Ok(KeptFile { key, file_name, content_type, bytes, url, expires_at: record.expires_at })
+        let url = self
+            .signer
+            .url(record.id, record.expires_at)
+            .map_err(ArtifactError::Unavailable)?;
+        Ok(KeptFile {
+            key,
+            file_name,
+            content_type,
+            bytes,
+            url,
+            expires_at: record.expires_at,
+        })
     }
 
     async fn note(
@@ -110,7 +129,8 @@ impl Files {
         lease: Lease,
         new: &NewArtifact<'_>,
     ) -> Result<ArtifactRecord, FileError> {
-        let keep_ms = u64::try_from(self.life.of(task.tier.as_deref()).as_millis()).unwrap_or(bounds::DURATION_MS);
+        let keep_ms = u64::try_from(self.life.of(task.tier.as_deref()).as_millis())
+            .unwrap_or(bounds::DURATION_MS);
         let note = ArtifactNote {
             lease,
             id: new.id,
@@ -122,9 +142,10 @@ impl Files {
         };
         match engine.store.note_artifact(&note).await? {
             (Verdict::Applied(_) | Verdict::Repeated(_), Some(record)) => Ok(record),
-            (Verdict::Applied(_) | Verdict::Repeated(_) | Verdict::Stale(_) | Verdict::Missing, _) => {
-                Err(FileError::Lost)
-            }
+            (
+                Verdict::Applied(_) | Verdict::Repeated(_) | Verdict::Stale(_) | Verdict::Missing,
+                _,
+            ) => Err(FileError::Lost),
         }
     }
 
@@ -132,7 +153,11 @@ impl Files {
     /// does.
     async fn give_up(&self, engine: &Engine, record: &ArtifactRecord) {
         let is_deleted = self.store.remove(&record.key).await.is_ok();
-        let swept = Swept { id: record.id, task_id: record.task_id, is_deleted };
+        let swept = Swept {
+            id: record.id,
+            task_id: record.task_id,
+            is_deleted,
+        };
         if let Err(error) = engine.store.note_sweep(&[swept], 0).await {
             tracing::debug!(%error, artifact = %record.id, "a file that could not be kept is left to the sweeper");
         }

@@ -32,16 +32,27 @@ impl HotTasks {
         let hot = all.entry(id).or_default();
         if attempt < hot.attempt {
             // What an older one still does is nobody's news.
-            return change(&mut Hot { attempt, ..Hot::default() });
+            return change(&mut Hot {
+                attempt,
+                ..Hot::default()
+            });
         }
         if attempt > hot.attempt {
-            *hot = Hot { attempt, ..Hot::default() };
+            *hot = Hot {
+                attempt,
+                ..Hot::default()
+            };
         }
         change(hot)
     }
 
     /// A report of progress: its number in the attempt, from 1, and the writes so far.
-    pub(crate) fn report(&self, id: TaskId, attempt: u32, progress: serde_json::Value) -> (u64, u64) {
+    pub(crate) fn report(
+        &self,
+        id: TaskId,
+        attempt: u32,
+        progress: serde_json::Value,
+    ) -> (u64, u64) {
         self.change(id, attempt, |hot| {
             hot.progress = Some(progress);
             hot.reports += 1;
@@ -54,7 +65,9 @@ impl HotTasks {
     }
 
     pub(crate) fn makes_child(&self, parent: &Lease) {
-        self.change(parent.task_id, parent.attempt, |hot| hot.has_children = true);
+        self.change(parent.task_id, parent.attempt, |hot| {
+            hot.has_children = true
+        });
     }
 
     /// A write of this attempt is sent.
@@ -75,14 +88,22 @@ impl HotTasks {
     }
 
     fn change_known(&self, lease: &Lease, change: impl FnOnce(&mut Hot)) {
-        if let Some(hot) = self.all().get_mut(&lease.task_id).filter(|hot| hot.attempt == lease.attempt) {
+        if let Some(hot) = self
+            .all()
+            .get_mut(&lease.task_id)
+            .filter(|hot| hot.attempt == lease.attempt)
+        {
             change(hot);
         }
     }
 
     /// By how much the attempt's writes have raised its task's version, if that is known.
     pub(crate) fn raised_by(&self, lease: &Lease) -> Option<u64> {
-        match self.all().get(&lease.task_id).filter(|hot| hot.attempt == lease.attempt) {
+        match self
+            .all()
+            .get(&lease.task_id)
+            .filter(|hot| hot.attempt == lease.attempt)
+        {
             None => Some(0),
             Some(hot) if hot.unanswered > 0 || hot.has_children => None,
             Some(hot) => Some(hot.writes),
@@ -91,14 +112,23 @@ impl HotTasks {
 
     /// The newest progress of this attempt or a later one.
     pub(crate) fn progress_since(&self, id: TaskId, attempt: u32) -> Option<serde_json::Value> {
-        self.all().get(&id).filter(|hot| hot.attempt >= attempt)?.progress.clone()
+        self.all()
+            .get(&id)
+            .filter(|hot| hot.attempt >= attempt)?
+            .progress
+            .clone()
     }
 
     /// Answers whether the attempt had reported progress. What is known of a later one stays.
     pub(crate) fn forget(&self, lease: &Lease) -> bool {
         let mut all = self.all();
-        let is_over = all.get(&lease.task_id).is_some_and(|hot| hot.attempt <= lease.attempt);
-        is_over && all.remove(&lease.task_id).is_some_and(|hot| hot.progress.is_some())
+        let is_over = all
+            .get(&lease.task_id)
+            .is_some_and(|hot| hot.attempt <= lease.attempt);
+        is_over
+            && all
+                .remove(&lease.task_id)
+                .is_some_and(|hot| hot.progress.is_some())
     }
 }
 
@@ -109,7 +139,11 @@ mod tests {
     use super::*;
 
     fn lease(attempt: u32) -> Lease {
-        Lease { task_id: TaskId(uuid::Uuid::nil()), attempt, token: LeaseToken(uuid::Uuid::nil()) }
+        Lease {
+            task_id: TaskId(uuid::Uuid::nil()),
+            attempt,
+            token: LeaseToken(uuid::Uuid::nil()),
+        }
     }
 
     #[test]
@@ -124,7 +158,11 @@ mod tests {
         assert_eq!(hot.raised_by(&first), Some(1));
         hot.makes_child(&first);
         assert_eq!(hot.raised_by(&first), None);
-        assert_eq!(hot.raised_by(&lease(2)), Some(0), "each attempt counts from its claim");
+        assert_eq!(
+            hot.raised_by(&lease(2)),
+            Some(0),
+            "each attempt counts from its claim"
+        );
     }
 
     #[test]
@@ -134,7 +172,10 @@ mod tests {
         hot.report(first.task_id, 2, serde_json::Value::Bool(true));
         hot.report(first.task_id, 1, serde_json::Value::Null);
         assert!(!hot.forget(&first));
-        assert_eq!(hot.progress(first.task_id), Some(serde_json::Value::Bool(true)));
+        assert_eq!(
+            hot.progress(first.task_id),
+            Some(serde_json::Value::Bool(true))
+        );
         assert!(hot.forget(&second));
     }
 

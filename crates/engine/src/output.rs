@@ -91,10 +91,24 @@ impl Output {
         id: TaskId,
     ) -> Result<Self, StoreError> {
         // Listening starts before the look, so that no end can fall between them.
-        let news = engine.bus.subscribe(Subscription { task_id: Some(id), owner: None });
+        let news = engine.bus.subscribe(Subscription {
+            task_id: Some(id),
+            owner: None,
+        });
         engine.store.get_task(&access, id).await?;
         let (pending, ask_at) = (VecDeque::new(), Instant::now());
-        Ok(Self { engine, streams, access, id, after: 0, news, pending, ended: None, ask_at, is_over: false })
+        Ok(Self {
+            engine,
+            streams,
+            access,
+            id,
+            after: 0,
+            news,
+            pending,
+            ended: None,
+            ask_at,
+            is_over: false,
+        })
     }
 
     /// Goes on after the piece of this number, for a reader who was there before.
@@ -168,7 +182,8 @@ impl Output {
             Content::Rewind { to } => to <= self.after,
             Content::Chunk(_) | Content::End => false,
         };
-        let is_behind = self.after.saturating_add(1) < read.first_kept && !read.entries.first().is_some_and(goes_on);
+        let is_behind = self.after.saturating_add(1) < read.first_kept
+            && !read.entries.first().is_some_and(goes_on);
         if is_behind {
             self.reset(read.first_kept - 1, "what came before is no longer kept");
         } else if read.last > 0 && read.last < self.after {
@@ -195,6 +210,9 @@ impl Output {
     }
 
     fn push(&mut self, content: PieceContent) {
-        self.pending.push_back(Piece { number: self.after, content });
+        self.pending.push_back(Piece {
+            number: self.after,
+            content,
+        });
     }
 }

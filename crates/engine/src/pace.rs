@@ -16,7 +16,10 @@ pub struct PollSettings {
 
 impl Default for PollSettings {
     fn default() -> Self {
-        Self { least: Duration::from_millis(5), most: Duration::from_secs(1) }
+        Self {
+            least: Duration::from_millis(5),
+            most: Duration::from_secs(1),
+        }
     }
 }
 
@@ -32,7 +35,11 @@ pub struct Pace {
 
 impl Pace {
     pub fn new(settings: PollSettings) -> Self {
-        Self { settings, wait: settings.least, wait_out_of_reach: settings.least }
+        Self {
+            settings,
+            wait: settings.least,
+            wait_out_of_reach: settings.least,
+        }
     }
 
     /// Something was found: quick again.
@@ -74,7 +81,10 @@ mod tests {
 
     #[test]
     fn the_wait_doubles_to_its_most_and_starts_over_when_work_is_found() {
-        let mut pace = Pace::new(PollSettings { least: Duration::from_millis(5), most: Duration::from_millis(100) });
+        let mut pace = Pace::new(PollSettings {
+            least: Duration::from_millis(5),
+            most: Duration::from_millis(100),
+        });
         let waits: Vec<u128> = (0..7).map(|_| pace.idle(0.5).as_millis()).collect();
         assert_eq!(waits, [5, 10, 20, 40, 80, 100, 100]);
         assert!(!pace.is_quick());
@@ -85,10 +95,19 @@ mod tests {
 
     #[test]
     fn a_look_comes_when_a_task_is_due_and_not_at_once_again_while_it_is_out_of_reach() {
-        let mut pace = Pace::new(PollSettings { least: Duration::from_millis(5), most: Duration::from_millis(100) });
+        let mut pace = Pace::new(PollSettings {
+            least: Duration::from_millis(5),
+            most: Duration::from_millis(100),
+        });
         while pace.idle(0.5).as_millis() < 100 {}
-        let mut wait = |due: Option<u64>| pace.idle_until(due.map(Duration::from_millis), 0.5).as_millis();
-        assert_eq!((wait(None), wait(Some(30)), wait(Some(300))), (100, 30, 100));
+        let mut wait = |due: Option<u64>| {
+            pace.idle_until(due.map(Duration::from_millis), 0.5)
+                .as_millis()
+        };
+        assert_eq!(
+            (wait(None), wait(Some(30)), wait(Some(300))),
+            (100, 30, 100)
+        );
         assert_eq!([0; 4].map(|due| wait(Some(due))), [5, 10, 20, 40]);
         assert_eq!((wait(Some(1)), wait(Some(0))), (1, 5));
     }

@@ -19,7 +19,13 @@ pub struct Parts {
 impl Parts {
     /// With a broker, the doorbell is that of this process alone: others hear over the broker.
     pub fn new(store: Arc<dyn Store>, bus: Arc<dyn EventBus>, doorbell: Arc<dyn Doorbell>) -> Self {
-        Self { store, bus, doorbell, broker: None, progress_cache: None }
+        Self {
+            store,
+            bus,
+            doorbell,
+            broker: None,
+            progress_cache: None,
+        }
     }
 
     /// Rings across processes over this broker, if there is one.

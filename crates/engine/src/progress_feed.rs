@@ -100,7 +100,10 @@ impl ProgressFeed {
     fn take(&self) -> (Vec<(TaskId, HotProgress)>, Vec<TaskId>) {
         let mut waiting = self.waiting();
         let tasks: Vec<TaskId> = waiting.newest.keys().take(BATCH).copied().collect();
-        let reports = tasks.into_iter().filter_map(|task| Some((task, waiting.newest.remove(&task)?))).collect();
+        let reports = tasks
+            .into_iter()
+            .filter_map(|task| Some((task, waiting.newest.remove(&task)?)))
+            .collect();
         (reports, waiting.ended.drain().collect())
     }
 

@@ -73,7 +73,13 @@ struct Known {
 
 impl Default for Lane {
     fn default() -> Self {
-        Self { target: LEAST, rate: 0.0, looked_at: None, known: HashMap::new(), is_held: false }
+        Self {
+            target: LEAST,
+            rate: 0.0,
+            looked_at: None,
+            known: HashMap::new(),
+            is_held: false,
+        }
     }
 }
 
@@ -81,7 +87,11 @@ impl Lane {
     /// How many of the waiting tasks to list for the next look: one more than there are bells for, and past those that
     /// nobody has answered for a while.
     pub fn window(&self) -> usize {
-        let deaf = self.known.values().filter(|known| known.rung.is_some_and(|(_, times)| times > 2)).count();
+        let deaf = self
+            .known
+            .values()
+            .filter(|known| known.rung.is_some_and(|(_, times)| times > 2))
+            .count();
         (self.target + deaf + 1).min(MOST_LISTED)
     }
 
@@ -95,34 +105,47 @@ impl Lane {
         let window = self.window();
         let answered = self.forget_answered(waiting, window);
         let is_first = self.looked_at.is_none();
-        let since = self.looked_at.replace(now).map_or(Duration::ZERO, |at| now.duration_since(at));
+        let since = self
+            .looked_at
+            .replace(now)
+            .map_or(Duration::ZERO, |at| now.duration_since(at));
         self.pace(answered, since);
         let grew = self.resize(waiting.len(), depth);
         for bell in waiting {
             let place = place(bell);
             let known = self.known.entry(bell.task_id);
-            known.and_modify(|known| known.place = place).or_insert(Known {
-                place,
-                first_seen: now,
-                rung: None,
-                refused: None,
-            });
+            known
+                .and_modify(|known| known.place = place)
+                .or_insert(Known {
+                    place,
+                    first_seen: now,
+                    rung: None,
+                    refused: None,
+                });
         }
         let (ring, again) = self.choose(now, waiting, depth);
         let is_soonest = self.is_held && (grew || is_first);
         let next_in = (!waiting.is_empty()).then_some(if is_soonest { SOONEST } else { SOON });
-        Look { ring, again, next_in }
+        Look {
+            ring,
+            again,
+            next_in,
+        }
     }
 
     /// Notes what became of a bell.
     pub fn published(&mut self, now: Instant, id: TaskId, published: &Published) {
-        let Some(known) = self.known.get_mut(&id) else { return };
+        let Some(known) = self.known.get_mut(&id) else {
+            return;
+        };
         match published {
             Published::Confirmed => {
                 known.rung = Some((now, known.rung.map_or(1, |(_, times)| times + 1)));
                 known.refused = None;
             }
-            Published::Refused(_) => known.refused = Some((now, known.refused.map_or(1, |(_, times)| times + 1))),
+            Published::Refused(_) => {
+                known.refused = Some((now, known.refused.map_or(1, |(_, times)| times + 1)))
+            }
             // Nobody knows, and a bell too many does no harm.
             Published::Unknown(_) => {}
         }
@@ -131,17 +154,28 @@ impl Lane {
     /// Takes out the tasks whose bells were refused too often.
     pub fn given_up(&mut self) -> Vec<TaskId> {
         let too_often = |known: &Known| known.refused.is_some_and(|(_, times)| times >= REFUSALS);
-        self.known.extract_if(|_, known| too_often(known)).map(|(id, _)| id).collect()
+        self.known
+            .extract_if(|_, known| too_often(known))
+            .map(|(id, _)| id)
+            .collect()
     }
 
     /// Forgets what waited and no longer does, and counts what was answered. What stands behind the end of a full list
     /// may still wait.
     fn forget_answered(&mut self, waiting: &[Bell], window: usize) -> usize {
         let listed: HashSet<TaskId> = waiting.iter().map(|bell| bell.task_id).collect();
-        let end = waiting.last().filter(|_| waiting.len() >= window).map(place);
-        let is_gone = |id: &TaskId, known: &Known| !listed.contains(id) && end.is_none_or(|end| known.place < end);
-        let answered =
-            self.known.extract_if(|id, known| is_gone(id, known)).filter(|(_, known)| known.rung.is_some()).count();
+        let end = waiting
+            .last()
+            .filter(|_| waiting.len() >= window)
+            .map(place);
+        let is_gone = |id: &TaskId, known: &Known| {
+            !listed.contains(id) && end.is_none_or(|end| known.place < end)
+        };
+        let answered = self
+            .known
+            .extract_if(|id, known| is_gone(id, known))
+            .filter(|(_, known)| known.rung.is_some())
+            .count();
         if self.known.len() > 2 * MOST_LISTED {
             self.known.retain(|id, _| listed.contains(id));
         }
@@ -160,7 +194,12 @@ impl Lane {
     /// Says how many bells may be out: twice as many when they went too quickly, slowly fewer when they lie. Answers with
     /// whether it was too few.
     fn resize(&mut self, waiting: usize, depth: usize) -> bool {
-        self.is_held = waiting > if self.is_held { self.target / 2 } else { self.target };
+        self.is_held = waiting
+            > if self.is_held {
+                self.target / 2
+            } else {
+                self.target
+            };
         let was_rung = self.known.values().any(|known| known.rung.is_some()) || self.rate > 0.0;
         if waiting > self.target && depth < self.most_out() / 4 && was_rung {
             let before = self.target;
@@ -168,7 +207,9 @@ impl Lane {
             return self.target > before;
         }
         if self.rate < self.target as f64 {
-            self.target = (self.target - self.target / 16).max(LEAST).max((self.rate as usize).min(MOST));
+            self.target = (self.target - self.target / 16)
+                .max(LEAST)
+                .max((self.rate as usize).min(MOST));
         }
         false
     }
@@ -183,11 +224,19 @@ impl Lane {
         let wanted = waiting.len().min(self.window() - 1);
         let room = wanted.min(self.most_out()).saturating_sub(depth);
         let most = (self.most_out() * 2).saturating_sub(depth);
-        let lowest = self.known.values().filter(|known| known.rung.is_some()).map(|known| known.place.0.0).min();
+        let lowest = self
+            .known
+            .values()
+            .filter(|known| known.rung.is_some())
+            .map(|known| known.place.0.0)
+            .min();
         let (mut ring, mut again) = (Vec::new(), 0);
         for (index, bell) in waiting.iter().enumerate().take(wanted) {
-            let Some(known) = self.known.get(&bell.task_id) else { continue };
-            let is_urgent = known.rung.is_none() && lowest.is_some_and(|lowest| bell.priority > lowest);
+            let Some(known) = self.known.get(&bell.task_id) else {
+                continue;
+            };
+            let is_urgent =
+                known.rung.is_none() && lowest.is_some_and(|lowest| bell.priority > lowest);
             let has_room = ring.len() < room || (is_urgent && ring.len() < most);
             if has_room && known.needs_a_bell(now, self.is_held) {
                 again += usize::from(known.rung.is_some());
@@ -200,10 +249,14 @@ impl Lane {
 
 impl Known {
     fn needs_a_bell(&self, now: Instant, is_held: bool) -> bool {
-        let has_rested = self.refused.is_none_or(|(at, times)| now.duration_since(at) >= doubled(REFUSED_REST, times));
+        let has_rested = self
+            .refused
+            .is_none_or(|(at, times)| now.duration_since(at) >= doubled(REFUSED_REST, times));
         let is_missed = match self.rung {
             None => is_held || now.duration_since(self.first_seen) >= GRACE,
-            Some((at, times)) => now.duration_since(at) >= doubled(PATIENCE, times).min(LONGEST_PATIENCE),
+            Some((at, times)) => {
+                now.duration_since(at) >= doubled(PATIENCE, times).min(LONGEST_PATIENCE)
+            }
         };
         has_rested && is_missed
     }

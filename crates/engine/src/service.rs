@@ -61,11 +61,20 @@ pub trait Duty: Send + Sync + std::fmt::Debug {
 }
 
 /// Runs the duty until `stop`. `jitter`, from 0 to 1, spreads the first looks of many nodes and duties.
-pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: CancellationToken, jitter: f64) {
+pub async fn run(
+    engine: Arc<Engine>,
+    node: NodeId,
+    duty: Arc<dyn Duty>,
+    stop: CancellationToken,
+    jitter: f64,
+) {
     let mut hold = Hold::default();
     let mut rest = match duty.is_urgent() {
         true => Duration::ZERO,
-        false => duty.every().min(FIRST_REST).mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0),
+        false => duty
+            .every()
+            .min(FIRST_REST)
+            .mul_f64(0.5 + jitter.clamp(0.0, 1.0) / 2.0),
     };
     loop {
         tokio::select! {
@@ -73,19 +82,32 @@ pub async fn run(engine: Arc<Engine>, node: NodeId, duty: Arc<dyn Duty>, stop: C
             () = duty.woken(&engine) => {}
             () = tokio::time::sleep(rest) => {}
         }
-        match tokio::time::timeout(LONGEST_ROUND, held_round(&engine, node, &*duty, &stop, &mut hold)).await {
+        match tokio::time::timeout(
+            LONGEST_ROUND,
+            held_round(&engine, node, &*duty, &stop, &mut hold),
+        )
+        .await
+        {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(%error, duty = duty.name(), "a duty could not do its work and tries again")
             }
-            Err(_) => tracing::warn!(duty = duty.name(), "a duty got no answer for {LONGEST_ROUND:?} and tries again"),
+            Err(_) => tracing::warn!(
+                duty = duty.name(),
+                "a duty got no answer for {LONGEST_ROUND:?} and tries again"
+            ),
         }
         rest = duty.rest();
     }
 }
 
 /// One round: passes until nothing is left or `stop`, if the duty is this node's.
-pub async fn round(engine: &Engine, node: NodeId, duty: &dyn Duty, stop: &CancellationToken) -> Result<(), StoreError> {
+pub async fn round(
+    engine: &Engine,
+    node: NodeId,
+    duty: &dyn Duty,
+    stop: &CancellationToken,
+) -> Result<(), StoreError> {
     held_round(engine, node, duty, stop, &mut Hold::default()).await
 }
 
@@ -95,10 +117,20 @@ struct Hold(Option<Instant>);
 
 impl Hold {
     /// Whether the duty is this node's. A lease that is young is not renewed.
-    async fn take(&mut self, engine: &Engine, node: NodeId, duty: &dyn Duty) -> Result<bool, StoreError> {
-        let ttl_ms =
-            u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX).saturating_mul(3).max(SHORTEST_HOLD_MS);
-        if self.0.is_some_and(|renewed| renewed.elapsed() < Duration::from_millis(ttl_ms / 6)) {
+    async fn take(
+        &mut self,
+        engine: &Engine,
+        node: NodeId,
+        duty: &dyn Duty,
+    ) -> Result<bool, StoreError> {
+        let ttl_ms = u64::try_from(duty.every().as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_mul(3)
+            .max(SHORTEST_HOLD_MS);
+        if self
+            .0
+            .is_some_and(|renewed| renewed.elapsed() < Duration::from_millis(ttl_ms / 6))
+        {
             return Ok(true);
         }
         let asked = Instant::now();

@@ -26,7 +26,10 @@ impl fmt::Debug for UrlSigner {
 
 impl UrlSigner {
     pub fn new(load: impl Fn() -> Result<[u8; KEY_BYTES], String> + Send + Sync + 'static) -> Self {
-        Self { load: Box::new(load), key: OnceLock::new() }
+        Self {
+            load: Box::new(load),
+            key: OnceLock::new(),
+        }
     }
 
     /// The URL of a file, below the server's own: good until `expires_at`, to the second.
@@ -34,11 +37,19 @@ impl UrlSigner {
         let expires = seconds(expires_at);
         let signature = self.mac(id, expires)?.finalize().into_bytes();
         let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("/api/artifacts/{id}?expires={expires}&signature={hex}"))
+        Ok(format!(
+            "/api/artifacts/{id}?expires={expires}&signature={hex}"
+        ))
     }
 
     /// Whether the signature is ours and its time is not over. The comparison takes the same time whatever is wrong.
-    pub fn allows(&self, id: ArtifactId, expires: i64, signature: &str, now: Timestamp) -> Result<bool, String> {
+    pub fn allows(
+        &self,
+        id: ArtifactId,
+        expires: i64,
+        signature: &str,
+        now: Timestamp,
+    ) -> Result<bool, String> {
         let given = from_hex(signature).unwrap_or_default();
         let is_ours = self.mac(id, expires)?.verify_slice(&given).is_ok();
         Ok(is_ours && seconds(now) < expires)
@@ -64,7 +75,9 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
     if text.len() != 2 * KEY_BYTES || !text.is_ascii() {
         return None;
     }
-    (0..KEY_BYTES).map(|place| u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()).collect()
+    (0..KEY_BYTES)
+        .map(|place| u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok())
+        .collect()
 }
 
 #[cfg(test)]
@@ -78,7 +91,13 @@ mod tests {
     }
 
     fn signature(signer: &UrlSigner) -> String {
-        signer.url(FILE, at(100)).unwrap().rsplit_once('=').unwrap().1.to_owned()
+        signer
+            .url(FILE, at(100))
+            .unwrap()
+            .rsplit_once('=')
+            .unwrap()
+            .1
+            .to_owned()
     }
 
     #[test]
@@ -86,18 +105,40 @@ mod tests {
         let signer = UrlSigner::new(|| Ok([1; KEY_BYTES]));
         let good = signature(&signer);
         assert!(signer.allows(FILE, 100, &good, at(99)).unwrap());
-        assert!(!signer.allows(FILE, 100, &good, at(100)).unwrap(), "its time is over");
-        assert!(!signer.allows(FILE, 101, &good, at(99)).unwrap(), "another time");
-        assert!(!signer.allows(ArtifactId(uuid::Uuid::nil()), 100, &good, at(99)).unwrap(), "another file");
+        assert!(
+            !signer.allows(FILE, 100, &good, at(100)).unwrap(),
+            "its time is over"
+        );
+        assert!(
+            !signer.allows(FILE, 101, &good, at(99)).unwrap(),
+            "another time"
+        );
+        assert!(
+            !signer
+                .allows(ArtifactId(uuid::Uuid::nil()), 100, &good, at(99))
+                .unwrap(),
+            "another file"
+        );
         let other = UrlSigner::new(|| Ok([2; KEY_BYTES]));
-        assert!(!other.allows(FILE, 100, &good, at(99)).unwrap(), "another key");
+        assert!(
+            !other.allows(FILE, 100, &good, at(99)).unwrap(),
+            "another key"
+        );
     }
 
     #[test]
     fn what_is_no_signature_allows_nothing() {
         let signer = UrlSigner::new(|| Ok([1; KEY_BYTES]));
         let good = signature(&signer);
-        for bad in ["", "00", &good[1..], &format!("{good}0"), &"zz".repeat(32), &"é".repeat(32), &"+1".repeat(32)] {
+        for bad in [
+            "",
+            "00",
+            &good[1..],
+            &format!("{good}0"),
+            &"zz".repeat(32),
+            &"é".repeat(32),
+            &"+1".repeat(32),
+        ] {
             assert!(!signer.allows(FILE, 100, bad, at(1)).unwrap(), "{bad}");
         }
     }

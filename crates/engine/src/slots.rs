@@ -25,7 +25,12 @@ pub struct QueueSlots {
 impl QueueSlots {
     /// A queue that only shares.
     pub fn shared(name: &str) -> Self {
-        Self { name: name.to_owned(), reserved: 0, at_most: None, share: 1 }
+        Self {
+            name: name.to_owned(),
+            reserved: 0,
+            at_most: None,
+            share: 1,
+        }
     }
 }
 
@@ -75,7 +80,8 @@ impl Scope {
 
     /// Whether tasks of this queue and type belong to it.
     pub fn serves(&self, queue: &str, task_type: &str) -> bool {
-        self.queues.iter().any(|name| name == queue) && self.task_types.iter().any(|name| name == task_type)
+        self.queues.iter().any(|name| name == queue)
+            && self.task_types.iter().any(|name| name == task_type)
     }
 }
 
@@ -92,7 +98,13 @@ pub struct Slots {
 impl Slots {
     pub fn new(plan: SlotPlan) -> Self {
         let (scopes, portions) = (scopes(&plan), portions(&plan));
-        Self { scopes, portions, plan, by_queue: HashMap::new(), by_type: HashMap::new() }
+        Self {
+            scopes,
+            portions,
+            plan,
+            by_queue: HashMap::new(),
+            by_type: HashMap::new(),
+        }
     }
 
     /// The ways to ask while tasks wait, before all others: each queue for its portion, those that have the least of theirs
@@ -100,9 +112,15 @@ impl Slots {
     pub fn portions(&self) -> Vec<&Scope> {
         let mut portions: Vec<&Scope> = self.portions.iter().collect();
         let used = |scope: &&Scope| {
-            let queue = self.plan.queues.iter().find(|queue| scope.queues.contains(&queue.name));
+            let queue = self
+                .plan
+                .queues
+                .iter()
+                .find(|queue| scope.queues.contains(&queue.name));
             // In millionths: what is used for each share.
-            queue.map_or(0, |queue| self.shared_by(queue) * 1_000_000 / queue.share.max(1))
+            queue.map_or(0, |queue| {
+                self.shared_by(queue) * 1_000_000 / queue.share.max(1)
+            })
         };
         portions.sort_by_key(used);
         portions
@@ -156,7 +174,11 @@ impl Slots {
 
     /// Whether there is a slot for a task of this queue and type; `None` when they are not served.
     pub fn has_room(&self, queue: &str, task_type: &str) -> Option<bool> {
-        let mut serving = self.scopes.iter().filter(|scope| scope.serves(queue, task_type)).peekable();
+        let mut serving = self
+            .scopes
+            .iter()
+            .filter(|scope| scope.serves(queue, task_type))
+            .peekable();
         serving.peek()?;
         Some(serving.any(|scope| self.room(scope) > 0))
     }
@@ -164,8 +186,15 @@ impl Slots {
     /// How many tasks of this queue could start now, if they are of types that nothing else limits.
     pub fn room_in_queue(&self, queue: &str) -> usize {
         let most = |kind: ScopeKind| {
-            let of_queue = |scope: &&Scope| scope.kind == kind && scope.queues.iter().any(|name| name == queue);
-            self.scopes.iter().filter(of_queue).map(|scope| self.room(scope)).max().unwrap_or(0)
+            let of_queue = |scope: &&Scope| {
+                scope.kind == kind && scope.queues.iter().any(|name| name == queue)
+            };
+            self.scopes
+                .iter()
+                .filter(of_queue)
+                .map(|scope| self.room(scope))
+                .max()
+                .unwrap_or(0)
         };
         most(ScopeKind::Own) + most(ScopeKind::Shared)
     }
@@ -189,10 +218,16 @@ impl Slots {
     pub fn room(&self, scope: &Scope) -> usize {
         let in_queues = match scope.kind {
             ScopeKind::Own => self.own_room(&scope.queues),
-            ScopeKind::Portion => self.shared_room(&scope.queues).min(self.portion_room(&scope.queues)),
+            ScopeKind::Portion => self
+                .shared_room(&scope.queues)
+                .min(self.portion_room(&scope.queues)),
             ScopeKind::Shared => self.shared_room(&scope.queues),
         };
-        let in_types = scope.task_types.iter().filter_map(|name| self.type_room(name)).min();
+        let in_types = scope
+            .task_types
+            .iter()
+            .filter_map(|name| self.type_room(name))
+            .min();
         in_types.map_or(in_queues, |room| room.min(in_queues))
     }
 
@@ -202,7 +237,12 @@ impl Slots {
 
     fn own_room(&self, queues: &[String]) -> usize {
         let own = |queue: &&QueueSlots| queues.contains(&queue.name);
-        self.plan.queues.iter().filter(own).map(|queue| queue.reserved.saturating_sub(self.in_queue(&queue.name))).sum()
+        self.plan
+            .queues
+            .iter()
+            .filter(own)
+            .map(|queue| queue.reserved.saturating_sub(self.in_queue(&queue.name)))
+            .sum()
     }
 
     /// Shared slots that the queue uses.
@@ -212,7 +252,9 @@ impl Slots {
 
     /// Slots that no queue has for itself.
     fn all_shared(&self) -> usize {
-        self.plan.total.saturating_sub(self.plan.queues.iter().map(|queue| queue.reserved).sum())
+        self.plan
+            .total
+            .saturating_sub(self.plan.queues.iter().map(|queue| queue.reserved).sum())
     }
 
     /// What is left of the portions of these queues. A portion is one slot at least: a queue that gets nothing would wait
@@ -223,14 +265,30 @@ impl Slots {
             let portion = (self.all_shared() * queue.share / shares.max(1)).max(1);
             portion.saturating_sub(self.shared_by(queue))
         };
-        self.plan.queues.iter().filter(|queue| queues.contains(&queue.name)).map(left).sum()
+        self.plan
+            .queues
+            .iter()
+            .filter(|queue| queues.contains(&queue.name))
+            .map(left)
+            .sum()
     }
 
     fn shared_room(&self, queues: &[String]) -> usize {
-        let used: usize = self.plan.queues.iter().map(|queue| self.shared_by(queue)).sum();
+        let used: usize = self
+            .plan
+            .queues
+            .iter()
+            .map(|queue| self.shared_by(queue))
+            .sum();
         let shared = self.all_shared().saturating_sub(used);
-        let caps = self.plan.queues.iter().filter(|queue| queues.contains(&queue.name));
-        let capped = caps.filter_map(|queue| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name)))).min();
+        let caps = self
+            .plan
+            .queues
+            .iter()
+            .filter(|queue| queues.contains(&queue.name));
+        let capped = caps
+            .filter_map(|queue| Some(queue.at_most?.saturating_sub(self.in_queue(&queue.name))))
+            .min();
         capped.map_or(shared, |cap| cap.min(shared))
     }
 
@@ -238,10 +296,16 @@ impl Slots {
     fn type_room(&self, name: &str) -> Option<usize> {
         let of_type = |name: &str| self.by_type.get(name).copied().unwrap_or(0);
         let settings = self.plan.types.iter().find(|known| known.name == name)?;
-        let own = settings.at_most.map(|most| most.saturating_sub(of_type(name)));
+        let own = settings
+            .at_most
+            .map(|most| most.saturating_sub(of_type(name)));
         let resources = settings.resources.iter().filter_map(|resource| {
             let most = self.plan.resources.get(resource)?;
-            let users = self.plan.types.iter().filter(|user| user.resources.contains(resource));
+            let users = self
+                .plan
+                .types
+                .iter()
+                .filter(|user| user.resources.contains(resource));
             Some(most.saturating_sub(users.map(|user| of_type(&user.name)).sum()))
         });
         own.into_iter().chain(resources).min()
@@ -250,37 +314,75 @@ impl Slots {
 
 /// Every group of queues with every group of types, queues' own slots first.
 fn scopes(plan: &SlotPlan) -> Vec<Scope> {
-    let own = plan.queues.iter().filter(|queue| queue.reserved > 0).map(|queue| (vec![queue], ScopeKind::Own));
-    let open = plan.queues.iter().filter(|queue| queue.at_most.is_none()).collect();
+    let own = plan
+        .queues
+        .iter()
+        .filter(|queue| queue.reserved > 0)
+        .map(|queue| (vec![queue], ScopeKind::Own));
+    let open = plan
+        .queues
+        .iter()
+        .filter(|queue| queue.at_most.is_none())
+        .collect();
     let capped = plan.queues.iter().filter(|queue| queue.at_most.is_some());
-    let shared = std::iter::once(open).chain(capped.map(|queue| vec![queue])).map(|group| (group, ScopeKind::Shared));
-    own.chain(shared).flat_map(|(queues, kind)| with_types(plan, &queues, kind)).collect()
+    let shared = std::iter::once(open)
+        .chain(capped.map(|queue| vec![queue]))
+        .map(|group| (group, ScopeKind::Shared));
+    own.chain(shared)
+        .flat_map(|(queues, kind)| with_types(plan, &queues, kind))
+        .collect()
 }
 
 /// Each queue by itself, where there are several.
 fn portions(plan: &SlotPlan) -> Vec<Scope> {
     let queues = plan.queues.iter().filter(|_| plan.queues.len() > 1);
-    queues.flat_map(|queue| with_types(plan, &[queue], ScopeKind::Portion)).collect()
+    queues
+        .flat_map(|queue| with_types(plan, &[queue], ScopeKind::Portion))
+        .collect()
 }
 
 /// The queues with every group of types: what has no limit together, all others by themselves.
 fn with_types(plan: &SlotPlan, queues: &[&QueueSlots], kind: ScopeKind) -> Vec<Scope> {
     let limited = |kind: &&TypeSlots| {
-        kind.at_most.is_some() || kind.resources.iter().any(|resource| plan.resources.contains_key(resource))
+        kind.at_most.is_some()
+            || kind
+                .resources
+                .iter()
+                .any(|resource| plan.resources.contains_key(resource))
     };
-    let free: Vec<String> = plan.types.iter().filter(|kind| !limited(kind)).map(|kind| kind.name.clone()).collect();
+    let free: Vec<String> = plan
+        .types
+        .iter()
+        .filter(|kind| !limited(kind))
+        .map(|kind| kind.name.clone())
+        .collect();
     let mut type_groups: Vec<Vec<String>> = vec![free];
-    type_groups.extend(plan.types.iter().filter(limited).map(|kind| vec![kind.name.clone()]));
+    type_groups.extend(
+        plan.types
+            .iter()
+            .filter(limited)
+            .map(|kind| vec![kind.name.clone()]),
+    );
     type_groups.retain(|group| !group.is_empty() && !queues.is_empty());
     let names: Vec<String> = queues.iter().map(|queue| queue.name.clone()).collect();
-    type_groups.into_iter().map(|task_types| Scope { queues: names.clone(), task_types, kind }).collect()
+    type_groups
+        .into_iter()
+        .map(|task_types| Scope {
+            queues: names.clone(),
+            task_types,
+            kind,
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn plan(queues: &[(&str, usize, Option<usize>)], types: &[(&str, Option<usize>, &[&str])]) -> SlotPlan {
+    fn plan(
+        queues: &[(&str, usize, Option<usize>)],
+        types: &[(&str, Option<usize>, &[&str])],
+    ) -> SlotPlan {
         let queue = |(name, reserved, at_most): &(&str, usize, Option<usize>)| QueueSlots {
             name: (*name).to_owned(),
             reserved: *reserved,
@@ -310,7 +412,10 @@ mod tests {
         let mut slots = Slots::new(plan(&[("a", 0, None)], &[("t", Some(1), &[])]));
         assert!(!slots.hold("a", "unknown") && !slots.hold("unknown", "t"));
         assert!(slots.hold("a", "t"));
-        assert!(!slots.hold("a", "t"), "the type's limit counts what is held");
+        assert!(
+            !slots.hold("a", "t"),
+            "the type's limit counts what is held"
+        );
         assert_eq!(slots.room(&slots.scopes()[0].clone()), 0);
         slots.free("a", "t");
         assert!(slots.hold("a", "t"));
@@ -318,7 +423,10 @@ mod tests {
 
     #[test]
     fn a_plain_node_asks_once_for_everything() {
-        let mut slots = Slots::new(plan(&[("a", 0, None), ("b", 0, None)], &[("t", None, &[]), ("u", None, &[])]));
+        let mut slots = Slots::new(plan(
+            &[("a", 0, None), ("b", 0, None)],
+            &[("t", None, &[]), ("u", None, &[])],
+        ));
         assert_eq!(slots.scopes().len(), 1);
         assert_eq!(slots.room(&slots.scopes()[0]), 10);
         run(&mut slots, "a", "t", 7);
@@ -329,9 +437,22 @@ mod tests {
 
     #[test]
     fn a_flood_of_one_queue_leaves_the_others_own_slots_alone() {
-        let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, None)], &[("t", None, &[])]));
-        let shared = slots.scopes().iter().find(|scope| scope.kind == ScopeKind::Shared).cloned().unwrap();
-        let own = slots.scopes().iter().find(|scope| scope.kind == ScopeKind::Own).cloned().unwrap();
+        let mut slots = Slots::new(plan(
+            &[("vip", 4, None), ("free", 0, None)],
+            &[("t", None, &[])],
+        ));
+        let shared = slots
+            .scopes()
+            .iter()
+            .find(|scope| scope.kind == ScopeKind::Shared)
+            .cloned()
+            .unwrap();
+        let own = slots
+            .scopes()
+            .iter()
+            .find(|scope| scope.kind == ScopeKind::Own)
+            .cloned()
+            .unwrap();
         assert_eq!((slots.room(&own), slots.room(&shared)), (4, 6));
         run(&mut slots, "free", "t", 6);
         assert_eq!((slots.room(&own), slots.room(&shared)), (4, 0));
@@ -341,30 +462,56 @@ mod tests {
 
     #[test]
     fn a_queue_has_its_own_room_and_the_shared_one() {
-        let mut slots = Slots::new(plan(&[("vip", 4, None), ("free", 0, Some(5))], &[("t", None, &[])]));
-        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free"), slots.room_in_queue("x")), (10, 5, 0));
+        let mut slots = Slots::new(plan(
+            &[("vip", 4, None), ("free", 0, Some(5))],
+            &[("t", None, &[])],
+        ));
+        assert_eq!(
+            (
+                slots.room_in_queue("vip"),
+                slots.room_in_queue("free"),
+                slots.room_in_queue("x")
+            ),
+            (10, 5, 0)
+        );
         run(&mut slots, "free", "t", 5);
-        assert_eq!((slots.room_in_queue("vip"), slots.room_in_queue("free")), (5, 0));
+        assert_eq!(
+            (slots.room_in_queue("vip"), slots.room_in_queue("free")),
+            (5, 0)
+        );
         run(&mut slots, "vip", "t", 5);
         assert_eq!(slots.room_in_queue("vip"), 0);
     }
 
     #[test]
     fn a_type_that_is_full_takes_no_room_from_the_others_of_its_queue() {
-        let mut slots = Slots::new(plan(&[("a", 0, None)], &[("mail", Some(1), &[]), ("text", None, &[])]));
+        let mut slots = Slots::new(plan(
+            &[("a", 0, None)],
+            &[("mail", Some(1), &[]), ("text", None, &[])],
+        ));
         run(&mut slots, "a", "mail", 1);
         assert_eq!(slots.room_in_queue("a"), 9);
-        assert_eq!((slots.has_room("a", "mail"), slots.has_room("a", "text")), (Some(false), Some(true)));
+        assert_eq!(
+            (slots.has_room("a", "mail"), slots.has_room("a", "text")),
+            (Some(false), Some(true))
+        );
     }
 
     #[test]
     fn a_queue_that_has_less_than_its_portion_goes_before_a_flood() {
-        let mut plan = plan(&[("vip", 1, None), ("slow", 0, Some(1)), ("free", 0, None)], &[("t", None, &[])]);
+        let mut plan = plan(
+            &[("vip", 1, None), ("slow", 0, Some(1)), ("free", 0, None)],
+            &[("t", None, &[])],
+        );
         plan.queues[0].share = 7;
         let mut slots = Slots::new(plan);
         run(&mut slots, "free", "t", 8);
         let asked = |slots: &Slots| -> Vec<(String, usize)> {
-            slots.portions().iter().map(|scope| (scope.queues[0].clone(), slots.room(scope))).collect()
+            slots
+                .portions()
+                .iter()
+                .map(|scope| (scope.queues[0].clone(), slots.room(scope)))
+                .collect()
         };
         let of = |name: &str, room| (name.to_owned(), room);
         // Nine slots are shared, and one of them is free. Portions are 7, 1 and 1 of them.
@@ -379,13 +526,25 @@ mod tests {
 
     #[test]
     fn one_queue_has_no_portions() {
-        assert!(Slots::new(plan(&[("a", 0, None)], &[("t", None, &[])])).portions().is_empty());
+        assert!(
+            Slots::new(plan(&[("a", 0, None)], &[("t", None, &[])]))
+                .portions()
+                .is_empty()
+        );
     }
 
     #[test]
     fn a_queue_never_gets_more_than_its_most() {
-        let mut slots = Slots::new(plan(&[("slow", 0, Some(2)), ("free", 0, None)], &[("t", None, &[])]));
-        let slow = slots.scopes().iter().find(|scope| scope.queues == ["slow"]).cloned().unwrap();
+        let mut slots = Slots::new(plan(
+            &[("slow", 0, Some(2)), ("free", 0, None)],
+            &[("t", None, &[])],
+        ));
+        let slow = slots
+            .scopes()
+            .iter()
+            .find(|scope| scope.queues == ["slow"])
+            .cloned()
+            .unwrap();
         assert_eq!(slots.room(&slow), 2);
         run(&mut slots, "slow", "t", 2);
         assert_eq!(slots.room(&slow), 0);
@@ -393,16 +552,31 @@ mod tests {
 
     #[test]
     fn types_that_share_a_resource_share_its_limit() {
-        let types: &[(&str, Option<usize>, &[&str])] =
-            &[("draw", None, &["gpu"]), ("film", None, &["gpu"]), ("text", None, &[]), ("mail", Some(1), &[])];
+        let types: &[(&str, Option<usize>, &[&str])] = &[
+            ("draw", None, &["gpu"]),
+            ("film", None, &["gpu"]),
+            ("text", None, &[]),
+            ("mail", Some(1), &[]),
+        ];
         let mut slots = Slots::new(plan(&[("a", 0, None)], types));
         let of = |slots: &Slots, name: &str| {
-            let scope = slots.scopes().iter().find(|scope| scope.task_types == [name]).cloned().unwrap();
+            let scope = slots
+                .scopes()
+                .iter()
+                .find(|scope| scope.task_types == [name])
+                .cloned()
+                .unwrap();
             slots.room(&scope)
         };
-        assert_eq!((of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")), (2, 10, 1));
+        assert_eq!(
+            (of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")),
+            (2, 10, 1)
+        );
         run(&mut slots, "a", "film", 1);
         run(&mut slots, "a", "mail", 1);
-        assert_eq!((of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")), (1, 8, 0));
+        assert_eq!(
+            (of(&slots, "draw"), of(&slots, "text"), of(&slots, "mail")),
+            (1, 8, 0)
+        );
     }
 }

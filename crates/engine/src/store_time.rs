@@ -26,6 +26,8 @@ impl StoreTime {
 
     /// How long until `moment`; nothing when it has passed, or when nobody knows the time.
     pub fn until(&self, moment: Timestamp) -> Duration {
-        self.now().map_or(Duration::ZERO, |now| Duration::from_micros(moment.micros_since(now)))
+        self.now().map_or(Duration::ZERO, |now| {
+            Duration::from_micros(moment.micros_since(now))
+        })
     }
 }

@@ -42,13 +42,19 @@ struct Known {
 
 impl Tiers {
     pub(crate) fn new(source: Arc<dyn TierSource>) -> Self {
-        Self { source, known: Mutex::default() }
+        Self {
+            source,
+            known: Mutex::default(),
+        }
     }
 
     /// The owner's tier, as it is known or was.
     pub(crate) async fn tier_of(&self, owner: &str) -> Option<String> {
         let before = self.known().get(owner).cloned();
-        if let Some(known) = before.as_ref().filter(|known| known.at.elapsed() < GOOD_FOR) {
+        if let Some(known) = before
+            .as_ref()
+            .filter(|known| known.at.elapsed() < GOOD_FOR)
+        {
             return known.tier.clone();
         }
         let answer = AssertUnwindSafe(self.source.tier_of(owner)).catch_unwind();
@@ -68,7 +74,13 @@ impl Tiers {
         if all.len() >= REMEMBERED && !all.contains_key(owner) {
             all.clear();
         }
-        all.insert(owner.to_owned(), Known { tier: tier.clone(), at: Instant::now() });
+        all.insert(
+            owner.to_owned(),
+            Known {
+                tier: tier.clone(),
+                at: Instant::now(),
+            },
+        );
         tier
     }
 
@@ -79,7 +91,10 @@ impl Tiers {
 
 /// A tier that no task can have must not cost anybody their submit either.
 fn fitting(tier: Option<String>) -> Result<Option<String>, String> {
-    match tier.as_deref().map(|tier| bounds::check_label("tier", tier)) {
+    match tier
+        .as_deref()
+        .map(|tier| bounds::check_label("tier", tier))
+    {
         Some(Err(refused)) => Err(refused.to_string()),
         Some(Ok(())) | None => Ok(tier),
     }
@@ -100,7 +115,9 @@ mod tests {
 
     impl Office {
         fn will_say(&self, answer: Result<Option<&str>, &str>) {
-            let answer = answer.map(|tier| tier.map(str::to_owned)).map_err(str::to_owned);
+            let answer = answer
+                .map(|tier| tier.map(str::to_owned))
+                .map_err(str::to_owned);
             *self.answer.lock().unwrap() = Some(answer);
         }
     }
@@ -141,7 +158,11 @@ mod tests {
         for nonsense in [Err("gone"), Ok(Some("no such\0tier"))] {
             tokio::time::advance(GOOD_FOR).await;
             office.will_say(nonsense);
-            assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("vip"), "{nonsense:?}");
+            assert_eq!(
+                tiers.tier_of("u-1").await.as_deref(),
+                Some("vip"),
+                "{nonsense:?}"
+            );
         }
     }
 

@@ -24,23 +24,41 @@ pub struct TraceContext {
 impl TraceContext {
     /// `None` for an id of zero, which the standard forbids.
     pub const fn new(trace_id: u128, span_id: u64, flags: u8) -> Option<Self> {
-        if trace_id == 0 || span_id == 0 { None } else { Some(Self { trace_id, span_id, flags }) }
+        if trace_id == 0 || span_id == 0 {
+            None
+        } else {
+            Some(Self {
+                trace_id,
+                span_id,
+                flags,
+            })
+        }
     }
 
     /// Reads what others sent. What is not as the standard says is as if it had not been sent.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('-').collect();
-        let [version, trace_id, span_id, flags, rest @ ..] = parts.as_slice() else { return None };
+        let [version, trace_id, span_id, flags, rest @ ..] = parts.as_slice() else {
+            return None;
+        };
         let is_hex = |part: &str, length: usize| {
-            part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+            part.len() == length
+                && part
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
         };
         // A later version may have more parts; version 0 has none, and ff is no version.
-        let is_known = is_hex(version, 2) && *version != "ff" && (rest.is_empty() || *version != "00");
+        let is_known =
+            is_hex(version, 2) && *version != "ff" && (rest.is_empty() || *version != "00");
         if !is_known || !is_hex(trace_id, 32) || !is_hex(span_id, 16) || !is_hex(flags, 2) {
             return None;
         }
         let flags = u8::from_str_radix(flags, 16).ok()?;
-        Self::new(u128::from_str_radix(trace_id, 16).ok()?, u64::from_str_radix(span_id, 16).ok()?, flags)
+        Self::new(
+            u128::from_str_radix(trace_id, 16).ok()?,
+            u64::from_str_radix(span_id, 16).ok()?,
+            flags,
+        )
     }
 
     /// Where a task stands in its trace.
@@ -66,7 +84,11 @@ impl TraceContext {
 
 impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace_id, self.span_id, self.flags)
+        write!(
+            f,
+            "00-{:032x}-{:016x}-{:02x}",
+            self.trace_id, self.span_id, self.flags
+        )
     }
 }
 
@@ -108,7 +130,8 @@ mod tests {
     #[test]
     fn a_context_is_written_as_it_was_read() {
         assert_eq!(TraceContext::parse(GIVEN).unwrap().to_string(), GIVEN);
-        let later = TraceContext::parse("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more");
+        let later =
+            TraceContext::parse("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more");
         assert_eq!(later.unwrap().to_string(), GIVEN);
     }
 
@@ -118,7 +141,17 @@ mod tests {
         let upper = GIVEN.to_uppercase();
         let no_trace = "00-00000000000000000000000000000000-00f067aa0ba902b7-01";
         let no_span = "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01";
-        for text in ["", "00", &long, &upper, no_trace, no_span, &GIVEN.replacen("00", "ff", 1), &GIVEN[..54], "é"] {
+        for text in [
+            "",
+            "00",
+            &long,
+            &upper,
+            no_trace,
+            no_span,
+            &GIVEN.replacen("00", "ff", 1),
+            &GIVEN[..54],
+            "é",
+        ] {
             assert_eq!(TraceContext::parse(text), None, "{text}");
         }
     }

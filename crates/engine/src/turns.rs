@@ -52,13 +52,19 @@ impl State {
     fn now(&self) -> Option<Timestamp> {
         let (told, at) = self.clock?;
         let since = i64::try_from(at.elapsed().as_micros()).unwrap_or(i64::MAX);
-        Some(Timestamp::from_micros(told.as_micros().saturating_add(since)))
+        Some(Timestamp::from_micros(
+            told.as_micros().saturating_add(since),
+        ))
     }
 }
 
 impl Turns {
     pub(crate) fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { store, state: Mutex::default(), looks: watch::Sender::new(0) })
+        Arc::new(Self {
+            store,
+            state: Mutex::default(),
+            looks: watch::Sender::new(0),
+        })
     }
 
     /// Gives each task that is due at once its place in line.
@@ -67,7 +73,11 @@ impl Turns {
             return;
         }
         let mut looks = self.looks.subscribe();
-        if !self.is_known() && tokio::time::timeout(PATIENCE, looks.changed()).await.is_err() {
+        if !self.is_known()
+            && tokio::time::timeout(PATIENCE, looks.changed())
+                .await
+                .is_err()
+        {
             tracing::debug!("a task is submitted without a look at its line");
         }
         self.give(tasks);
@@ -91,25 +101,41 @@ impl Turns {
     fn give(&self, tasks: &mut [NewTask]) {
         let mut state = self.state();
         let Some(now) = state.now() else { return };
-        if tasks.iter().all(is_due) && tasks.windows(2).all(|pair| is_same_line(&pair[0], &pair[1])) {
+        if tasks.iter().all(is_due)
+            && tasks
+                .windows(2)
+                .all(|pair| is_same_line(&pair[0], &pair[1]))
+        {
             let Some(first) = tasks.first() else { return };
-            let mut places = state.lines.join(&first.queue, first.priority, &first.owner, tasks.len(), now);
-            tasks.iter_mut().for_each(|task| task.run_at = places.take());
+            let mut places =
+                state
+                    .lines
+                    .join(&first.queue, first.priority, &first.owner, tasks.len(), now);
+            tasks
+                .iter_mut()
+                .for_each(|task| task.run_at = places.take());
             return;
         }
         let mut counts: HashMap<(&str, u8, &str), usize> = HashMap::new();
         for task in tasks.iter().filter(|task| is_due(task)) {
-            *counts.entry((&task.queue, task.priority, &task.owner)).or_default() += 1;
+            *counts
+                .entry((&task.queue, task.priority, &task.owner))
+                .or_default() += 1;
         }
         let join = |((queue, priority, owner), count): ((&str, u8, &str), usize)| {
             let places = state.lines.join(queue, priority, owner, count, now);
             ((queue.to_owned(), priority, owner.to_owned()), places)
         };
-        let mut places: HashMap<(String, u8, String), Places> = counts.into_iter().map(join).collect();
+        let mut places: HashMap<(String, u8, String), Places> =
+            counts.into_iter().map(join).collect();
         drop(state);
         for task in tasks.iter_mut().filter(|task| is_due(task)) {
             // A key of its own for each look-up; batches of several lines are rare, and their rows cost far more.
-            let line = (task.queue.to_string(), task.priority, task.owner.to_string());
+            let line = (
+                task.queue.to_string(),
+                task.priority,
+                task.owner.to_string(),
+            );
             task.run_at = places.get_mut(&line).map_or(RunAt::Now, Places::take);
         }
     }
@@ -128,7 +154,9 @@ impl Turns {
     }
 
     fn is_wanted(&self) -> bool {
-        self.state().asked.is_some_and(|at| at.elapsed() < WATCHED_FOR)
+        self.state()
+            .asked
+            .is_some_and(|at| at.elapsed() < WATCHED_FOR)
     }
 }
 
@@ -178,15 +206,30 @@ mod tests {
 
     /// What a batch of these owners is given behind somebody who waits since 1,000; those of nobody are due later.
     fn given(owners: &[&str]) -> Vec<RunAt> {
-        let turns = Turns::new(Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default())));
+        let turns = Turns::new(Arc::new(MemoryStore::new(
+            TestClock::new(),
+            OutboxPolicy::default(),
+        )));
         let told = Timestamp::from_micros(5_000_000);
         let (queue, task_type) = ("q".to_owned(), "t".to_owned());
-        let head = QueueHead { queue, priority: 1, task_type, due_at: Timestamp::from_micros(1_000) };
+        let head = QueueHead {
+            queue,
+            priority: 1,
+            task_type,
+            due_at: Timestamp::from_micros(1_000),
+        };
         turns.state().clock = Some((told, Instant::now()));
         turns.state().lines.end_look(&[head], told);
         let task = |owner: &&str| {
-            let run_at = if owner.is_empty() { RunAt::AfterMs(9) } else { RunAt::Now };
-            NewTask { run_at, ..NewTask::new(owner, "t", "q", Json::trusted("1")) }
+            let run_at = if owner.is_empty() {
+                RunAt::AfterMs(9)
+            } else {
+                RunAt::Now
+            };
+            NewTask {
+                run_at,
+                ..NewTask::new(owner, "t", "q", Json::trusted("1"))
+            }
         };
         let mut tasks: Vec<NewTask> = owners.iter().map(task).collect();
         turns.give(&mut tasks);
@@ -196,15 +239,24 @@ mod tests {
     #[test]
     fn a_batch_of_one_owner_and_one_of_several_get_places_by_the_same_rule() {
         let at = |micros| RunAt::At(Timestamp::from_micros(micros));
-        assert_eq!(given(&["ann", "ann", "ann"]), [at(1_000), at(1_001), at(1_002)]);
-        assert_eq!(given(&["ann", "bob", "ann"]), [at(1_000), at(1_000), at(1_001)]);
+        assert_eq!(
+            given(&["ann", "ann", "ann"]),
+            [at(1_000), at(1_001), at(1_002)]
+        );
+        assert_eq!(
+            given(&["ann", "bob", "ann"]),
+            [at(1_000), at(1_000), at(1_001)]
+        );
         assert_eq!(given(&["ann"]), [at(1_000)]);
     }
 
     #[test]
     fn what_is_due_later_stands_in_no_line() {
         let at = |micros| RunAt::At(Timestamp::from_micros(micros));
-        assert_eq!(given(&["ann", "", "ann"]), [at(1_000), RunAt::AfterMs(9), at(1_001)]);
+        assert_eq!(
+            given(&["ann", "", "ann"]),
+            [at(1_000), RunAt::AfterMs(9), at(1_001)]
+        );
         assert_eq!(given(&["", ""]), [RunAt::AfterMs(9), RunAt::AfterMs(9)]);
     }
 }

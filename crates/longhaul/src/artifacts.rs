@@ -21,11 +21,16 @@ pub(crate) struct LazyArtifacts {
 
 impl LazyArtifacts {
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self { folder, store: OnceCell::new() }
+        Self {
+            folder,
+            store: OnceCell::new(),
+        }
     }
 
     async fn store(&self) -> Result<&FolderArtifactStore, ArtifactError> {
-        self.store.get_or_try_init(|| async { FolderArtifactStore::open(&self.folder) }).await
+        self.store
+            .get_or_try_init(|| async { FolderArtifactStore::open(&self.folder) })
+            .await
     }
 }
 

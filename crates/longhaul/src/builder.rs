@@ -19,9 +19,12 @@ use longhaul_engine::{
     tiers::TierSource,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
-use longhaul_transport::local::{LocalDoorbell, MemoryStreamLog, PacedRateLimiter, StreamBounds, signing_key};
+use longhaul_transport::local::{
+    LocalDoorbell, MemoryStreamLog, PacedRateLimiter, StreamBounds, signing_key,
+};
 use longhaul_worker::{
-    AnyError, Job, Outcome, Question, Registry, Services, Task, TaskInfo, TypeSettings, Worker, WorkerSettings,
+    AnyError, Job, Outcome, Question, Registry, Services, Task, TaskInfo, TypeSettings, Worker,
+    WorkerSettings,
 };
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
@@ -278,20 +281,43 @@ impl Builder {
 
     fn check_slots(&self) -> Result<(), Invalid> {
         let (slots, queues) = (self.worker.slots, &self.worker.queues);
-        let reserved = queues.iter().fold(0_usize, |sum, queue| sum.saturating_add(queue.reserved));
+        let reserved = queues
+            .iter()
+            .fold(0_usize, |sum, queue| sum.saturating_add(queue.reserved));
         if reserved > slots {
             let allowed = format!("{reserved} or more, or fewer reserved");
-            return Err(Invalid::new("slots", format!("is {slots}, and queues reserve {reserved}"), allowed));
+            return Err(Invalid::new(
+                "slots",
+                format!("is {slots}, and queues reserve {reserved}"),
+                allowed,
+            ));
         }
-        if let Some(queue) = queues.iter().find(|queue| queue.at_most.is_some_and(|most| most < queue.reserved.max(1)))
-        {
+        if let Some(queue) = queues.iter().find(|queue| {
+            queue
+                .at_most
+                .is_some_and(|most| most < queue.reserved.max(1))
+        }) {
             let problem = format!("of {} is less than what it reserves, or 0", queue.name);
-            return Err(Invalid::new("at_most", problem, "as many as `reserved`, and at least 1"));
+            return Err(Invalid::new(
+                "at_most",
+                problem,
+                "as many as `reserved`, and at least 1",
+            ));
         }
-        if let Some(queue) = queues.iter().find(|queue| queue.reserved == 0).filter(|_| reserved == slots && slots > 0)
+        if let Some(queue) = queues
+            .iter()
+            .find(|queue| queue.reserved == 0)
+            .filter(|_| reserved == slots && slots > 0)
         {
-            let problem = format!("is {slots}, all of them reserved, and {} has none of its own", queue.name);
-            return Err(Invalid::new("slots", problem, "more, or some reserved for it"));
+            let problem = format!(
+                "is {slots}, all of them reserved, and {} has none of its own",
+                queue.name
+            );
+            return Err(Invalid::new(
+                "slots",
+                problem,
+                "more, or some reserved for it",
+            ));
         }
         let limits = self.worker.resources.iter().chain(&self.worker.types);
         if let Some((name, _)) = limits.into_iter().find(|(_, most)| **most == 0) {
@@ -303,7 +329,11 @@ impl Builder {
         }
         if slots == 0 && self.registry.types().next().is_some() {
             let allowed = "1 or more; start_duties() starts a node that runs no task";
-            return Err(Invalid::new("slots", "is 0, and there are types that would never run", allowed));
+            return Err(Invalid::new(
+                "slots",
+                "is 0, and there are types that would never run",
+                allowed,
+            ));
         }
         Ok(())
     }
@@ -314,7 +344,11 @@ impl Builder {
         let mut worker = self.worker.clone().within_lease(duties.lease);
         worker.asks_for_kept |= !duties.keep_for_host.is_zero();
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
-        let queues: Vec<String> = worker.queues.iter().map(|queue| queue.name.clone()).collect();
+        let queues: Vec<String> = worker
+            .queues
+            .iter()
+            .map(|queue| queue.name.clone())
+            .collect();
         let longhaul = self.without_worker()?;
         longhaul.declare_topology(&queues).await?;
         let all = services::all(&duties, None, &longhaul.services.artifacts);
@@ -332,12 +366,25 @@ impl Builder {
             None => signer_of(self.key_file),
         };
         // With a broker, nobody need be woken by the database.
-        let shared_bell = self.sql.as_ref().filter(|_| !self.fleet.has_broker()).and_then(SqlStore::doorbell);
+        let shared_bell = self
+            .sql
+            .as_ref()
+            .filter(|_| !self.fleet.has_broker())
+            .and_then(SqlStore::doorbell);
         let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
-        let fleet = self.fleet.connect(self.limits.clone(), Arc::clone(&self.clock))?;
-        let limiter = Arc::new(PacedRateLimiter::new(fleet.limiter, self.limits, self.clock));
+        let fleet = self
+            .fleet
+            .connect(self.limits.clone(), Arc::clone(&self.clock))?;
+        let limiter = Arc::new(PacedRateLimiter::new(
+            fleet.limiter,
+            self.limits,
+            self.clock,
+        ));
         let parts = Parts::new(self.store, fleet.bus, bell);
-        let engine = parts.broker(fleet.broker).progress_cache(fleet.progress).build();
+        let engine = parts
+            .broker(fleet.broker)
+            .progress_cache(fleet.progress)
+            .build();
         engine.set_dependencies(fleet.dependencies);
         if let Some(store) = &self.sql {
             store.write_messages(fleet.outbox);
@@ -349,12 +396,18 @@ impl Builder {
         if let Some(tiers) = self.tiers {
             engine.set_tier_source(tiers);
         }
-        engine.metrics.know_types(self.registry.types().map(|kind| kind.name.as_str()));
+        engine
+            .metrics
+            .know_types(self.registry.types().map(|kind| kind.name.as_str()));
         let services = Services::new(
             engine,
             limiter,
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
-            Arc::new(Files { store: self.artifacts, signer, life: self.file_life }),
+            Arc::new(Files {
+                store: self.artifacts,
+                signer,
+                life: self.file_life,
+            }),
             self.routing,
             self.registry,
         );
@@ -373,5 +426,7 @@ fn key_beside(mut folder: PathBuf) -> PathBuf {
 
 /// Signs with the key in this file, which is made when it is first needed.
 fn signer_of(file: PathBuf) -> UrlSigner {
-    UrlSigner::new(move || signing_key(&file).map_err(|error| format!("{}: {error}", file.display())))
+    UrlSigner::new(move || {
+        signing_key(&file).map_err(|error| format!("{}: {error}", file.display()))
+    })
 }

@@ -45,7 +45,10 @@ impl Longhaul {
     /// does nothing to the one that it is from.
     #[must_use]
     pub fn client(&self) -> Self {
-        Self { is_client: true, ..Self::new(Arc::clone(&self.services), self.sql.clone()) }
+        Self {
+            is_client: true,
+            ..Self::new(Arc::clone(&self.services), self.sql.clone())
+        }
     }
 
     pub(crate) fn with_worker(mut self, worker: Worker) -> Self {
@@ -82,7 +85,10 @@ impl Longhaul {
         &self,
         submissions: impl IntoIterator<Item = Submission<K>>,
     ) -> Result<Vec<Handle<K>>, StoreError> {
-        let submitted = self.services.submit_many(new_tasks(submissions).await?).await?;
+        let submitted = self
+            .services
+            .submit_many(new_tasks(submissions).await?)
+            .await?;
         Ok(self.handles(&submitted))
     }
 
@@ -95,7 +101,9 @@ impl Longhaul {
         submission: Submission<K>,
     ) -> Result<Handle<K>, StoreError> {
         let mut handles = self.submit_all_in(transaction, [submission]).await?;
-        handles.pop().ok_or_else(|| StoreError::Internal("a submit answered with no task".to_owned()))
+        handles
+            .pop()
+            .ok_or_else(|| StoreError::Internal("a submit answered with no task".to_owned()))
     }
 
     /// The same for many, in order.
@@ -105,13 +113,19 @@ impl Longhaul {
         submissions: impl IntoIterator<Item = Submission<K>>,
     ) -> Result<Vec<Handle<K>>, StoreError> {
         let tasks = new_tasks(submissions).await?;
-        let no_database = || StoreError::Internal("this store has no transactions to join".to_owned());
-        let submitted = transaction.submit(self.sql.as_ref().ok_or_else(no_database)?, tasks).await?;
+        let no_database =
+            || StoreError::Internal("this store has no transactions to join".to_owned());
+        let submitted = transaction
+            .submit(self.sql.as_ref().ok_or_else(no_database)?, tasks)
+            .await?;
         Ok(self.handles(&submitted))
     }
 
     fn handles<K: Kind>(&self, submitted: &[Submitted]) -> Vec<Handle<K>> {
-        submitted.iter().map(|made| self.handle(made.task_id)).collect()
+        submitted
+            .iter()
+            .map(|made| self.handle(made.task_id))
+            .collect()
     }
 
     /// Has the workers of this process look for work now.
@@ -174,7 +188,9 @@ impl Longhaul {
 
     /// The metrics of this process and of its store, as Prometheus reads them.
     pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
-        self.engine().scrape(longhaul_engine::metrics::book::Format::OpenMetrics).await
+        self.engine()
+            .scrape(longhaul_engine::metrics::book::Format::OpenMetrics)
+            .await
     }
 
     /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store. Hooks that
@@ -187,7 +203,13 @@ impl Longhaul {
             None => self.services.end_hooks().await,
         }
         // What the last reports had to say is said before anybody hangs up.
-        if let Some(broker) = self.services.engine.broker.as_ref().filter(|_| !self.is_client) {
+        if let Some(broker) = self
+            .services
+            .engine
+            .broker
+            .as_ref()
+            .filter(|_| !self.is_client)
+        {
             broker.close().await;
         }
         if let Some(store) = self.sql.filter(|_| !self.is_client) {
@@ -196,7 +218,9 @@ impl Longhaul {
     }
 }
 
-async fn new_tasks<K: Kind>(submissions: impl IntoIterator<Item = Submission<K>>) -> Result<Vec<NewTask>, StoreError> {
+async fn new_tasks<K: Kind>(
+    submissions: impl IntoIterator<Item = Submission<K>>,
+) -> Result<Vec<NewTask>, StoreError> {
     let mut submissions: Vec<Submission<K>> = submissions.into_iter().collect();
     for submission in &mut submissions {
         submission.take_tier_of_owner().await;

@@ -43,18 +43,30 @@ pub(crate) struct Fleet {
 
 impl FleetSettings {
     /// Begins to connect. Nothing waits for a server here.
-    pub(crate) fn connect(self, limits: LimitRules, clock: Arc<dyn Clock>) -> Result<Fleet, Invalid> {
+    pub(crate) fn connect(
+        self,
+        limits: LimitRules,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Fleet, Invalid> {
         let outbox = self.outbox()?;
         let mut dependencies: Vec<Arc<dyn Dependency>> = Vec::new();
         let (broker, bus): (_, Arc<dyn EventBus>) = match self.broker(&mut dependencies)? {
             Some((broker, bus)) => (Some(broker), bus),
             None => (None, Arc::new(news())),
         };
-        let (limiter, progress): (Arc<dyn RateLimiter>, _) = match self.redis(&limits, &clock, &mut dependencies)? {
-            Some((limiter, progress)) => (limiter, Some(progress)),
-            None => (Arc::new(MemoryRateLimiter::new(clock, limits)?), None),
-        };
-        Ok(Fleet { broker, bus, limiter, progress, dependencies, outbox })
+        let (limiter, progress): (Arc<dyn RateLimiter>, _) =
+            match self.redis(&limits, &clock, &mut dependencies)? {
+                Some((limiter, progress)) => (limiter, Some(progress)),
+                None => (Arc::new(MemoryRateLimiter::new(clock, limits)?), None),
+            };
+        Ok(Fleet {
+            broker,
+            bus,
+            limiter,
+            progress,
+            dependencies,
+            outbox,
+        })
     }
 }
 
@@ -67,9 +79,17 @@ impl Longhaul {
     /// Declares what the broker needs for these queues and those that the store knows, and refuses one whose topology is
     /// another's. A broker that does not answer in some seconds is left for later: nodes work without it until then.
     pub async fn declare_topology(&self, queues: &[String]) -> Result<(), StoreError> {
-        let Some(broker) = &self.engine().broker else { return Ok(()) };
+        let Some(broker) = &self.engine().broker else {
+            return Ok(());
+        };
         let mut names: Vec<String> = queues.to_vec();
-        names.extend(self.store().list_queues().await?.into_iter().map(|queue| queue.name));
+        names.extend(
+            self.store()
+                .list_queues()
+                .await?
+                .into_iter()
+                .map(|queue| queue.name),
+        );
         names.extend(self.services.routing.queues());
         names.extend(self.types().filter_map(|kind| kind.settings.queue.clone()));
         names.sort();
@@ -86,14 +106,22 @@ impl Longhaul {
 }
 
 /// Waits a while for the broker and declares what it needs for the queues.
-#[cfg_attr(not(feature = "server"), expect(unreachable_pub, reason = "for the programs of operators"))]
+#[cfg_attr(
+    not(feature = "server"),
+    expect(unreachable_pub, reason = "for the programs of operators")
+)]
 pub async fn declare(broker: &dyn Broker, queues: &[String]) -> Result<(), BrokerError> {
-    until_up(broker, BROKER_ANSWERS).await.map_err(BrokerError::Unavailable)?;
+    until_up(broker, BROKER_ANSWERS)
+        .await
+        .map_err(BrokerError::Unavailable)?;
     broker.declare(queues).await
 }
 
 /// Waits until the broker is there, at most so long; then the error says why it is not.
-#[cfg_attr(not(feature = "server"), expect(unreachable_pub, reason = "for the programs of operators"))]
+#[cfg_attr(
+    not(feature = "server"),
+    expect(unreachable_pub, reason = "for the programs of operators")
+)]
 pub async fn until_up(broker: &dyn Broker, most: Duration) -> Result<(), String> {
     let up = async {
         let mut state = broker.state();
@@ -108,6 +136,11 @@ pub async fn until_up(broker: &dyn Broker, most: Duration) -> Result<(), String>
 }
 
 fn differs(what: String) -> Invalid {
-    let allowed = "what longhaul migrate declares; delete what is there, or set another broker.namespace";
-    Invalid::new("broker", format!("has been set up otherwise: {what}"), allowed)
+    let allowed =
+        "what longhaul migrate declares; delete what is there, or set another broker.namespace";
+    Invalid::new(
+        "broker",
+        format!("has been set up otherwise: {what}"),
+        allowed,
+    )
 }

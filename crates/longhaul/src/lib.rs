@@ -59,8 +59,9 @@ mod tests;
 #[cfg(feature = "server")]
 pub mod server {
     pub use longhaul_server::{
-        ApiError, Caller, IdentityMode, JsonBody, ListenerSettings, Mount, Network, NoBody, OptionalBody, Policy,
-        RouteInfo, Scope, ServerError, TextBody, Verb, accepted, ok, route_table,
+        ApiError, Caller, IdentityMode, JsonBody, ListenerSettings, Mount, Network, NoBody,
+        OptionalBody, Policy, RouteInfo, Scope, ServerError, TextBody, Verb, accepted, ok,
+        route_table,
     };
     pub use tokio_util::sync::CancellationToken;
 }
@@ -92,8 +93,8 @@ pub use transaction::CallersTransaction;
 /// The record of a task as the store keeps it. The name `Task` is the trait's.
 pub use longhaul_domain::Task as Record;
 pub use longhaul_domain::{
-    Attempt, AttemptOutcome, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, RetryPolicy, Status, StoreError,
-    TaskError, TaskId, Timestamp,
+    Attempt, AttemptOutcome, Invalid, Json, LogEntry, LogLevel, LogPage, NewTask, RetryPolicy,
+    Status, StoreError, TaskError, TaskId, Timestamp,
     artifact::ArtifactRecord,
     contract::{
         artifact_store::ArtifactError,
@@ -120,8 +121,9 @@ pub use longhaul_engine::{
 #[cfg(feature = "fleet")]
 pub use longhaul_transport::rabbitmq::{LaneKind, RabbitOptions};
 pub use longhaul_worker::{
-    AnyError, Child, Children, Class, Context, Handle, Job, Kind, Named, NoResult, Outcome, Permit, Progress, Question,
-    State, Stop, Submission, Task, TaskInfo, TypeInfo, TypeSettings, WorkerSettings, classify_by_type,
+    AnyError, Child, Children, Class, Context, Handle, Job, Kind, Named, NoResult, Outcome, Permit,
+    Progress, Question, State, Stop, Submission, Task, TaskInfo, TypeInfo, TypeSettings,
+    WorkerSettings, classify_by_type,
 };
 pub use schemars::JsonSchema;
 

@@ -27,7 +27,11 @@ impl Longhaul {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn list(&self, filter: &TaskFilter, page: &PageRequest) -> Result<Page<Record>, StoreError> {
+    pub async fn list(
+        &self,
+        filter: &TaskFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Record>, StoreError> {
         self.store().list_tasks(&Access::All, filter, page).await
     }
 
@@ -40,17 +44,36 @@ impl Longhaul {
     /// matched and how many were changed. Running tasks of types that are not cancellable are spared, if this process knows
     /// the type. It goes through them in steps that are each committed; what is made meanwhile is left alone. A filter without
     /// any condition is refused: whoever means all tasks says so, by all statuses for example.
-    pub async fn change_all(&self, filter: &TaskFilter, change: BulkChange) -> Result<BulkOutcome, StoreError> {
+    pub async fn change_all(
+        &self,
+        filter: &TaskFilter,
+        change: BulkChange,
+    ) -> Result<BulkOutcome, StoreError> {
         if *filter == TaskFilter::default() {
             let allowed = "at least one condition; all statuses are one that every task meets";
             return Err(Invalid::new("filter", "is empty", allowed).into());
         }
-        let spared = self.types().filter(|kind| !kind.is_cancellable).map(|kind| kind.name.clone()).collect();
+        let spared = self
+            .types()
+            .filter(|kind| !kind.is_cancellable)
+            .map(|kind| kind.name.clone())
+            .collect();
         let (access, limit, mut filter) = (Access::All, bounds::MAINTENANCE_BATCH, filter.clone());
         let now = self.store().now().await?;
         filter.created_before = Some(filter.created_before.map_or(now, |before| before.min(now)));
-        let mut request = BulkRequest { access, filter, change, spared, after: None, limit };
-        let mut all = BulkOutcome { matched: 0, changed: 0, next: None };
+        let mut request = BulkRequest {
+            access,
+            filter,
+            change,
+            spared,
+            after: None,
+            limit,
+        };
+        let mut all = BulkOutcome {
+            matched: 0,
+            changed: 0,
+            next: None,
+        };
         loop {
             let done = self.engine().change_all(request.clone()).await?;
             all.matched += done.matched;

@@ -26,7 +26,10 @@ impl Longhaul {
         async move { longhaul_server::serve(listener, api?, mounts, settings, closing).await }
     }
 
-    pub(crate) fn with_applications(mut self, applications: Vec<Application>) -> Result<Self, Invalid> {
+    pub(crate) fn with_applications(
+        mut self,
+        applications: Vec<Application>,
+    ) -> Result<Self, Invalid> {
         self.mounts = mounts(applications, &self)?;
         Ok(self)
     }
@@ -36,6 +39,13 @@ impl Longhaul {
         let catalog = services.registry.catalog(&services.routing);
         let engine = Arc::clone(&services.engine);
         let (streams, files) = (Arc::clone(&services.streams), Arc::clone(&services.files));
-        Api::new(engine, Arc::new(WorkerIntake(services)), streams, files, catalog, identity)
+        Api::new(
+            engine,
+            Arc::new(WorkerIntake(services)),
+            streams,
+            files,
+            catalog,
+            identity,
+        )
     }
 }

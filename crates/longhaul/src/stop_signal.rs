@@ -16,7 +16,10 @@ pub struct StopSignal {
 impl StopSignal {
     /// Listens from now on: neither ends the process by itself any more. Within a runtime of tokio's, as all of Longhaul.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Returns at the next one.

@@ -21,7 +21,9 @@ where
     E: std::fmt::Display,
 {
     async fn tier_of(&self, owner: &str) -> Result<Option<String>, String> {
-        (self.0)(owner.to_owned()).await.map_err(|error| error.to_string())
+        (self.0)(owner.to_owned())
+            .await
+            .map_err(|error| error.to_string())
     }
 }
 

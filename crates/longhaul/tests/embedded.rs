@@ -1,12 +1,17 @@
 //! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once with all features of the
 //! library and once with none.
 
-#![expect(clippy::unwrap_used, reason = "what these cases share is part of a test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "what these cases share is part of a test"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{Context, Longhaul, Outcome, QueueSlots, Status, StopSignal, Task, TaskId, WorkerSettings};
+use longhaul::{
+    Context, Longhaul, Outcome, QueueSlots, Status, StopSignal, Task, TaskId, WorkerSettings,
+};
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -28,7 +33,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process with a task that runs until the gate opens.
 async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
-    let longhaul = Longhaul::open(url).await.unwrap().register(Double(Arc::clone(gate))).start().await.unwrap();
+    let longhaul = Longhaul::open(url)
+        .await
+        .unwrap()
+        .register(Double(Arc::clone(gate)))
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Double>(21).await.unwrap();
     let is_running = async {
         while handle.status().await.unwrap() != Status::Running {
@@ -61,9 +72,23 @@ async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     tell(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
     gate.add_permits(1);
-    timeout(PATIENCE, &mut stopping).await.unwrap().unwrap().unwrap();
-    let again = Longhaul::open(&url("patient.db")).await.unwrap().without_worker().unwrap();
-    assert_eq!(timeout(PATIENCE, again.handle::<Double>(id).result()).await.unwrap().unwrap(), 42);
+    timeout(PATIENCE, &mut stopping)
+        .await
+        .unwrap()
+        .unwrap()
+        .unwrap();
+    let again = Longhaul::open(&url("patient.db"))
+        .await
+        .unwrap()
+        .without_worker()
+        .unwrap();
+    assert_eq!(
+        timeout(PATIENCE, again.handle::<Double>(id).result())
+            .await
+            .unwrap()
+            .unwrap(),
+        42
+    );
 
     gate.forget_permits(1);
     let (longhaul, _) = running(&url("hasty.db"), &gate).await;
@@ -72,7 +97,11 @@ async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     tell(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
     tell(&mut signal).await;
-    timeout(PATIENCE / 4, stopping).await.expect("30 s are for what may finish").unwrap().unwrap();
+    timeout(PATIENCE / 4, stopping)
+        .await
+        .expect("30 s are for what may finish")
+        .unwrap()
+        .unwrap();
 }
 
 #[tokio::test]
@@ -80,31 +109,75 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
     let double = || Double(Arc::new(Semaphore::new(0)));
-    let refused = Longhaul::open(&url("a.db")).await.unwrap().register(double()).slots(0).start().await.err().unwrap();
+    let refused = Longhaul::open(&url("a.db"))
+        .await
+        .unwrap()
+        .register(double())
+        .slots(0)
+        .start()
+        .await
+        .err()
+        .unwrap();
     assert!(refused.to_string().contains("slots is 0"), "{refused}");
-    let reserved = QueueSlots { reserved: 3, ..QueueSlots::shared("q") };
-    let worker = WorkerSettings { slots: 2, queues: vec![reserved], ..WorkerSettings::default() };
-    let refused = Longhaul::open(&url("c.db")).await.unwrap().worker(worker).start().await.err().unwrap();
-    assert!(refused.to_string().contains("slots is 2, and queues reserve 3"), "{refused}");
-    let duties = Longhaul::open(&url("b.db")).await.unwrap().register(double()).start_duties().await.unwrap();
+    let reserved = QueueSlots {
+        reserved: 3,
+        ..QueueSlots::shared("q")
+    };
+    let worker = WorkerSettings {
+        slots: 2,
+        queues: vec![reserved],
+        ..WorkerSettings::default()
+    };
+    let refused = Longhaul::open(&url("c.db"))
+        .await
+        .unwrap()
+        .worker(worker)
+        .start()
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        refused
+            .to_string()
+            .contains("slots is 2, and queues reserve 3"),
+        "{refused}"
+    );
+    let duties = Longhaul::open(&url("b.db"))
+        .await
+        .unwrap()
+        .register(double())
+        .start_duties()
+        .await
+        .unwrap();
     duties.stop().await;
 }
 
 #[tokio::test]
 async fn a_store_that_nobody_knows_is_told_by_its_scheme_alone() {
-    let told = Longhaul::open("oracle://ann:secret@db/x").await.err().unwrap().to_string();
-    assert!(told.contains(r#"starts with "oracle""#) && told.contains("postgres://"), "{told}");
+    let told = Longhaul::open("oracle://ann:secret@db/x")
+        .await
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        told.contains(r#"starts with "oracle""#) && told.contains("postgres://"),
+        "{told}"
+    );
     assert!(!told.contains("secret"), "{told}");
 }
 
 #[cfg(not(any(feature = "postgres", feature = "mysql")))]
 #[tokio::test]
 async fn a_database_whose_driver_was_left_out_is_told_by_its_feature() {
-    for (url, feature) in
-        [("postgres://ann:secret@127.0.0.1/x", "postgres"), ("mariadb://ann:secret@127.0.0.1/x", "mysql")]
-    {
+    for (url, feature) in [
+        ("postgres://ann:secret@127.0.0.1/x", "postgres"),
+        ("mariadb://ann:secret@127.0.0.1/x", "mysql"),
+    ] {
         let told = Longhaul::open(url).await.err().unwrap().to_string();
-        assert!(told.contains(&format!("the feature {feature:?} in Cargo.toml")), "{told}");
+        assert!(
+            told.contains(&format!("the feature {feature:?} in Cargo.toml")),
+            "{told}"
+        );
         assert!(!told.contains("secret"), "{told}");
     }
 }

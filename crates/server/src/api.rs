@@ -9,8 +9,8 @@ use longhaul_engine::{Catalog, Engine, Files, Intake};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    identity::IdentityMode, live::unheard::Company, observe::HttpMetrics, openapi, problem::ApiError, schemas::Schemas,
-    tokens::Tokens,
+    identity::IdentityMode, live::unheard::Company, observe::HttpMetrics, openapi,
+    problem::ApiError, schemas::Schemas, tokens::Tokens,
 };
 
 /// Why a server does not start.
@@ -20,7 +20,9 @@ pub enum ServerError {
     Schema { task_type: String, problem: String },
     #[error("the OpenAPI document could not be written: {0}")]
     Document(String),
-    #[error("without tokens only this machine may call: {0} is not a loopback address; listen on 127.0.0.1 or [::1]")]
+    #[error(
+        "without tokens only this machine may call: {0} is not a loopback address; listen on 127.0.0.1 or [::1]"
+    )]
     NotLoopback(SocketAddr),
     #[error("the address of the listener is unknown: {0}")]
     Address(#[from] std::io::Error),
@@ -57,8 +59,9 @@ impl Api {
         identity: IdentityMode,
     ) -> Result<Arc<Self>, ServerError> {
         let schemas = Schemas::compile(&catalog)?;
-        let document =
-            openapi::document(&identity).to_json().map_err(|error| ServerError::Document(error.to_string()))?;
+        let document = openapi::document(&identity)
+            .to_json()
+            .map_err(|error| ServerError::Document(error.to_string()))?;
         let (document, closing) = (Bytes::from(document), CancellationToken::new());
         let http = HttpMetrics::new(&engine.metrics);
         let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));

@@ -63,7 +63,9 @@ impl<S: Send + Sync> FromRequest<S> for TextBody {
         }
         let bytes = bounded(&parts.headers, body).await?;
         let text = String::from_utf8(bytes.into());
-        Ok(Self(text.map_err(|_| ApiError::unfit("body", "is not UTF-8", "plain text in UTF-8"))?))
+        Ok(Self(text.map_err(|_| {
+            ApiError::unfit("body", "is not UTF-8", "plain text in UTF-8")
+        })?))
     }
 }
 
@@ -80,7 +82,11 @@ impl<S: Send + Sync> FromRequest<S> for NoBody {
         if bytes.is_empty() || bytes.as_ref() == b"{}" {
             return Ok(Self);
         }
-        Err(ApiError::unfit("body", "is not read by this call", "filters in the query string, as in GET /api/tasks"))
+        Err(ApiError::unfit(
+            "body",
+            "is not read by this call",
+            "filters in the query string, as in GET /api/tasks",
+        ))
     }
 }
 
@@ -92,21 +98,39 @@ async fn receive(request: Request) -> Result<Bytes, ApiError> {
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let essence = essence(headers);
-    let is_json = essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"));
-    if is_json { Ok(()) } else { Err(ApiError::NotJsonType) }
+    let is_json = essence == "application/json"
+        || (essence.starts_with("application/") && essence.ends_with("+json"));
+    if is_json {
+        Ok(())
+    } else {
+        Err(ApiError::NotJsonType)
+    }
 }
 
 /// What the body is said to be, without parameters.
 fn essence(headers: &HeaderMap) -> String {
-    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-    given.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+    let given = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or("");
+    given
+        .split(';')
+        .next()
+        .unwrap_or("")
+        .trim()
+        .to_ascii_lowercase()
 }
 
 async fn bounded(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|value| value != "identity") {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|value| value != "identity")
+    {
         return Err(ApiError::Encoded);
     }
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > BODY_BYTES) {
         return Err(ApiError::TooLarge);
     }
@@ -118,7 +142,9 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| broken(&error))?;
-        let Ok(data) = frame.into_data() else { continue };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
         if collected.len() + data.len() > BODY_BYTES {
             return Err(ApiError::TooLarge);
         }
@@ -129,8 +155,13 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
 
 /// Why a body does not arrive: what an application reads is also bounded from outside.
 fn broken(error: &axum::Error) -> ApiError {
-    let mut causes = std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
-    if causes.any(<dyn std::error::Error>::is::<LengthLimitError>) { ApiError::TooLarge } else { ApiError::BrokenBody }
+    let mut causes =
+        std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
+    if causes.any(<dyn std::error::Error>::is::<LengthLimitError>) {
+        ApiError::TooLarge
+    } else {
+        ApiError::BrokenBody
+    }
 }
 
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
@@ -150,19 +181,26 @@ fn refused(error: serde_json::Error, path: &str) -> ApiError {
     match error.classify() {
         Category::Data => {
             let (field, problem) = named(path, problem);
-            ApiError::unfit(field, problem, "what GET /api/openapi.json says of this request")
+            ApiError::unfit(
+                field,
+                problem,
+                "what GET /api/openapi.json says of this request",
+            )
         }
-        Category::Syntax | Category::Eof | Category::Io => {
-            ApiError::NotJson { problem: format!("{problem}, line {line}, column {column}"), line, column }
-        }
+        Category::Syntax | Category::Eof | Category::Io => ApiError::NotJson {
+            problem: format!("{problem}, line {line}, column {column}"),
+            line,
+            column,
+        },
     }
 }
 
 /// The field that a refusal is about: serde names a missing or unknown one only in its text.
 fn named(path: &str, problem: String) -> (String, String) {
     let quoted = problem.split('`').nth(1).unwrap_or("");
-    let is_about_a_member =
-        ["missing", "unknown", "duplicate"].iter().any(|what| problem.starts_with(&format!("{what} field")));
+    let is_about_a_member = ["missing", "unknown", "duplicate"]
+        .iter()
+        .any(|what| problem.starts_with(&format!("{what} field")));
     let root = if path == "." || path == "?" { "" } else { path };
     match (root, is_about_a_member) {
         ("", true) => (quoted.to_owned(), format!("does not fit: {problem}")),
@@ -170,7 +208,10 @@ fn named(path: &str, problem: String) -> (String, String) {
         (_, true) if root == quoted || root.ends_with(&format!(".{quoted}")) => {
             (root.to_owned(), format!("does not fit: {problem}"))
         }
-        (_, true) => (format!("{root}.{quoted}"), format!("does not fit: {problem}")),
+        (_, true) => (
+            format!("{root}.{quoted}"),
+            format!("does not fit: {problem}"),
+        ),
         ("", false) => ("body".to_owned(), format!("does not fit: {problem}")),
         (_, false) => (root.to_owned(), format!("does not fit: {problem}")),
     }
@@ -183,15 +224,24 @@ mod tests {
     use super::*;
 
     fn problem<T: DeserializeOwned>(text: &str) -> longhaul_api::Problem {
-        read::<T>(text.as_bytes()).err().expect("must be refused").problem()
+        read::<T>(text.as_bytes())
+            .err()
+            .expect("must be refused")
+            .problem()
     }
 
     #[test]
     fn what_is_not_json_is_told_with_its_place() {
         let told = problem::<SubmitRequest>("{\"taskType\": \"a\",\n  oops}");
-        assert_eq!((told.status, told.line, told.column), (400, Some(2), Some(3)));
+        assert_eq!(
+            (told.status, told.line, told.column),
+            (400, Some(2), Some(3))
+        );
         assert_eq!(problem::<SubmitRequest>("").status, 400);
-        assert_eq!(problem::<SubmitRequest>("{\"taskType\":\"a\"} x").status, 400);
+        assert_eq!(
+            problem::<SubmitRequest>("{\"taskType\":\"a\"} x").status,
+            400
+        );
     }
 
     #[test]
@@ -207,7 +257,10 @@ mod tests {
         assert_eq!(field("{\"taskType\":\"a\",\"runAt\":\"soon\"}"), "runAt");
         assert_eq!(field("{\"taskType\":\"a\",\"delay\":\"soon\"}"), "delay");
         assert_eq!(field("{\"taskType\":\"a\",\"colour\":1}"), "colour");
-        assert_eq!(field("{\"taskType\":\"a\",\"priority\":1,\"priority\":2}"), "priority");
+        assert_eq!(
+            field("{\"taskType\":\"a\",\"priority\":1,\"priority\":2}"),
+            "priority"
+        );
         assert_eq!(field("[]"), "body");
     }
 
@@ -219,8 +272,12 @@ mod tests {
 
     #[test]
     fn parameters_are_kept_to_the_letter() {
-        let text = "{\"taskType\":\"a\",\"parameters\": {\"b\" : 1.000, \"a\":12345678901234567890123}}";
+        let text =
+            "{\"taskType\":\"a\",\"parameters\": {\"b\" : 1.000, \"a\":12345678901234567890123}}";
         let request: SubmitRequest = read(text.as_bytes()).unwrap();
-        assert_eq!(request.parameters.unwrap().get(), "{\"b\" : 1.000, \"a\":12345678901234567890123}");
+        assert_eq!(
+            request.parameters.unwrap().get(),
+            "{\"b\" : 1.000, \"a\":12345678901234567890123}"
+        );
     }
 }

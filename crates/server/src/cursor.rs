@@ -11,8 +11,13 @@ pub(crate) fn of_task(order: SortOrder, id: TaskId) -> String {
 }
 
 pub(crate) fn read_task(order: SortOrder, cursor: &str) -> Result<TaskId, ApiError> {
-    let rest = cursor.strip_prefix(mark(order)).filter(|rest| rest.len() == 32).ok_or(ApiError::BadCursor)?;
-    Uuid::try_parse(rest).map(TaskId).map_err(|_| ApiError::BadCursor)
+    let rest = cursor
+        .strip_prefix(mark(order))
+        .filter(|rest| rest.len() == 32)
+        .ok_or(ApiError::BadCursor)?;
+    Uuid::try_parse(rest)
+        .map(TaskId)
+        .map_err(|_| ApiError::BadCursor)
 }
 
 /// A place in the numbered lines of one task.
@@ -26,7 +31,9 @@ pub(crate) fn read_number(cursor: &str) -> Result<u64, ApiError> {
         .filter(|rest| rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
         .ok_or(ApiError::BadCursor)?;
     // Stores count in signed numbers.
-    let number = u64::from_str_radix(rest, 16).ok().filter(|number| i64::try_from(*number).is_ok());
+    let number = u64::from_str_radix(rest, 16)
+        .ok()
+        .filter(|number| i64::try_from(*number).is_ok());
     number.ok_or(ApiError::BadCursor)
 }
 
@@ -48,8 +55,19 @@ mod tests {
         assert_eq!(read_task(SortOrder::OldestFirst, &cursor).unwrap(), id);
         assert!(read_task(SortOrder::NewestFirst, &cursor).is_err());
         assert_eq!(read_number(&of_number(77)).unwrap(), 77);
-        for bad in ["", "n", "nx", "l", "l+000000000000001", "lffffffffffffffff", &cursor[1..]] {
-            assert!(read_task(SortOrder::NewestFirst, bad).is_err() && read_number(bad).is_err(), "{bad}");
+        for bad in [
+            "",
+            "n",
+            "nx",
+            "l",
+            "l+000000000000001",
+            "lffffffffffffffff",
+            &cursor[1..],
+        ] {
+            assert!(
+                read_task(SortOrder::NewestFirst, bad).is_err() && read_number(bad).is_err(),
+                "{bad}"
+            );
         }
     }
 }

@@ -28,17 +28,30 @@ impl Span {
     /// always answer with the whole.
     pub(crate) fn of(range: Option<&HeaderValue>, bytes: u64) -> Self {
         let text = range.and_then(|value| value.to_str().ok());
-        text.and_then(|text| Self::parse(text, bytes)).unwrap_or(Self { start: 0, end: bytes })
+        text.and_then(|text| Self::parse(text, bytes))
+            .unwrap_or(Self {
+                start: 0,
+                end: bytes,
+            })
     }
 
     fn parse(text: &str, bytes: u64) -> Option<Self> {
         let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
         let span = match (first.trim(), last.trim()) {
-            ("", last) => Self { start: bytes.saturating_sub(last.parse().ok()?), end: bytes },
-            (first, "") => Self { start: first.parse().ok()?, end: bytes },
+            ("", last) => Self {
+                start: bytes.saturating_sub(last.parse().ok()?),
+                end: bytes,
+            },
+            (first, "") => Self {
+                start: first.parse().ok()?,
+                end: bytes,
+            },
             (first, last) => {
                 let end = last.parse::<u64>().ok()?.saturating_add(1).min(bytes);
-                Self { start: first.parse().ok()?, end }
+                Self {
+                    start: first.parse().ok()?,
+                    end,
+                }
             }
         };
         (span.start < span.end).then_some(span)
@@ -49,12 +62,20 @@ impl Span {
     }
 
     pub(crate) fn content_range(self, bytes: u64) -> String {
-        format!("bytes {}-{}/{bytes}", self.start, self.end.saturating_sub(1))
+        format!(
+            "bytes {}-{}/{bytes}",
+            self.start,
+            self.end.saturating_sub(1)
+        )
     }
 }
 
 /// The span as a body. The first piece is read before anything is promised.
-pub(crate) async fn pieces(files: Arc<dyn ArtifactStore>, key: String, span: Span) -> Result<Body, ApiError> {
+pub(crate) async fn pieces(
+    files: Arc<dyn ArtifactStore>,
+    key: String,
+    span: Span,
+) -> Result<Body, ApiError> {
     let first = read(&*files, &key, span.start, span.end).await?;
     let at = span.start + first.len() as u64;
     let rest = futures::stream::unfold((files, key, at), move |(files, key, at)| async move {
@@ -63,7 +84,9 @@ pub(crate) async fn pieces(files: Arc<dyn ArtifactStore>, key: String, span: Spa
         }
         let piece = read(&*files, &key, at, span.end).await;
         // An error cuts the answer short, which its length shows.
-        let next = piece.as_ref().map_or(span.end, |piece| at + piece.len() as u64);
+        let next = piece
+            .as_ref()
+            .map_or(span.end, |piece| at + piece.len() as u64);
         Some((piece, (files, key, next)))
     });
     let first = futures::stream::iter([Ok(first)]);
@@ -72,10 +95,13 @@ pub(crate) async fn pieces(files: Arc<dyn ArtifactStore>, key: String, span: Spa
 
 async fn read(files: &dyn ArtifactStore, key: &str, at: u64, end: u64) -> Result<Bytes, ApiError> {
     let length = (end - at).min(PIECE);
-    let piece = files.read(key, at, length).await.map_err(|error| match error {
-        ArtifactError::NotFound | ArtifactError::Invalid(_) => ApiError::NoArtifact,
-        ArtifactError::Unavailable(cause) => StoreError::Unavailable(cause).into(),
-    })?;
+    let piece = files
+        .read(key, at, length)
+        .await
+        .map_err(|error| match error {
+            ArtifactError::NotFound | ArtifactError::Invalid(_) => ApiError::NoArtifact,
+            ArtifactError::Unavailable(cause) => StoreError::Unavailable(cause).into(),
+        })?;
     if piece.len() as u64 != length {
         return Err(StoreError::Unavailable("a file is shorter than it was".to_owned()).into());
     }
@@ -97,7 +123,16 @@ mod tests {
         assert_eq!(of("bytes=-10"), (90, 100));
         assert_eq!(of("bytes=-1000"), (0, 100));
         assert_eq!(of("bytes=50-1000"), (50, 100));
-        for whole in ["", "bytes", "bytes=", "bytes=5-4", "bytes=100-", "bytes=0-1,3-4", "lines=1-2", "bytes=x-y"] {
+        for whole in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=5-4",
+            "bytes=100-",
+            "bytes=0-1,3-4",
+            "lines=1-2",
+            "bytes=x-y",
+        ] {
             assert_eq!(of(whole), (0, 100), "{whole}");
         }
         assert_eq!(Span::of(None, 0).length(), 0);

@@ -37,7 +37,14 @@ pub(crate) async fn events(
     }
     let first = Some(Event::default().retry(COME_BACK));
     let (look_at, said_at) = (next_look(&api).await, Instant::now());
-    let client = Box::new(Client { api, about, follower, first, look_at, said_at });
+    let client = Box::new(Client {
+        api,
+        about,
+        follower,
+        first,
+        look_at,
+        said_at,
+    });
     Ok(futures::stream::unfold(client, |mut client| async {
         let event = client.next().await?;
         Some((Ok(event), client))

@@ -32,9 +32,19 @@ pub(crate) async fn check(
     next: Next,
 ) -> Result<Response, ApiError> {
     check_site(&api.identity, request.headers())?;
-    let Policy::Needs(scope) = policy else { return Ok(next.run(request).await) };
-    let peer = request.extensions().get::<Peer>().ok_or(ApiError::NotLocal)?.0.ip();
-    let is_live = request.extensions().get::<MatchedPath>().is_some_and(|path| is_live(path.as_str()));
+    let Policy::Needs(scope) = policy else {
+        return Ok(next.run(request).await);
+    };
+    let peer = request
+        .extensions()
+        .get::<Peer>()
+        .ok_or(ApiError::NotLocal)?
+        .0
+        .ip();
+    let is_live = request
+        .extensions()
+        .get::<MatchedPath>()
+        .is_some_and(|path| is_live(path.as_str()));
     let token = match api.identity {
         IdentityMode::Tokens => Some(api.tokens.standing(peer, shown(&mut request, is_live)?)),
         IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
@@ -48,23 +58,37 @@ pub(crate) async fn check(
         caller.tier = api.engine.tier_of(&caller.owner).await;
     }
     request.extensions_mut().insert(caller);
-    let Some(standing) = token.filter(|_| is_live) else { return Ok(next.run(request).await) };
+    let Some(standing) = token.filter(|_| is_live) else {
+        return Ok(next.run(request).await);
+    };
     request.extensions_mut().insert(standing.clone());
     let response = next.run(request).await;
     // A stream that is open when its token is revoked ends with it.
-    Ok(response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(standing.until_refused())))))
+    Ok(response.map(|body| {
+        Body::from_stream(
+            body.into_data_stream()
+                .take_until(Box::pin(standing.until_refused())),
+        )
+    }))
 }
 
 /// A browser says which site a request is from; it must be this one. Without tokens, a name that somebody else's page
 /// has pointed at this machine is turned away, too.
 fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
+    let host = headers
+        .get(header::HOST)
+        .and_then(|value| value.to_str().ok());
     let authority = host.and_then(|host| host.parse::<Authority>().ok());
     if *mode == IdentityMode::Dev && !authority.as_ref().is_some_and(is_loopback) {
         return Err(ApiError::NotLocal);
     }
-    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
-    let from = origin.to_str().ok().and_then(|text| text.parse::<Uri>().ok());
+    let Some(origin) = headers.get(header::ORIGIN) else {
+        return Ok(());
+    };
+    let from = origin
+        .to_str()
+        .ok()
+        .and_then(|text| text.parse::<Uri>().ok());
     match (from.as_ref().and_then(Uri::authority), authority) {
         (Some(from), Some(host)) if *from == host => Ok(()),
         _ => Err(ApiError::CrossSite),
@@ -74,7 +98,10 @@ fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> 
 fn is_loopback(authority: &Authority) -> bool {
     let host = authority.host();
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host.eq_ignore_ascii_case("localhost")
+        || bare
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -94,10 +121,20 @@ mod tests {
 
     #[test]
     fn without_tokens_only_names_of_this_machine_are_answered() {
-        for host in ["localhost:7080", "127.0.0.1:7080", "127.0.0.9", "[::1]:7080"] {
+        for host in [
+            "localhost:7080",
+            "127.0.0.1:7080",
+            "127.0.0.9",
+            "[::1]:7080",
+        ] {
             assert!(checked(IdentityMode::Dev, host, None).is_ok(), "{host}");
         }
-        for host in ["evil.example:7080", "localhost.evil.example", "10.0.0.1", ""] {
+        for host in [
+            "evil.example:7080",
+            "localhost.evil.example",
+            "10.0.0.1",
+            "",
+        ] {
             assert!(checked(IdentityMode::Dev, host, None).is_err(), "{host}");
         }
         assert!(checked(GATEWAY, "tasks.example", None).is_ok());
@@ -107,7 +144,12 @@ mod tests {
     fn a_page_of_another_site_is_turned_away() {
         let from = |origin| checked(GATEWAY, "tasks.example:8080", Some(origin));
         assert!(from("http://tasks.example:8080").is_ok());
-        for origin in ["http://tasks.example", "http://evil.example:8080", "null", ""] {
+        for origin in [
+            "http://tasks.example",
+            "http://evil.example:8080",
+            "null",
+            "",
+        ] {
             assert!(from(origin).is_err(), "{origin}");
         }
     }

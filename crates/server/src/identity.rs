@@ -82,7 +82,12 @@ pub struct Caller {
 
 impl Caller {
     pub(crate) const fn new(owner: String, scopes: Vec<Scope>, tier: Option<String>) -> Self {
-        Self { owner, scopes, tier, names_tiers: false }
+        Self {
+            owner,
+            scopes,
+            tier,
+            names_tiers: false,
+        }
     }
 
     /// Whether this caller may name any tier and any queue: an administrator, or a program of a machine that trusts all.
@@ -107,7 +112,11 @@ impl Caller {
 
     /// Whose tasks this caller sees and changes.
     pub fn access(&self) -> Access {
-        if self.scopes.contains(&Scope::Admin) { Access::All } else { Access::Owner(self.owner.clone()) }
+        if self.scopes.contains(&Scope::Admin) {
+            Access::All
+        } else {
+            Access::Owner(self.owner.clone())
+        }
     }
 }
 
@@ -116,7 +125,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         // The guard has put it there; a public route has none.
-        parts.extensions.get().cloned().ok_or(ApiError::Unidentified)
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .ok_or(ApiError::Unidentified)
     }
 }
 
@@ -135,7 +148,10 @@ pub(crate) async fn identify(
             }
             let owner = user(headers)?.unwrap_or(DEFAULT_USER).to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write, Scope::Operate]);
-            Ok(Caller { names_tiers: true, ..Caller::new(owner, scopes, tier(headers)?) })
+            Ok(Caller {
+                names_tiers: true,
+                ..Caller::new(owner, scopes, tier(headers)?)
+            })
         }
         IdentityMode::TrustedHeader { from } => {
             if !from.iter().any(|network| network.contains(peer)) {
@@ -151,7 +167,9 @@ pub(crate) async fn identify(
 /// The user that the header names. Two such headers may be one of the gateway's and one of the caller's: refused.
 fn user(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut given = headers.get_all(USER).iter();
-    let Some(value) = given.next() else { return Ok(None) };
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| ApiError::Unidentified)?;
     if given.next().is_some() || bounds::check_name("userId", text).is_err() {
         return Err(ApiError::Unidentified);
@@ -162,7 +180,9 @@ fn user(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 /// The tier that the header names. Two such headers, or one that is no tier, are refused: the caller may have sent it.
 fn tier(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut given = headers.get_all(TIER).iter();
-    let Some(value) = given.next() else { return Ok(None) };
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
     let text = value.to_str().unwrap_or("");
     if given.next().is_some() || bounds::check_label("tier", text).is_err() {
         return Err(ApiError::Unidentified);
@@ -179,7 +199,12 @@ fn scopes(headers: &HeaderMap) -> Option<Vec<Scope>> {
     }
     let text = value.to_str().unwrap_or("");
     let names: Vec<&str> = text.split([' ', ',']).collect();
-    Some(Scope::ALL.into_iter().filter(|scope| names.contains(&scope.as_str())).collect())
+    Some(
+        Scope::ALL
+            .into_iter()
+            .filter(|scope| names.contains(&scope.as_str()))
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -190,9 +215,14 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn known(mode: &IdentityMode, peer: IpAddr, pairs: &[(&'static str, &'static str)]) -> Result<Caller, ApiError> {
+    fn known(
+        mode: &IdentityMode,
+        peer: IpAddr,
+        pairs: &[(&'static str, &'static str)],
+    ) -> Result<Caller, ApiError> {
         let headers = headers(pairs);
-        futures::FutureExt::now_or_never(identify(mode, peer, &headers, None)).expect("nobody is asked")
+        futures::FutureExt::now_or_never(identify(mode, peer, &headers, None))
+            .expect("nobody is asked")
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -207,16 +237,29 @@ mod tests {
     fn dev_trusts_this_machine_and_nobody_else() {
         let caller = known(&IdentityMode::Dev, HERE, &[]).unwrap();
         assert_eq!(caller.access(), Access::Owner("default".to_owned()));
-        assert!([Scope::Read, Scope::Write, Scope::Operate].iter().all(|scope| caller.may(*scope)));
+        assert!(
+            [Scope::Read, Scope::Write, Scope::Operate]
+                .iter()
+                .all(|scope| caller.may(*scope))
+        );
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
         assert!(known(&IdentityMode::Dev, mapped, &[]).is_ok());
-        let elsewhere = [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-        assert!(elsewhere.iter().all(|peer| known(&IdentityMode::Dev, *peer, &[]).is_err()));
+        let elsewhere = [
+            IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+            IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        ];
+        assert!(
+            elsewhere
+                .iter()
+                .all(|peer| known(&IdentityMode::Dev, *peer, &[]).is_err())
+        );
     }
 
     #[test]
     fn a_gateway_must_say_who_calls() {
-        let mode = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
+        let mode = IdentityMode::TrustedHeader {
+            from: Network::LOOPBACK.to_vec(),
+        };
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
         let spoofed = known(&mode, elsewhere, &[("x-user-id", "u-1")]);
         assert!(matches!(spoofed, Err(ApiError::NotTheGateway)));
@@ -230,16 +273,25 @@ mod tests {
 
     #[test]
     fn a_gateway_says_the_tier_and_whoever_calls_through_it_does_not() {
-        let mode = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
-        let known =
-            |more: &[(&'static str, &'static str)]| known(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat());
+        let mode = IdentityMode::TrustedHeader {
+            from: Network::LOOPBACK.to_vec(),
+        };
+        let known = |more: &[(&'static str, &'static str)]| {
+            known(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat())
+        };
         let vip = known(&[("x-user-tier", "vip")]).unwrap();
         assert_eq!((vip.tier(), vip.may_name_tiers()), (Some("vip"), false));
         assert!(!known(&[]).unwrap().may_name_tiers());
-        assert!(known(&[("x-user-scopes", "admin")]).unwrap().may_name_tiers());
-        for bad in
-            [&[("x-user-tier", "")][..], &[("x-user-tier", "a b")], &[("x-user-tier", "a"), ("x-user-tier", "b")]]
-        {
+        assert!(
+            known(&[("x-user-scopes", "admin")])
+                .unwrap()
+                .may_name_tiers()
+        );
+        for bad in [
+            &[("x-user-tier", "")][..],
+            &[("x-user-tier", "a b")],
+            &[("x-user-tier", "a"), ("x-user-tier", "b")],
+        ] {
             assert!(known(bad).is_err(), "{bad:?}");
         }
     }

@@ -74,7 +74,10 @@ pub async fn serve(
     if api.identity == IdentityMode::Dev && !address.ip().is_loopback() {
         return Err(ServerError::NotLoopback(address));
     }
-    let (router, guests) = (with_mounts(router(&api), &api, mounts), Arc::new(Guests::new(settings)));
+    let (router, guests) = (
+        with_mounts(router(&api), &api, mounts),
+        Arc::new(Guests::new(settings)),
+    );
     let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
     loop {
         let accepted = tokio::select! {
@@ -87,8 +90,18 @@ pub async fn serve(
                     tracing::debug!(%peer, "too many connections: one is closed");
                     continue;
                 };
-                let place = Place { cut: cut.clone(), _held: Arc::new((seat, tracker.token())) };
-                tokio::spawn(connection(stream, peer, router.clone(), settings, place, closing.clone()));
+                let place = Place {
+                    cut: cut.clone(),
+                    _held: Arc::new((seat, tracker.token())),
+                };
+                tokio::spawn(connection(
+                    stream,
+                    peer,
+                    router.clone(),
+                    settings,
+                    place,
+                    closing.clone(),
+                ));
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -99,7 +112,10 @@ pub async fn serve(
     drop(listener);
     api.closing.cancel();
     tracker.close();
-    if tokio::time::timeout(settings.drain, tracker.wait()).await.is_err() {
+    if tokio::time::timeout(settings.drain, tracker.wait())
+        .await
+        .is_err()
+    {
         tracing::warn!("requests that did not end in time are cut");
         cut.cancel();
         tracker.wait().await;
@@ -181,7 +197,11 @@ struct Seated {
 impl Guests {
     fn new(settings: ListenerSettings) -> Self {
         let (most, most_per_address) = (settings.connections, settings.connections_per_address);
-        Self { most, most_per_address, seated: Mutex::default() }
+        Self {
+            most,
+            most_per_address,
+            seated: Mutex::default(),
+        }
     }
 
     fn seated(&self) -> std::sync::MutexGuard<'_, Seated> {
@@ -197,7 +217,10 @@ impl Guests {
         }
         seated.all += 1;
         seated.by_address.insert(address, here + 1);
-        Some(Seat { guests: Arc::clone(self), address })
+        Some(Seat {
+            guests: Arc::clone(self),
+            address,
+        })
     }
 }
 
@@ -226,7 +249,11 @@ mod tests {
 
     #[test]
     fn connections_are_counted_in_all_and_by_address() {
-        let settings = ListenerSettings { connections: 3, connections_per_address: 2, ..ListenerSettings::default() };
+        let settings = ListenerSettings {
+            connections: 3,
+            connections_per_address: 2,
+            ..ListenerSettings::default()
+        };
         let guests = Arc::new(Guests::new(settings));
         let [one, two] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
         let first = guests.seat(one);

@@ -77,7 +77,16 @@ impl Follower {
         let news = api.engine.bus.subscribe(Subscription { task_id, owner });
         let (tasks, known, pending) = (HashSet::new(), HashMap::new(), VecDeque::new());
         let _open = api.http.open_stream();
-        Self { api, access, follows_all: false, tasks, news, known, pending, _open }
+        Self {
+            api,
+            access,
+            follows_all: false,
+            tasks,
+            news,
+            known,
+            pending,
+            _open,
+        }
     }
 
     /// Follows a task, and has its state ready. One that the caller may not see is not found.
@@ -123,7 +132,9 @@ impl Follower {
     /// Has ready what the news mean for the client. `NotFound`: retention has removed the only task that is followed.
     pub(crate) async fn digest(&mut self, heard: Heard) -> Result<(), StoreError> {
         match heard {
-            Heard::Event(event) if self.follows_all || self.tasks.contains(&event.task_id) => self.tell(event).await,
+            Heard::Event(event) if self.follows_all || self.tasks.contains(&event.task_id) => {
+                self.tell(event).await
+            }
             Heard::Event(_) => Ok(()),
             Heard::Missed(_) => self.show_all().await,
         }
@@ -140,13 +151,21 @@ impl Follower {
                 Err(error) => return Err(error),
             }
         }
-        if self.follows_all { self.look_at_open_tasks().await } else { Ok(()) }
+        if self.follows_all {
+            self.look_at_open_tasks().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Retention has removed a task. It is not found only when nothing else is followed.
     fn lose(&mut self, id: TaskId) -> Result<(), StoreError> {
         self.leave_task(id);
-        if self.follows_all || !self.tasks.is_empty() { Ok(()) } else { Err(StoreError::NotFound) }
+        if self.follows_all || !self.tasks.is_empty() {
+            Ok(())
+        } else {
+            Err(StoreError::NotFound)
+        }
     }
 
     async fn show_all(&mut self) -> Result<(), StoreError> {
@@ -156,7 +175,11 @@ impl Follower {
                 shown => shown?,
             }
         }
-        if self.follows_all { self.show_open_tasks().await } else { Ok(()) }
+        if self.follows_all {
+            self.show_open_tasks().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn show_task(&mut self, id: TaskId) -> Result<(), StoreError> {
@@ -167,32 +190,45 @@ impl Follower {
 
     async fn push_state(&mut self, mut task: Task) {
         show_live_progress(&self.api, std::slice::from_mut(&mut task)).await;
-        self.pending.push_back(Told::State(Box::new(TaskSummary::from(task))));
+        self.pending
+            .push_back(Told::State(Box::new(TaskSummary::from(task))));
     }
 
     async fn show_open_tasks(&mut self) -> Result<(), StoreError> {
         let mut found = self.open_tasks().await?;
         found.items.iter().for_each(|task| self.remember(task));
         show_live_progress(&self.api, &mut found.items).await;
-        let next_cursor = found.next.map(|id| cursor::of_task(SortOrder::NewestFirst, id));
+        let next_cursor = found
+            .next
+            .map(|id| cursor::of_task(SortOrder::NewestFirst, id));
         let items = found.items.into_iter().map(TaskSummary::from).collect();
-        self.pending.push_back(Told::States(Page { items, next_cursor }));
+        self.pending
+            .push_back(Told::States(Page { items, next_cursor }));
         Ok(())
     }
 
     /// The newest of the caller's open tasks.
     async fn open_tasks(&mut self) -> Result<filter::Page<Task>, StoreError> {
         let open = TaskFilter {
-            statuses: Status::ALL.into_iter().filter(|status| !status.is_ended()).collect(),
+            statuses: Status::ALL
+                .into_iter()
+                .filter(|status| !status.is_ended())
+                .collect(),
             ..TaskFilter::default()
         };
-        self.api.engine.store.list_tasks(&self.access, &open, &PageRequest::first(SHOWN)).await
+        self.api
+            .engine
+            .store
+            .list_tasks(&self.access, &open, &PageRequest::first(SHOWN))
+            .await
     }
 
     async fn tell(&mut self, event: TaskEvent) -> Result<(), StoreError> {
         let id = event.task_id;
         let fresh = self.known.get(&id).copied().filter(|known| {
-            event.event == EventKind::Progress && known.attempt == event.attempt && known.at.elapsed() < FRESH
+            event.event == EventKind::Progress
+                && known.attempt == event.attempt
+                && known.at.elapsed() < FRESH
         });
         let (known, status) = match fresh {
             Some(known) => (known, event.status),
@@ -207,9 +243,20 @@ impl Follower {
             return Ok(());
         }
         let version = known.version.max(event.version);
-        let told = TaskEvent { status, attempt: known.attempt, version, ..event };
-        self.api.engine.metrics.processed(Listener::Live, told.event);
-        self.pending.push_back(Told::News { id: told.id(), news: Box::new(TaskNews::from(told)) });
+        let told = TaskEvent {
+            status,
+            attempt: known.attempt,
+            version,
+            ..event
+        };
+        self.api
+            .engine
+            .metrics
+            .processed(Listener::Live, told.event);
+        self.pending.push_back(Told::News {
+            id: told.id(),
+            news: Box::new(TaskNews::from(told)),
+        });
         Ok(())
     }
 
@@ -230,6 +277,11 @@ impl Follower {
 impl Known {
     fn of(task: &Task) -> Self {
         let (version, attempt, is_ended) = (task.version, task.attempt, task.status.is_ended());
-        Self { version, attempt, is_ended, at: Instant::now() }
+        Self {
+            version,
+            attempt,
+            is_ended,
+            at: Instant::now(),
+        }
     }
 }

@@ -18,14 +18,24 @@ use http_body_util::Limited;
 use longhaul_domain::Invalid;
 
 use crate::{
-    api::Api, body::BODY_BYTES, guard, identity::Scope, problem::ApiError, route::Policy, router::route_table,
+    api::Api, body::BODY_BYTES, guard, identity::Scope, problem::ApiError, route::Policy,
+    router::route_table,
 };
 
 /// A prefix in bytes, the slash counted.
 const PREFIX_BYTES: usize = 64;
 
 /// First segments that Longhaul has, or keeps for itself.
-const RESERVED: &[&str] = &["admin", "api", "assets", "dashboard", "docs", "longhaul", "metrics", "static"];
+const RESERVED: &[&str] = &[
+    "admin",
+    "api",
+    "assets",
+    "dashboard",
+    "docs",
+    "longhaul",
+    "metrics",
+    "static",
+];
 
 /// A router of an application, with the prefix that it is mounted below.
 #[derive(Debug, Clone)]
@@ -39,7 +49,10 @@ impl Mount {
     /// `tasks:write`; a handler learns who calls from [`Caller`](crate::Caller).
     pub fn new(prefix: &str, router: Router) -> Result<Self, Invalid> {
         Self::check_prefix(prefix)?;
-        Ok(Self { prefix: prefix.to_owned(), router })
+        Ok(Self {
+            prefix: prefix.to_owned(),
+            router,
+        })
     }
 
     /// Whether an application may be mounted below this.
@@ -54,7 +67,10 @@ impl Mount {
             return Err(refused(format!("is {prefix:?}")));
         }
         let table = route_table();
-        let mut taken = table.iter().filter_map(|route| route.path.split('/').nth(1)).chain(RESERVED.iter().copied());
+        let mut taken = table
+            .iter()
+            .filter_map(|route| route.path.split('/').nth(1))
+            .chain(RESERVED.iter().copied());
         if taken.any(|segment| segment == name) {
             return Err(refused(format!("is {prefix:?}, which is Longhaul's own")));
         }
@@ -65,7 +81,11 @@ impl Mount {
     pub fn check_all<'a>(prefixes: impl IntoIterator<Item = &'a str>) -> Result<(), Invalid> {
         let mut seen = BTreeSet::new();
         match prefixes.into_iter().find(|prefix| !seen.insert(*prefix)) {
-            Some(twice) => Err(Invalid::new("prefix", format!("{twice:?} is used twice"), "one application a prefix")),
+            Some(twice) => Err(Invalid::new(
+                "prefix",
+                format!("{twice:?} is used twice"),
+                "one application a prefix",
+            )),
             None => Ok(()),
         }
     }
@@ -78,17 +98,28 @@ impl Mount {
 
 /// The same router with the applications beside it.
 pub(crate) fn with_mounts(router: Router, api: &Arc<Api>, mounts: Vec<Mount>) -> Router {
-    mounts.into_iter().fold(router, |router, Mount { prefix, router: application }| {
-        let guarded = application
-            .fallback(async || ApiError::NoRoute)
-            .method_not_allowed_fallback(async || ApiError::NoMethod)
-            .layer(DefaultBodyLimit::max(BODY_BYTES))
-            .layer(middleware::from_fn_with_state(Arc::clone(api), check));
-        router.nest(&prefix, guarded)
-    })
+    mounts.into_iter().fold(
+        router,
+        |router,
+         Mount {
+             prefix,
+             router: application,
+         }| {
+            let guarded = application
+                .fallback(async || ApiError::NoRoute)
+                .method_not_allowed_fallback(async || ApiError::NoMethod)
+                .layer(DefaultBodyLimit::max(BODY_BYTES))
+                .layer(middleware::from_fn_with_state(Arc::clone(api), check));
+            router.nest(&prefix, guarded)
+        },
+    )
 }
 
-async fn check(State(api): State<Arc<Api>>, request: Request, next: Next) -> Result<Response, ApiError> {
+async fn check(
+    State(api): State<Arc<Api>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
     let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
     let policy = Policy::Needs(if is_read { Scope::Read } else { Scope::Write });
     // An application that reads a body by itself meets the same bound as one that uses our extractors.
@@ -102,13 +133,18 @@ mod tests {
 
     #[test]
     fn an_application_cannot_take_a_path_of_longhaul() {
-        for prefix in ["/api", "/healthz", "/readyz", "/metrics", "/docs", "", "/", "novel", "/a/b", "/{id}", "/Novel"]
-        {
+        for prefix in [
+            "/api", "/healthz", "/readyz", "/metrics", "/docs", "", "/", "novel", "/a/b", "/{id}",
+            "/Novel",
+        ] {
             assert!(Mount::check_prefix(prefix).is_err(), "{prefix}");
         }
         for route in route_table().iter().filter(|route| route.path != "/") {
             let first = route.path.split('/').nth(1).unwrap();
-            assert!(Mount::check_prefix(&format!("/{first}")).is_err(), "{first}");
+            assert!(
+                Mount::check_prefix(&format!("/{first}")).is_err(),
+                "{first}"
+            );
         }
         assert!(Mount::check_prefix("/novel").is_ok());
     }

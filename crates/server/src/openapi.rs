@@ -3,12 +3,15 @@
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
-        ComponentsBuilder, Content, HttpMethod, Info, OpenApi, OpenApiBuilder, PathsBuilder, Ref, RefOr, Required,
+        ComponentsBuilder, Content, HttpMethod, Info, OpenApi, OpenApiBuilder, PathsBuilder, Ref,
+        RefOr, Required,
         path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem},
         request_body::RequestBodyBuilder,
         response::{Response, ResponseBuilder},
         schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type},
-        security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+        security::{
+            ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+        },
     },
 };
 
@@ -38,8 +41,17 @@ pub(crate) struct Doc {
 
 impl Doc {
     pub(crate) fn new(name: &'static str, summary: &'static str) -> Self {
-        let (parameters, answers, problems, schemas) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Self { name, summary, parameters, body: None, answers, problems, schemas }
+        let (parameters, answers, problems, schemas) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self {
+            name,
+            summary,
+            parameters,
+            body: None,
+            answers,
+            problems,
+            schemas,
+        }
     }
 
     pub(crate) fn parameters(mut self, parameters: Vec<Parameter>) -> Self {
@@ -73,7 +85,8 @@ impl Doc {
     /// A page of things of this type.
     pub(crate) fn page<T: ToSchema>(mut self, what: &str) -> Self {
         let items = ArrayBuilder::new().items(self.refer::<T>());
-        let cursor = ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]));
+        let cursor =
+            ObjectBuilder::new().schema_type(SchemaType::from_iter([Type::String, Type::Null]));
         let page = ObjectBuilder::new()
             .property("items", items)
             .required("items")
@@ -110,7 +123,9 @@ impl Doc {
     }
 
     fn with_content(mut self, status: u16, what: &str, kind: &str, schema: RefOr<Schema>) -> Self {
-        let response = ResponseBuilder::new().description(what).content(kind, Content::new(Some(schema)));
+        let response = ResponseBuilder::new()
+            .description(what)
+            .content(kind, Content::new(Some(schema)));
         self.answers.push((status, response.build()));
         self
     }
@@ -147,11 +162,18 @@ pub(crate) fn document(mode: &IdentityMode) -> OpenApi {
 
 /// Who calls is known by a token; in the other modes a gateway or this machine vouches for them.
 fn with_tokens(components: ComponentsBuilder) -> ComponentsBuilder {
-    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("lh_…");
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("lh_…");
     let bearer = bearer.description(Some("`longhaul token create` makes one."));
     let why = "For browsers, which can set no header on a live route";
-    let in_address = SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::with_description("access_token", why)));
-    components.security_scheme(BEARER, SecurityScheme::Http(bearer.build())).security_scheme(IN_ADDRESS, in_address)
+    let in_address = SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::with_description(
+        "access_token",
+        why,
+    )));
+    components
+        .security_scheme(BEARER, SecurityScheme::Http(bearer.build()))
+        .security_scheme(IN_ADDRESS, in_address)
 }
 
 fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
@@ -161,7 +183,8 @@ fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
         .tag(tag(route.path))
         .parameters(Some(path_parameters(route.path).chain(doc.parameters)));
     if let Some((schema, required)) = doc.body {
-        let body = RequestBodyBuilder::new().content("application/json", Content::new(Some(schema)));
+        let body =
+            RequestBodyBuilder::new().content("application/json", Content::new(Some(schema)));
         operation = operation.request_body(Some(body.required(Some(required)).build()));
     }
     for (status, response) in doc.answers {
@@ -172,14 +195,20 @@ fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
         operation = operation.description(Some(format!("Needs the scope `{}`.", scope.as_str())));
         problems.extend([401, 403, 429]);
         if *mode == IdentityMode::Tokens {
-            let ways = [BEARER, IN_ADDRESS].into_iter().take(if is_live(route.path) { 2 } else { 1 });
-            operation = operation.securities(Some(ways.map(|way| SecurityRequirement::new(way, [] as [&str; 0]))));
+            let ways = [BEARER, IN_ADDRESS]
+                .into_iter()
+                .take(if is_live(route.path) { 2 } else { 1 });
+            operation = operation.securities(Some(
+                ways.map(|way| SecurityRequirement::new(way, [] as [&str; 0])),
+            ));
         }
     }
     problems.extend(route.path.contains("{id}").then_some(404));
     for status in problems {
         let content = Content::new(Some(Ref::from_schema_name("Problem")));
-        let problem = ResponseBuilder::new().description("A problem").content("application/problem+json", content);
+        let problem = ResponseBuilder::new()
+            .description("A problem")
+            .content("application/problem+json", content);
         operation = operation.response(status.to_string(), problem.build());
     }
     operation
@@ -196,25 +225,45 @@ const fn method(verb: Verb) -> HttpMethod {
 
 /// The noun that a path starts with; what is not of the API itself is about the server.
 fn tag(path: &str) -> &str {
-    path.strip_prefix("/api/").and_then(|rest| rest.split('/').next()).unwrap_or("server")
+    path.strip_prefix("/api/")
+        .and_then(|rest| rest.split('/').next())
+        .unwrap_or("server")
 }
 
 fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
-    let named = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let named = path
+        .split('{')
+        .skip(1)
+        .filter_map(|rest| rest.split('}').next());
     named.map(|name| {
-        let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
+        let parameter = ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Path)
+            .required(Required::True);
         parameter.schema(Some(shapes::of_parameter(name))).build()
     })
 }
 
 pub(crate) fn query_parameter(name: &str, what: &str) -> Parameter {
-    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Query).required(Required::False);
-    parameter.description(Some(what)).schema(Some(shapes::of_parameter(name))).build()
+    let parameter = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False);
+    parameter
+        .description(Some(what))
+        .schema(Some(shapes::of_parameter(name)))
+        .build()
 }
 
 pub(crate) fn header_parameter(name: &str, what: &str) -> Parameter {
-    let parameter = ParameterBuilder::new().name(name).parameter_in(ParameterIn::Header).required(Required::False);
-    parameter.description(Some(what)).schema(Some(String::schema())).build()
+    let parameter = ParameterBuilder::new()
+        .name(name)
+        .parameter_in(ParameterIn::Header)
+        .required(Required::False);
+    parameter
+        .description(Some(what))
+        .schema(Some(String::schema()))
+        .build()
 }
 
 #[cfg(test)]
@@ -225,10 +274,18 @@ mod tests {
 
     fn references(value: &serde_json::Value, found: &mut BTreeSet<String>) {
         if let Some(map) = value.as_object() {
-            found.extend(map.get("$ref").and_then(|to| to.as_str()).map(str::to_owned));
+            found.extend(
+                map.get("$ref")
+                    .and_then(|to| to.as_str())
+                    .map(str::to_owned),
+            );
             map.values().for_each(|inner| references(inner, found));
         }
-        value.as_array().into_iter().flatten().for_each(|inner| references(inner, found));
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .for_each(|inner| references(inner, found));
     }
 
     #[test]
@@ -237,20 +294,31 @@ mod tests {
         assert_eq!(document["openapi"], "3.1.0");
         for route in routes() {
             let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
-            assert!(operation["responses"].is_object(), "{} {}", route.verb.as_str(), route.path);
+            assert!(
+                operation["responses"].is_object(),
+                "{} {}",
+                route.verb.as_str(),
+                route.path
+            );
         }
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         assert!(found.contains("#/components/schemas/Problem"));
         for reference in found {
-            assert!(document.pointer(&reference[1..]).is_some(), "{reference} leads nowhere");
+            assert!(
+                document.pointer(&reference[1..]).is_some(),
+                "{reference} leads nowhere"
+            );
         }
     }
 
     #[test]
     fn with_tokens_every_route_says_whether_it_needs_one() {
         let document = serde_json::to_value(document(&IdentityMode::Tokens)).unwrap();
-        assert_eq!(document["components"]["securitySchemes"][BEARER]["scheme"], "bearer");
+        assert_eq!(
+            document["components"]["securitySchemes"][BEARER]["scheme"],
+            "bearer"
+        );
         for route in routes() {
             let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
             let ways = operation["security"].as_array().map_or(0, Vec::len);

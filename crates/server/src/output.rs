@@ -34,10 +34,25 @@ pub(crate) struct OutputReader {
 
 impl OutputReader {
     /// A task that the caller may not see is not found.
-    pub(crate) async fn start(api: Arc<Api>, access: Access, id: TaskId) -> Result<Self, StoreError> {
-        let output = Output::open(Arc::clone(&api.engine), Arc::clone(&api.streams), access, id).await?;
+    pub(crate) async fn start(
+        api: Arc<Api>,
+        access: Access,
+        id: TaskId,
+    ) -> Result<Self, StoreError> {
+        let output = Output::open(
+            Arc::clone(&api.engine),
+            Arc::clone(&api.streams),
+            access,
+            id,
+        )
+        .await?;
         let _open = api.http.open_stream();
-        Ok(Self { api, output, is_greeted: false, _open })
+        Ok(Self {
+            api,
+            output,
+            is_greeted: false,
+            _open,
+        })
     }
 
     /// Goes on after this offset.
@@ -80,9 +95,14 @@ fn event(Piece { number, content }: Piece) -> Event {
     match content {
         PieceContent::Chunk(text) => named("chunk", number, &OutputChunk { text }),
         PieceContent::Rewind { to } => named("rewind", number, &OutputRewind { offset: to }),
-        PieceContent::Reset { reason } => {
-            named("reset", number, &OutputReset { offset: number, reason: reason.to_owned() })
-        }
+        PieceContent::Reset { reason } => named(
+            "reset",
+            number,
+            &OutputReset {
+                offset: number,
+                reason: reason.to_owned(),
+            },
+        ),
         PieceContent::End(status) => named("end", number, &OutputEnd { status }),
     }
 }
@@ -92,5 +112,8 @@ fn named(name: &str, number: u64, data: &impl Serialize) -> Event {
         tracing::error!(%error, "output could not be written");
         "null".to_owned()
     });
-    Event::default().event(name).id(number.to_string()).data(text)
+    Event::default()
+        .event(name)
+        .id(number.to_string())
+        .data(text)
 }

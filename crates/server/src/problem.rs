@@ -16,7 +16,11 @@ pub enum ApiError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the body is not JSON: {problem}")]
-    NotJson { problem: String, line: usize, column: usize },
+    NotJson {
+        problem: String,
+        line: usize,
+        column: usize,
+    },
     #[error("the body has more than {max} bytes", max = crate::body::BODY_BYTES)]
     TooLarge,
     #[error("the body did not arrive in time")]
@@ -28,14 +32,23 @@ pub enum ApiError {
     #[error("send the body without Content-Encoding: compressed requests are not taken")]
     Encoded,
     #[error("{}", summary(.fields))]
-    Unfit { fields: Vec<FieldProblem>, allowed: Option<String> },
+    Unfit {
+        fields: Vec<FieldProblem>,
+        allowed: Option<String>,
+    },
     #[error("{field} {problem}; allowed: {allowed}")]
-    BadFilter { field: String, problem: String, allowed: String },
+    BadFilter {
+        field: String,
+        problem: String,
+        allowed: String,
+    },
     #[error("this cursor is not one of this list; start again without it")]
     BadCursor,
     #[error("say who calls: the header X-User-Id is missing or not valid")]
     Unidentified,
-    #[error("show a token, once: Authorization: Bearer lh_…; on live routes ?access_token= does, too")]
+    #[error(
+        "show a token, once: Authorization: Bearer lh_…; on live routes ?access_token= does, too"
+    )]
     NoToken,
     #[error(transparent)]
     BadToken(TokenFault),
@@ -53,9 +66,13 @@ pub enum ApiError {
     Forbidden(Scope),
     #[error("a page of another site must not call this API")]
     CrossSite,
-    #[error("without tokens only this machine may call, by the name localhost or its loopback address")]
+    #[error(
+        "without tokens only this machine may call, by the name localhost or its loopback address"
+    )]
     NotLocal,
-    #[error("this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 and a key")]
+    #[error(
+        "this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 and a key"
+    )]
     NotWebSocket,
     #[error("this URL is not signed by this server, or its time is over; ask for a new one")]
     BadSignature,
@@ -84,9 +101,19 @@ pub enum ApiError {
 
 impl ApiError {
     /// A field that does not fit.
-    pub fn unfit(field: impl Into<String>, problem: impl Into<String>, allowed: impl Into<String>) -> Self {
-        let one = FieldProblem { field: field.into(), problem: problem.into() };
-        Self::Unfit { fields: vec![one], allowed: Some(allowed.into()) }
+    pub fn unfit(
+        field: impl Into<String>,
+        problem: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        let one = FieldProblem {
+            field: field.into(),
+            problem: problem.into(),
+        };
+        Self::Unfit {
+            fields: vec![one],
+            allowed: Some(allowed.into()),
+        }
     }
 
     /// The same failure of a part of the request: `tasks[3]`.
@@ -94,20 +121,32 @@ impl ApiError {
         if let Self::Store(StoreError::Invalid(invalid)) = self {
             return Self::from(invalid).within(part);
         }
-        let Self::Unfit { fields, allowed } = self else { return self };
-        let inside = |one: FieldProblem| FieldProblem { field: format!("{part}.{}", one.field), ..one };
-        Self::Unfit { fields: fields.into_iter().map(inside).collect(), allowed }
+        let Self::Unfit { fields, allowed } = self else {
+            return self;
+        };
+        let inside = |one: FieldProblem| FieldProblem {
+            field: format!("{part}.{}", one.field),
+            ..one
+        };
+        Self::Unfit {
+            fields: fields.into_iter().map(inside).collect(),
+            allowed,
+        }
     }
 
     fn status(&self) -> StatusCode {
         match self {
             Self::Store(error) => status_of(error),
-            Self::NotJson { .. } | Self::BadFilter { .. } | Self::BadCursor | Self::BrokenBody | Self::NotWebSocket => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::NotJson { .. }
+            | Self::BadFilter { .. }
+            | Self::BadCursor
+            | Self::BrokenBody
+            | Self::NotWebSocket => StatusCode::BAD_REQUEST,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::SlowBody => StatusCode::REQUEST_TIMEOUT,
-            Self::NotJsonType | Self::NotTextType | Self::Encoded => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::NotJsonType | Self::NotTextType | Self::Encoded => {
+                StatusCode::UNSUPPORTED_MEDIA_TYPE
+            }
             Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unidentified
             | Self::NoToken
@@ -116,9 +155,11 @@ impl ApiError {
             | Self::ExpiredToken
             | Self::RevokedToken => StatusCode::UNAUTHORIZED,
             Self::TooManyFailures { .. } => StatusCode::TOO_MANY_REQUESTS,
-            Self::Forbidden(_) | Self::CrossSite | Self::NotLocal | Self::NotTheGateway | Self::BadSignature => {
-                StatusCode::FORBIDDEN
-            }
+            Self::Forbidden(_)
+            | Self::CrossSite
+            | Self::NotLocal
+            | Self::NotTheGateway
+            | Self::BadSignature => StatusCode::FORBIDDEN,
             Self::NoRoute | Self::Missing(_) | Self::NoArtifact => StatusCode::NOT_FOUND,
             Self::Conflict(_) => StatusCode::CONFLICT,
             Self::NoMethod => StatusCode::METHOD_NOT_ALLOWED,
@@ -177,7 +218,10 @@ impl ApiError {
         if let Self::NoToken = self {
             return Some("Bearer realm=\"longhaul\"");
         }
-        let is_token = matches!(self, Self::BadToken(_) | Self::UnknownToken | Self::ExpiredToken | Self::RevokedToken);
+        let is_token = matches!(
+            self,
+            Self::BadToken(_) | Self::UnknownToken | Self::ExpiredToken | Self::RevokedToken
+        );
         is_token.then_some("Bearer realm=\"longhaul\", error=\"invalid_token\"")
     }
 
@@ -197,7 +241,8 @@ impl ApiError {
             correlation_id: None,
         };
         if let Self::Store(StoreError::Invalid(invalid)) = self {
-            (problem.field, problem.allowed) = (Some(invalid.field.to_owned()), Some(invalid.allowed));
+            (problem.field, problem.allowed) =
+                (Some(invalid.field.to_owned()), Some(invalid.allowed));
         } else if let Self::NotJson { line, column, .. } = self {
             (problem.line, problem.column) = (Some(line), Some(column));
         } else if let Self::BadFilter { field, allowed, .. } = self {
@@ -244,12 +289,18 @@ impl IntoResponse for ApiError {
         // Whoever stands around the request adds what it belongs to.
         response.extensions_mut().insert(problem);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         if let Some(seconds) = wait {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if let Some(challenge) = challenge {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                HeaderValue::from_static(challenge),
+            );
         }
         response
     }
@@ -257,20 +308,29 @@ impl IntoResponse for ApiError {
 
 /// The text of a problem that was told before.
 pub(crate) fn body(problem: Problem) -> Body {
-    serde_json::to_vec(&problem).map(Body::from).unwrap_or_default()
+    serde_json::to_vec(&problem)
+        .map(Body::from)
+        .unwrap_or_default()
 }
 
 fn status_of(error: &StoreError) -> StatusCode {
     match error {
-        StoreError::Invalid(_) | StoreError::IdempotencyMismatch => StatusCode::UNPROCESSABLE_ENTITY,
+        StoreError::Invalid(_) | StoreError::IdempotencyMismatch => {
+            StatusCode::UNPROCESSABLE_ENTITY
+        }
         StoreError::NotFound => StatusCode::NOT_FOUND,
         StoreError::Refused(_) => StatusCode::CONFLICT,
         StoreError::Unavailable(_) | StoreError::NodeLost => StatusCode::SERVICE_UNAVAILABLE,
-        StoreError::SchemaTooNew { .. } | StoreError::Internal(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        StoreError::SchemaTooNew { .. } | StoreError::Internal(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }
 
 fn summary(fields: &[FieldProblem]) -> String {
-    let told: Vec<String> = fields.iter().map(|one| format!("{} {}", one.field, one.problem)).collect();
+    let told: Vec<String> = fields
+        .iter()
+        .map(|one| format!("{} {}", one.field, one.problem))
+        .collect();
     told.join("; ")
 }

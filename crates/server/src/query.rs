@@ -22,7 +22,10 @@ const FILTERS: [(&str, &str); 10] = [
     ("status", "one or more of the statuses, separated by commas"),
     ("taskType", "one or more types, separated by commas"),
     ("queue", "one or more queues, separated by commas"),
-    ("taskKey", "the business id that the task was submitted with"),
+    (
+        "taskKey",
+        "the business id that the task was submitted with",
+    ),
     ("parentTaskId", "children of this task"),
     ("userId", "tasks of this user, for administrators"),
     ("createdAfter", "created at this moment or later"),
@@ -31,7 +34,10 @@ const FILTERS: [(&str, &str); 10] = [
     ("dueBefore", "due before this moment"),
 ];
 const PAGING: [(&str, &str); 3] = [
-    ("sort", "-createdAt for the newest first, createdAt for the oldest"),
+    (
+        "sort",
+        "-createdAt for the newest first, createdAt for the oldest",
+    ),
     ("size", "how many, 50 if nothing is said, 200 at most"),
     ("cursor", "nextCursor of the page before"),
 ];
@@ -50,22 +56,36 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
 
 /// What a list parameter is allowed to be.
 fn bad(field: &str, problem: impl Into<String>, allowed: impl Into<String>) -> ApiError {
-    ApiError::BadFilter { field: field.to_owned(), problem: problem.into(), allowed: allowed.into() }
+    ApiError::BadFilter {
+        field: field.to_owned(),
+        problem: problem.into(),
+        allowed: allowed.into(),
+    }
 }
 
 impl Query {
     fn parse(text: &str) -> Result<Self, ApiError> {
-        let pairs: Vec<(String, String)> =
-            form_urlencoded::parse(text.as_bytes()).into_owned().take(PAIRS + 1).collect();
+        let pairs: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes())
+            .into_owned()
+            .take(PAIRS + 1)
+            .collect();
         if pairs.len() > PAIRS {
-            return Err(bad("query", "has too many parameters", format!("at most {PAIRS}")));
+            return Err(bad(
+                "query",
+                "has too many parameters",
+                format!("at most {PAIRS}"),
+            ));
         }
         Ok(Self(pairs))
     }
 
     /// Refuses names that the call does not know: a filter that is misspelled would match everything.
     fn check_names(&self, known: &[&str]) -> Result<(), ApiError> {
-        match self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        match self
+            .0
+            .iter()
+            .find(|(name, _)| !known.contains(&name.as_str()))
+        {
             None => Ok(()),
             Some((name, _)) => {
                 let shown: String = name.chars().take(60).collect();
@@ -75,7 +95,11 @@ impl Query {
     }
 
     fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
-        let mut values = self.0.iter().filter(|(given, _)| given == name).map(|(_, value)| value.as_str());
+        let mut values = self
+            .0
+            .iter()
+            .filter(|(given, _)| given == name)
+            .map(|(_, value)| value.as_str());
         let first = values.next();
         if values.next().is_some() {
             return Err(bad(name, "is given twice", "one value"));
@@ -90,7 +114,10 @@ impl Query {
     }
 
     fn read<T: FromStr>(&self, name: &str, allowed: &str) -> Result<Option<T>, ApiError> {
-        let parse = |text: &str| text.parse().map_err(|_| bad(name, format!("is {:?}", cut(text)), allowed));
+        let parse = |text: &str| {
+            text.parse()
+                .map_err(|_| bad(name, format!("is {:?}", cut(text)), allowed))
+        };
         self.one(name)?.map(parse).transpose()
     }
 
@@ -100,8 +127,15 @@ impl Query {
     }
 
     /// The filters and the page of a list of tasks.
-    pub(crate) fn task_list(&self, order: SortOrder, without: &[&str]) -> Result<(TaskFilter, PageRequest), ApiError> {
-        let known: Vec<&str> = names(&FILTERS).chain(names(&PAGING)).filter(|name| !without.contains(name)).collect();
+    pub(crate) fn task_list(
+        &self,
+        order: SortOrder,
+        without: &[&str],
+    ) -> Result<(TaskFilter, PageRequest), ApiError> {
+        let known: Vec<&str> = names(&FILTERS)
+            .chain(names(&PAGING))
+            .filter(|name| !without.contains(name))
+            .collect();
         self.check_names(&known)?;
         Ok((self.filter()?, self.page(order)?))
     }
@@ -114,14 +148,25 @@ impl Query {
         let filter = self.filter()?;
         if filter == TaskFilter::default() {
             let allowed: Vec<&str> = names(&FILTERS).collect();
-            return Err(ApiError::unfit("query", "names no filter", format!("at least one of {}", allowed.join(", "))));
+            return Err(ApiError::unfit(
+                "query",
+                "names no filter",
+                format!("at least one of {}", allowed.join(", ")),
+            ));
         }
-        let after = self.one("cursor")?.map(|text| cursor::read_task(SortOrder::OldestFirst, text)).transpose()?;
+        let after = self
+            .one("cursor")?
+            .map(|text| cursor::read_task(SortOrder::OldestFirst, text))
+            .transpose()?;
         Ok((filter, after))
     }
 
     fn filter(&self) -> Result<TaskFilter, ApiError> {
-        let statuses = self.many("status").into_iter().map(status).collect::<Result<_, _>>()?;
+        let statuses = self
+            .many("status")
+            .into_iter()
+            .map(status)
+            .collect::<Result<_, _>>()?;
         let listed = |name| self.many(name).into_iter().map(str::to_owned).collect();
         let parent: Option<uuid::Uuid> = self.read("parentTaskId", "the id of a task")?;
         let filter = TaskFilter {
@@ -136,7 +181,13 @@ impl Query {
             due_after: self.moment("dueAfter")?,
             due_before: self.moment("dueBefore")?,
         };
-        filter.check().map_err(|Invalid { field, problem, allowed }| bad(field, problem, allowed))?;
+        filter.check().map_err(
+            |Invalid {
+                 field,
+                 problem,
+                 allowed,
+             }| bad(field, problem, allowed),
+        )?;
         Ok(filter)
     }
 
@@ -145,27 +196,50 @@ impl Query {
             None => order,
             Some("-createdAt") => SortOrder::NewestFirst,
             Some("createdAt") => SortOrder::OldestFirst,
-            Some(other) => return Err(bad("sort", format!("is {:?}", cut(other)), "-createdAt or createdAt")),
+            Some(other) => {
+                return Err(bad(
+                    "sort",
+                    format!("is {:?}", cut(other)),
+                    "-createdAt or createdAt",
+                ));
+            }
         };
-        let after = self.one("cursor")?.map(|text| cursor::read_task(order, text)).transpose()?;
-        Ok(PageRequest { order, after, size: self.size()? })
+        let after = self
+            .one("cursor")?
+            .map(|text| cursor::read_task(order, text))
+            .transpose()?;
+        Ok(PageRequest {
+            order,
+            after,
+            size: self.size()?,
+        })
     }
 
     fn size(&self) -> Result<usize, ApiError> {
         let allowed = format!("1 to {LARGEST_PAGE}");
         let size = self.read("size", &allowed)?.unwrap_or(PAGE);
-        if (1..=LARGEST_PAGE).contains(&size) { Ok(size) } else { Err(bad("size", format!("is {size}"), allowed)) }
+        if (1..=LARGEST_PAGE).contains(&size) {
+            Ok(size)
+        } else {
+            Err(bad("size", format!("is {size}"), allowed))
+        }
     }
 
     /// The page of a list of numbered things of one task.
     pub(crate) fn numbered(&self) -> Result<(Option<u64>, usize), ApiError> {
         self.check_names(&["size", "cursor"])?;
-        Ok((self.one("cursor")?.map(cursor::read_number).transpose()?, self.size()?))
+        Ok((
+            self.one("cursor")?.map(cursor::read_number).transpose()?,
+            self.size()?,
+        ))
     }
 
     /// What a signed URL carries. What is missing or no number is like a wrong signature.
     pub(crate) fn signature(&self) -> Result<(i64, String), ApiError> {
-        let expires = self.one("expires")?.and_then(|text| text.parse().ok()).ok_or(ApiError::BadSignature)?;
+        let expires = self
+            .one("expires")?
+            .and_then(|text| text.parse().ok())
+            .ok_or(ApiError::BadSignature)?;
         let signature = self.one("signature")?.ok_or(ApiError::BadSignature)?;
         Ok((expires, signature.to_owned()))
     }
@@ -192,17 +266,25 @@ fn cut(text: &str) -> String {
 
 /// The parameters as the OpenAPI document tells them.
 pub(crate) fn list_parameters(without: &[&str]) -> Vec<Parameter> {
-    let told = FILTERS.iter().chain(&PAGING).filter(|(name, _)| !without.contains(name));
-    told.map(|(name, what)| query_parameter(name, what)).collect()
+    let told = FILTERS
+        .iter()
+        .chain(&PAGING)
+        .filter(|(name, _)| !without.contains(name));
+    told.map(|(name, what)| query_parameter(name, what))
+        .collect()
 }
 
 pub(crate) fn bulk_parameters() -> Vec<Parameter> {
     let told = FILTERS.iter().chain(&PAGING[2..]);
-    told.map(|(name, what)| query_parameter(name, what)).collect()
+    told.map(|(name, what)| query_parameter(name, what))
+        .collect()
 }
 
 pub(crate) fn numbered_parameters() -> Vec<Parameter> {
-    PAGING[1..].iter().map(|(name, what)| query_parameter(name, what)).collect()
+    PAGING[1..]
+        .iter()
+        .map(|(name, what)| query_parameter(name, what))
+        .collect()
 }
 
 #[cfg(test)]
@@ -215,11 +297,20 @@ mod tests {
 
     #[test]
     fn filters_are_read_repeated_or_by_commas() {
-        let (filter, page) = list("status=QUEUED,RUNNING&status=FAILED&taskType=a&taskKey=b%20c&size=7").unwrap();
-        assert_eq!(filter.statuses, [Status::Queued, Status::Running, Status::Failed]);
-        assert_eq!((filter.task_types, filter.task_key.as_deref()), (vec!["a".to_owned()], Some("b c")));
+        let (filter, page) =
+            list("status=QUEUED,RUNNING&status=FAILED&taskType=a&taskKey=b%20c&size=7").unwrap();
+        assert_eq!(
+            filter.statuses,
+            [Status::Queued, Status::Running, Status::Failed]
+        );
+        assert_eq!(
+            (filter.task_types, filter.task_key.as_deref()),
+            (vec!["a".to_owned()], Some("b c"))
+        );
         assert_eq!((page.size, page.order), (7, SortOrder::NewestFirst));
-        let (filter, _) = list("createdAfter=2026-03-01T08:30:00Z&dueBefore=2026-03-02T00:00:00%2B02:00").unwrap();
+        let (filter, _) =
+            list("createdAfter=2026-03-01T08:30:00Z&dueBefore=2026-03-02T00:00:00%2B02:00")
+                .unwrap();
         assert!(filter.created_after.is_some() && filter.due_before.is_some());
     }
 
@@ -240,14 +331,29 @@ mod tests {
             ("taskKey=", "taskKey"),
         ] {
             let told = list(text).unwrap_err().problem();
-            assert_eq!((told.status, told.field.as_deref()), (400, Some(field)), "{text}");
+            assert_eq!(
+                (told.status, told.field.as_deref()),
+                (400, Some(field)),
+                "{text}"
+            );
         }
-        assert_eq!(list("cursor=zzz").unwrap_err().problem().code, "invalid_cursor");
+        assert_eq!(
+            list("cursor=zzz").unwrap_err().problem().code,
+            "invalid_cursor"
+        );
     }
 
     #[test]
     fn a_bulk_change_needs_a_filter() {
         assert!(Query::parse("status=FAILED").unwrap().bulk().is_ok());
-        assert_eq!(Query::parse("").unwrap().bulk().unwrap_err().problem().status, 422);
+        assert_eq!(
+            Query::parse("")
+                .unwrap()
+                .bulk()
+                .unwrap_err()
+                .problem()
+                .status,
+            422
+        );
     }
 }

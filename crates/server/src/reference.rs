@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// Everything below this line is written here; everything above is written by people.
-const MARK: &str = "<!-- Below this line: written by `make generate` from crates/server. Do not edit. -->\n";
+const MARK: &str =
+    "<!-- Below this line: written by `make generate` from crates/server. Do not edit. -->\n";
 
 fn reference() -> String {
     let document = serde_json::to_value(openapi::document(&IdentityMode::Tokens)).unwrap();
@@ -27,10 +28,18 @@ fn reference() -> String {
             Policy::Public => "Anybody may call it.".to_owned(),
             Policy::Needs(scope) => format!("Scope `{}`.", scope.as_str()),
         };
-        let _ = write!(text, "\n### `{verb} {path}`\n\n{}. {who}\n", words(&operation["summary"]));
+        let _ = write!(
+            text,
+            "\n### `{verb} {path}`\n\n{}. {who}\n",
+            words(&operation["summary"])
+        );
         text += &parameters(&operation["parameters"]);
         if let Some(schema) = content(&operation["requestBody"]) {
-            let needed = if operation["requestBody"]["required"] == true { "" } else { " It may be left out." };
+            let needed = if operation["requestBody"]["required"] == true {
+                ""
+            } else {
+                " It may be left out."
+            };
             let _ = write!(text, "\nBody: {}.{needed}\n", kind(schema));
         }
         text += &answers(&operation["responses"]);
@@ -39,12 +48,25 @@ fn reference() -> String {
 }
 
 fn parameters(parameters: &Value) -> String {
-    let listed = parameters.as_array().into_iter().flatten().filter(|one| one["in"] != "path");
+    let listed = parameters
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|one| one["in"] != "path");
     let row = |one: &Value| {
-        format!("| `{}` | {} | {} |\n", words(&one["name"]), words(&one["in"]), words(&one["description"]))
+        format!(
+            "| `{}` | {} | {} |\n",
+            words(&one["name"]),
+            words(&one["in"]),
+            words(&one["description"])
+        )
     };
     let rows: String = listed.map(row).collect();
-    if rows.is_empty() { rows } else { format!("\n| parameter | in | what it is |\n| --- | --- | --- |\n{rows}") }
+    if rows.is_empty() {
+        rows
+    } else {
+        format!("\n| parameter | in | what it is |\n| --- | --- | --- |\n{rows}")
+    }
 }
 
 /// The good answers in a line each, the statuses of problems in one.
@@ -57,10 +79,25 @@ fn answers(responses: &Value) -> String {
         }
         let body = content(answer).map_or(String::new(), |schema| {
             let json = answer["content"].get("application/json").is_some();
-            let media = answer["content"].as_object().and_then(|map| map.keys().next()).cloned().unwrap_or_default();
-            format!(" ({})", if json { kind(schema) } else { format!("`{media}`") })
+            let media = answer["content"]
+                .as_object()
+                .and_then(|map| map.keys().next())
+                .cloned()
+                .unwrap_or_default();
+            format!(
+                " ({})",
+                if json {
+                    kind(schema)
+                } else {
+                    format!("`{media}`")
+                }
+            )
         });
-        let _ = writeln!(text, "- `{status}`: {}{body}", words(&answer["description"]).trim_end_matches('.'));
+        let _ = writeln!(
+            text,
+            "- `{status}`: {}{body}",
+            words(&answer["description"]).trim_end_matches('.')
+        );
     }
     if !problems.is_empty() {
         let _ = writeln!(text, "- problems: {}", problems.join(", "));
@@ -69,43 +106,71 @@ fn answers(responses: &Value) -> String {
 }
 
 fn content(holder: &Value) -> Option<&Value> {
-    holder["content"].as_object()?.values().next()?.get("schema")
+    holder["content"]
+        .as_object()?
+        .values()
+        .next()?
+        .get("schema")
 }
 
 /// A schema in a few words.
 fn kind(schema: &Value) -> String {
-    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+    if let Some(name) = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next())
+    {
         return format!("[{name}](#{})", name.to_lowercase());
     }
-    let alternatives = ["oneOf", "anyOf"].iter().find_map(|key| schema[key].as_array());
+    let alternatives = ["oneOf", "anyOf"]
+        .iter()
+        .find_map(|key| schema[key].as_array());
     if let Some(alternatives) = alternatives {
-        return alternatives.iter().map(kind).collect::<Vec<_>>().join(" or ");
+        return alternatives
+            .iter()
+            .map(kind)
+            .collect::<Vec<_>>()
+            .join(" or ");
     }
     if let Some(values) = schema["enum"].as_array() {
-        return values.iter().map(|value| format!("`{}`", words(value))).collect::<Vec<_>>().join(", ");
+        return values
+            .iter()
+            .map(|value| format!("`{}`", words(value)))
+            .collect::<Vec<_>>()
+            .join(", ");
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one.as_str()],
         Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return "any JSON".to_owned(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+            return "any JSON".to_owned();
+        }
     };
-    let told = types.into_iter().map(|name| match (name, schema["format"].as_str()) {
-        ("array", _) => format!("list of {}", kind(&schema["items"])),
-        ("object", _) if schema["properties"]["items"].is_object() => {
-            format!("page of {}", kind(&schema["properties"]["items"]["items"]))
-        }
-        ("object", _) if schema["additionalProperties"].is_object() => {
-            format!("object of {}", kind(&schema["additionalProperties"]))
-        }
-        ("string", Some(format)) => format!("string ({format})"),
-        (name, _) => name.to_owned(),
-    });
+    let told = types
+        .into_iter()
+        .map(|name| match (name, schema["format"].as_str()) {
+            ("array", _) => format!("list of {}", kind(&schema["items"])),
+            ("object", _) if schema["properties"]["items"].is_object() => {
+                format!("page of {}", kind(&schema["properties"]["items"]["items"]))
+            }
+            ("object", _) if schema["additionalProperties"].is_object() => {
+                format!("object of {}", kind(&schema["additionalProperties"]))
+            }
+            ("string", Some(format)) => format!("string ({format})"),
+            (name, _) => name.to_owned(),
+        });
     told.collect::<Vec<_>>().join(" or ") + &limits(schema)
 }
 
 fn limits(schema: &Value) -> String {
-    let known = [("minimum", "at least"), ("maximum", "at most"), ("minItems", "at least"), ("maxItems", "at most")];
-    let told = known.iter().filter_map(|(key, say)| schema.get(key).map(|bound| format!(", {say} {bound}")));
+    let known = [
+        ("minimum", "at least"),
+        ("maximum", "at most"),
+        ("minItems", "at least"),
+        ("maxItems", "at most"),
+    ];
+    let told = known
+        .iter()
+        .filter_map(|(key, say)| schema.get(key).map(|bound| format!(", {say} {bound}")));
     told.collect()
 }
 
@@ -116,7 +181,9 @@ fn schemas(schemas: &Value) -> String {
         if !words(&schema["description"]).is_empty() {
             let _ = write!(text, "\n{}\n", words(&schema["description"]));
         }
-        let parts = schema["allOf"].as_array().map_or(vec![schema], |parts| parts.iter().collect());
+        let parts = schema["allOf"]
+            .as_array()
+            .map_or(vec![schema], |parts| parts.iter().collect());
         for base in parts.iter().filter(|part| part["$ref"].is_string()) {
             let _ = write!(text, "\nThe fields of {}, and:\n", kind(base));
         }
@@ -124,7 +191,10 @@ fn schemas(schemas: &Value) -> String {
         if rows.is_empty() {
             let _ = write!(text, "\n{}\n", kind(schema));
         } else {
-            let _ = write!(text, "\n| field | type | what it is |\n| --- | --- | --- |\n{rows}");
+            let _ = write!(
+                text,
+                "\n| field | type | what it is |\n| --- | --- | --- |\n{rows}"
+            );
         }
     }
     text
@@ -133,16 +203,33 @@ fn schemas(schemas: &Value) -> String {
 fn fields(schema: &Value) -> String {
     let mut rows = String::new();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let required = schema["required"].as_array().is_some_and(|list| list.contains(&Value::from(name.as_str())));
-        let shown = if required { format!("**`{name}`**") } else { format!("`{name}`") };
-        let _ = writeln!(rows, "| {shown} | {} | {} |", kind(field), words(&field["description"]));
+        let required = schema["required"]
+            .as_array()
+            .is_some_and(|list| list.contains(&Value::from(name.as_str())));
+        let shown = if required {
+            format!("**`{name}`**")
+        } else {
+            format!("`{name}`")
+        };
+        let _ = writeln!(
+            rows,
+            "| {shown} | {} | {} |",
+            kind(field),
+            words(&field["description"])
+        );
     }
     rows
 }
 
 /// A text on one line, or nothing.
 fn words(value: &Value) -> String {
-    value.as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+    value
+        .as_str()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace('|', "\\|")
 }
 
 fn codes() -> String {
@@ -152,7 +239,11 @@ fn codes() -> String {
     problems.sort_by(|one, other| (one.status, &one.code).cmp(&(other.status, &other.code)));
     problems.dedup_by(|one, other| one.code == other.code);
     for problem in problems {
-        let _ = writeln!(text, "| `{}` | {} | {} |", problem.code, problem.status, problem.detail);
+        let _ = writeln!(
+            text,
+            "| `{}` | {} | {} |",
+            problem.code, problem.status, problem.detail
+        );
     }
     text
 }
@@ -162,7 +253,10 @@ fn one_of_each() -> Vec<ApiError> {
     use lifecycle::Refusal;
     let refused = |refusal| ApiError::Store(StoreError::Refused(refusal));
     let status = Status::Completed;
-    let wrong_state = Refusal::WrongState { command: lifecycle::Command::Retry, status };
+    let wrong_state = Refusal::WrongState {
+        command: lifecycle::Command::Retry,
+        status,
+    };
     vec![
         ApiError::Store(StoreError::NotFound),
         ApiError::Store(StoreError::IdempotencyMismatch),
@@ -177,14 +271,22 @@ fn one_of_each() -> Vec<ApiError> {
         refused(Refusal::NotWaitingForTime { status }),
         refused(Refusal::NothingToRedo),
         refused(Refusal::TooManyChildren),
-        ApiError::NotJson { problem: "expected `,` or `}`".to_owned(), line: 1, column: 9 },
+        ApiError::NotJson {
+            problem: "expected `,` or `}`".to_owned(),
+            line: 1,
+            column: 9,
+        },
         ApiError::TooLarge,
         ApiError::SlowBody,
         ApiError::BrokenBody,
         ApiError::NotJsonType,
         ApiError::Encoded,
         ApiError::from(Invalid::new("priority", "is 12", "1 to 9")),
-        ApiError::BadFilter { field: "size".to_owned(), problem: "is 1000".to_owned(), allowed: "1 to 200".to_owned() },
+        ApiError::BadFilter {
+            field: "size".to_owned(),
+            problem: "is 1000".to_owned(),
+            allowed: "1 to 200".to_owned(),
+        },
         ApiError::BadCursor,
         ApiError::Unidentified,
         ApiError::NoToken,
@@ -221,24 +323,41 @@ fn every_code_has_its_example() {
     let table = codes();
     let mut found = 0;
     for source in sources {
-        let function = source.split("fn code(&self)").nth(1).and_then(|rest| rest.split("\n    }\n").next());
-        let arms = function.expect("a function of codes").split("=> \"").skip(1);
+        let function = source
+            .split("fn code(&self)")
+            .nth(1)
+            .and_then(|rest| rest.split("\n    }\n").next());
+        let arms = function
+            .expect("a function of codes")
+            .split("=> \"")
+            .skip(1);
         for code in arms.filter_map(|rest| rest.split('"').next()) {
-            assert!(table.contains(&format!("| `{code}` |")), "one_of_each has no example of {code}");
+            assert!(
+                table.contains(&format!("| `{code}` |")),
+                "one_of_each has no example of {code}"
+            );
             found += 1;
         }
     }
-    assert!(found > 40, "the sources are not read as they were: {found} codes");
+    assert!(
+        found > 40,
+        "the sources are not read as they were: {found} codes"
+    );
 }
 
 #[test]
 fn the_reference_of_the_api_is_current() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/api.md");
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    let (opening, written) = found.split_once(MARK).expect("docs/api.md has the line that says where to write");
+    let (opening, written) = found
+        .split_once(MARK)
+        .expect("docs/api.md has the line that says where to write");
     if std::env::vars_os().any(|(name, _)| name == "LONGHAUL_GENERATE") {
         std::fs::write(&path, format!("{opening}{MARK}{}", reference())).unwrap();
     } else {
-        assert!(written == reference(), "docs/api.md is not current: make generate writes it");
+        assert!(
+            written == reference(),
+            "docs/api.md is not current: make generate writes it"
+        );
     }
 }

@@ -49,7 +49,9 @@ impl Verb {
 
 /// Whether a path is one that a client stays on. A browser can set no header there.
 pub(crate) fn is_live(path: &str) -> bool {
-    ["/events", "/stream", "/ws"].iter().any(|end| path.ends_with(end))
+    ["/events", "/stream", "/ws"]
+        .iter()
+        .any(|end| path.ends_with(end))
 }
 
 pub(crate) struct Route {
@@ -104,6 +106,12 @@ impl Route {
         handler: impl Handler<T, Arc<Api>>,
         doc: fn() -> Doc,
     ) -> Self {
-        Self { verb, path, policy, handler: on(verb.filter(), handler), doc }
+        Self {
+            verb,
+            path,
+            policy,
+            handler: on(verb.filter(), handler),
+            doc,
+        }
     }
 }

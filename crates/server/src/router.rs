@@ -8,8 +8,8 @@ use crate::{
     api::Api,
     guard,
     handlers::{
-        artifacts, bulk, change, events, health, lists, metrics, nodes, pages, queues, stats, stream, submit, tasks,
-        types, why, ws,
+        artifacts, bulk, change, events, health, lists, metrics, nodes, pages, queues, stats,
+        stream, submit, tasks, types, why, ws,
     },
     identity::Scope::{Operate, Read, Write},
     observe,
@@ -24,34 +24,134 @@ use crate::{
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/api/tasks", Needs(Write), submit::one, submit::one_doc),
-        Route::post("/api/tasks/batch", Needs(Write), submit::batch, submit::batch_doc),
+        Route::post(
+            "/api/tasks/batch",
+            Needs(Write),
+            submit::batch,
+            submit::batch_doc,
+        ),
         Route::get("/api/tasks", Needs(Read), lists::tasks, lists::tasks_doc),
-        Route::get("/api/tasks/dead-letter", Needs(Read), lists::dead_letters, lists::dead_letters_doc),
-        Route::post("/api/tasks/bulk/cancel", Needs(Write), bulk::cancel, bulk::cancel_doc),
-        Route::post("/api/tasks/bulk/retry", Needs(Write), bulk::retry, bulk::retry_doc),
-        Route::post("/api/tasks/bulk/reschedule", Needs(Write), bulk::reschedule, bulk::reschedule_doc),
+        Route::get(
+            "/api/tasks/dead-letter",
+            Needs(Read),
+            lists::dead_letters,
+            lists::dead_letters_doc,
+        ),
+        Route::post(
+            "/api/tasks/bulk/cancel",
+            Needs(Write),
+            bulk::cancel,
+            bulk::cancel_doc,
+        ),
+        Route::post(
+            "/api/tasks/bulk/retry",
+            Needs(Write),
+            bulk::retry,
+            bulk::retry_doc,
+        ),
+        Route::post(
+            "/api/tasks/bulk/reschedule",
+            Needs(Write),
+            bulk::reschedule,
+            bulk::reschedule_doc,
+        ),
         Route::get("/api/tasks/{id}", Needs(Read), tasks::get, tasks::get_doc),
-        Route::patch("/api/tasks/{id}", Needs(Write), change::patch, change::patch_doc),
-        Route::delete("/api/tasks/{id}", Needs(Write), change::cancel, change::cancel_doc),
-        Route::post("/api/tasks/{id}/retry", Needs(Write), change::retry, change::retry_doc),
-        Route::get("/api/tasks/{id}/children", Needs(Read), lists::children, lists::children_doc),
-        Route::get("/api/tasks/{id}/attempts", Needs(Read), tasks::attempts, tasks::attempts_doc),
-        Route::get("/api/tasks/{id}/logs", Needs(Read), tasks::logs, tasks::logs_doc),
+        Route::patch(
+            "/api/tasks/{id}",
+            Needs(Write),
+            change::patch,
+            change::patch_doc,
+        ),
+        Route::delete(
+            "/api/tasks/{id}",
+            Needs(Write),
+            change::cancel,
+            change::cancel_doc,
+        ),
+        Route::post(
+            "/api/tasks/{id}/retry",
+            Needs(Write),
+            change::retry,
+            change::retry_doc,
+        ),
+        Route::get(
+            "/api/tasks/{id}/children",
+            Needs(Read),
+            lists::children,
+            lists::children_doc,
+        ),
+        Route::get(
+            "/api/tasks/{id}/attempts",
+            Needs(Read),
+            tasks::attempts,
+            tasks::attempts_doc,
+        ),
+        Route::get(
+            "/api/tasks/{id}/logs",
+            Needs(Read),
+            tasks::logs,
+            tasks::logs_doc,
+        ),
         Route::get("/api/tasks/{id}/why", Needs(Read), why::get, why::get_doc),
-        Route::get("/api/tasks/{id}/events", Needs(Read), events::of_task, events::of_task_doc),
-        Route::get("/api/tasks/{id}/stream", Needs(Read), stream::of_task, stream::of_task_doc),
-        Route::get("/api/tasks/{id}/artifacts", Needs(Read), artifacts::list, artifacts::list_doc),
+        Route::get(
+            "/api/tasks/{id}/events",
+            Needs(Read),
+            events::of_task,
+            events::of_task_doc,
+        ),
+        Route::get(
+            "/api/tasks/{id}/stream",
+            Needs(Read),
+            stream::of_task,
+            stream::of_task_doc,
+        ),
+        Route::get(
+            "/api/tasks/{id}/artifacts",
+            Needs(Read),
+            artifacts::list,
+            artifacts::list_doc,
+        ),
         // The signature is the right to it.
-        Route::get("/api/artifacts/{id}", Public, artifacts::download, artifacts::download_doc),
-        Route::get("/api/events", Needs(Read), events::of_owner, events::of_owner_doc),
+        Route::get(
+            "/api/artifacts/{id}",
+            Public,
+            artifacts::download,
+            artifacts::download_doc,
+        ),
+        Route::get(
+            "/api/events",
+            Needs(Read),
+            events::of_owner,
+            events::of_owner_doc,
+        ),
         Route::get("/api/ws", Needs(Read), ws::connect, ws::connect_doc),
         Route::get("/api/types", Needs(Read), types::list, types::list_doc),
-        Route::get("/api/queues", Needs(Operate), queues::list, queues::list_doc),
-        Route::post("/api/queues/{name}/pause", Needs(Operate), queues::pause, queues::pause_doc),
-        Route::post("/api/queues/{name}/resume", Needs(Operate), queues::resume, queues::resume_doc),
+        Route::get(
+            "/api/queues",
+            Needs(Operate),
+            queues::list,
+            queues::list_doc,
+        ),
+        Route::post(
+            "/api/queues/{name}/pause",
+            Needs(Operate),
+            queues::pause,
+            queues::pause_doc,
+        ),
+        Route::post(
+            "/api/queues/{name}/resume",
+            Needs(Operate),
+            queues::resume,
+            queues::resume_doc,
+        ),
         Route::get("/api/nodes", Needs(Operate), nodes::list, nodes::list_doc),
         Route::get("/api/stats", Needs(Operate), stats::get, stats::get_doc),
-        Route::get("/api/openapi.json", Public, health::openapi, health::openapi_doc),
+        Route::get(
+            "/api/openapi.json",
+            Public,
+            health::openapi,
+            health::openapi_doc,
+        ),
         Route::get("/", Public, pages::status, pages::status_doc),
         Route::get("/docs", Public, pages::docs, pages::docs_doc),
         Route::get("/pages/{file}", Public, pages::file, pages::file_doc),
@@ -71,13 +171,26 @@ pub struct RouteInfo {
 
 /// Every route, for tests and documents.
 pub fn route_table() -> Vec<RouteInfo> {
-    routes().iter().map(|route| RouteInfo { verb: route.verb, path: route.path, policy: route.policy }).collect()
+    routes()
+        .iter()
+        .map(|route| RouteInfo {
+            verb: route.verb,
+            path: route.path,
+            policy: route.policy,
+        })
+        .collect()
 }
 
 /// The table as something that answers requests.
 pub(crate) fn router(api: &Arc<Api>) -> Router {
     let mut router = Router::new();
-    for Route { path, policy, handler, .. } in routes() {
+    for Route {
+        path,
+        policy,
+        handler,
+        ..
+    } in routes()
+    {
         let guarded = middleware::from_fn_with_state((Arc::clone(api), policy), guard::check);
         router = router.route(path, handler.route_layer(guarded));
     }
@@ -85,6 +198,9 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         .fallback(async || ApiError::NoRoute)
         .method_not_allowed_fallback(async || ApiError::NoMethod)
         .layer(middleware::map_response(reply::as_it_says))
-        .layer(middleware::from_fn_with_state(Arc::clone(api), observe::observe))
+        .layer(middleware::from_fn_with_state(
+            Arc::clone(api),
+            observe::observe,
+        ))
         .with_state(Arc::clone(api))
 }

@@ -24,8 +24,12 @@ impl fmt::Debug for Schemas {
 impl Schemas {
     pub(crate) fn compile(catalog: &Catalog) -> Result<Self, ServerError> {
         let compiled = catalog.types().map(|kind| {
-            let validator = jsonschema::validator_for(&kind.params_schema)
-                .map_err(|error| ServerError::Schema { task_type: kind.name.clone(), problem: error.to_string() })?;
+            let validator = jsonschema::validator_for(&kind.params_schema).map_err(|error| {
+                ServerError::Schema {
+                    task_type: kind.name.clone(),
+                    problem: error.to_string(),
+                }
+            })?;
             Ok((kind.name.clone(), validator))
         });
         Ok(Self(compiled.collect::<Result<_, ServerError>>()?))
@@ -33,10 +37,18 @@ impl Schemas {
 
     /// Refuses parameters that do not fit. A type that has no schema here takes anything.
     pub(crate) fn check(&self, task_type: &str, parameters: &Json) -> Result<(), ApiError> {
-        let Some(validator) = self.0.get(task_type) else { return Ok(()) };
-        let refuse = |error: serde_json::Error| ApiError::unfit("parameters", error.to_string(), "one JSON document");
+        let Some(validator) = self.0.get(task_type) else {
+            return Ok(());
+        };
+        let refuse = |error: serde_json::Error| {
+            ApiError::unfit("parameters", error.to_string(), "one JSON document")
+        };
         let value: serde_json::Value = parameters.read().map_err(refuse)?;
-        let fields: Vec<FieldProblem> = validator.iter_errors(&value).take(NAMED_FIELDS).map(|e| told(&e)).collect();
+        let fields: Vec<FieldProblem> = validator
+            .iter_errors(&value)
+            .take(NAMED_FIELDS)
+            .map(|e| told(&e))
+            .collect();
         if fields.is_empty() {
             return Ok(());
         }
@@ -47,18 +59,28 @@ impl Schemas {
 
 fn told(error: &ValidationError<'_>) -> FieldProblem {
     let mut field = format!("parameters{}", dotted(error.instance_path().as_str()));
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only these name a member in their text alone")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "only these name a member in their text alone"
+    )]
     let member = match error.kind() {
         ValidationErrorKind::Required { property } => property.as_str(),
-        ValidationErrorKind::AdditionalProperties { unexpected } => unexpected.first().map(String::as_str),
-        ValidationErrorKind::UnevaluatedProperties { unexpected } => unexpected.first().map(String::as_str),
+        ValidationErrorKind::AdditionalProperties { unexpected } => {
+            unexpected.first().map(String::as_str)
+        }
+        ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            unexpected.first().map(String::as_str)
+        }
         _ => None,
     };
     if let Some(member) = member {
         field = format!("{field}.{member}");
     }
     // The value itself may be long, or nobody's business in a log.
-    FieldProblem { field, problem: format!("does not fit: {}", error.masked_with("it")) }
+    FieldProblem {
+        field,
+        problem: format!("does not fit: {}", error.masked_with("it")),
+    }
 }
 
 /// `/pages/0/text` as people write it: `.pages[0].text`.
@@ -93,7 +115,9 @@ mod tests {
         let schemas = Schemas(BTreeMap::from([("t".to_owned(), validator)]));
         match schemas.check("t", &Json::parse("parameters", parameters).unwrap()) {
             Ok(()) => vec![],
-            Err(ApiError::Unfit { fields, .. }) => fields.into_iter().map(|one| one.field).collect(),
+            Err(ApiError::Unfit { fields, .. }) => {
+                fields.into_iter().map(|one| one.field).collect()
+            }
             Err(other) => panic!("{other}"),
         }
     }
@@ -105,7 +129,10 @@ mod tests {
         assert_eq!(refused("{\"ms\":\"5\"}"), ["parameters.ms"]);
         assert_eq!(refused("{\"ms\":-1}"), ["parameters.ms"]);
         assert_eq!(refused("{\"ms\":1,\"sec\":1}"), ["parameters.sec"]);
-        assert_eq!(refused("{\"ms\":1,\"pages\":[{\"text\":1},{}]}"), ["parameters.pages[1].text"]);
+        assert_eq!(
+            refused("{\"ms\":1,\"pages\":[{\"text\":1},{}]}"),
+            ["parameters.pages[1].text"]
+        );
         assert_eq!(refused("null"), ["parameters"]);
     }
 }

@@ -15,22 +15,33 @@ const WITHOUT_CONTROLS: &str = "^[^\\x00-\\x1f\\x7f-\\x9f]+$";
 pub(crate) fn of_parameter(name: &str) -> Object {
     match name {
         "id" | "parentTaskId" => formatted(KnownFormat::Uuid).build(),
-        "name" => text().pattern(Some(LABEL)).min_length(Some(1)).max_length(Some(bounds::LABEL_BYTES)).build(),
+        "name" => text()
+            .pattern(Some(LABEL))
+            .min_length(Some(1))
+            .max_length(Some(bounds::LABEL_BYTES))
+            .build(),
         "status" => {
             let one = format!("({})", Status::ALL.map(Status::as_str).join("|"));
             text().pattern(Some(format!("^{one}(,{one})*$"))).build()
         }
         "taskType" | "queue" => text().pattern(Some(LABELS)).build(),
-        "taskKey" | "userId" => {
-            text().pattern(Some(WITHOUT_CONTROLS)).min_length(Some(1)).max_length(Some(bounds::NAME_BYTES)).build()
-        }
+        "taskKey" | "userId" => text()
+            .pattern(Some(WITHOUT_CONTROLS))
+            .min_length(Some(1))
+            .max_length(Some(bounds::NAME_BYTES))
+            .build(),
         "createdAfter" | "createdBefore" | "dueAfter" | "dueBefore" | "from" | "to" => {
             formatted(KnownFormat::DateTime).build()
         }
-        "sort" => text().enum_values(Some(["-createdAt", "createdAt"])).build(),
+        "sort" => text()
+            .enum_values(Some(["-createdAt", "createdAt"]))
+            .build(),
         "size" => {
             let number = ObjectBuilder::new().schema_type(Type::Integer);
-            number.minimum(Some(1_usize)).maximum(Some(LARGEST_PAGE)).build()
+            number
+                .minimum(Some(1_usize))
+                .maximum(Some(LARGEST_PAGE))
+                .build()
         }
         _ => text().build(),
     }

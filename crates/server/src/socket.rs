@@ -48,11 +48,25 @@ pub(crate) async fn serve(
     until_refused: impl Future<Output = ()> + Send,
 ) {
     let follower = Follower::start(Arc::clone(&api), access, None);
-    let mut guest = Box::new(Guest { api, follower, heard_at: Instant::now() });
-    let Some(Closing { code, reason }) = guest.converse(&mut socket, Box::pin(until_refused)).await else { return };
-    let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+    let mut guest = Box::new(Guest {
+        api,
+        follower,
+        heard_at: Instant::now(),
+    });
+    let Some(Closing { code, reason }) = guest.converse(&mut socket, Box::pin(until_refused)).await
+    else {
+        return;
+    };
+    let frame = CloseFrame {
+        code,
+        reason: Utf8Bytes::from_static(reason),
+    };
     // Whoever does not read does not hear it either.
-    let _ = tokio::time::timeout(Duration::from_secs(1), socket.send(Message::Close(Some(frame)))).await;
+    let _ = tokio::time::timeout(
+        Duration::from_secs(1),
+        socket.send(Message::Close(Some(frame))),
+    )
+    .await;
 }
 
 struct Guest {
@@ -98,7 +112,10 @@ impl Guest {
 
     async fn digest(&mut self, heard: Heard) -> Result<(), Option<Closing>> {
         if let Heard::Missed(_) = heard {
-            return Err(Some(closing(TOO_SLOW, "too slow: news were missed; connect and subscribe again")));
+            return Err(Some(closing(
+                TOO_SLOW,
+                "too slow: news were missed; connect and subscribe again",
+            )));
         }
         pass(self.follower.digest(heard).await);
         Ok(())
@@ -111,18 +128,28 @@ impl Guest {
         send(socket, Message::Ping(axum::body::Bytes::new())).await
     }
 
-    async fn listen(&mut self, socket: &mut WebSocket, message: Message) -> Result<(), Option<Closing>> {
+    async fn listen(
+        &mut self,
+        socket: &mut WebSocket,
+        message: Message,
+    ) -> Result<(), Option<Closing>> {
         self.heard_at = Instant::now();
         let text = match message {
             Message::Text(text) => text,
             Message::Binary(_) => {
-                return Err(Some(closing(close_code::UNSUPPORTED, "messages are JSON text")));
+                return Err(Some(closing(
+                    close_code::UNSUPPORTED,
+                    "messages are JSON text",
+                )));
             }
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(None),
         };
         if text.len() > MESSAGE_BYTES {
-            return Err(Some(closing(close_code::SIZE, "a message has at most 64 KiB")));
+            return Err(Some(closing(
+                close_code::SIZE,
+                "a message has at most 64 KiB",
+            )));
         }
         let answer = match serde_json::from_str::<SocketRequest>(&text) {
             Ok(request) => self.follow(request).await,
@@ -132,7 +159,11 @@ impl Guest {
     }
 
     async fn follow(&mut self, request: SocketRequest) -> SocketMessage {
-        let SocketRequest { action, task_id, all } = request;
+        let SocketRequest {
+            action,
+            task_id,
+            all,
+        } = request;
         let done = match (action, task_id, all) {
             (SocketAction::Subscribe, Some(id), false) => return self.subscribe(id).await,
             (SocketAction::Subscribe, None, true) => self.follower.follow_all().await,
@@ -145,7 +176,10 @@ impl Guest {
                 Ok(())
             }
             (SocketAction::Subscribe | SocketAction::Unsubscribe, _, _) => {
-                return refusal("invalid_message", "say either \"taskId\" or \"all\": true".to_owned());
+                return refusal(
+                    "invalid_message",
+                    "say either \"taskId\" or \"all\": true".to_owned(),
+                );
             }
         };
         match (done, action) {
@@ -157,18 +191,25 @@ impl Guest {
 
     async fn subscribe(&mut self, id: TaskId) -> SocketMessage {
         if self.follower.followed_tasks() >= SUBSCRIPTIONS {
-            let detail = format!("one socket follows at most {SUBSCRIPTIONS} tasks; subscribe to all");
+            let detail =
+                format!("one socket follows at most {SUBSCRIPTIONS} tasks; subscribe to all");
             return refusal("too_many_subscriptions", detail);
         }
         match self.follower.follow_task(id).await {
-            Ok(()) => SocketMessage::Subscribed { task_id: Some(id), all: false },
+            Ok(()) => SocketMessage::Subscribed {
+                task_id: Some(id),
+                all: false,
+            },
             Err(error) => refused(&error),
         }
     }
 }
 
 fn refusal(code: &str, detail: String) -> SocketMessage {
-    SocketMessage::Error { code: code.to_owned(), detail }
+    SocketMessage::Error {
+        code: code.to_owned(),
+        detail,
+    }
 }
 
 fn refused(error: &StoreError) -> SocketMessage {

@@ -9,7 +9,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use longhaul_domain::{KnownToken, TokenStanding, TokenText, access_token::TOUCH_EVERY_MS, contract::Store};
+use longhaul_domain::{
+    KnownToken, TokenStanding, TokenText, access_token::TOUCH_EVERY_MS, contract::Store,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -46,7 +48,9 @@ impl Standing {
     pub(crate) async fn until_refused(self) {
         loop {
             tokio::time::sleep(REMEMBERED_FOR).await;
-            if let Err(ApiError::ExpiredToken | ApiError::RevokedToken | ApiError::UnknownToken) = self.caller().await {
+            if let Err(ApiError::ExpiredToken | ApiError::RevokedToken | ApiError::UnknownToken) =
+                self.caller().await
+            {
                 return;
             }
         }
@@ -75,12 +79,20 @@ struct Remembered {
 
 impl Tokens {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, known: Mutex::default(), failures: Failures::default() }
+        Self {
+            store,
+            known: Mutex::default(),
+            failures: Failures::default(),
+        }
     }
 
     /// What the request shows, to be looked at now and, on live routes, again and again.
     pub(crate) fn standing(self: &Arc<Self>, peer: IpAddr, text: String) -> Standing {
-        Standing { tokens: Arc::clone(self), peer, text }
+        Standing {
+            tokens: Arc::clone(self),
+            peer,
+            text,
+        }
     }
 
     /// Who shows this text, if it is a token that is good now. An address that shows many that are not is told to wait.
@@ -108,7 +120,11 @@ impl Tokens {
             return Err(ApiError::UnknownToken);
         }
         let since = u64::try_from(known.at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match known.known.token.standing(known.known.seen_at.plus_ms(since)) {
+        match known
+            .known
+            .token
+            .standing(known.known.seen_at.plus_ms(since))
+        {
             TokenStanding::Good => Ok(caller_of(&known.known)),
             TokenStanding::Expired => Err(ApiError::ExpiredToken),
             TokenStanding::Revoked => Err(ApiError::RevokedToken),
@@ -130,7 +146,10 @@ impl Tokens {
             self.known().remove(id);
             return Err(ApiError::UnknownToken);
         };
-        let remembered = Remembered { known: Arc::clone(&known), at };
+        let remembered = Remembered {
+            known: Arc::clone(&known),
+            at,
+        };
         {
             let mut all = self.known();
             if all.len() >= REMEMBERED {
@@ -138,7 +157,10 @@ impl Tokens {
             }
             all.insert(id.to_owned(), remembered.clone());
         }
-        let is_due = known.token.last_used_at.is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= known.seen_at);
+        let is_due = known
+            .token
+            .last_used_at
+            .is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= known.seen_at);
         if is_due
             && known.token.standing(known.seen_at) == TokenStanding::Good
             && let Err(error) = self.store.touch_token(id).await
@@ -150,6 +172,12 @@ impl Tokens {
 }
 
 fn caller_of(known: &KnownToken) -> Caller {
-    let scopes = Scope::ALL.into_iter().filter(|scope| known.token.scopes.iter().any(|name| name == scope.as_str()));
-    Caller::new(known.token.owner.clone(), scopes.collect(), known.token.tier.clone())
+    let scopes = Scope::ALL
+        .into_iter()
+        .filter(|scope| known.token.scopes.iter().any(|name| name == scope.as_str()));
+    Caller::new(
+        known.token.owner.clone(),
+        scopes.collect(),
+        known.token.tier.clone(),
+    )
 }

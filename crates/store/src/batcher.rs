@@ -43,7 +43,11 @@ impl Batcher {
         let (sender, receiver) = mpsc::channel(WAITING);
         let places = Arc::new(Semaphore::new(database.commits_at_once()));
         tokio::spawn(commit_in_groups(database.clone(), places, receiver));
-        Self { database, callers: Arc::default(), sender }
+        Self {
+            database,
+            callers: Arc::default(),
+            sender,
+        }
     }
 
     pub(crate) async fn submit(&self, task: NewTask) -> Answer {
@@ -53,7 +57,10 @@ impl Batcher {
         }
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
-        self.sender.send(Waiting { task, answer }).await.map_err(|_| gone())?;
+        self.sender
+            .send(Waiting { task, answer })
+            .await
+            .map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }
@@ -67,7 +74,10 @@ struct Caller<'a> {
 
 impl<'a> Caller<'a> {
     fn new(callers: &'a AtomicUsize) -> Self {
-        Self { callers, is_alone: callers.fetch_add(1, Ordering::AcqRel) == 0 }
+        Self {
+            callers,
+            is_alone: callers.fetch_add(1, Ordering::AcqRel) == 0,
+        }
     }
 }
 
@@ -80,14 +90,23 @@ impl Drop for Caller<'_> {
 fn is_about_one_task(error: &StoreError) -> bool {
     matches!(
         error,
-        StoreError::Invalid(_) | StoreError::IdempotencyMismatch | StoreError::Refused(_) | StoreError::NotFound
+        StoreError::Invalid(_)
+            | StoreError::IdempotencyMismatch
+            | StoreError::Refused(_)
+            | StoreError::NotFound
     )
 }
 
-async fn commit_in_groups(database: Database, places: Arc<Semaphore>, mut receiver: mpsc::Receiver<Waiting>) {
+async fn commit_in_groups(
+    database: Database,
+    places: Arc<Semaphore>,
+    mut receiver: mpsc::Receiver<Waiting>,
+) {
     while let Some(first) = receiver.recv().await {
         // While all places are taken, the next group grows.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
         while group.len() < SHARED && bytes < SHARED_BYTES {
@@ -104,7 +123,8 @@ async fn commit_in_groups(database: Database, places: Arc<Semaphore>, mut receiv
 }
 
 async fn commit(database: &Database, group: Vec<Waiting>) {
-    let (tasks, answers): (Vec<NewTask>, Vec<_>) = group.into_iter().map(|one| (one.task, one.answer)).unzip();
+    let (tasks, answers): (Vec<NewTask>, Vec<_>) =
+        group.into_iter().map(|one| (one.task, one.answer)).unzip();
     // Kept in case they must be submitted one by one.
     let alone = (tasks.len() > 1).then(|| tasks.clone());
     match (submitter::submit(database, tasks).await, alone) {

@@ -61,7 +61,10 @@ impl Moves {
     /// A claim that started at these bounds has claimed this task.
     pub(crate) fn claimed(&mut self, bounds: &[LaneBound], lane: i64, due_at: i64) {
         // Where there was no bound, it started at the front.
-        let looked_back = bounds.iter().find(|bound| bound.lane == lane).is_none_or(|bound| bound.looks_back);
+        let looked_back = bounds
+            .iter()
+            .find(|bound| bound.lane == lane)
+            .is_none_or(|bound| bound.looks_back);
         self.raised.push((lane, due_at, looked_back));
     }
 
@@ -91,7 +94,11 @@ impl ClaimBounds {
         let bound = |(lane, bound): (&i64, &Bound)| {
             let looks_back = bound.looked_back_at.elapsed() >= LATE_LOOK_EVERY;
             let due_at = bound.due_at - if looks_back { LATE_COMMIT_US } else { 0 };
-            LaneBound { lane: *lane, due_at, looks_back }
+            LaneBound {
+                lane: *lane,
+                due_at,
+                looks_back,
+            }
         };
         state.lanes.iter().map(bound).collect()
     }
@@ -99,7 +106,9 @@ impl ClaimBounds {
     /// Whether a claim that found nothing may look again without bounds.
     pub(crate) fn may_look_again(&self) -> bool {
         let state = self.state();
-        state.scanned_at.is_none_or(|at| at.elapsed() >= state.scan_took * REST_PER_SCAN)
+        state
+            .scanned_at
+            .is_none_or(|at| at.elapsed() >= state.scan_took * REST_PER_SCAN)
     }
 
     /// Notes that a claim without bounds took this long.
@@ -132,7 +141,10 @@ impl State {
     fn raise(&mut self, moves: &Moves) {
         let now = Instant::now();
         for (lane, due_at, looked_back) in &moves.raised {
-            let bound = self.lanes.entry(*lane).or_insert(Bound { due_at: *due_at, looked_back_at: now });
+            let bound = self.lanes.entry(*lane).or_insert(Bound {
+                due_at: *due_at,
+                looked_back_at: now,
+            });
             bound.due_at = bound.due_at.max(*due_at);
             if *looked_back {
                 bound.looked_back_at = now;
@@ -158,13 +170,20 @@ mod tests {
         let bounds = ClaimBounds::default();
         bounds.note_full_scan(Duration::ZERO);
         let mut moves = Moves::default();
-        lanes.iter().for_each(|(lane, due_at)| moves.claimed(&[], *lane, *due_at));
+        lanes
+            .iter()
+            .for_each(|(lane, due_at)| moves.claimed(&[], *lane, *due_at));
         bounds.raise(&moves);
         bounds
     }
 
     fn due_from(bounds: &ClaimBounds, lane: i64) -> i64 {
-        bounds.current().iter().find(|bound| bound.lane == lane).unwrap().due_at
+        bounds
+            .current()
+            .iter()
+            .find(|bound| bound.lane == lane)
+            .unwrap()
+            .due_at
     }
 
     #[test]
@@ -181,7 +200,10 @@ mod tests {
     #[test]
     fn one_lanes_look_back_does_not_use_up_anothers() {
         let bounds = claimed(&[(1, LATE_COMMIT_US), (2, LATE_COMMIT_US)]);
-        assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (LATE_COMMIT_US, LATE_COMMIT_US));
+        assert_eq!(
+            (due_from(&bounds, 1), due_from(&bounds, 2)),
+            (LATE_COMMIT_US, LATE_COMMIT_US)
+        );
         for bound in bounds.state().lanes.values_mut() {
             bound.looked_back_at -= LATE_LOOK_EVERY;
         }
@@ -190,7 +212,10 @@ mod tests {
         let mut moves = Moves::default();
         moves.claimed(&known, 1, LATE_COMMIT_US);
         bounds.raise(&moves);
-        assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (LATE_COMMIT_US, 0));
+        assert_eq!(
+            (due_from(&bounds, 1), due_from(&bounds, 2)),
+            (LATE_COMMIT_US, 0)
+        );
     }
 
     #[test]

@@ -132,8 +132,11 @@ pub(crate) struct Dialect {
     pub(crate) numbered: bool,
 }
 
-pub(crate) const SQLITE_DIALECT: Dialect =
-    Dialect { now: "?1", list_filter: include_str!("sqlite/sql/list_filter.fragment"), numbered: true };
+pub(crate) const SQLITE_DIALECT: Dialect = Dialect {
+    now: "?1",
+    list_filter: include_str!("sqlite/sql/list_filter.fragment"),
+    numbered: true,
+};
 #[cfg(feature = "postgres")]
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
     // As `longhaul_now()` does, but by a float, which is exact to the microsecond until 2106, and not by a numeric.
@@ -151,12 +154,26 @@ pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
 impl Dialect {
     /// The statement with its marks filled in.
     pub(crate) fn sql(&self, name: &'static str, file: &str) -> Sql {
-        let names: Vec<&str> = include_str!("task_columns.sql").split(',').map(str::trim).collect();
-        let of_tasks = names.iter().map(|column| format!("tasks.{column}")).collect::<Vec<_>>().join(", ");
+        let names: Vec<&str> = include_str!("task_columns.sql")
+            .split(',')
+            .map(str::trim)
+            .collect();
+        let of_tasks = names
+            .iter()
+            .map(|column| format!("tasks.{column}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         // Where a list of ids is joined in, a bare name could mean either.
-        let columns = if self.numbered { names.join(", ") } else { of_tasks.clone() };
+        let columns = if self.numbered {
+            names.join(", ")
+        } else {
+            of_tasks.clone()
+        };
         // Comments are for readers of the files; a `?` in one would count as a parameter.
-        let statement: Vec<&str> = file.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        let statement: Vec<&str> = file
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("--"))
+            .collect();
         let filled = statement
             .join("\n")
             .replace("{now}", self.now)
@@ -164,14 +181,26 @@ impl Dialect {
             .replace("{task_columns_of_tasks}", &of_tasks)
             .replace("{task_columns}", &columns);
         if self.numbered {
-            return Sql { name, text: filled, order: None };
+            return Sql {
+                name,
+                text: filled,
+                order: None,
+            };
         }
         let (text, order) = without_numbers(&filled);
-        Sql { name, text, order: Some(order) }
+        Sql {
+            name,
+            text,
+            order: Some(order),
+        }
     }
 
     fn catalog(&self, files: &'static [&'static str]) -> Vec<Sql> {
-        NAMES.iter().zip(files).map(|(name, file)| self.sql(name, file)).collect()
+        NAMES
+            .iter()
+            .zip(files)
+            .map(|(name, file)| self.sql(name, file))
+            .collect()
     }
 }
 
@@ -190,11 +219,14 @@ fn without_numbers(text: &str) -> (String, Vec<usize>) {
     (plain, order)
 }
 
-pub(crate) static SQLITE_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| SQLITE_DIALECT.catalog(SQLITE));
+pub(crate) static SQLITE_CATALOG: LazyLock<Vec<Sql>> =
+    LazyLock::new(|| SQLITE_DIALECT.catalog(SQLITE));
 #[cfg(feature = "postgres")]
-pub(crate) static POSTGRES_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| POSTGRES_DIALECT.catalog(POSTGRES));
+pub(crate) static POSTGRES_CATALOG: LazyLock<Vec<Sql>> =
+    LazyLock::new(|| POSTGRES_DIALECT.catalog(POSTGRES));
 #[cfg(feature = "mysql")]
-pub(crate) static MYSQL_CATALOG: LazyLock<Vec<Sql>> = LazyLock::new(|| MYSQL_DIALECT.catalog(MYSQL));
+pub(crate) static MYSQL_CATALOG: LazyLock<Vec<Sql>> =
+    LazyLock::new(|| MYSQL_DIALECT.catalog(MYSQL));
 
 #[cfg(all(test, feature = "postgres", feature = "mysql"))]
 mod tests {
@@ -209,7 +241,11 @@ mod tests {
 
     #[test]
     fn no_mark_is_left_in_a_statement() {
-        for sql in SQLITE_CATALOG.iter().chain(POSTGRES_CATALOG.iter()).chain(MYSQL_CATALOG.iter()) {
+        for sql in SQLITE_CATALOG
+            .iter()
+            .chain(POSTGRES_CATALOG.iter())
+            .chain(MYSQL_CATALOG.iter())
+        {
             assert!(!sql.text.contains('{'), "{}: {}", sql.name, sql.text);
         }
     }

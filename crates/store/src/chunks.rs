@@ -17,7 +17,9 @@ impl Chunked {
     /// Repeats what stands between `{row}` and `{/row}` in `file`, wherever that is.
     pub(crate) fn new(dialect: &Dialect, name: &'static str, file: &str) -> Self {
         let statement = |size: &usize| (*size, dialect.sql(name, &repeated(file, *size)));
-        Self { by_size: SIZES.iter().map(statement).collect() }
+        Self {
+            by_size: SIZES.iter().map(statement).collect(),
+        }
     }
 
     /// Cuts `rows` into full chunks, each with its statement.
@@ -58,8 +60,9 @@ impl Chunked {
 fn repeated(file: &str, size: usize) -> String {
     let mut text = String::with_capacity(file.len() * size);
     let mut rest = file;
-    while let Some((head, (row, tail))) =
-        rest.split_once("{row}").and_then(|(head, rest)| Some((head, rest.split_once("{/row}")?)))
+    while let Some((head, (row, tail))) = rest
+        .split_once("{row}")
+        .and_then(|(head, rest)| Some((head, rest.split_once("{/row}")?)))
     {
         text.push_str(head);
         text.push_str(&vec![row; size].join(", "));
@@ -81,10 +84,16 @@ mod tests {
     fn every_row_is_in_exactly_one_chunk() {
         let rows: Vec<usize> = (0..1_000).collect();
         let chunks = INSERT.chunks(&rows);
-        let seen: Vec<usize> = chunks.iter().flat_map(|(_, chunk)| chunk.to_vec()).collect();
+        let seen: Vec<usize> = chunks
+            .iter()
+            .flat_map(|(_, chunk)| chunk.to_vec())
+            .collect();
         assert_eq!(seen, rows);
         assert_eq!(chunks.len(), 3 + 3 + 2 + 2);
-        assert_eq!(chunks[8].0.text, "INSERT VALUES (?, ?), (?, ?), (?, ?), (?, ?) END");
+        assert_eq!(
+            chunks[8].0.text,
+            "INSERT VALUES (?, ?), (?, ?), (?, ?), (?, ?) END"
+        );
     }
 
     #[test]
@@ -105,6 +114,9 @@ mod tests {
 
     #[test]
     fn every_mark_is_repeated() {
-        assert_eq!(repeated("IN ({row}?{/row}) OR ({row}?{/row})", 2), "IN (?, ?) OR (?, ?)");
+        assert_eq!(
+            repeated("IN ({row}?{/row}) OR ({row}?{/row})", 2),
+            "IN (?, ?) OR (?, ?)"
+        );
     }
 }

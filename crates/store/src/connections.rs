@@ -53,14 +53,24 @@ struct Idle<DB: Database> {
 impl<DB: Database> Clone for Connections<DB> {
     fn clone(&self) -> Self {
         let (places, idle) = (Arc::clone(&self.places), Arc::clone(&self.idle));
-        Self { pool: self.pool.clone(), places, operation_wait: self.operation_wait, idle }
+        Self {
+            pool: self.pool.clone(),
+            places,
+            operation_wait: self.operation_wait,
+            idle,
+        }
     }
 }
 
 impl<DB: Database> Connections<DB> {
     pub(crate) fn new(pool: Pool<DB>, operation_wait: Duration) -> Self {
         let most = pool.options().get_max_connections() as usize;
-        Self { pool, places: Arc::new(Semaphore::new(most)), operation_wait, idle: Arc::default() }
+        Self {
+            pool,
+            places: Arc::new(Semaphore::new(most)),
+            operation_wait,
+            idle: Arc::default(),
+        }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle<DB>>> {
@@ -70,19 +80,36 @@ impl<DB: Database> Connections<DB> {
     /// A connection that lives, as far as anybody knows.
     pub(crate) async fn take(&self) -> Result<Taken<DB>, Failure> {
         let away = |why: &str| Failure::from(StoreError::Unavailable(why.to_owned()));
-        let place = tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.places).acquire_owned()).await;
-        let place = place.map_err(|_| away("all connections are in use"))?.map_err(|_| away("the store is closed"))?;
+        let place =
+            tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.places).acquire_owned()).await;
+        let place = place
+            .map_err(|_| away("all connections are in use"))?
+            .map_err(|_| away("the store is closed"))?;
         loop {
-            let Some(Idle { mut connection, since }) = self.idle().pop() else { break };
+            let Some(Idle {
+                mut connection,
+                since,
+            }) = self.idle().pop()
+            else {
+                break;
+            };
             if since.elapsed() <= TRUST_IDLE || lives::<DB>(&mut connection).await.is_ok() {
-                return Ok(Taken { connection, place, home: self.clone() });
+                return Ok(Taken {
+                    connection,
+                    place,
+                    home: self.clone(),
+                });
             }
         }
         let mut connection = self.pool.acquire().await?;
         // Whoever gives up in the middle leaves an answer behind that may still come, and on MySQL the next question would
         // take it for its own. Such a connection is never used again.
         connection.close_on_drop();
-        Ok(Taken { connection, place, home: self.clone() })
+        Ok(Taken {
+            connection,
+            place,
+            home: self.clone(),
+        })
     }
 
     /// Closes all connections; those in use when their operations have ended.
@@ -94,9 +121,13 @@ impl<DB: Database> Connections<DB> {
 }
 
 /// Asks a connection whether it still lives. The pool asks so, too, whenever one comes back to it.
-pub(crate) async fn lives<DB: Database>(connection: &mut DB::Connection) -> Result<bool, sqlx::Error> {
+pub(crate) async fn lives<DB: Database>(
+    connection: &mut DB::Connection,
+) -> Result<bool, sqlx::Error> {
     let asked = tokio::time::timeout(LIFE_WAIT, connection.ping()).await;
-    asked.unwrap_or(Err(sqlx::Error::PoolTimedOut)).map(|()| true)
+    asked
+        .unwrap_or(Err(sqlx::Error::PoolTimedOut))
+        .map(|()| true)
 }
 
 /// A pool of a server that has answered. One that refuses connections is asked again for [`CONNECT_WAIT`]; then the reason is
@@ -122,11 +153,18 @@ pub(crate) async fn open_pool<DB: Database>(
                 tokio::time::sleep(CONNECT_AGAIN).await;
             }
             Ok(Err(sqlx::Error::Io(error))) => {
-                return Err(StoreError::Unavailable(format!("{} cannot be reached: {error}", place(&server))).into());
+                return Err(StoreError::Unavailable(format!(
+                    "{} cannot be reached: {error}",
+                    place(&server)
+                ))
+                .into());
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
-                let silent = format!("{} has not answered within {CONNECT_WAIT:?}", place(&server));
+                let silent = format!(
+                    "{} has not answered within {CONNECT_WAIT:?}",
+                    place(&server)
+                );
                 return Err(StoreError::Unavailable(silent).into());
             }
         }
@@ -135,14 +173,24 @@ pub(crate) async fn open_pool<DB: Database>(
 
 fn may_be_up_soon(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
-    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset)
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset
+    )
 }
 
 /// Where the server is, without anybody's password.
 fn place(server: &impl ConnectOptions) -> String {
     let url = server.to_url_lossy();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{} at {}{port}", url.scheme(), url.host_str().unwrap_or("the socket"))
+    let port = url
+        .port()
+        .map(|port| format!(":{port}"))
+        .unwrap_or_default();
+    format!(
+        "{} at {}{port}",
+        url.scheme(),
+        url.host_str().unwrap_or("the socket")
+    )
 }
 
 /// A connection in use. Dropped, it is closed: nobody knows what has become of it.
@@ -156,10 +204,22 @@ pub(crate) struct Taken<DB: Database> {
 impl<DB: Database> Taken<DB> {
     /// The operation has come to this answer. Unless that casts a doubt on the connection, it stays at hand.
     pub(crate) fn answered<T>(self, answer: Result<T, Failure>) -> Result<T, Failure> {
-        let Self { connection, place, home } = self;
-        let is_in_doubt = matches!(answer, Err(Failure::Store(StoreError::Unavailable(_) | StoreError::Internal(_))));
+        let Self {
+            connection,
+            place,
+            home,
+        } = self;
+        let is_in_doubt = matches!(
+            answer,
+            Err(Failure::Store(
+                StoreError::Unavailable(_) | StoreError::Internal(_)
+            ))
+        );
         if !is_in_doubt && !home.places.is_closed() {
-            home.idle().push(Idle { connection, since: Instant::now() });
+            home.idle().push(Idle {
+                connection,
+                since: Instant::now(),
+            });
         }
         drop(place);
         answer
@@ -179,16 +239,33 @@ mod tests {
             listener.local_addr().unwrap().port()
         };
         let started = tokio::time::Instant::now();
-        let postgres = format!("postgres://ann:secret@127.0.0.1:{port}/db").parse().unwrap();
-        let mysql = format!("mysql://ann:secret@127.0.0.1:{port}/db").parse().unwrap();
+        let postgres = format!("postgres://ann:secret@127.0.0.1:{port}/db")
+            .parse()
+            .unwrap();
+        let mysql = format!("mysql://ann:secret@127.0.0.1:{port}/db")
+            .parse()
+            .unwrap();
         let failures = [
-            open_pool(PgPoolOptions::new(), postgres).await.map(drop).unwrap_err(),
-            open_pool(MySqlPoolOptions::new(), mysql).await.map(drop).unwrap_err(),
+            open_pool(PgPoolOptions::new(), postgres)
+                .await
+                .map(drop)
+                .unwrap_err(),
+            open_pool(MySqlPoolOptions::new(), mysql)
+                .await
+                .map(drop)
+                .unwrap_err(),
         ];
         assert!(started.elapsed() > CONNECT_WAIT, "it may be on its way up");
         for failure in failures {
-            let Failure::Store(StoreError::Unavailable(told)) = failure else { panic!("{failure:?}") };
-            assert!(told.contains(&format!("127.0.0.1:{port} cannot be reached: Connection refused")), "{told}");
+            let Failure::Store(StoreError::Unavailable(told)) = failure else {
+                panic!("{failure:?}")
+            };
+            assert!(
+                told.contains(&format!(
+                    "127.0.0.1:{port} cannot be reached: Connection refused"
+                )),
+                "{told}"
+            );
             assert!(!told.contains("secret"), "{told}");
         }
     }

@@ -86,7 +86,11 @@ impl Database {
     }
 
     /// Runs the operation until it wins its races, and tells the caller how it ended.
-    pub(crate) async fn run<O: Operation>(&self, mode: Mode, operation: O) -> Result<O::Output, StoreError> {
+    pub(crate) async fn run<O: Operation>(
+        &self,
+        mode: Mode,
+        operation: O,
+    ) -> Result<O::Output, StoreError> {
         let operation = Arc::new(operation);
         let (mut tries, began) = (1, Instant::now());
         loop {
@@ -99,7 +103,10 @@ impl Database {
                 Err(Failure::Again(cause)) => {
                     tracing::debug!(tries, cause, "a transaction lost a race and runs again");
                     let most = REST_MS.min(1 << tries.min(10));
-                    tokio::time::sleep(Duration::from_micros((random::unit() * most as f64 * 1_000.0) as u64)).await;
+                    tokio::time::sleep(Duration::from_micros(
+                        (random::unit() * most as f64 * 1_000.0) as u64,
+                    ))
+                    .await;
                     tries += 1;
                 }
             }
@@ -107,10 +114,18 @@ impl Database {
     }
 
     /// A connection whose other end is gone never answers. Dropped in the middle, it goes to the pool, which finds out.
-    async fn try_in_time<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
-        let Some(wait) = self.operation_wait() else { return self.try_once(mode, operation).await };
+    async fn try_in_time<O: Operation>(
+        &self,
+        mode: Mode,
+        operation: &Arc<O>,
+    ) -> Result<O::Output, Failure> {
+        let Some(wait) = self.operation_wait() else {
+            return self.try_once(mode, operation).await;
+        };
         let late = |_| Err(StoreError::Unavailable(format!("no answer within {wait:?}")).into());
-        tokio::time::timeout(wait, self.try_once(mode, operation)).await.unwrap_or_else(late)
+        tokio::time::timeout(wait, self.try_once(mode, operation))
+            .await
+            .unwrap_or_else(late)
     }
 
     /// How long a server may take; a file is not waited for.
@@ -124,18 +139,28 @@ impl Database {
         }
     }
 
-    async fn try_once<O: Operation>(&self, mode: Mode, operation: &Arc<O>) -> Result<O::Output, Failure> {
+    async fn try_once<O: Operation>(
+        &self,
+        mode: Mode,
+        operation: &Arc<O>,
+    ) -> Result<O::Output, Failure> {
         match (self, mode) {
             (Self::Sqlite(database), Mode::ReadOnly) => database.read(operation).await,
-            (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => database.transact(operation).await,
+            (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => {
+                database.transact(operation).await
+            }
             #[cfg(feature = "postgres")]
             (Self::Postgres(database), Mode::Transaction) => database.transact(&**operation).await,
             #[cfg(feature = "postgres")]
-            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => database.once(&**operation).await,
+            (Self::Postgres(database), Mode::OneStatement | Mode::ReadOnly) => {
+                database.once(&**operation).await
+            }
             #[cfg(feature = "mysql")]
             (Self::MySql(database), Mode::ReadOnly) => database.read(&**operation).await,
             #[cfg(feature = "mysql")]
-            (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => database.transact(&**operation).await,
+            (Self::MySql(database), Mode::Transaction | Mode::OneStatement) => {
+                database.transact(&**operation).await
+            }
         }
     }
 

@@ -53,7 +53,9 @@ const AWAY_TOO: [&str; 2] = ["25P03", "25006"];
 #[cfg(feature = "mysql")]
 const MYSQL_AGAIN: [u16; 2] = [1213, 1020];
 #[cfg(feature = "mysql")]
-const MYSQL_AWAY: [u16; 11] = [1205, 1040, 1053, 1290, 1836, 1021, 1114, 3024, 1317, 1927, 1180];
+const MYSQL_AWAY: [u16; 11] = [
+    1205, 1040, 1053, 1290, 1836, 1021, 1114, 3024, 1317, 1927, 1180,
+];
 /// SQLite's busy and locked, and its I/O error, full disk and file that cannot be opened.
 const SQLITE_AGAIN: [i64; 2] = [5, 6];
 const SQLITE_AWAY: [i64; 3] = [10, 13, 14];
@@ -76,8 +78,13 @@ fn meaning(cause: &dyn sqlx::error::DatabaseError) -> Meaning {
             _ => Meaning::Broken,
         };
     }
-    let sqlite_kind = code.parse::<i64>().ok().filter(|_| code.len() < 5).map(|number| number & 0xff);
-    let away = AWAY.iter().any(|class| code.starts_with(class)) || AWAY_TOO.contains(&code.as_ref());
+    let sqlite_kind = code
+        .parse::<i64>()
+        .ok()
+        .filter(|_| code.len() < 5)
+        .map(|number| number & 0xff);
+    let away =
+        AWAY.iter().any(|class| code.starts_with(class)) || AWAY_TOO.contains(&code.as_ref());
     match sqlite_kind {
         None if AGAIN.contains(&code.as_ref()) => Meaning::Again,
         Some(kind) if SQLITE_AGAIN.contains(&kind) => Meaning::Again,
@@ -90,9 +97,14 @@ fn meaning(cause: &dyn sqlx::error::DatabaseError) -> Meaning {
 /// The store's own connections to SQLite. The low byte of an extended code is its kind.
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error().map(|cause| i64::from(cause.extended_code) & 0xff) {
+        match error
+            .sqlite_error()
+            .map(|cause| i64::from(cause.extended_code) & 0xff)
+        {
             Some(kind) if SQLITE_AGAIN.contains(&kind) => Self::Again(error.to_string()),
-            Some(kind) if SQLITE_AWAY.contains(&kind) => Self::Store(StoreError::Unavailable(error.to_string())),
+            Some(kind) if SQLITE_AWAY.contains(&kind) => {
+                Self::Store(StoreError::Unavailable(error.to_string()))
+            }
             Some(_) | None => Self::internal(error),
         }
     }
@@ -118,5 +130,8 @@ impl From<sqlx::Error> for Failure {
 
 fn is_away(error: &sqlx::Error) -> bool {
     use sqlx::Error as E;
-    matches!(error, E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed)
+    matches!(
+        error,
+        E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed
+    )
 }

@@ -40,12 +40,18 @@ impl Ledger {
         session: &mut dyn Session,
         ids: impl IntoIterator<Item = TaskId>,
     ) -> Result<(), Failure> {
-        let wanted: BTreeSet<TaskId> = ids.into_iter().filter(|id| !self.tasks.contains_key(id)).collect();
+        let wanted: BTreeSet<TaskId> = ids
+            .into_iter()
+            .filter(|id| !self.tasks.contains_key(id))
+            .collect();
         if wanted.is_empty() {
             return Ok(());
         }
         let list = record::hex_list(wanted);
-        for row in session.fetch(Statement::LockTasks, &[(&list).into()]).await? {
+        for row in session
+            .fetch(Statement::LockTasks, &[(&list).into()])
+            .await?
+        {
             let task = record::task(&row)?;
             self.tasks.insert(task.id, (task.clone(), task));
         }
@@ -60,7 +66,9 @@ impl Ledger {
     /// Takes a decision on a locked task.
     pub(crate) fn record(&mut self, session: &dyn Session, transition: Transition) {
         let after = transition.after;
-        let Some((_, current)) = self.tasks.get_mut(&after.id) else { return };
+        let Some((_, current)) = self.tasks.get_mut(&after.id) else {
+            return;
+        };
         if let Some(parent) = after.parent_id
             && let Some(step) = ChildMove::between(Some(current.status), after.status)
         {
@@ -69,7 +77,8 @@ impl Ledger {
         self.tallies.record_move(current, &after);
         self.archived.extend(transition.archived);
         if let Some(event) = transition.event {
-            self.messages.extend(session.shared().outbox().messages(&after, event));
+            self.messages
+                .extend(session.shared().outbox().messages(&after, event));
         }
         *current = after;
     }
@@ -97,11 +106,16 @@ impl Ledger {
     }
 
     pub(crate) fn count_removed(&mut self, task: &Task) {
-        self.tallies.count(&task.queue, &task.task_type, task.status, -1);
+        self.tallies
+            .count(&task.queue, &task.task_type, task.status, -1);
     }
 
     /// Carries the children's moves to their parents, up to the root, and writes everything.
-    pub(crate) async fn save(mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
+    pub(crate) async fn save(
+        mut self,
+        session: &mut dyn Session,
+        now: Timestamp,
+    ) -> Result<(), Failure> {
         self.write(session, now).await
     }
 
@@ -114,7 +128,12 @@ impl Ledger {
         self.write(session, now).await?;
         let has_moved = |(before, after): &(Task, Task)| before.status != after.status;
         let moved = self.tasks.into_values().filter(has_moved);
-        Ok(moved.map(|(before, task)| Moved { was: before.status, task }).collect())
+        Ok(moved
+            .map(|(before, task)| Moved {
+                was: before.status,
+                task,
+            })
+            .collect())
     }
 
     async fn write(&mut self, session: &mut dyn Session, now: Timestamp) -> Result<(), Failure> {
@@ -129,7 +148,11 @@ impl Ledger {
     }
 
     async fn save_tasks(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let changed: Vec<&(Task, Task)> = self.tasks.values().filter(|(before, after)| before != after).collect();
+        let changed: Vec<&(Task, Task)> = self
+            .tasks
+            .values()
+            .filter(|(before, after)| before != after)
+            .collect();
         if changed.is_empty() {
             return Ok(());
         }
@@ -152,7 +175,9 @@ impl Ledger {
         let mut saved = 0;
         for portion in portions(&rows, TaskChange::bytes) {
             let document = serde_json::to_string(portion)?;
-            saved += session.execute(Statement::SaveTasks, &[(&document).into()]).await?;
+            saved += session
+                .execute(Statement::SaveTasks, &[(&document).into()])
+                .await?;
         }
         if saved != changed.len() as u64 {
             return Err(Failure::Again(format!(
@@ -165,10 +190,14 @@ impl Ledger {
 
     async fn save_companions(&mut self, session: &mut dyn Session) -> Result<(), Failure> {
         if !self.archived.is_empty() {
-            let rows =
-                std::mem::take(&mut self.archived).into_iter().map(AttemptRow::new).collect::<Result<Vec<_>, _>>()?;
+            let rows = std::mem::take(&mut self.archived)
+                .into_iter()
+                .map(AttemptRow::new)
+                .collect::<Result<Vec<_>, _>>()?;
             let document = serde_json::to_string(&rows)?;
-            session.execute(Statement::InsertAttempts, &[(&document).into()]).await?;
+            session
+                .execute(Statement::InsertAttempts, &[(&document).into()])
+                .await?;
         }
         insert_tallies(session, &std::mem::take(&mut self.tallies).into_tallies()).await?;
         insert_messages(session, &self.messages).await
@@ -176,7 +205,10 @@ impl Ledger {
 }
 
 /// Appends what a transaction adds to the counts.
-pub(crate) async fn insert_tallies(session: &mut dyn Session, tallies: &[Tally]) -> Result<(), Failure> {
+pub(crate) async fn insert_tallies(
+    session: &mut dyn Session,
+    tallies: &[Tally],
+) -> Result<(), Failure> {
     if tallies.is_empty() {
         return Ok(());
     }
@@ -184,14 +216,22 @@ pub(crate) async fn insert_tallies(session: &mut dyn Session, tallies: &[Tally])
 }
 
 /// Writes messages to the outbox.
-pub(crate) async fn insert_messages(session: &mut dyn Session, messages: &[OutboxMessage]) -> Result<(), Failure> {
+pub(crate) async fn insert_messages(
+    session: &mut dyn Session,
+    messages: &[OutboxMessage],
+) -> Result<(), Failure> {
     if messages.is_empty() {
         return Ok(());
     }
-    let rows = messages.iter().map(OutboxRow::new).collect::<Result<Vec<_>, _>>()?;
+    let rows = messages
+        .iter()
+        .map(OutboxRow::new)
+        .collect::<Result<Vec<_>, _>>()?;
     let document = serde_json::to_string(&rows)?;
     let clock = session.clock();
-    session.execute(Statement::InsertOutbox, &[clock.into(), (&document).into()]).await?;
+    session
+        .execute(Statement::InsertOutbox, &[clock.into(), (&document).into()])
+        .await?;
     Ok(())
 }
 
@@ -202,7 +242,11 @@ pub(crate) async fn lane_of(
     made: &mut HashMap<LaneKey, i64>,
     key: LaneKey,
 ) -> Result<i64, Failure> {
-    let lane = match session.shared().known_lane(&key).or_else(|| made.get(&key).copied()) {
+    let lane = match session
+        .shared()
+        .known_lane(&key)
+        .or_else(|| made.get(&key).copied())
+    {
         Some(lane) => lane,
         None => find_or_make_lane(session, &key).await?,
     };
@@ -211,12 +255,17 @@ pub(crate) async fn lane_of(
 }
 
 /// The lane's number, made if need be.
-pub(crate) async fn find_or_make_lane(session: &mut dyn Session, key: &LaneKey) -> Result<i64, Failure> {
+pub(crate) async fn find_or_make_lane(
+    session: &mut dyn Session,
+    key: &LaneKey,
+) -> Result<i64, Failure> {
     let params = [(&key.0).into(), (&key.1).into(), i64::from(key.2).into()];
     if let Some(row) = session.fetch(Statement::FindLane, &params).await?.first() {
         return row.must_int(0);
     }
     session.execute(Statement::InsertLane, &params).await?;
     let rows = session.fetch(Statement::FindLane, &params).await?;
-    rows.first().ok_or_else(|| Failure::Again("the lane is being made elsewhere".to_owned()))?.must_int(0)
+    rows.first()
+        .ok_or_else(|| Failure::Again("the lane is being made elsewhere".to_owned()))?
+        .must_int(0)
 }

@@ -29,7 +29,8 @@ macro_rules! migrations {
     };
 }
 
-pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite", (11, "ids of nobody", "0011_ids_of_nobody.sql"));
+pub(crate) static SQLITE: LazyLock<Migrator> =
+    migrations!("sqlite", (11, "ids of nobody", "0011_ids_of_nobody.sql"));
 #[cfg(feature = "postgres")]
 pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
     "postgres",
@@ -37,7 +38,8 @@ pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
     (10, "lean writes", "0010_lean_writes.sql")
 );
 #[cfg(feature = "mysql")]
-pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql", (12, "room to grow", "0012_room_to_grow.sql"));
+pub(crate) static MYSQL: LazyLock<Migrator> =
+    migrations!("mysql", (12, "room to grow", "0012_room_to_grow.sql"));
 
 fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {
     let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
@@ -51,7 +53,10 @@ fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Mi
 
 /// Brings the schema up to this program's. A failure leaves the connection with the migration lock, so the
 /// connection must not be used for anything else.
-pub(crate) async fn run(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
+pub(crate) async fn run(
+    connection: &mut impl Migrate,
+    migrator: &Migrator,
+) -> Result<(), StoreError> {
     match migrate(connection, migrator).await {
         Ok(()) => Ok(()),
         Err(MigrateError::VersionMissing(found)) => Err(too_new(found, migrator)),
@@ -75,7 +80,10 @@ async fn migrate(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(
     migrator.run_direct(None, connection, false).await?;
     if !at_first.is_empty() {
         // Programs from before look there alone, and are to see that the schema has gone on without them.
-        for migration in migrator.iter().filter(|migration| !has(&at_first, migration.version)) {
+        for migration in migrator
+            .iter()
+            .filter(|migration| !has(&at_first, migration.version))
+        {
             connection.skip(NOTED_AT_FIRST, migration).await?;
         }
     }
@@ -83,8 +91,15 @@ async fn migrate(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(
 }
 
 /// Notes in our own table what was noted elsewhere at first. One that failed in the middle stays a person's to look at.
-async fn take_over(connection: &mut impl Migrate, at_first: &[&Migration]) -> Result<(), MigrateError> {
-    if let Some(version) = connection.dirty_version(NOTED_AT_FIRST).await?.filter(|version| has(at_first, *version)) {
+async fn take_over(
+    connection: &mut impl Migrate,
+    at_first: &[&Migration],
+) -> Result<(), MigrateError> {
+    if let Some(version) = connection
+        .dirty_version(NOTED_AT_FIRST)
+        .await?
+        .filter(|version| has(at_first, *version))
+    {
         return Err(MigrateError::Dirty(version));
     }
     connection.ensure_migrations_table(NOTED).await?;
@@ -98,7 +113,9 @@ async fn take_over(connection: &mut impl Migrate, at_first: &[&Migration]) -> Re
 }
 
 fn has(migrations: &[&Migration], version: i64) -> bool {
-    migrations.iter().any(|migration| migration.version == version)
+    migrations
+        .iter()
+        .any(|migration| migration.version == version)
 }
 
 /// Those of our migrations that sqlx's own table has. If it has one of them, a number of ours with another sum is one that was
@@ -108,9 +125,15 @@ async fn noted_at_first<'m>(
     migrator: &'m Migrator,
 ) -> Result<Vec<&'m Migration>, MigrateError> {
     let others = listed(connection, NOTED_AT_FIRST).await?;
-    let noted = |migration: &&Migration| others.iter().any(|other| other.version == migration.version);
+    let noted = |migration: &&Migration| {
+        others
+            .iter()
+            .any(|other| other.version == migration.version)
+    };
     let (ours, changed): (Vec<_>, Vec<_>) = migrator.iter().filter(noted).partition(|migration| {
-        others.iter().any(|other| other.version == migration.version && other.checksum == migration.checksum)
+        others
+            .iter()
+            .any(|other| other.version == migration.version && other.checksum == migration.checksum)
     });
     match changed.first().filter(|_| !ours.is_empty()) {
         Some(migration) => Err(MigrateError::VersionMismatch(migration.version)),
@@ -119,7 +142,10 @@ async fn noted_at_first<'m>(
 }
 
 /// What a table has noted; nothing if there is none that we may read.
-async fn listed(connection: &mut impl Migrate, table: &str) -> Result<Vec<AppliedMigration>, MigrateError> {
+async fn listed(
+    connection: &mut impl Migrate,
+    table: &str,
+) -> Result<Vec<AppliedMigration>, MigrateError> {
     match connection.list_applied_migrations(table).await {
         Err(error) if is_not_there(&error) => Ok(Vec::new()),
         listed => listed,
@@ -128,8 +154,11 @@ async fn listed(connection: &mut impl Migrate, table: &str) -> Result<Vec<Applie
 
 /// No such table, as the three say it, or one of somebody else's, as PostgreSQL says it.
 fn is_not_there(error: &MigrateError) -> bool {
-    let MigrateError::Execute(sqlx::Error::Database(error)) = error else { return false };
-    matches!(error.code().as_deref(), Some("42P01" | "42S02" | "42501")) || error.message().starts_with("no such table")
+    let MigrateError::Execute(sqlx::Error::Database(error)) = error else {
+        return false;
+    };
+    matches!(error.code().as_deref(), Some("42P01" | "42S02" | "42501"))
+        || error.message().starts_with("no such table")
 }
 
 /// The newest migration that the database has; 0 when it has none.
@@ -139,7 +168,11 @@ async fn found(connection: &mut impl Migrate, migrator: &Migrator) -> Result<i64
         return Ok(newest);
     }
     let at_first = noted_at_first(connection, migrator).await.map_err(failed)?;
-    Ok(at_first.iter().map(|migration| migration.version).max().unwrap_or(0))
+    Ok(at_first
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0))
 }
 
 /// How far a schema is.
@@ -154,15 +187,28 @@ pub struct SchemaState {
 }
 
 /// Tells how far the schema is and changes nothing.
-pub(crate) async fn state(connection: &mut impl Migrate, migrator: &Migrator) -> Result<SchemaState, StoreError> {
+pub(crate) async fn state(
+    connection: &mut impl Migrate,
+    migrator: &Migrator,
+) -> Result<SchemaState, StoreError> {
     let found = found(connection, migrator).await?;
-    let pending = migrator.iter().filter(|migration| migration.version > found);
-    let named = |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
-    Ok(SchemaState { found, known: newest(migrator), pending: pending.map(named).collect() })
+    let pending = migrator
+        .iter()
+        .filter(|migration| migration.version > found);
+    let named =
+        |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
+    Ok(SchemaState {
+        found,
+        known: newest(migrator),
+        pending: pending.map(named).collect(),
+    })
 }
 
 /// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.
-pub(crate) async fn check(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), StoreError> {
+pub(crate) async fn check(
+    connection: &mut impl Migrate,
+    migrator: &Migrator,
+) -> Result<(), StoreError> {
     let found = found(connection, migrator).await?;
     let known = newest(migrator);
     match found.cmp(&known) {
@@ -175,11 +221,18 @@ pub(crate) async fn check(connection: &mut impl Migrate, migrator: &Migrator) ->
 }
 
 fn newest(migrator: &Migrator) -> i64 {
-    migrator.iter().map(|migration| migration.version).max().unwrap_or(0)
+    migrator
+        .iter()
+        .map(|migration| migration.version)
+        .max()
+        .unwrap_or(0)
 }
 
 fn too_new(found: i64, migrator: &Migrator) -> StoreError {
-    StoreError::SchemaTooNew { found, known: newest(migrator) }
+    StoreError::SchemaTooNew {
+        found,
+        known: newest(migrator),
+    }
 }
 
 /// A database that could not be asked.

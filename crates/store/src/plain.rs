@@ -51,15 +51,27 @@ mod tests {
 
     #[test]
     fn the_statements_of_a_claim_and_its_finish_are_listed() {
-        let by_lanes = ["insert_tasks", "claim_lanes", "claim_pick", "claim_take", "complete_tasks"];
+        let by_lanes = [
+            "insert_tasks",
+            "claim_lanes",
+            "claim_pick",
+            "claim_take",
+            "complete_tasks",
+        ];
         for (kind, wanted) in [
             (DatabaseKind::Sqlite, &by_lanes[..]),
-            (DatabaseKind::Postgres, &["insert_tasks", "claim_tasks", "complete_tasks"]),
+            (
+                DatabaseKind::Postgres,
+                &["insert_tasks", "claim_tasks", "complete_tasks"],
+            ),
             (DatabaseKind::MySql, &by_lanes[..]),
         ] {
             let listed = statements(kind);
             for name in wanted {
-                assert!(listed.iter().any(|(listed, _)| listed == name), "{kind:?} lacks {name}");
+                assert!(
+                    listed.iter().any(|(listed, _)| listed == name),
+                    "{kind:?} lacks {name}"
+                );
             }
         }
     }

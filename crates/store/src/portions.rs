@@ -31,7 +31,10 @@ mod tests {
         let sizes = [1, BYTES, 5, BYTES - 5, 1, BYTES * 3, 1];
         let cut: Vec<&[usize]> = portions(&sizes, |size| *size);
         assert_eq!(cut.concat(), sizes);
-        assert_eq!(cut.iter().map(|portion| portion.len()).collect::<Vec<_>>(), [1, 1, 2, 1, 1, 1]);
+        assert_eq!(
+            cut.iter().map(|portion| portion.len()).collect::<Vec<_>>(),
+            [1, 1, 2, 1, 1, 1]
+        );
         assert!(portions(&[] as &[usize], |size| *size).is_empty());
     }
 }

@@ -1,8 +1,8 @@
 //! Tasks and their companions as rows and as the JSON that statements take in.
 
 use longhaul_domain::{
-    AccessToken, Attempt, AttemptOutcome, ChildCounts, Json, KnownToken, LeaseToken, LogEntry, LogLevel, Node, NodeId,
-    Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
+    AccessToken, Attempt, AttemptOutcome, ChildCounts, Json, KnownToken, LeaseToken, LogEntry,
+    LogLevel, Node, NodeId, Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
@@ -41,7 +41,8 @@ pub(crate) fn hex_list(ids: impl IntoIterator<Item = TaskId>) -> String {
 
 fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failure> {
     let value = row.must_int(column)?;
-    T::try_from(value).map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
+    T::try_from(value)
+        .map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
 }
 
 /// The largest count that is read: every database holds it, and there is room to count on.
@@ -129,8 +130,13 @@ fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Opti
 
 /// The policy of retries, without what this program does not know of; the default in place of one that cannot be.
 fn policy(row: &impl Columns, column: usize, id: TaskId) -> RetryPolicy {
-    let Some(text) = any_str(row, column) else { return RetryPolicy::default() };
-    let read = serde_json::from_str(text).ok().or_else(|| known_policy(text)).filter(|policy| policy.check().is_ok());
+    let Some(text) = any_str(row, column) else {
+        return RetryPolicy::default();
+    };
+    let read = serde_json::from_str(text)
+        .ok()
+        .or_else(|| known_policy(text))
+        .filter(|policy| policy.check().is_ok());
     read.unwrap_or_else(|| {
         tracing::debug!(task_id = %id, text, "the retry policy of a task cannot be read; the default one is used");
         RetryPolicy::default()
@@ -148,7 +154,11 @@ fn known_policy(text: &str) -> Option<RetryPolicy> {
 /// What people or programs of another version write there is read as well as it can be (`docs/sql.md` says how): a row that cannot
 /// be read would fail each claim that meets it, and so hold up all the others of its lane.
 pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
-    let (id, attempt, last_attempt_at) = (TaskId(row.must_id(0)?), attempt_number(row, 10), any_time(row, 20));
+    let (id, attempt, last_attempt_at) = (
+        TaskId(row.must_id(0)?),
+        attempt_number(row, 10),
+        any_time(row, 20),
+    );
     let updated_at = any_time(row, 17).unwrap_or_default();
     Ok(Task {
         id,
@@ -160,7 +170,11 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
         queue: any_text(row, 6).unwrap_or_default(),
         priority: priority(row, 7),
         status: status(row, 8)?,
-        phase: if any_str(row, 9) == Some(Phase::Finish.as_str()) { Phase::Finish } else { Phase::Run },
+        phase: if any_str(row, 9) == Some(Phase::Finish.as_str()) {
+            Phase::Finish
+        } else {
+            Phase::Run
+        },
         attempt,
         max_attempts: count(row, 11),
         retry_count: count(row, 12),
@@ -294,7 +308,12 @@ impl<'a> TaskChange<'a> {
 impl TaskChange<'_> {
     /// About how much of a statement it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let texts = [self.progress, self.result, self.result_url, self.error.as_deref()];
+        let texts = [
+            self.progress,
+            self.result,
+            self.result_url,
+            self.error.as_deref(),
+        ];
         1_000 + texts.iter().flatten().map(|text| text.len()).sum::<usize>()
     }
 }
@@ -358,7 +377,11 @@ pub(crate) struct OutboxRow {
 impl OutboxRow {
     pub(crate) fn new(message: &OutboxMessage) -> Result<Self, Failure> {
         let body = serde_json::to_string(&message.body)?;
-        Ok(Self { topic: message.topic.as_str(), task_id: hex(message.task_id.0), body })
+        Ok(Self {
+            topic: message.topic.as_str(),
+            task_id: hex(message.task_id.0),
+            body,
+        })
     }
 }
 
@@ -368,7 +391,8 @@ pub(crate) fn message(row: &SqlRow) -> Result<LeasedMessage, Failure> {
         id: row.must_int(0)?,
         tries: number::<u32>(row, 4)? + 1,
         message: OutboxMessage {
-            topic: Topic::parse(&topic).ok_or_else(|| Failure::internal(format!("unknown topic {topic:?}")))?,
+            topic: Topic::parse(&topic)
+                .ok_or_else(|| Failure::internal(format!("unknown topic {topic:?}")))?,
             task_id: TaskId(row.must_id(2)?),
             body: serde_json::from_str(&row.must_text(3)?)?,
         },
@@ -380,7 +404,8 @@ pub(crate) fn log_entry(row: &SqlRow) -> Result<LogEntry, Failure> {
     Ok(LogEntry {
         number: number(row, 0)?,
         attempt: number(row, 1)?,
-        level: LogLevel::parse(&level).ok_or_else(|| Failure::internal(format!("unknown level {level:?}")))?,
+        level: LogLevel::parse(&level)
+            .ok_or_else(|| Failure::internal(format!("unknown level {level:?}")))?,
         message: row.must_text(3)?,
         logged_at: must_time(row, 4)?,
     })
@@ -429,7 +454,9 @@ pub(crate) fn node(row: &SqlRow) -> Result<Node, Failure> {
         heartbeat_at: must_time(row, 4)?,
         lost_at: time(row, 5)?,
         // One that cannot be read is of another version, and says nothing.
-        serves: row.text(6)?.and_then(|text| serde_json::from_str(&text).ok()),
+        serves: row
+            .text(6)?
+            .and_then(|text| serde_json::from_str(&text).ok()),
     })
 }
 
@@ -451,8 +478,13 @@ pub(crate) fn access_token(row: &SqlRow) -> Result<AccessToken, Failure> {
 
 pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, Failure> {
     let text = row.must_text(10)?;
-    let digest = text_digest(&text).ok_or_else(|| Failure::internal("a token's digest is not 64 digits"))?;
-    Ok(KnownToken { token: access_token(row)?, digest, seen_at: must_time(row, 11)? })
+    let digest =
+        text_digest(&text).ok_or_else(|| Failure::internal("a token's digest is not 64 digits"))?;
+    Ok(KnownToken {
+        token: access_token(row)?,
+        digest,
+        seen_at: must_time(row, 11)?,
+    })
 }
 
 /// A digest as it is stored: 64 hexadecimal digits.

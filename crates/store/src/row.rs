@@ -98,13 +98,25 @@ impl Columns for rusqlite::Row<'_> {
     }
 
     fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
-        let bytes = self.get_ref(column)?.as_bytes_or_null().map_err(|_| not_a(column, "text"))?;
-        bytes.map(std::str::from_utf8).transpose().map_err(|_| not_a(column, "text"))
+        let bytes = self
+            .get_ref(column)?
+            .as_bytes_or_null()
+            .map_err(|_| not_a(column, "text"))?;
+        bytes
+            .map(std::str::from_utf8)
+            .transpose()
+            .map_err(|_| not_a(column, "text"))
     }
 
     fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
-        let bytes = self.get_ref(column)?.as_blob_or_null().map_err(Failure::internal)?;
-        bytes.map(Uuid::from_slice).transpose().map_err(Failure::internal)
+        let bytes = self
+            .get_ref(column)?
+            .as_blob_or_null()
+            .map_err(Failure::internal)?;
+        bytes
+            .map(Uuid::from_slice)
+            .transpose()
+            .map_err(Failure::internal)
     }
 }
 
@@ -114,7 +126,9 @@ impl Columns for SqlRow {
             Self::Sqlite(values) => match &values[column] {
                 Value::Integer(value) => Some(*value),
                 Value::Null => None,
-                Value::Real(_) | Value::Text(_) | Value::Blob(_) => return Err(not_a(column, "number")),
+                Value::Real(_) | Value::Text(_) | Value::Blob(_) => {
+                    return Err(not_a(column, "number"));
+                }
             },
             Self::Guest(row) => row.try_get(column)?,
             #[cfg(feature = "mysql")]
@@ -129,7 +143,9 @@ impl Columns for SqlRow {
         let value = match self {
             Self::Sqlite(values) => match &values[column] {
                 Value::Text(text) => Some(text.as_str()),
-                Value::Blob(bytes) => Some(std::str::from_utf8(bytes).map_err(|_| not_a(column, "text"))?),
+                Value::Blob(bytes) => {
+                    Some(std::str::from_utf8(bytes).map_err(|_| not_a(column, "text"))?)
+                }
                 Value::Null => None,
                 Value::Integer(_) | Value::Real(_) => return Err(not_a(column, "text")),
             },
@@ -139,7 +155,10 @@ impl Columns for SqlRow {
             #[cfg(feature = "mysql")]
             Self::MySql(row) => {
                 let bytes: Option<&[u8]> = row.try_get_unchecked(column)?;
-                bytes.map(std::str::from_utf8).transpose().map_err(Failure::internal)?
+                bytes
+                    .map(std::str::from_utf8)
+                    .transpose()
+                    .map_err(Failure::internal)?
             }
         };
         Ok(value)
@@ -150,15 +169,22 @@ impl Columns for SqlRow {
             #[cfg(feature = "postgres")]
             Self::Postgres(row) => return Ok(row.try_get_unchecked(column)?),
             Self::Sqlite(values) => match &values[column] {
-                Value::Blob(bytes) => return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal),
+                Value::Blob(bytes) => {
+                    return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal);
+                }
                 Value::Null => None,
-                Value::Integer(_) | Value::Real(_) | Value::Text(_) => return Err(not_a(column, "id")),
+                Value::Integer(_) | Value::Real(_) | Value::Text(_) => {
+                    return Err(not_a(column, "id"));
+                }
             },
             Self::Guest(row) => row.try_get_unchecked(column)?,
             #[cfg(feature = "mysql")]
             Self::MySql(row) => row.try_get_unchecked(column)?,
         };
-        bytes.map(|bytes| Uuid::from_slice(&bytes)).transpose().map_err(Failure::internal)
+        bytes
+            .map(|bytes| Uuid::from_slice(&bytes))
+            .transpose()
+            .map_err(Failure::internal)
     }
 
     fn flag(&self, column: usize) -> Result<bool, Failure> {

@@ -16,9 +16,13 @@ where
 {
     if !connection.is_in_transaction() {
         let allowed = "one that was begun with sqlx, by begin or begin_with";
-        return Err(StoreError::Invalid(Invalid::new("transaction", "is not open", allowed)).into());
+        return Err(
+            StoreError::Invalid(Invalid::new("transaction", "is not open", allowed)).into(),
+        );
     }
-    connection.execute(sqlx::raw_sql("SAVEPOINT longhaul_submit")).await?;
+    connection
+        .execute(sqlx::raw_sql("SAVEPOINT longhaul_submit"))
+        .await?;
     Ok(())
 }
 
@@ -31,11 +35,15 @@ where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
 {
     if let Err(failure) = &ran {
-        let taken_back = connection.execute(sqlx::raw_sql("ROLLBACK TO SAVEPOINT longhaul_submit")).await;
+        let taken_back = connection
+            .execute(sqlx::raw_sql("ROLLBACK TO SAVEPOINT longhaul_submit"))
+            .await;
         // A deadlock on MySQL and a full disk on SQLite end the whole transaction, and with it everything that the caller has done.
         taken_back.map_err(|_| gone(failure))?;
     }
-    connection.execute(sqlx::raw_sql("RELEASE SAVEPOINT longhaul_submit")).await?;
+    connection
+        .execute(sqlx::raw_sql("RELEASE SAVEPOINT longhaul_submit"))
+        .await?;
     ran
 }
 
@@ -44,5 +52,8 @@ fn gone(failure: &Failure) -> Failure {
         Failure::Again(why) => why.clone(),
         Failure::Store(error) => error.to_string(),
     };
-    StoreError::Unavailable(format!("the database has given up the whole transaction, begin it again: {why}")).into()
+    StoreError::Unavailable(format!(
+        "the database has given up the whole transaction, begin it again: {why}"
+    ))
+    .into()
 }

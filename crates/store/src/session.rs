@@ -39,39 +39,65 @@ pub(crate) trait Session: Send {
     fn clock(&self) -> i64;
     /// The text of a statement in this database.
     fn sql(&self, statement: Statement) -> &'static Sql;
-    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure>;
-    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure>;
+    async fn execute_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure>;
+    async fn fetch_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure>;
 
-    async fn execute(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<u64, Failure> {
+    async fn execute(
+        &mut self,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure> {
         self.execute_sql(self.sql(statement), params).await
     }
-    async fn fetch(&mut self, statement: Statement, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+    async fn fetch(
+        &mut self,
+        statement: Statement,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure> {
         self.fetch_sql(self.sql(statement), params).await
     }
 
     // The hot path, where each database has its own best way.
 
     /// Writes the tasks and, with them, what they add to the counts.
-    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure>;
+    async fn insert_tasks(
+        &mut self,
+        tasks: &[Submission<'_>],
+        tallies: &[Tally],
+    ) -> Result<(), Failure>;
     /// Claims in the store's order, and counts the claims.
     async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure>;
     /// Claims what can be claimed of the named tasks, in the store's order, and counts the claims.
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure>;
     /// Ends what has neither parent nor children to think of, and counts it. What is not in the answer was not
     /// ended.
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure>;
+    async fn complete_tasks(
+        &mut self,
+        completions: &[Completion<'_>],
+    ) -> Result<Vec<TaskId>, Failure>;
 
     /// Appends what a transaction adds to the counts.
     async fn append_tallies(&mut self, tallies: &[Tally]) -> Result<(), Failure> {
         let document = serde_json::to_string(tallies)?;
-        self.execute(Statement::InsertTallyDeltas, &[(&document).into()]).await?;
+        self.execute(Statement::InsertTallyDeltas, &[(&document).into()])
+            .await?;
         Ok(())
     }
 
     /// Where due tasks of a queue, or of all queues, begin; one for each lane that holds any.
     async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
         let clock = self.clock();
-        let rows = self.fetch(Statement::FindHeads, &[clock.into(), Param::Text(queue)]).await?;
+        let rows = self
+            .fetch(Statement::FindHeads, &[clock.into(), Param::Text(queue)])
+            .await?;
         rows.iter().map(LaneHead::from_row).collect()
     }
 
@@ -103,13 +129,18 @@ impl Submission<'_> {
 
     /// About how much of a statement it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let memo = self.task.memo.as_ref().map_or(0, |memo| memo.as_str().len());
+        let memo = self
+            .task
+            .memo
+            .as_ref()
+            .map_or(0, |memo| memo.as_str().len());
         500 + self.task.parameters.as_str().len() + memo
     }
 
     /// The retry policy as it is stored; the default is not.
     pub(crate) fn policy_text(&self) -> Result<Option<String>, Failure> {
-        let own = (self.task.retry != longhaul_domain::RetryPolicy::default()).then_some(&self.task.retry);
+        let own = (self.task.retry != longhaul_domain::RetryPolicy::default())
+            .then_some(&self.task.retry);
         Ok(own.map(serde_json::to_string).transpose()?)
     }
 
@@ -118,7 +149,12 @@ impl Submission<'_> {
         match self.task.run_at {
             RunAt::Now => (None, 0),
             RunAt::At(moment) => (Some(moment.as_micros()), 0),
-            RunAt::AfterMs(ms) => (None, i64::try_from(ms).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000)),
+            RunAt::AfterMs(ms) => (
+                None,
+                i64::try_from(ms)
+                    .unwrap_or(i64::MAX / 1_000)
+                    .saturating_mul(1_000),
+            ),
         }
     }
 
@@ -150,9 +186,17 @@ impl Submission<'_> {
         let task = other.task;
         (self.lane, self.run_time().1) == (other.lane, other.run_time().1)
             && (owner, tier, task_type, queue, priority)
-                == (&task.owner, &task.tier, &task.task_type, &task.queue, &task.priority)
-            && (max_attempts, timeout_ms, deadline_at) == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
-            && (finish_step, retry, memo, parent) == (&task.finish_step, &task.retry, &task.memo, &task.parent)
+                == (
+                    &task.owner,
+                    &task.tier,
+                    &task.task_type,
+                    &task.queue,
+                    &task.priority,
+                )
+            && (max_attempts, timeout_ms, deadline_at)
+                == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
+            && (finish_step, retry, memo, parent)
+                == (&task.finish_step, &task.retry, &task.memo, &task.parent)
             && (correlation_id, trace_context) == (&task.correlation_id, &task.trace_context)
     }
 }
@@ -211,7 +255,11 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(outbox: OutboxPolicy, offset: Arc<AtomicI64>, local: Arc<dyn Clock>) -> Self {
-        let outbox = if outbox == OutboxPolicy::default() { OnceLock::new() } else { OnceLock::from(outbox) };
+        let outbox = if outbox == OutboxPolicy::default() {
+            OnceLock::new()
+        } else {
+            OnceLock::from(outbox)
+        };
         Self {
             outbox,
             offset,
@@ -247,7 +295,10 @@ impl Shared {
 
     /// Notes how far the store's clock is from this process's.
     pub(crate) fn note_store_time(&self, store: Timestamp) {
-        self.skew.store(store.as_micros() - self.local.now().as_micros(), Ordering::Relaxed);
+        self.skew.store(
+            store.as_micros() - self.local.now().as_micros(),
+            Ordering::Relaxed,
+        );
     }
 
     pub(crate) fn next_id(&self) -> TaskId {
@@ -268,11 +319,18 @@ impl Shared {
     }
 
     pub(crate) fn known_lane(&self, key: &LaneKey) -> Option<i64> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).get(key).copied()
+        self.lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key)
+            .copied()
     }
 
     /// Remembers a lane that a committed task or an own transaction has shown to exist.
     pub(crate) fn note_lane(&self, key: LaneKey, lane: i64) {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).insert(key, lane);
+        self.lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(key, lane);
     }
 }

@@ -10,24 +10,43 @@ use crate::{
 };
 
 /// Submits all or none, in a transaction of the store's own.
-pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
+pub(crate) async fn submit(
+    database: &Database,
+    tasks: Vec<NewTask>,
+) -> Result<Vec<Submitted>, StoreError> {
     submit::check(&tasks)?;
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
     let events = &database.shared().outbox().events;
     let is_plain = |task: &NewTask| {
-        task.idempotency.is_none() && task.parent.is_none() && !events.selects(EventKind::Submitted, &task.task_type)
+        task.idempotency.is_none()
+            && task.parent.is_none()
+            && !events.selects(EventKind::Submitted, &task.task_type)
     };
     if tasks.iter().all(is_plain) {
         let operation = prepare(database, tasks).await?;
-        let mode = if operation.is_one_statement() { Mode::OneStatement } else { Mode::Transaction };
+        let mode = if operation.is_one_statement() {
+            Mode::OneStatement
+        } else {
+            Mode::Transaction
+        };
         return database.run(mode, operation).await;
     }
-    let lanes: Vec<_> = tasks.iter().map(|task| database.shared().known_lane(&submit::lane_key(task))).collect();
-    let unknown = tasks.iter().zip(&lanes).map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
+    let lanes: Vec<_> = tasks
+        .iter()
+        .map(|task| database.shared().known_lane(&submit::lane_key(task)))
+        .collect();
+    let unknown = tasks
+        .iter()
+        .zip(&lanes)
+        .map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
     let unknown: Vec<Option<LaneKey>> = unknown.collect();
-    let operation = SubmitTasks { ids: ids_of(database.shared(), &tasks), tasks, lanes };
+    let operation = SubmitTasks {
+        ids: ids_of(database.shared(), &tasks),
+        tasks,
+        lanes,
+    };
     let submitted = database.run(Mode::Transaction, operation).await?;
     // The lanes of what was made are committed now and may be remembered.
     for (key, made) in unknown.into_iter().zip(&submitted) {
@@ -40,7 +59,10 @@ pub(crate) async fn submit(database: &Database, tasks: Vec<NewTask>) -> Result<V
 
 /// The operation that submits `tasks`, with an id for each and every lane made and committed before: no submit
 /// waits for another's transaction over a new lane.
-pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<SubmitTasks, StoreError> {
+pub(crate) async fn prepare(
+    database: &Database,
+    tasks: Vec<NewTask>,
+) -> Result<SubmitTasks, StoreError> {
     let mut lanes = Vec::with_capacity(tasks.len());
     let mut last: Option<(&NewTask, i64)> = None;
     for task in &tasks {
@@ -51,19 +73,28 @@ pub(crate) async fn prepare(database: &Database, tasks: Vec<NewTask>) -> Result<
         lanes.push(Some(lane));
         last = Some((task, lane));
     }
-    Ok(SubmitTasks { ids: ids_of(database.shared(), &tasks), tasks, lanes })
+    Ok(SubmitTasks {
+        ids: ids_of(database.shared(), &tasks),
+        tasks,
+        lanes,
+    })
 }
 
 fn ids_of(shared: &Shared, tasks: &[NewTask]) -> Vec<TaskId> {
     let mut next_id = shared.next_ids();
-    tasks.iter().map(|task| task.id.unwrap_or_else(&mut next_id)).collect()
+    tasks
+        .iter()
+        .map(|task| task.id.unwrap_or_else(&mut next_id))
+        .collect()
 }
 
 async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
     if let Some(lane) = database.shared().known_lane(&key) {
         return Ok(lane);
     }
-    let lane = database.run(Mode::Transaction, EnsureLane { key: key.clone() }).await?;
+    let lane = database
+        .run(Mode::Transaction, EnsureLane { key: key.clone() })
+        .await?;
     database.shared().note_lane(key, lane);
     Ok(lane)
 }
@@ -71,6 +102,13 @@ async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
 /// The same inside a caller's own SQLite transaction, which may hold the one write lock: a new lane is made in
 /// that transaction and remembered by nobody.
 pub(crate) fn prepare_within(database: &SqliteDatabase, tasks: Vec<NewTask>) -> SubmitTasks {
-    let lanes = tasks.iter().map(|task| database.shared.known_lane(&submit::lane_key(task))).collect();
-    SubmitTasks { ids: ids_of(&database.shared, &tasks), tasks, lanes }
+    let lanes = tasks
+        .iter()
+        .map(|task| database.shared.known_lane(&submit::lane_key(task)))
+        .collect();
+    SubmitTasks {
+        ids: ids_of(&database.shared, &tasks),
+        tasks,
+        lanes,
+    }
 }

@@ -16,7 +16,10 @@ pub struct SystemClock {
 
 impl Default for SystemClock {
     fn default() -> Self {
-        Self { start: Instant::now(), lead: AtomicI64::new(i64::MIN) }
+        Self {
+            start: Instant::now(),
+            lead: AtomicI64::new(i64::MIN),
+        }
     }
 }
 
@@ -30,8 +33,13 @@ impl SystemClock {
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the one place")]
     fn now(&self) -> Timestamp {
-        let micros = |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        let clock = micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let micros =
+            |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
+        let clock = micros(
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+        );
         Timestamp::from_micros(self.reading(clock, micros(self.start.elapsed())))
     }
 }
@@ -43,7 +51,14 @@ mod tests {
     #[test]
     fn after_a_step_back_time_goes_on_until_the_clock_is_ahead_again() {
         let clock = SystemClock::default();
-        let readings = [(1_000, 0), (1_010, 10), (500, 20), (590, 110), (1_990, 120), (1_995, 125)];
+        let readings = [
+            (1_000, 0),
+            (1_010, 10),
+            (500, 20),
+            (590, 110),
+            (1_990, 120),
+            (1_995, 125),
+        ];
         let told = readings.map(|(clock_says, passed)| clock.reading(clock_says, passed));
         assert_eq!(told, [1_000, 1_010, 1_020, 1_110, 1_990, 1_995]);
     }

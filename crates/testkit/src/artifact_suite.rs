@@ -43,17 +43,32 @@ fn cases() -> Vec<Case<ArtifactStoreFactory>> {
 
 fn text_file(task_id: TaskId, bytes: &[u8]) -> NewArtifact<'_> {
     let id = ArtifactId(random_task_id().0);
-    NewArtifact { id, task_id, attempt: 1, file_name: "chapter.txt", content_type: "text/plain; charset=utf-8", bytes }
+    NewArtifact {
+        id,
+        task_id,
+        attempt: 1,
+        file_name: "chapter.txt",
+        content_type: "text/plain; charset=utf-8",
+        bytes,
+    }
 }
 
 async fn put(store: &dyn ArtifactStore, task_id: TaskId, text: &str) -> Artifact {
-    store.put(text_file(task_id, text.as_bytes())).await.unwrap()
+    store
+        .put(text_file(task_id, text.as_bytes()))
+        .await
+        .unwrap()
 }
 
 async fn assert_kept(store: &dyn ArtifactStore, artifact: &Artifact, bytes: &[u8]) {
     let (found, contents) = store.get(&artifact.key).await.unwrap();
     assert_eq!(found, *artifact);
-    assert!(contents == bytes, "{} bytes of {}", contents.len(), bytes.len());
+    assert!(
+        contents == bytes,
+        "{} bytes of {}",
+        contents.len(),
+        bytes.len()
+    );
 }
 
 async fn assert_gone(store: &dyn ArtifactStore, artifact: &Artifact) {
@@ -68,10 +83,20 @@ async fn a_span_of_a_file_is_read(make: ArtifactStoreFactory) {
     assert_eq!(span(3, 4).await, b"3456");
     assert_eq!(span(8, 10).await, b"89");
     assert_eq!(span(0, u64::MAX).await.len(), 10);
-    assert!(span(10, 1).await.is_empty() && span(u64::MAX, u64::MAX).await.is_empty() && span(5, 0).await.is_empty());
+    assert!(
+        span(10, 1).await.is_empty()
+            && span(u64::MAX, u64::MAX).await.is_empty()
+            && span(5, 0).await.is_empty()
+    );
     store.remove(&kept.key).await.unwrap();
-    assert_eq!(store.read(&kept.key, 0, 1).await, Err(ArtifactError::NotFound));
-    assert!(matches!(store.read("../etc/passwd", 0, 1).await, Err(ArtifactError::Invalid(_))));
+    assert_eq!(
+        store.read(&kept.key, 0, 1).await,
+        Err(ArtifactError::NotFound)
+    );
+    assert!(matches!(
+        store.read("../etc/passwd", 0, 1).await,
+        Err(ArtifactError::Invalid(_))
+    ));
 }
 
 async fn bytes_come_back_as_they_were_put(make: ArtifactStoreFactory) {
@@ -79,23 +104,43 @@ async fn bytes_come_back_as_they_were_put(make: ArtifactStoreFactory) {
     let mut dice = Dice::new(1);
     for length in [0, 1, 2, 255, 4_096, 65_537, 3_000_000] {
         let bytes: Vec<u8> = (0..length).map(|_| dice.below(256) as u8).collect();
-        let artifact = store.put(text_file(random_task_id(), &bytes)).await.unwrap();
+        let artifact = store
+            .put(text_file(random_task_id(), &bytes))
+            .await
+            .unwrap();
         assert_eq!(artifact.bytes, length);
         assert_kept(&*store, &artifact, &bytes).await;
     }
     let every_byte: Vec<u8> = (0..=255).collect();
-    let artifact = store.put(text_file(random_task_id(), &every_byte)).await.unwrap();
+    let artifact = store
+        .put(text_file(random_task_id(), &every_byte))
+        .await
+        .unwrap();
     assert_kept(&*store, &artifact, &every_byte).await;
 }
 
 async fn what_is_known_of_a_file_comes_back_with_it(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let longest = "x".repeat(200);
-    for file_name in ["a.txt", "第一章.epub", "with \"quotes\" & <marks>; x=y", "🐉", " ", longest.as_str()] {
+    for file_name in [
+        "a.txt",
+        "第一章.epub",
+        "with \"quotes\" & <marks>; x=y",
+        "🐉",
+        " ",
+        longest.as_str(),
+    ] {
         for content_type in ["text/plain", "application/vnd.x+json; a=\"b\""] {
-            let new = NewArtifact { file_name, content_type, ..text_file(random_task_id(), b"x") };
+            let new = NewArtifact {
+                file_name,
+                content_type,
+                ..text_file(random_task_id(), b"x")
+            };
             let artifact = store.put(new).await.unwrap();
-            assert_eq!((artifact.file_name.as_str(), artifact.content_type.as_str()), (file_name, content_type));
+            assert_eq!(
+                (artifact.file_name.as_str(), artifact.content_type.as_str()),
+                (file_name, content_type)
+            );
             assert_kept(&*store, &artifact, b"x").await;
         }
     }
@@ -105,8 +150,17 @@ async fn a_key_is_made_of_task_attempt_and_a_random_part(make: ArtifactStoreFact
     let store = make(()).await;
     let task_id = random_task_id();
     for attempt in [0, 1, 17, u32::MAX] {
-        let artifact = store.put(NewArtifact { attempt, ..text_file(task_id, b"x") }).await.unwrap();
-        let random = artifact.key.strip_prefix(&format!("{task_id}/{attempt}/")).expect("task and attempt come first");
+        let artifact = store
+            .put(NewArtifact {
+                attempt,
+                ..text_file(task_id, b"x")
+            })
+            .await
+            .unwrap();
+        let random = artifact
+            .key
+            .strip_prefix(&format!("{task_id}/{attempt}/"))
+            .expect("task and attempt come first");
         assert_eq!(uuid::Uuid::parse_str(random).unwrap().get_version_num(), 4);
         assert_kept(&*store, &artifact, b"x").await;
     }
@@ -115,7 +169,10 @@ async fn a_key_is_made_of_task_attempt_and_a_random_part(make: ArtifactStoreFact
 async fn files_of_one_name_are_kept_apart(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
-    let (first, second) = (put(&*store, task, "one").await, put(&*store, task, "two").await);
+    let (first, second) = (
+        put(&*store, task, "one").await,
+        put(&*store, task, "two").await,
+    );
     assert_ne!(first.key, second.key);
     assert_kept(&*store, &first, b"one").await;
     assert_kept(&*store, &second, b"two").await;
@@ -123,10 +180,35 @@ async fn files_of_one_name_are_kept_apart(make: ArtifactStoreFactory) {
 
 async fn a_name_that_looks_like_a_path_is_only_shown(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    for file_name in ["../../etc/passwd", "/etc/passwd", "..", ".", "a/b/c", "C:\\x", "x.part", "~", "%2e%2e%2f"] {
-        let artifact = store.put(NewArtifact { file_name, ..text_file(random_task_id(), b"x") }).await.unwrap();
-        assert!(!artifact.key.contains(file_name) || file_name == ".", "{}", artifact.key);
-        assert!(artifact.key.chars().all(|c| c.is_ascii_hexdigit() || c == '-' || c == '/'));
+    for file_name in [
+        "../../etc/passwd",
+        "/etc/passwd",
+        "..",
+        ".",
+        "a/b/c",
+        "C:\\x",
+        "x.part",
+        "~",
+        "%2e%2e%2f",
+    ] {
+        let artifact = store
+            .put(NewArtifact {
+                file_name,
+                ..text_file(random_task_id(), b"x")
+            })
+            .await
+            .unwrap();
+        assert!(
+            !artifact.key.contains(file_name) || file_name == ".",
+            "{}",
+            artifact.key
+        );
+        assert!(
+            artifact
+                .key
+                .chars()
+                .all(|c| c.is_ascii_hexdigit() || c == '-' || c == '/')
+        );
         assert_eq!(artifact.file_name, file_name);
         assert_kept(&*store, &artifact, b"x").await;
     }
@@ -200,7 +282,11 @@ fn keys_that_lead_elsewhere(real: &str) -> BTreeSet<String> {
             format!("{step}/{real}"),
             format!("{real}/{step}"),
         ]);
-        keys.extend([format!("{real}{step}"), format!("{step}{real}"), step.repeat(2_000)]);
+        keys.extend([
+            format!("{real}{step}"),
+            format!("{step}{real}"),
+            step.repeat(2_000),
+        ]);
         keys.insert(format!("{step}/{}/{}", parts[1], parts[2]));
         keys.insert(format!("{}/{step}/{}", parts[0], parts[2]));
         keys.insert(format!("{}/{}/{step}", parts[0], parts[1]));
@@ -208,8 +294,15 @@ fn keys_that_lead_elsewhere(real: &str) -> BTreeSet<String> {
     }
     for depth in 1..10 {
         let up = "../".repeat(depth);
-        keys.extend([format!("{up}etc/passwd"), format!("{real}/{up}etc/passwd"), format!("{}/{up}x", parts[0])]);
-        keys.extend([format!("/{up}etc/passwd"), format!("{}/1/{up}{}", parts[0], parts[2])]);
+        keys.extend([
+            format!("{up}etc/passwd"),
+            format!("{real}/{up}etc/passwd"),
+            format!("{}/{up}x", parts[0]),
+        ]);
+        keys.extend([
+            format!("/{up}etc/passwd"),
+            format!("{}/1/{up}{}", parts[0], parts[2]),
+        ]);
     }
     keys.remove(real);
     keys
@@ -221,8 +314,14 @@ async fn a_key_that_leads_elsewhere_is_refused(make: ArtifactStoreFactory) {
     let keys = keys_that_lead_elsewhere(&kept.key);
     assert!(keys.len() >= 100);
     for key in keys {
-        assert!(matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))), "{key:?}");
-        assert!(matches!(store.remove(&key).await, Err(ArtifactError::Invalid(_))), "{key:?}");
+        assert!(
+            matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))),
+            "{key:?}"
+        );
+        assert!(
+            matches!(store.remove(&key).await, Err(ArtifactError::Invalid(_))),
+            "{key:?}"
+        );
     }
     assert_kept(&*store, &kept, b"x").await;
 }
@@ -242,8 +341,14 @@ async fn another_spelling_of_a_key_is_refused(make: ArtifactStoreFactory) {
         kept.key.replace('/', "\\"),
     ];
     for key in spellings {
-        assert!(matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))), "{key:?}");
-        assert!(matches!(store.remove(&key).await, Err(ArtifactError::Invalid(_))), "{key:?}");
+        assert!(
+            matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))),
+            "{key:?}"
+        );
+        assert!(
+            matches!(store.remove(&key).await, Err(ArtifactError::Invalid(_))),
+            "{key:?}"
+        );
     }
     assert_kept(&*store, &kept, b"x").await;
 }
@@ -251,7 +356,10 @@ async fn another_spelling_of_a_key_is_refused(make: ArtifactStoreFactory) {
 async fn a_removed_file_is_gone_and_removing_it_again_is_no_error(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
-    let (removed, kept) = (put(&*store, task, "one").await, put(&*store, task, "two").await);
+    let (removed, kept) = (
+        put(&*store, task, "one").await,
+        put(&*store, task, "two").await,
+    );
     for _ in 0..3 {
         store.remove(&removed.key).await.unwrap();
         assert_gone(&*store, &removed).await;
@@ -264,7 +372,15 @@ async fn removing_all_files_of_a_task_leaves_the_others(make: ArtifactStoreFacto
     let (task, other) = (random_task_id(), random_task_id());
     let mut removed = Vec::new();
     for attempt in [1, 1, 2, 3] {
-        removed.push(store.put(NewArtifact { attempt, ..text_file(task, b"x") }).await.unwrap());
+        removed.push(
+            store
+                .put(NewArtifact {
+                    attempt,
+                    ..text_file(task, b"x")
+                })
+                .await
+                .unwrap(),
+        );
     }
     let kept = put(&*store, other, "kept").await;
     for _ in 0..2 {
@@ -294,14 +410,29 @@ async fn what_could_not_be_shown_is_refused(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let long = "x".repeat(10_000);
     for bad in ["", "a\r\nSet-Cookie: b", "a\u{0}", "\u{7f}", long.as_str()] {
-        let named = NewArtifact { file_name: bad, ..text_file(random_task_id(), b"x") };
-        let typed = NewArtifact { content_type: bad, ..text_file(random_task_id(), b"x") };
+        let named = NewArtifact {
+            file_name: bad,
+            ..text_file(random_task_id(), b"x")
+        };
+        let typed = NewArtifact {
+            content_type: bad,
+            ..text_file(random_task_id(), b"x")
+        };
         for new in [named, typed] {
-            assert!(matches!(store.put(new).await, Err(ArtifactError::Invalid(_))), "{bad:?}");
+            assert!(
+                matches!(store.put(new).await, Err(ArtifactError::Invalid(_))),
+                "{bad:?}"
+            );
         }
     }
-    let typed = NewArtifact { content_type: "text/文", ..text_file(random_task_id(), b"x") };
-    assert!(matches!(store.put(typed).await, Err(ArtifactError::Invalid(_))));
+    let typed = NewArtifact {
+        content_type: "text/文",
+        ..text_file(random_task_id(), b"x")
+    };
+    assert!(matches!(
+        store.put(typed).await,
+        Err(ArtifactError::Invalid(_))
+    ));
 }
 
 async fn a_file_that_is_too_large_is_refused(make: ArtifactStoreFactory) {
@@ -318,7 +449,10 @@ async fn files_put_at_once_are_all_kept(make: ArtifactStoreFactory) {
         let store = store.share();
         tokio::spawn(async move {
             let text = format!("file {number}");
-            let new = NewArtifact { attempt: number % 3, ..text_file(task, text.as_bytes()) };
+            let new = NewArtifact {
+                attempt: number % 3,
+                ..text_file(task, text.as_bytes())
+            };
             (store.put(new).await.unwrap(), text)
         })
     };

@@ -30,12 +30,17 @@ impl TestClock {
     /// microsecond later than the one before, and all else is told by [`Self::advance_ms`]. What goes by it can be
     /// repeated exactly.
     pub fn fixed() -> Self {
-        Self { fixed_start_micros: Some(FIXED_START_MICROS), ..Self::default() }
+        Self {
+            fixed_start_micros: Some(FIXED_START_MICROS),
+            ..Self::default()
+        }
     }
 
     /// Moves the clock forward, by no less than it is told.
     pub fn advance_ms(&self, ms: u64) {
-        let micros = i64::try_from(ms).expect("tests move the clock by less than the age of the universe") * 1_000;
+        let micros = i64::try_from(ms)
+            .expect("tests move the clock by less than the age of the universe")
+            * 1_000;
         self.offset_micros.fetch_add(micros, Ordering::SeqCst);
         // The last reading may be ahead of the system's clock by some microseconds, which must not be lost.
         self.last_micros.fetch_add(micros, Ordering::SeqCst);
@@ -43,7 +48,9 @@ impl TestClock {
 
     /// Moves the clock back, as whoever sets one that is ahead.
     pub fn turn_back_ms(&self, ms: u64) {
-        let micros = i64::try_from(ms).expect("tests move the clock by less than the age of the universe") * 1_000;
+        let micros = i64::try_from(ms)
+            .expect("tests move the clock by less than the age of the universe")
+            * 1_000;
         self.offset_micros.fetch_sub(micros, Ordering::SeqCst);
         self.last_micros.fetch_sub(micros, Ordering::SeqCst);
     }
@@ -56,16 +63,24 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let told = self.fixed_start_micros.unwrap_or_else(system_micros) + self.offset_micros.load(Ordering::SeqCst);
+        let told = self.fixed_start_micros.unwrap_or_else(system_micros)
+            + self.offset_micros.load(Ordering::SeqCst);
         let step = |last: i64| Some(told.max(last + 1));
-        let last = self.last_micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
+        let last = self
+            .last_micros
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
         Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place of the testkit that reads the system's clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the testkit that reads the system's clock"
+)]
 fn system_micros() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("the system's clock is after 1970");
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("the system's clock is after 1970");
     i64::try_from(since_1970.as_micros()).expect("the system's clock is before the year 294441")
 }
 
@@ -91,7 +106,8 @@ mod tests {
             let clock = TestClock::fixed();
             let first = [clock.now(), clock.now()];
             clock.advance_ms(1);
-            [first[0], first[1], clock.now()].map(|reading| reading.as_micros() - FIXED_START_MICROS)
+            [first[0], first[1], clock.now()]
+                .map(|reading| reading.as_micros() - FIXED_START_MICROS)
         };
         assert_eq!(readings(), [0, 1, 1_002]);
         assert_eq!(readings(), readings());

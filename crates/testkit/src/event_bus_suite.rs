@@ -57,7 +57,9 @@ fn event(task_id: TaskId, owner: &str, version: u64) -> TaskEvent {
 /// Events of one task that are told apart by their version.
 fn numbered(versions: std::ops::RangeInclusive<u64>) -> Vec<TaskEvent> {
     let task = random_task_id();
-    versions.map(|version| event(task, "ann", version)).collect()
+    versions
+        .map(|version| event(task, "ann", version))
+        .collect()
 }
 
 async fn next_event(stream: &mut Box<dyn EventStream>) -> TaskEvent {
@@ -96,7 +98,10 @@ async fn a_listener_hears_nothing_from_before_it_came(make: EventBusFactory) {
 async fn a_listener_hears_only_the_task_that_it_wants(make: EventBusFactory) {
     let bus = make(ROOM).await;
     let (wanted, other) = (numbered(1..=50), numbered(1..=50));
-    let subscription = Subscription { task_id: Some(wanted[0].task_id), owner: None };
+    let subscription = Subscription {
+        task_id: Some(wanted[0].task_id),
+        owner: None,
+    };
     let mut stream = bus.subscribe(subscription);
     for (wanted, other) in wanted.iter().zip(&other) {
         bus.publish(other.clone());
@@ -108,20 +113,46 @@ async fn a_listener_hears_only_the_task_that_it_wants(make: EventBusFactory) {
 async fn a_listener_hears_only_the_owner_that_it_wants(make: EventBusFactory) {
     let bus = make(ROOM).await;
     let (first, second) = (random_task_id(), random_task_id());
-    let mut of_ann = bus.subscribe(Subscription { task_id: None, owner: Some("ann".to_owned()) });
-    let mut of_both = bus.subscribe(Subscription { task_id: Some(second), owner: Some("ann".to_owned()) });
-    let published = [(first, "ann"), (first, "bob"), (second, "bob"), (second, "ann"), (first, "Ann")];
+    let mut of_ann = bus.subscribe(Subscription {
+        task_id: None,
+        owner: Some("ann".to_owned()),
+    });
+    let mut of_both = bus.subscribe(Subscription {
+        task_id: Some(second),
+        owner: Some("ann".to_owned()),
+    });
+    let published = [
+        (first, "ann"),
+        (first, "bob"),
+        (second, "bob"),
+        (second, "ann"),
+        (first, "Ann"),
+    ];
     for (version, (task, owner)) in published.into_iter().enumerate() {
         bus.publish(event(task, owner, version as u64));
     }
     bus.publish(event(second, "ann", 99));
-    assert_hears(&mut of_ann, &[event(first, "ann", 0), event(second, "ann", 3), event(second, "ann", 99)]).await;
-    assert_hears(&mut of_both, &[event(second, "ann", 3), event(second, "ann", 99)]).await;
+    assert_hears(
+        &mut of_ann,
+        &[
+            event(first, "ann", 0),
+            event(second, "ann", 3),
+            event(second, "ann", 99),
+        ],
+    )
+    .await;
+    assert_hears(
+        &mut of_both,
+        &[event(second, "ann", 3), event(second, "ann", 99)],
+    )
+    .await;
 }
 
 async fn every_listener_hears_every_event(make: EventBusFactory) {
     let bus = make(ROOM).await;
-    let mut streams: Vec<_> = (0..20).map(|_| bus.subscribe(Subscription::default())).collect();
+    let mut streams: Vec<_> = (0..20)
+        .map(|_| bus.subscribe(Subscription::default()))
+        .collect();
     let events = numbered(1..=100);
     events.iter().for_each(|event| bus.publish(event.clone()));
     for stream in &mut streams {
@@ -150,9 +181,18 @@ async fn an_event_comes_as_it_was_published(make: EventBusFactory) {
 async fn a_bus_knows_that_a_task_is_heard(make: EventBusFactory) {
     let (task, other) = (random_task_id(), random_task_id());
     let wants = [
-        Subscription { task_id: Some(task), owner: None },
-        Subscription { task_id: None, owner: Some("ann".to_owned()) },
-        Subscription { task_id: Some(task), owner: Some("ann".to_owned()) },
+        Subscription {
+            task_id: Some(task),
+            owner: None,
+        },
+        Subscription {
+            task_id: None,
+            owner: Some("ann".to_owned()),
+        },
+        Subscription {
+            task_id: Some(task),
+            owner: Some("ann".to_owned()),
+        },
         Subscription::default(),
     ];
     for subscription in wants {
@@ -166,8 +206,13 @@ async fn a_bus_knows_that_a_task_is_heard(make: EventBusFactory) {
 
 async fn publishing_without_listeners_does_no_harm(make: EventBusFactory) {
     let bus = make(4).await;
-    numbered(1..=1_000).into_iter().for_each(|event| bus.publish(event));
-    let mut stream = bus.subscribe(Subscription { task_id: Some(random_task_id()), owner: None });
+    numbered(1..=1_000)
+        .into_iter()
+        .for_each(|event| bus.publish(event));
+    let mut stream = bus.subscribe(Subscription {
+        task_id: Some(random_task_id()),
+        owner: None,
+    });
     assert!(poll!(stream.next()).is_pending());
 }
 
@@ -187,7 +232,10 @@ async fn a_listener_that_stops_waiting_for_a_while_loses_nothing(make: EventBusF
     let bus = make(ROOM).await;
     let mut stream = bus.subscribe(Subscription::default());
     for event in numbered(1..=100) {
-        assert!(poll!(stream.next()).is_pending(), "nothing is published yet");
+        assert!(
+            poll!(stream.next()).is_pending(),
+            "nothing is published yet"
+        );
         bus.publish(event.clone());
         assert_eq!(next_event(&mut stream).await, event);
     }
@@ -206,9 +254,20 @@ async fn a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed(make: Even
         }
     }
     assert_eq!(missed + heard.len() as u64, events.len() as u64);
-    assert!(missed > 0, "nobody keeps ten thousand events for one who does not listen");
-    assert!(heard.windows(2).all(|pair| pair[0].version < pair[1].version));
-    assert_eq!(heard.last(), events.last(), "the oldest are lost, not the newest");
+    assert!(
+        missed > 0,
+        "nobody keeps ten thousand events for one who does not listen"
+    );
+    assert!(
+        heard
+            .windows(2)
+            .all(|pair| pair[0].version < pair[1].version)
+    );
+    assert_eq!(
+        heard.last(),
+        events.last(),
+        "the oldest are lost, not the newest"
+    );
 }
 
 async fn a_listener_that_has_caught_up_misses_nothing_more(make: EventBusFactory) {
@@ -217,7 +276,10 @@ async fn a_listener_that_has_caught_up_misses_nothing_more(make: EventBusFactory
     let events = numbered(1..=1_000);
     events.iter().for_each(|event| bus.publish(event.clone()));
     loop {
-        match within_patience(stream.next()).await.expect("the bus is open") {
+        match within_patience(stream.next())
+            .await
+            .expect("the bus is open")
+        {
             Heard::Event(event) if event == events[events.len() - 1] => break,
             Heard::Event(_) | Heard::Missed(_) => {}
         }
@@ -265,7 +327,10 @@ mod tests {
     impl EventBus for UnboundedBus {
         fn publish(&self, event: TaskEvent) {
             let listeners = self.listeners.lock().unwrap();
-            for (_, kept) in listeners.iter().filter(|(subscription, _)| subscription.wants(&event)) {
+            for (_, kept) in listeners
+                .iter()
+                .filter(|(subscription, _)| subscription.wants(&event))
+            {
                 // One that has left needs nothing.
                 let _ = kept.unbounded_send(event.clone());
             }
@@ -291,16 +356,28 @@ mod tests {
             let bus: Arc<dyn EventBus> = Arc::new(UnboundedBus::default());
             async { Fresh::new(bus, TestClock::default(), None) }.boxed()
         });
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on((case.run)(make))));
-        ran.err().map(|panic| panic.downcast_ref().copied().unwrap_or("another reason"))
+        ran.err()
+            .map(|panic| panic.downcast_ref().copied().unwrap_or("another reason"))
     }
 
     #[test]
     fn a_bus_without_a_bound_is_rejected_by_its_slow_listener_and_by_nothing_else() {
-        let rejections: Vec<_> =
-            cases().iter().filter_map(|case| rejection(case).map(|reason| (case.name, reason))).collect();
+        let rejections: Vec<_> = cases()
+            .iter()
+            .filter_map(|case| rejection(case).map(|reason| (case.name, reason)))
+            .collect();
         let slow = "a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed";
-        assert_eq!(rejections, [(slow, "nobody keeps ten thousand events for one who does not listen")]);
+        assert_eq!(
+            rejections,
+            [(
+                slow,
+                "nobody keeps ten thousand events for one who does not listen"
+            )]
+        );
     }
 }

@@ -59,9 +59,12 @@ impl Fault {
     fn delay(self) -> Duration {
         match self {
             Self::Delay(delay) => delay,
-            Self::None | Self::Cut | Self::Blackhole | Self::HalfOpen | Self::OneWay { .. } | Self::Lossy { .. } => {
-                Duration::ZERO
-            }
+            Self::None
+            | Self::Cut
+            | Self::Blackhole
+            | Self::HalfOpen
+            | Self::OneWay { .. }
+            | Self::Lossy { .. } => Duration::ZERO,
         }
     }
 }
@@ -104,11 +107,27 @@ impl FaultProxy {
     pub async fn before(server: SocketAddr, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let weather = watch::Sender::new(Weather { fault: Fault::None, cuts: 0, halves: 0, losses: 0 });
+        let weather = watch::Sender::new(Weather {
+            fault: Fault::None,
+            cuts: 0,
+            halves: 0,
+            losses: 0,
+        });
         let open = watch::Sender::new(0);
         let chance = Chance(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))));
-        let accepting = tokio::spawn(accept(listener, server, weather.subscribe(), open.clone(), chance));
-        Ok(Self { address, weather, open, accepting })
+        let accepting = tokio::spawn(accept(
+            listener,
+            server,
+            weather.subscribe(),
+            open.clone(),
+            chance,
+        ));
+        Ok(Self {
+            address,
+            weather,
+            open,
+            accepting,
+        })
     }
 
     /// Where clients connect to.
@@ -149,7 +168,11 @@ struct Chance(Arc<Mutex<StdRng>>);
 
 impl Chance {
     fn falls(&self, percent: u8) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..100) < percent
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .random_range(0..100)
+            < percent
     }
 }
 
@@ -176,12 +199,21 @@ async fn accept(
 }
 
 /// One connection from its beginning to its end.
-async fn carry(client: TcpStream, server: SocketAddr, mut weather: watch::Receiver<Weather>, chance: Chance) {
+async fn carry(
+    client: TcpStream,
+    server: SocketAddr,
+    mut weather: watch::Receiver<Weather>,
+    chance: Chance,
+) {
     let first = *weather.borrow_and_update();
     let is_lost = match first.fault {
         Fault::Cut => true,
         Fault::Lossy { percent } => chance.falls(percent),
-        Fault::None | Fault::Blackhole | Fault::HalfOpen | Fault::OneWay { .. } | Fault::Delay(_) => false,
+        Fault::None
+        | Fault::Blackhole
+        | Fault::HalfOpen
+        | Fault::OneWay { .. }
+        | Fault::Delay(_) => false,
     };
     if is_lost {
         return reset(&client);
@@ -189,7 +221,8 @@ async fn carry(client: TcpStream, server: SocketAddr, mut weather: watch::Receiv
     // A handshake needs both ways; who connects in bad weather is connected when it is over.
     let reached = async {
         let mut weather = weather.clone();
-        let clear = |now: &Weather| now.fault.passes(Way::ToServer) && now.fault.passes(Way::ToClient);
+        let clear =
+            |now: &Weather| now.fault.passes(Way::ToServer) && now.fault.passes(Way::ToClient);
         weather.wait_for(clear).await.ok()?;
         TcpStream::connect(server).await.ok()
     };
@@ -198,7 +231,9 @@ async fn carry(client: TcpStream, server: SocketAddr, mut weather: watch::Receiv
         reached = reached => reached,
         _ = ended(&mut ending, first, &chance) => None,
     };
-    let Some(upstream) = upstream else { return reset(&client) };
+    let Some(upstream) = upstream else {
+        return reset(&client);
+    };
     let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
     let (mut client, mut upstream) = (client, upstream);
     let end = {
@@ -266,7 +301,12 @@ async fn pump(
         let read = from.read(&mut piece).await?;
         let at = Instant::now();
         let gone = |_| io::Error::from(io::ErrorKind::ConnectionReset);
-        let delay = weather.wait_for(|now| now.fault.passes(way)).await.map_err(gone)?.fault.delay();
+        let delay = weather
+            .wait_for(|now| now.fault.passes(way))
+            .await
+            .map_err(gone)?
+            .fault
+            .delay();
         tokio::time::sleep_until(at + delay).await;
         if read == 0 {
             return to.shutdown().await;

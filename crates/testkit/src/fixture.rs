@@ -20,13 +20,24 @@ pub struct Fixture {
 pub type FixtureFactory = Arc<dyn Fn(OutboxPolicy) -> BoxFuture<'static, Fixture> + Send + Sync>;
 
 impl Fixture {
-    pub fn new(store: Arc<dyn Store>, clock: TestClock, keep: Option<Box<dyn Any + Send + Sync>>) -> Self {
-        Self { store, clock, _keep: keep }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: TestClock,
+        keep: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Self {
+        Self {
+            store,
+            clock,
+            _keep: keep,
+        }
     }
 }
 
 impl fmt::Debug for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fixture").field("store", &self.store).field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Fixture")
+            .field("store", &self.store)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }

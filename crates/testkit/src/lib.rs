@@ -8,10 +8,17 @@
 //! This crate is for tests alone: it panics where something is not as it must be. No product runs it; the facade's
 //! `testing` module takes the clock and the store in memory from here for the tests of users, without the suites.
 
-#![expect(clippy::expect_used, reason = "a test library: what is not as it must be stops the test")]
+#![expect(
+    clippy::expect_used,
+    reason = "a test library: what is not as it must be stops the test"
+)]
 #![cfg_attr(
     feature = "suites",
-    expect(clippy::unwrap_used, clippy::panic, reason = "a test library: what is not as it must be stops the test")
+    expect(
+        clippy::unwrap_used,
+        clippy::panic,
+        reason = "a test library: what is not as it must be stops the test"
+    )
 )]
 
 pub mod clock;

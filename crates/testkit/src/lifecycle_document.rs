@@ -11,10 +11,17 @@ use longhaul_domain::{
 pub fn markdown() -> String {
     let mut text = String::from(HEAD);
     text.push_str(&picture());
-    text.push_str("\n## Commands\n\n| command | fenced by the lease | what it does |\n| --- | --- | --- |\n");
+    text.push_str(
+        "\n## Commands\n\n| command | fenced by the lease | what it does |\n| --- | --- | --- |\n",
+    );
     for (command, _) in TABLE {
         let fenced = if command.is_fenced() { "yes" } else { "" };
-        let _ = writeln!(text, "| {} | {fenced} | {} |", command.as_str(), command.summary());
+        let _ = writeln!(
+            text,
+            "| {} | {fenced} | {} |",
+            command.as_str(),
+            command.summary()
+        );
     }
     text.push_str(TABLE_HEAD);
     text.push_str(&table());
@@ -49,7 +56,13 @@ fn picture() -> String {
                 .map(|(command, _)| command.as_str())
                 .collect();
             if !commands.is_empty() {
-                let _ = writeln!(text, "    {} --> {}: {}", from.as_str(), to.as_str(), commands.join(", "));
+                let _ = writeln!(
+                    text,
+                    "    {} --> {}: {}",
+                    from.as_str(),
+                    to.as_str(),
+                    commands.join(", ")
+                );
             }
         }
     }
@@ -62,7 +75,11 @@ fn picture() -> String {
 
 fn table() -> String {
     let names: Vec<&str> = Status::ALL.iter().map(|status| status.as_str()).collect();
-    let mut text = format!("| command | {} |\n|{}\n", names.join(" | "), " --- |".repeat(names.len() + 1));
+    let mut text = format!(
+        "| command | {} |\n|{}\n",
+        names.join(" | "),
+        " --- |".repeat(names.len() + 1)
+    );
     for (command, cells) in TABLE {
         let shown: Vec<String> = cells.iter().map(cell).collect();
         let _ = writeln!(text, "| {} | {} |", command.as_str(), shown.join(" | "));
@@ -75,6 +92,10 @@ fn cell(cell: &Cell) -> String {
         Cell::Refused => String::new(),
         Cell::Kept => "=".to_owned(),
         Cell::Gone => "removed".to_owned(),
-        Cell::To(targets) => targets.iter().map(|status| status.as_str()).collect::<Vec<_>>().join(", "),
+        Cell::To(targets) => targets
+            .iter()
+            .map(|status| status.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }

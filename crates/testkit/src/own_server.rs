@@ -59,7 +59,15 @@ impl OwnServer {
     ) -> Self {
         let turn = (service == "rabbitmq").then(Turn::wait);
         let (port, url) = (free_port(), String::new());
-        let mut server = Self { service, name, port, url, settings, process: None, _turn: turn };
+        let mut server = Self {
+            service,
+            name,
+            port,
+            url,
+            settings,
+            process: None,
+            _turn: turn,
+        };
         server.wipe();
         server.start_again();
         server
@@ -70,7 +78,12 @@ impl OwnServer {
         let mut process = self.services("serve").spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert_eq!(process.try_wait().unwrap(), None, "see target/services/own/{}", self.name);
+            assert_eq!(
+                process.try_wait().unwrap(),
+                None,
+                "see target/services/own/{}",
+                self.name
+            );
             assert!(Instant::now() < deadline, "{} does not start", self.service);
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -89,24 +102,42 @@ impl OwnServer {
         let mark = self.home().join("initialised");
         assert!(!mark.exists() || std::fs::remove_file(mark).is_ok());
         let prepared = self.services("prepare").output().unwrap();
-        assert!(prepared.status.success(), "{}", String::from_utf8_lossy(&prepared.stderr));
-        String::from_utf8(prepared.stdout).unwrap().trim().clone_into(&mut self.url);
+        assert!(
+            prepared.status.success(),
+            "{}",
+            String::from_utf8_lossy(&prepared.stderr)
+        );
+        String::from_utf8(prepared.stdout)
+            .unwrap()
+            .trim()
+            .clone_into(&mut self.url);
     }
 
     /// Sends a signal by its name.
     pub fn signal(&self, signal: &str) {
         let pid = self.process.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args(["-s", signal, &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 
     /// Where it keeps what it has.
     pub fn home(&self) -> PathBuf {
-        repository().join("target/services/own").join(self.name).join(self.service)
+        repository()
+            .join("target/services/own")
+            .join(self.name)
+            .join(self.service)
     }
 
     fn services(&self, command: &str) -> Command {
         let mut services = Command::new(repository().join("scripts/services"));
-        services.args([command, self.service, self.name, &self.port.to_string()]).envs(self.settings.iter().copied());
+        services
+            .args([command, self.service, self.name, &self.port.to_string()])
+            .envs(self.settings.iter().copied());
         services
     }
 }
@@ -118,7 +149,8 @@ impl Drop for OwnServer {
 }
 
 /// The next slot of ports that this process gives to a server.
-static NEXT_SLOT: LazyLock<AtomicU16> = LazyLock::new(|| AtomicU16::new(rand::rng().random_range(0..SLOTS)));
+static NEXT_SLOT: LazyLock<AtomicU16> =
+    LazyLock::new(|| AtomicU16::new(rand::rng().random_range(0..SLOTS)));
 /// Slots of two ports: RabbitMQ listens on the one behind its own as well.
 const SLOTS: u16 = 1_350;
 /// Above what `scripts/services` and torture pick from, and below the range from which the kernel takes the ports of outgoing
@@ -127,11 +159,18 @@ const FIRST_PORT: u16 = 30_000;
 
 /// The first port of a slot that is free, and that no other server of this process has had lately.
 fn free_port() -> u16 {
-    let is_free = |port: &u16| (*port..*port + 2).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
+    let is_free =
+        |port: &u16| (*port..*port + 2).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
     let next = || FIRST_PORT + NEXT_SLOT.fetch_add(1, Ordering::Relaxed) % SLOTS * 2;
-    std::iter::repeat_with(next).take(SLOTS.into()).find(is_free).unwrap()
+    std::iter::repeat_with(next)
+        .take(SLOTS.into())
+        .find(is_free)
+        .unwrap()
 }
 
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap()
 }

@@ -36,11 +36,18 @@ fn cases() -> Vec<Case<ProgressCacheFactory>> {
 }
 
 fn report(attempt: u32, sequence: u64) -> HotProgress {
-    HotProgress { attempt, sequence, progress: json!({ "percent": 12.5, "at": [attempt, sequence] }) }
+    HotProgress {
+        attempt,
+        sequence,
+        progress: json!({ "percent": 12.5, "at": [attempt, sequence] }),
+    }
 }
 
 async fn put(cache: &dyn ProgressCache, task: TaskId, attempt: u32, sequence: u64) {
-    cache.put(&[(task, report(attempt, sequence))]).await.unwrap();
+    cache
+        .put(&[(task, report(attempt, sequence))])
+        .await
+        .unwrap();
 }
 
 async fn age(cache: &dyn ProgressCache, task: TaskId) -> Option<(u32, u64)> {
@@ -57,8 +64,21 @@ async fn nothing_is_known_of_a_task_that_has_not_reported(make: ProgressCacheFac
 async fn what_was_reported_is_found_as_it_was(make: ProgressCacheFactory) {
     let cache = make(()).await;
     let details = json!({ "text": "\u{0}\"\\\n\u{1f980} 进度", "deep": { "list": [null, true, -0.5, 1e300, ""] } });
-    for progress in [json!(null), json!(50), json!("half"), details, json!("x".repeat(200_000))] {
-        let (task, whole) = (random_task_id(), HotProgress { attempt: 3, sequence: 7, progress });
+    for progress in [
+        json!(null),
+        json!(50),
+        json!("half"),
+        details,
+        json!("x".repeat(200_000)),
+    ] {
+        let (task, whole) = (
+            random_task_id(),
+            HotProgress {
+                attempt: 3,
+                sequence: 7,
+                progress,
+            },
+        );
         cache.put(&[(task, whole.clone())]).await.unwrap();
         assert_eq!(cache.get(&[task]).await, Ok(vec![Some(whole)]));
     }
@@ -68,7 +88,10 @@ async fn a_newer_report_takes_the_place_of_an_older_one(make: ProgressCacheFacto
     let (cache, task) = (make(()).await, random_task_id());
     for sequence in [1, 2, 9, 10, 11, 100] {
         put(&*cache, task, 1, sequence).await;
-        assert_eq!(cache.get(&[task]).await, Ok(vec![Some(report(1, sequence))]));
+        assert_eq!(
+            cache.get(&[task]).await,
+            Ok(vec![Some(report(1, sequence))])
+        );
     }
 }
 
@@ -79,9 +102,16 @@ async fn an_older_report_changes_nothing(make: ProgressCacheFactory) {
         put(&*cache, task, attempt, sequence).await;
         assert_eq!(age(&*cache, task).await, Some((2, 10)));
     }
-    let again = HotProgress { progress: json!("another"), ..report(2, 10) };
+    let again = HotProgress {
+        progress: json!("another"),
+        ..report(2, 10)
+    };
     cache.put(&[(task, again)]).await.unwrap();
-    assert_eq!(cache.get(&[task]).await, Ok(vec![Some(report(2, 10))]), "the first with a number counts");
+    assert_eq!(
+        cache.get(&[task]).await,
+        Ok(vec![Some(report(2, 10))]),
+        "the first with a number counts"
+    );
 }
 
 async fn a_new_attempt_is_newer_whatever_its_number(make: ProgressCacheFactory) {
@@ -94,7 +124,12 @@ async fn a_new_attempt_is_newer_whatever_its_number(make: ProgressCacheFactory) 
 
 async fn numbers_are_compared_exactly_to_their_end(make: ProgressCacheFactory) {
     let (cache, task) = (make(()).await, random_task_id());
-    for (attempt, sequence) in [(1, u64::MAX - 1), (1, u64::MAX), (u32::MAX - 1, 1), (u32::MAX, u64::MAX)] {
+    for (attempt, sequence) in [
+        (1, u64::MAX - 1),
+        (1, u64::MAX),
+        (u32::MAX - 1, 1),
+        (u32::MAX, u64::MAX),
+    ] {
         put(&*cache, task, attempt, sequence).await;
         put(&*cache, task, attempt, sequence - 1).await;
         assert_eq!(age(&*cache, task).await, Some((attempt, sequence)));
@@ -103,7 +138,8 @@ async fn numbers_are_compared_exactly_to_their_end(make: ProgressCacheFactory) {
 
 async fn the_newest_of_one_batch_stays(make: ProgressCacheFactory) {
     let (cache, task) = (make(()).await, random_task_id());
-    let batch = [(1, 3), (2, 1), (1, 9), (2, 4), (2, 2)].map(|(attempt, sequence)| (task, report(attempt, sequence)));
+    let batch = [(1, 3), (2, 1), (1, 9), (2, 4), (2, 2)]
+        .map(|(attempt, sequence)| (task, report(attempt, sequence)));
     cache.put(&batch).await.unwrap();
     assert_eq!(age(&*cache, task).await, Some((2, 4)));
 }
@@ -114,7 +150,12 @@ async fn answers_come_in_the_order_of_the_questions(make: ProgressCacheFactory) 
     put(&*cache, tasks[1], 1, 1).await;
     put(&*cache, tasks[3], 1, 3).await;
     let asked = [tasks[3], tasks[0], tasks[1], tasks[3]];
-    let ages = cache.get(&asked).await.unwrap().into_iter().map(|found| found.map(|one| one.sequence));
+    let ages = cache
+        .get(&asked)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|found| found.map(|one| one.sequence));
     assert_eq!(ages.collect::<Vec<_>>(), [Some(3), None, Some(1), Some(3)]);
 }
 
@@ -124,7 +165,10 @@ async fn what_is_forgotten_is_gone_and_may_come_again(make: ProgressCacheFactory
     put(&*cache, gone, 5, 5).await;
     put(&*cache, stays, 1, 1).await;
     cache.forget(&[gone, random_task_id()]).await.unwrap();
-    assert_eq!((age(&*cache, gone).await, age(&*cache, stays).await), (None, Some((1, 1))));
+    assert_eq!(
+        (age(&*cache, gone).await, age(&*cache, stays).await),
+        (None, Some((1, 1)))
+    );
     put(&*cache, gone, 1, 1).await;
     assert_eq!(age(&*cache, gone).await, Some((1, 1)));
 }
@@ -138,11 +182,18 @@ async fn calls_about_nothing_do_nothing(make: ProgressCacheFactory) {
 
 async fn many_tasks_go_in_one_call(make: ProgressCacheFactory) {
     let cache = make(()).await;
-    let all: Vec<_> = (1..=3_000).map(|number| (random_task_id(), report(1, number))).collect();
+    let all: Vec<_> = (1..=3_000)
+        .map(|number| (random_task_id(), report(1, number)))
+        .collect();
     let tasks: Vec<TaskId> = all.iter().map(|(task, _)| *task).collect();
     cache.put(&all).await.unwrap();
     let found = cache.get(&tasks).await.unwrap();
-    assert!(found.iter().zip(&all).all(|(found, (_, put))| found.as_ref() == Some(put)));
+    assert!(
+        found
+            .iter()
+            .zip(&all)
+            .all(|(found, (_, put))| found.as_ref() == Some(put))
+    );
     cache.forget(&tasks[1..]).await.unwrap();
     let left = cache.get(&tasks).await.unwrap();
     assert_eq!(left.iter().position(Option::is_some), Some(0));
@@ -157,11 +208,16 @@ async fn of_many_writers_at_once_the_newest_wins(make: ProgressCacheFactory) {
         tokio::spawn(async move {
             let mut dice = Dice::new(writer);
             for _ in 0..50 {
-                let batch: Vec<_> =
-                    tasks.iter().map(|task| (*task, report(1, dice.below(1_000) * 10 + writer))).collect();
+                let batch: Vec<_> = tasks
+                    .iter()
+                    .map(|task| (*task, report(1, dice.below(1_000) * 10 + writer)))
+                    .collect();
                 cache.put(&batch).await.unwrap();
             }
-            cache.put(&[(tasks[writer as usize], report(2, writer))]).await.unwrap();
+            cache
+                .put(&[(tasks[writer as usize], report(2, writer))])
+                .await
+                .unwrap();
         })
     };
     for written in join_all((0..10).map(write)).await {
@@ -171,10 +227,18 @@ async fn of_many_writers_at_once_the_newest_wins(make: ProgressCacheFactory) {
     let mut newest = vec![0; tasks.len()];
     for writer in 0..10 {
         let mut dice = Dice::new(writer);
-        (0..50).for_each(|_| newest.iter_mut().for_each(|one| *one = (dice.below(1_000) * 10 + writer).max(*one)));
+        (0..50).for_each(|_| {
+            newest
+                .iter_mut()
+                .for_each(|one| *one = (dice.below(1_000) * 10 + writer).max(*one))
+        });
     }
     for (number, task) in tasks.iter().enumerate() {
-        let expected = if number < 10 { (2, number as u64) } else { (1, newest[number]) };
+        let expected = if number < 10 {
+            (2, number as u64)
+        } else {
+            (1, newest[number])
+        };
         assert_eq!(age(&*cache, *task).await, Some(expected));
     }
 }

@@ -9,8 +9,15 @@ use uuid::Uuid;
 
 /// What every node declares, besides a queue for each queue of tasks.
 const QUEUES: [&str; 2] = ["dlq", "progress"];
-const EXCHANGES: [&str; 7] =
-    ["exchange", "retry.exchange", "requeue.exchange", "dlx", "events.exchange", "control", "news"];
+const EXCHANGES: [&str; 7] = [
+    "exchange",
+    "retry.exchange",
+    "requeue.exchange",
+    "dlx",
+    "events.exchange",
+    "control",
+    "news",
+];
 /// Steps of the ladder of waits, each twice as long as the one before.
 const RUNGS: u32 = 14;
 
@@ -26,13 +33,20 @@ pub struct RabbitNamespace {
 impl RabbitNamespace {
     /// One with a name of its own.
     pub fn new(url: &str, lanes: &[&str]) -> Self {
-        let name = format!("longhaul_test_{}", Uuid::from_u128(rand::rng().random()).simple());
+        let name = format!(
+            "longhaul_test_{}",
+            Uuid::from_u128(rand::rng().random()).simple()
+        );
         Self::named(&name, url, lanes)
     }
 
     pub fn named(name: &str, url: &str, lanes: &[&str]) -> Self {
         let lanes = lanes.iter().map(|lane| (*lane).to_owned()).collect();
-        Self { name: name.to_owned(), url: url.to_owned(), lanes }
+        Self {
+            name: name.to_owned(),
+            url: url.to_owned(),
+            lanes,
+        }
     }
 
     /// What a queue or exchange is called at the broker.
@@ -42,19 +56,30 @@ impl RabbitNamespace {
 
     /// Somebody else on the same broker.
     pub async fn connection(&self) -> Connection {
-        Connection::connect(&self.url, ConnectionProperties::default()).await.expect("RabbitMQ answers")
+        Connection::connect(&self.url, ConnectionProperties::default())
+            .await
+            .expect("RabbitMQ answers")
     }
 
     async fn remove(&self) -> lapin::Result<()> {
         let connection = self.connection().await;
         let channel = connection.create_channel().await?;
         let rungs = (0..RUNGS).map(|step| format!("wait.{}", 250_u64 << step));
-        let queues = self.lanes.iter().cloned().chain(QUEUES.map(str::to_owned)).chain(rungs);
+        let queues = self
+            .lanes
+            .iter()
+            .cloned()
+            .chain(QUEUES.map(str::to_owned))
+            .chain(rungs);
         for queue in queues {
-            channel.queue_delete(self.full(&queue).into(), QueueDeleteOptions::default()).await?;
+            channel
+                .queue_delete(self.full(&queue).into(), QueueDeleteOptions::default())
+                .await?;
         }
         for exchange in EXCHANGES {
-            channel.exchange_delete(self.full(exchange).into(), ExchangeDeleteOptions::default()).await?;
+            channel
+                .exchange_delete(self.full(exchange).into(), ExchangeDeleteOptions::default())
+                .await?;
         }
         connection.close(200, "bye".into()).await
     }
@@ -63,7 +88,9 @@ impl RabbitNamespace {
 impl Drop for RabbitNamespace {
     fn drop(&mut self) {
         let remove = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
             runtime.expect("a runtime").block_on(self.remove())
         };
         // A runtime cannot be entered from within another, and a case may have failed by its server's fault.

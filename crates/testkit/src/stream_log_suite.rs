@@ -55,15 +55,24 @@ const ALL: usize = 10_000;
 const LONG_MS: u64 = 3_600_000;
 
 fn chunk(number: u64, text: &str) -> Entry {
-    Entry { number, content: Content::Chunk(text.to_owned()) }
+    Entry {
+        number,
+        content: Content::Chunk(text.to_owned()),
+    }
 }
 
 fn rewind(number: u64, to: u64) -> Entry {
-    Entry { number, content: Content::Rewind { to } }
+    Entry {
+        number,
+        content: Content::Rewind { to },
+    }
 }
 
 fn end(number: u64) -> Entry {
-    Entry { number, content: Content::End }
+    Entry {
+        number,
+        content: Content::End,
+    }
 }
 
 async fn read_all(log: &dyn StreamLog, task: TaskId) -> Vec<Entry> {
@@ -82,11 +91,19 @@ async fn written(log: &dyn StreamLog, chunks: &[&str]) -> TaskId {
 
 async fn a_stream_that_nobody_has_written_is_empty(make: StreamLogFactory) {
     let log = make(ROOM).await;
-    let empty = Entries { entries: Vec::new(), first_kept: 1, last: 0 };
+    let empty = Entries {
+        entries: Vec::new(),
+        first_kept: 1,
+        last: 0,
+    };
     let task = random_task_id();
     assert_eq!(log.read(task, 0, ALL).await.unwrap(), empty);
     log.begin(task, 1, 0).await.unwrap();
-    assert_eq!(log.read(task, 0, ALL).await.unwrap(), empty, "beginning writes nothing");
+    assert_eq!(
+        log.read(task, 0, ALL).await.unwrap(),
+        empty,
+        "beginning writes nothing"
+    );
     assert_eq!(log.append(task, 1, "first").await.unwrap(), 1);
 }
 
@@ -94,12 +111,26 @@ async fn entries_are_numbered_from_one_without_gaps(make: StreamLogFactory) {
     let log = make(ROOM).await;
     let task = written(&*log, &[]).await;
     for number in 1..=300_u64 {
-        assert_eq!(log.append(task, 1, &format!("chunk {number}")).await.unwrap(), number);
+        assert_eq!(
+            log.append(task, 1, &format!("chunk {number}"))
+                .await
+                .unwrap(),
+            number
+        );
     }
     log.end(task, 1).await.unwrap();
-    let mut expected: Vec<Entry> = (1..=300).map(|number| chunk(number, &format!("chunk {number}"))).collect();
+    let mut expected: Vec<Entry> = (1..=300)
+        .map(|number| chunk(number, &format!("chunk {number}")))
+        .collect();
     expected.push(end(301));
-    assert_eq!(log.read(task, 0, ALL).await.unwrap(), Entries { entries: expected, first_kept: 1, last: 301 });
+    assert_eq!(
+        log.read(task, 0, ALL).await.unwrap(),
+        Entries {
+            entries: expected,
+            first_kept: 1,
+            last: 301
+        }
+    );
 }
 
 async fn a_read_gives_what_follows_and_no_more_than_asked(make: StreamLogFactory) {
@@ -116,9 +147,21 @@ async fn a_read_gives_what_follows_and_no_more_than_asked(make: StreamLogFactory
 
 async fn chunks_come_as_they_were_written(make: StreamLogFactory) {
     let log = make(ROOM).await;
-    let texts = ["", " ", "\n\r\n", "data: x\n\n", "a\u{0}b", "第一章 🐉", "{\"json\": true}", "\u{feff}\u{202e}"];
+    let texts = [
+        "",
+        " ",
+        "\n\r\n",
+        "data: x\n\n",
+        "a\u{0}b",
+        "第一章 🐉",
+        "{\"json\": true}",
+        "\u{feff}\u{202e}",
+    ];
     let task = written(&*log, &texts).await;
-    let expected: Vec<Entry> = (1..).zip(texts).map(|(number, text)| chunk(number, text)).collect();
+    let expected: Vec<Entry> = (1..)
+        .zip(texts)
+        .map(|(number, text)| chunk(number, text))
+        .collect();
     assert_eq!(read_all(&*log, task).await, expected);
 }
 
@@ -132,7 +175,9 @@ async fn streams_do_not_mix(make: StreamLogFactory) {
     };
     join_all(tasks.iter().map(|task| write(*task))).await;
     for task in tasks {
-        let expected: Vec<Entry> = (1..=50).map(|number| chunk(number, &task.to_string())).collect();
+        let expected: Vec<Entry> = (1..=50)
+            .map(|number| chunk(number, &task.to_string()))
+            .collect();
         assert_eq!(read_all(&*log, task).await, expected);
     }
 }
@@ -143,7 +188,10 @@ async fn reconnects_at_random_points_neither_lose_nor_repeat(make: StreamLogFact
     let writer = log.share();
     let writing = tokio::spawn(async move {
         for number in 1..=1_000_u64 {
-            assert_eq!(writer.append(task, 1, &number.to_string()).await.unwrap(), number);
+            assert_eq!(
+                writer.append(task, 1, &number.to_string()).await.unwrap(),
+                number
+            );
             tokio::task::yield_now().await;
         }
         writer.end(task, 1).await.unwrap();
@@ -152,7 +200,9 @@ async fn reconnects_at_random_points_neither_lose_nor_repeat(make: StreamLogFact
         let (mut dice, mut has) = (Dice::new(seed), Vec::<Entry>::new());
         while has.last().is_none_or(|entry| entry.content != Content::End) {
             let after = has.last().map_or(0, |entry| entry.number);
-            within_patience(log.wait(task, after, LONG_MS)).await.unwrap();
+            within_patience(log.wait(task, after, LONG_MS))
+                .await
+                .unwrap();
             let limit = 1 + dice.below(50) as usize;
             let mut entries = log.read(task, after, limit).await.unwrap().entries;
             // The connection breaks somewhere in the middle.
@@ -161,7 +211,9 @@ async fn reconnects_at_random_points_neither_lose_nor_repeat(make: StreamLogFact
         }
         has
     };
-    let mut expected: Vec<Entry> = (1..=1_000).map(|number| chunk(number, &number.to_string())).collect();
+    let mut expected: Vec<Entry> = (1..=1_000)
+        .map(|number| chunk(number, &number.to_string()))
+        .collect();
     expected.push(end(1_001));
     for has in join_all((0..8).map(read)).await {
         assert_eq!(has, expected);
@@ -174,7 +226,10 @@ async fn an_attempt_that_starts_over_puts_a_rewind_first(make: StreamLogFactory)
     let task = written(&*log, &["a", "b"]).await;
     log.begin(task, 2, 0).await.unwrap();
     assert_eq!(log.append(task, 2, "c").await.unwrap(), 4);
-    assert_eq!(read_all(&*log, task).await, [chunk(1, "a"), chunk(2, "b"), rewind(3, 0), chunk(4, "c")]);
+    assert_eq!(
+        read_all(&*log, task).await,
+        [chunk(1, "a"), chunk(2, "b"), rewind(3, 0), chunk(4, "c")]
+    );
 }
 
 async fn an_attempt_that_goes_on_takes_back_what_follows_its_checkpoint(make: StreamLogFactory) {
@@ -182,7 +237,10 @@ async fn an_attempt_that_goes_on_takes_back_what_follows_its_checkpoint(make: St
     let task = written(&*log, &["a", "b", "c"]).await;
     log.begin(task, 5, 2).await.unwrap();
     assert_eq!(log.append(task, 5, "d").await.unwrap(), 5);
-    assert_eq!(log.read(task, 3, ALL).await.unwrap().entries, [rewind(4, 2), chunk(5, "d")]);
+    assert_eq!(
+        log.read(task, 3, ALL).await.unwrap().entries,
+        [rewind(4, 2), chunk(5, "d")]
+    );
 }
 
 async fn an_attempt_that_keeps_everything_rewinds_nothing(make: StreamLogFactory) {
@@ -190,7 +248,10 @@ async fn an_attempt_that_keeps_everything_rewinds_nothing(make: StreamLogFactory
     let task = written(&*log, &["a", "b"]).await;
     log.begin(task, 2, 2).await.unwrap();
     assert_eq!(log.append(task, 2, "c").await.unwrap(), 3);
-    assert_eq!(read_all(&*log, task).await, [chunk(1, "a"), chunk(2, "b"), chunk(3, "c")]);
+    assert_eq!(
+        read_all(&*log, task).await,
+        [chunk(1, "a"), chunk(2, "b"), chunk(3, "c")]
+    );
 }
 
 async fn an_attempt_that_did_not_begin_starts_over(make: StreamLogFactory) {
@@ -198,7 +259,10 @@ async fn an_attempt_that_did_not_begin_starts_over(make: StreamLogFactory) {
     let task = random_task_id();
     assert_eq!(log.append(task, 1, "a").await.unwrap(), 1);
     assert_eq!(log.append(task, 2, "b").await.unwrap(), 3);
-    assert_eq!(read_all(&*log, task).await, [chunk(1, "a"), rewind(2, 0), chunk(3, "b")]);
+    assert_eq!(
+        read_all(&*log, task).await,
+        [chunk(1, "a"), rewind(2, 0), chunk(3, "b")]
+    );
     assert_eq!(log.append(task, 1, "late").await, Err(StreamError::Stale));
 }
 
@@ -210,7 +274,10 @@ async fn beginning_twice_is_beginning_once(make: StreamLogFactory) {
     log.begin(task, 2, 1).await.unwrap();
     log.append(task, 2, "c").await.unwrap();
     log.begin(task, 2, 1).await.unwrap();
-    assert_eq!(read_all(&*log, task).await, [chunk(1, "a"), chunk(2, "b"), rewind(3, 1), chunk(4, "c")]);
+    assert_eq!(
+        read_all(&*log, task).await,
+        [chunk(1, "a"), chunk(2, "b"), rewind(3, 1), chunk(4, "c")]
+    );
 }
 
 /// What somebody shows who follows the entries.
@@ -245,7 +312,12 @@ async fn whoever_follows_the_rewinds_has_what_the_last_attempt_meant(make: Strea
             }
             let entries = read_all(&*log, task).await;
             assert_eq!(shown(&entries), meant, "seed {seed}");
-            assert!(entries.iter().zip(1..).all(|(entry, number)| entry.number == number));
+            assert!(
+                entries
+                    .iter()
+                    .zip(1..)
+                    .all(|(entry, number)| entry.number == number)
+            );
         }
     }
 }
@@ -255,7 +327,10 @@ async fn a_chunk_of_an_older_attempt_is_refused(make: StreamLogFactory) {
     let task = written(&*log, &["a"]).await;
     log.begin(task, 3, 1).await.unwrap();
     for attempt in [1, 2] {
-        assert_eq!(log.append(task, attempt, "late").await, Err(StreamError::Stale));
+        assert_eq!(
+            log.append(task, attempt, "late").await,
+            Err(StreamError::Stale)
+        );
     }
     assert_eq!(log.append(task, 3, "b").await, Ok(2));
     assert_eq!(log.append(task, 2, "late").await, Err(StreamError::Stale));
@@ -315,7 +390,10 @@ async fn a_chunk_that_is_too_large_is_refused(make: StreamLogFactory) {
     let log = make(ROOM).await;
     let task = written(&*log, &[]).await;
     let largest = "x".repeat(bounds::CHUNK_BYTES);
-    assert_eq!(log.append(task, 1, &format!("{largest}x")).await, Err(StreamError::TooLarge(bounds::CHUNK_BYTES + 1)));
+    assert_eq!(
+        log.append(task, 1, &format!("{largest}x")).await,
+        Err(StreamError::TooLarge(bounds::CHUNK_BYTES + 1))
+    );
     assert_eq!(log.append(task, 1, &largest).await, Ok(1));
     assert_eq!(read_all(&*log, task).await, [chunk(1, &largest)]);
 }
@@ -326,9 +404,18 @@ async fn a_stream_that_is_too_long_loses_its_oldest_entries_and_says_so(make: St
     for number in 1..=5_000_u64 {
         log.append(task, 1, &number.to_string()).await.unwrap();
     }
-    let Entries { entries, first_kept, last } = log.read(task, 0, ALL).await.unwrap();
-    assert!(first_kept > 1 && first_kept <= 4_901, "at least 100 and not all of 5,000 are kept: {first_kept}");
-    let expected: Vec<Entry> = (first_kept..=5_000).map(|number| chunk(number, &number.to_string())).collect();
+    let Entries {
+        entries,
+        first_kept,
+        last,
+    } = log.read(task, 0, ALL).await.unwrap();
+    assert!(
+        first_kept > 1 && first_kept <= 4_901,
+        "at least 100 and not all of 5,000 are kept: {first_kept}"
+    );
+    let expected: Vec<Entry> = (first_kept..=5_000)
+        .map(|number| chunk(number, &number.to_string()))
+        .collect();
     assert_eq!((entries, last), (expected.clone(), 5_000));
     let tail = log.read(task, 4_990, 3).await.unwrap();
     assert_eq!(tail.entries, expected[expected.len() - 10..][..3]);
@@ -341,15 +428,29 @@ async fn numbers_of_a_lost_stream_are_not_used_again(make: StreamLogFactory) {
     for keep in [0, 12] {
         let log = make(ROOM).await;
         let (task, first) = (random_task_id(), first_number(2));
-        assert!(first > u64::from(u32::MAX), "no attempt before can have come so far");
+        assert!(
+            first > u64::from(u32::MAX),
+            "no attempt before can have come so far"
+        );
         log.begin(task, 2, keep).await.unwrap();
         assert_eq!(log.append(task, 2, "on").await, Ok(first + 1));
         let entries = vec![rewind(first, keep), chunk(first + 1, "on")];
-        let expected = Entries { entries, first_kept: first, last: first + 1 };
-        assert_eq!(log.read(task, 50, ALL).await.unwrap(), expected, "a reader who has 50 is told what to forget");
+        let expected = Entries {
+            entries,
+            first_kept: first,
+            last: first + 1,
+        };
+        assert_eq!(
+            log.read(task, 50, ALL).await.unwrap(),
+            expected,
+            "a reader who has 50 is told what to forget"
+        );
         // What is kept may also be of the lost stream when an attempt in between has begun another one.
         log.begin(task, 3, first_number(3) + 7).await.unwrap();
-        assert_eq!(log.append(task, 3, "further").await, Ok(first_number(3) + 1));
+        assert_eq!(
+            log.append(task, 3, "further").await,
+            Ok(first_number(3) + 1)
+        );
     }
 }
 
@@ -357,7 +458,9 @@ async fn waiting_ends_at_once_when_something_is_there(make: StreamLogFactory) {
     let log = make(ROOM).await;
     let task = written(&*log, &["a", "b"]).await;
     for after in [0, 1] {
-        within_patience(log.wait(task, after, LONG_MS)).await.unwrap();
+        within_patience(log.wait(task, after, LONG_MS))
+            .await
+            .unwrap();
     }
 }
 
@@ -385,7 +488,9 @@ async fn waiting_ends_when_the_time_is_over(make: StreamLogFactory) {
     let task = written(&*log, &["a"]).await;
     within_patience(log.wait(task, 1, 1)).await.unwrap();
     within_patience(log.wait(task, 1, 0)).await.unwrap();
-    within_patience(log.wait(random_task_id(), 0, 1)).await.unwrap();
+    within_patience(log.wait(random_task_id(), 0, 1))
+        .await
+        .unwrap();
 }
 
 async fn everyone_who_waits_is_woken(make: StreamLogFactory) {
@@ -398,7 +503,10 @@ async fn everyone_who_waits_is_woken(make: StreamLogFactory) {
     // Some leave, which must not hurt those who stay.
     waiting.truncate(30);
     log.append(task, 1, "a").await.unwrap();
-    within_patience(join_all(waiting)).await.into_iter().for_each(|woken| woken.unwrap());
+    within_patience(join_all(waiting))
+        .await
+        .into_iter()
+        .for_each(|woken| woken.unwrap());
 }
 
 async fn a_removed_stream_is_forgotten(make: StreamLogFactory) {
@@ -406,6 +514,13 @@ async fn a_removed_stream_is_forgotten(make: StreamLogFactory) {
     let (removed, other) = (written(&*log, &["a"]).await, written(&*log, &["b"]).await);
     log.remove(removed).await.unwrap();
     log.remove(removed).await.unwrap();
-    assert_eq!(log.read(removed, 0, ALL).await.unwrap(), Entries { entries: Vec::new(), first_kept: 1, last: 0 });
+    assert_eq!(
+        log.read(removed, 0, ALL).await.unwrap(),
+        Entries {
+            entries: Vec::new(),
+            first_kept: 1,
+            last: 0
+        }
+    );
     assert_eq!(read_all(&*log, other).await, [chunk(1, "b")]);
 }

@@ -17,7 +17,9 @@ use crate::clock::TestClock;
 /// processors, unless it says otherwise.
 pub fn arguments() -> Arguments {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert_with(|| std::thread::available_parallelism().map_or(2, |all| 2 * all.get()));
+    arguments
+        .test_threads
+        .get_or_insert_with(|| std::thread::available_parallelism().map_or(2, |all| 2 * all.get()));
     arguments
 }
 
@@ -33,8 +35,16 @@ pub struct Fresh<T: ?Sized> {
 }
 
 impl<T: ?Sized> Fresh<T> {
-    pub fn new(subject: Arc<T>, clock: TestClock, keep: Option<Box<dyn Any + Send + Sync>>) -> Self {
-        Self { subject, clock, _keep: keep }
+    pub fn new(
+        subject: Arc<T>,
+        clock: TestClock,
+        keep: Option<Box<dyn Any + Send + Sync>>,
+    ) -> Self {
+        Self {
+            subject,
+            clock,
+            _keep: keep,
+        }
     }
 
     /// The thing, to be shared with another task of the case.
@@ -53,7 +63,10 @@ impl<T: ?Sized> Deref for Fresh<T> {
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for Fresh<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fresh").field("subject", &&self.subject).field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("Fresh")
+            .field("subject", &&self.subject)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }
 
@@ -71,7 +84,10 @@ where
     let trial = |case: Case<F>| {
         let factory = factory.clone();
         Trial::test(format!("{backend}::{suite}::{}", case.name), move || {
-            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
             runtime.block_on((case.run)(factory));
             Ok(())
         })
@@ -92,7 +108,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the future gives; it panics instead of hanging.
 pub(crate) async fn within_patience<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("what the case waits for comes")
+    tokio::time::timeout(PATIENCE, future)
+        .await
+        .expect("what the case waits for comes")
 }
 
 pub(crate) fn random_task_id() -> TaskId {

@@ -1,6 +1,9 @@
 //! The fault proxy does what it says, on real sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is not as it must be stops it")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test: what is not as it must be stops it"
+)]
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,8 +65,15 @@ async fn a_healthy_proxy_passes_everything_and_its_end() {
     let mut client = connected(&proxy).await;
     assert_eq!(said(&mut client, 7).await.unwrap(), 7);
     client.shutdown().await.unwrap();
-    assert_eq!(in_time(client.read(&mut [0])).await.unwrap(), 0, "the server has ended its side");
-    assert_eq!((in_time(heard.recv()).await, in_time(heard.recv()).await), (Some(Some(7)), Some(None)));
+    assert_eq!(
+        in_time(client.read(&mut [0])).await.unwrap(),
+        0,
+        "the server has ended its side"
+    );
+    assert_eq!(
+        (in_time(heard.recv()).await, in_time(heard.recv()).await),
+        (Some(Some(7)), Some(None))
+    );
     in_time(proxy.until_open(0)).await;
 }
 
@@ -76,7 +86,10 @@ async fn a_client_that_is_killed_takes_the_servers_side_with_it() {
     // What the kernel does for a killed process with unread answers.
     client.set_zero_linger().unwrap();
     drop(client);
-    assert_eq!((in_time(heard.recv()).await, in_time(heard.recv()).await), (Some(Some(7)), Some(None)));
+    assert_eq!(
+        (in_time(heard.recv()).await, in_time(heard.recv()).await),
+        (Some(Some(7)), Some(None))
+    );
     in_time(proxy.until_open(0)).await;
 }
 
@@ -87,7 +100,10 @@ async fn a_cut_resets_what_is_open_and_what_comes_until_it_heals() {
     let mut open = connected(&proxy).await;
     assert_eq!(said(&mut open, 1).await.unwrap(), 1);
     proxy.set(Fault::Cut);
-    assert_eq!(in_time(open.read_u8()).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(
+        in_time(open.read_u8()).await.unwrap_err().kind(),
+        io::ErrorKind::ConnectionReset
+    );
     let mut late = connected(&proxy).await;
     assert!(said(&mut late, 2).await.is_err());
     proxy.heal();
@@ -102,7 +118,10 @@ async fn a_cut_that_heals_at_once_has_still_cut() {
     assert_eq!(said(&mut open, 1).await.unwrap(), 1);
     proxy.set(Fault::Cut);
     proxy.heal();
-    assert_eq!(in_time(open.read_u8()).await.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+    assert_eq!(
+        in_time(open.read_u8()).await.unwrap_err().kind(),
+        io::ErrorKind::ConnectionReset
+    );
 }
 
 #[tokio::test]
@@ -118,7 +137,13 @@ async fn a_black_hole_swallows_nothing_and_tells_nobody() {
     late.write_u8(3).await.unwrap();
     assert!(is_silent(heard.recv()).await && is_silent(open.read_u8()).await);
     proxy.heal();
-    assert_eq!((in_time(open.read_u8()).await.unwrap(), in_time(late.read_u8()).await.unwrap()), (2, 3));
+    assert_eq!(
+        (
+            in_time(open.read_u8()).await.unwrap(),
+            in_time(late.read_u8()).await.unwrap()
+        ),
+        (2, 3)
+    );
 }
 
 #[tokio::test]
@@ -128,13 +153,17 @@ async fn one_way_holds_answers_while_questions_pass() {
     let mut open = connected(&proxy).await;
     assert_eq!(said(&mut open, 1).await.unwrap(), 1);
     assert_eq!(in_time(heard.recv()).await, Some(Some(1)));
-    proxy.set(Fault::OneWay { held: Way::ToClient });
+    proxy.set(Fault::OneWay {
+        held: Way::ToClient,
+    });
     open.write_u8(2).await.unwrap();
     assert_eq!(in_time(heard.recv()).await, Some(Some(2)));
     assert!(is_silent(open.read_u8()).await);
     proxy.heal();
     assert_eq!(in_time(open.read_u8()).await.unwrap(), 2);
-    proxy.set(Fault::OneWay { held: Way::ToServer });
+    proxy.set(Fault::OneWay {
+        held: Way::ToServer,
+    });
     open.write_u8(3).await.unwrap();
     assert!(is_silent(heard.recv()).await);
     proxy.heal();
@@ -149,7 +178,11 @@ async fn a_half_open_connection_never_speaks_again() {
     assert_eq!(said(&mut open, 1).await.unwrap(), 1);
     assert_eq!(in_time(heard.recv()).await, Some(Some(1)));
     proxy.set(Fault::HalfOpen);
-    assert_eq!(in_time(heard.recv()).await, Some(None), "the server has lost its side");
+    assert_eq!(
+        in_time(heard.recv()).await,
+        Some(None),
+        "the server has lost its side"
+    );
     open.write_u8(2).await.unwrap();
     proxy.heal();
     assert!(is_silent(open.read_u8()).await, "the client has not");
@@ -166,7 +199,11 @@ async fn a_delay_makes_both_ways_late() {
     proxy.set(Fault::Delay(Duration::from_millis(60)));
     let asked = Instant::now();
     assert_eq!(said(&mut client, 1).await.unwrap(), 1);
-    assert!(asked.elapsed() >= Duration::from_millis(120), "{:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() >= Duration::from_millis(120),
+        "{:?}",
+        asked.elapsed()
+    );
 }
 
 #[tokio::test]

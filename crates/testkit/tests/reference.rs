@@ -13,10 +13,18 @@ use longhaul_testkit::{
 
 fn main() {
     let factory: FixtureFactory = Arc::new(|outbox| Box::pin(async move { fresh_store(outbox) }));
-    libtest_mimic::run(&Arguments::from_args(), store_suite::trials("memory", factory)).exit();
+    libtest_mimic::run(
+        &Arguments::from_args(),
+        store_suite::trials("memory", factory),
+    )
+    .exit();
 }
 
 fn fresh_store(outbox: OutboxPolicy) -> Fixture {
     let clock = TestClock::new();
-    Fixture::new(Arc::new(MemoryStore::new(clock.clone(), outbox)), clock, None)
+    Fixture::new(
+        Arc::new(MemoryStore::new(clock.clone(), outbox)),
+        clock,
+        None,
+    )
 }

@@ -16,12 +16,20 @@ pub struct ArtifactKey {
 impl ArtifactKey {
     /// The key of a file to be kept.
     pub const fn of(new: &NewArtifact<'_>) -> Self {
-        Self { task_id: new.task_id, attempt: new.attempt, random: new.id.0 }
+        Self {
+            task_id: new.task_id,
+            attempt: new.attempt,
+            random: new.id.0,
+        }
     }
 
     /// The three parts as they stand in the key: hexadecimal digits and hyphens, and a plain number in the middle.
     pub fn parts(&self) -> [String; 3] {
-        [self.task_id.to_string(), self.attempt.to_string(), self.random.to_string()]
+        [
+            self.task_id.to_string(),
+            self.attempt.to_string(),
+            self.random.to_string(),
+        ]
     }
 }
 
@@ -36,10 +44,16 @@ impl FromStr for ArtifactKey {
 
     /// Accepts what a store has made, to the letter: another spelling of the same key is none.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        parse(text).filter(|key| key.to_string() == text).ok_or_else(|| {
-            let shown: String = text.chars().take(60).collect();
-            Invalid::new("key", format!("is {shown:?}"), "a key that the artifact store has made")
-        })
+        parse(text)
+            .filter(|key| key.to_string() == text)
+            .ok_or_else(|| {
+                let shown: String = text.chars().take(60).collect();
+                Invalid::new(
+                    "key",
+                    format!("is {shown:?}"),
+                    "a key that the artifact store has made",
+                )
+            })
     }
 }
 
@@ -48,5 +62,9 @@ fn parse(text: &str) -> Option<ArtifactKey> {
     let task_id = TaskId(parts.next()?.parse().ok()?);
     let attempt = parts.next()?.parse().ok()?;
     let random = parts.next()?.parse().ok()?;
-    Some(ArtifactKey { task_id, attempt, random })
+    Some(ArtifactKey {
+        task_id,
+        attempt,
+        random,
+    })
 }

@@ -43,12 +43,16 @@ pub struct Children {
 impl Children {
     /// Those that completed.
     pub fn completed(&self) -> impl Iterator<Item = &Child> {
-        self.all.iter().filter(|child| child.status == Status::Completed)
+        self.all
+            .iter()
+            .filter(|child| child.status == Status::Completed)
     }
 
     /// Those that did not complete, for whatever reason.
     pub fn failed(&self) -> impl Iterator<Item = &Child> {
-        self.all.iter().filter(|child| child.status != Status::Completed)
+        self.all
+            .iter()
+            .filter(|child| child.status != Status::Completed)
     }
 
     /// The results of the children that completed.
@@ -61,8 +65,14 @@ impl Children {
     }
 
     pub(crate) async fn load(store: &dyn Store, parent: TaskId) -> Result<Self, StoreError> {
-        let filter = TaskFilter { parent_id: Some(parent), ..TaskFilter::default() };
-        let mut page = PageRequest { order: SortOrder::OldestFirst, ..PageRequest::first(bounds::PAGE_SIZE) };
+        let filter = TaskFilter {
+            parent_id: Some(parent),
+            ..TaskFilter::default()
+        };
+        let mut page = PageRequest {
+            order: SortOrder::OldestFirst,
+            ..PageRequest::first(bounds::PAGE_SIZE)
+        };
         let mut all = Vec::new();
         loop {
             let found = store.list_tasks(&Access::All, &filter, &page).await?;

@@ -11,7 +11,10 @@ pub struct Context<T: Task> {
 
 impl<T: Task> std::fmt::Debug for Context<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Context").field("type", &T::TYPE).field("task", &self.job.id()).finish()
+        f.debug_struct("Context")
+            .field("type", &T::TYPE)
+            .field("task", &self.job.id())
+            .finish()
     }
 }
 

@@ -61,22 +61,52 @@ async fn what_a_crash_leaves_of_a_file_is_swept_when_it_would_have_expired() {
     let store = MemoryStore::new(clock.clone(), OutboxPolicy::default());
     let node_id = NodeId(uuid::Uuid::nil());
     store.register_node(node_id, "n", "h", None).await.unwrap();
-    store.submit_task(NewTask::new("u-1", "t", "q", Json::trusted("null".to_owned()))).await.unwrap();
+    store
+        .submit_task(NewTask::new(
+            "u-1",
+            "t",
+            "q",
+            Json::trusted("null".to_owned()),
+        ))
+        .await
+        .unwrap();
     let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
-    let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
+    let request = ClaimRequest {
+        node_id,
+        host: "h".to_owned(),
+        queues,
+        task_types,
+        limit: 1,
+    };
     let task = store.claim_tasks(&request).await.unwrap().remove(0);
     let engine = quiet::engine(store);
     let dying = Arc::new(Dying::default());
     let (signer, life) = (UrlSigner::new(|| Ok([7; 32])), FileLife::default());
-    let files = Files { store: dying.clone(), signer, life };
+    let files = Files {
+        store: dying.clone(),
+        signer,
+        life,
+    };
     let id = ArtifactId(uuid::Uuid::from_u128(9));
     let (file_name, content_type) = ("a.txt", "text/plain");
-    let new = NewArtifact { id, task_id: task.id, attempt: task.attempt, file_name, content_type, bytes: b"half" };
-    let kept = files.keep(&engine, &task, task.lease().unwrap(), new).now_or_never();
+    let new = NewArtifact {
+        id,
+        task_id: task.id,
+        attempt: task.attempt,
+        file_name,
+        content_type,
+        bytes: b"half",
+    };
+    let kept = files
+        .keep(&engine, &task, task.lease().unwrap(), new)
+        .now_or_never();
     assert!(kept.is_none(), "the process dies in the middle of it");
     let sweeper = Sweeper::new(&DutySettings::default(), dying.clone());
     sweeper.pass(&engine).await.unwrap();
-    assert!(dying.removed.lock().unwrap().is_empty(), "its time is not over");
+    assert!(
+        dying.removed.lock().unwrap().is_empty(),
+        "its time is not over"
+    );
     clock.advance_ms(u64::try_from(life.free.as_millis()).unwrap());
     sweeper.pass(&engine).await.unwrap();
     assert_eq!(*dying.removed.lock().unwrap(), [new.key()]);

@@ -31,7 +31,10 @@ pub struct Handle<K: Kind> {
 
 impl<K: Kind> std::fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("output", &std::any::type_name::<K::Output>()).field("id", &self.id).finish()
+        f.debug_struct("Handle")
+            .field("output", &std::any::type_name::<K::Output>())
+            .field("id", &self.id)
+            .finish()
     }
 }
 
@@ -75,7 +78,11 @@ fn may_be_the_end(heard: &Heard) -> bool {
 impl<K: Kind> Handle<K> {
     /// A handle to the task of this id. Whether there is such a task shows when it is asked.
     pub fn new(services: Arc<Services>, id: TaskId) -> Self {
-        Self { services, id, of: PhantomData }
+        Self {
+            services,
+            id,
+            of: PhantomData,
+        }
     }
 
     /// The task's id, to find it again later: `longhaul.handle::<T>(id)`.
@@ -85,7 +92,11 @@ impl<K: Kind> Handle<K> {
 
     /// The whole record.
     pub async fn task(&self) -> Result<longhaul_domain::Task, StoreError> {
-        self.services.engine.store.get_task(&Access::All, self.id).await
+        self.services
+            .engine
+            .store
+            .get_task(&Access::All, self.id)
+            .await
     }
 
     /// Where the task stands now.
@@ -99,7 +110,13 @@ impl<K: Kind> Handle<K> {
             return Ok(Some(Progress::read(hot)));
         }
         let task = self.task().await?;
-        let live = self.services.engine.live_progress(std::slice::from_ref(&task)).await.pop().flatten();
+        let live = self
+            .services
+            .engine
+            .live_progress(std::slice::from_ref(&task))
+            .await
+            .pop()
+            .flatten();
         let newest = live.or_else(|| serde_json::from_str(task.progress?.as_str()).ok());
         Ok(newest.map(Progress::read))
     }
@@ -107,13 +124,20 @@ impl<K: Kind> Handle<K> {
     /// What the task writes with `emit`, from the start, and then as it comes until the task has ended. Of a task that
     /// runs in another process there is something to read only where the processes share their streams.
     pub async fn output(&self) -> Result<Output, StoreError> {
-        let (engine, streams) = (Arc::clone(&self.services.engine), Arc::clone(&self.services.streams));
+        let (engine, streams) = (
+            Arc::clone(&self.services.engine),
+            Arc::clone(&self.services.streams),
+        );
         Output::open(engine, streams, Access::All, self.id).await
     }
 
     /// The files that the task made, of attempts whose result was accepted, the oldest first.
     pub async fn artifacts(&self) -> Result<Vec<ArtifactRecord>, StoreError> {
-        self.services.engine.store.list_artifacts(&Access::All, self.id).await
+        self.services
+            .engine
+            .store
+            .list_artifacts(&Access::All, self.id)
+            .await
     }
 
     /// The bytes of one of them, all in memory.
@@ -124,12 +148,20 @@ impl<K: Kind> Handle<K> {
 
     /// The attempts so far with their outcomes, the first one first; at most 1,000.
     pub async fn attempts(&self) -> Result<Vec<Attempt>, StoreError> {
-        self.services.engine.store.list_attempts(&Access::All, self.id, 0, bounds::PAGE_SIZE).await
+        self.services
+            .engine
+            .store
+            .list_attempts(&Access::All, self.id, 0, bounds::PAGE_SIZE)
+            .await
     }
 
     /// A page of the log lines that are kept with the task, oldest first: those after number `after`.
     pub async fn logs(&self, after: Option<u64>) -> Result<LogPage, StoreError> {
-        self.services.engine.store.list_logs(&Access::All, self.id, after, bounds::PAGE_SIZE).await
+        self.services
+            .engine
+            .store
+            .list_logs(&Access::All, self.id, after, bounds::PAGE_SIZE)
+            .await
     }
 
     /// Why the task is not running yet: [`Why`] says what it waits for, a queue that nobody serves among it.
@@ -147,7 +179,10 @@ impl<K: Kind> Handle<K> {
     /// Waits for the end, and answers with the record.
     pub async fn ended(&self) -> Result<longhaul_domain::Task, StoreError> {
         // Listening starts before the look, so that no end can fall between them.
-        let subscription = Subscription { task_id: Some(self.id), owner: None };
+        let subscription = Subscription {
+            task_id: Some(self.id),
+            owner: None,
+        };
         let mut news = self.services.engine.bus.subscribe(subscription);
         let mut ask_after = ASK_AFTER;
         loop {
@@ -156,7 +191,13 @@ impl<K: Kind> Handle<K> {
                 return Ok(task);
             }
             // News may be lost, or the task may run in another process.
-            let end = async { while news.next().await.is_some_and(|heard| !may_be_the_end(&heard)) {} };
+            let end = async {
+                while news
+                    .next()
+                    .await
+                    .is_some_and(|heard| !may_be_the_end(&heard))
+                {}
+            };
             if tokio::time::timeout(ask_after, end).await.is_err() {
                 ask_after = (ask_after * 2).min(ASK_AT_LEAST);
             }
@@ -172,9 +213,16 @@ impl<K: Kind> Handle<K> {
     /// that of a type whose output is `()`.
     pub fn result_of(task: &longhaul_domain::Task) -> Result<K::Output, NoResult> {
         match (task.status, &task.result) {
-            (Status::Completed | Status::CompletedWithErrors, Some(result)) => Ok(Json::read(result)?),
-            (Status::Completed, None) => serde_json::from_str("null").map_err(|_| NoResult::Nothing),
-            (status, _) => Err(NoResult::Ended { status, error: task.error.clone() }),
+            (Status::Completed | Status::CompletedWithErrors, Some(result)) => {
+                Ok(Json::read(result)?)
+            }
+            (Status::Completed, None) => {
+                serde_json::from_str("null").map_err(|_| NoResult::Nothing)
+            }
+            (status, _) => Err(NoResult::Ended {
+                status,
+                error: task.error.clone(),
+            }),
         }
     }
 }

@@ -110,10 +110,13 @@ impl Job {
     pub async fn progress(&self, progress: impl Into<Progress>) -> Result<(), Stop> {
         self.check()?;
         let progress = progress.into();
-        let json = Json::from_value("progress", &progress).map_err(|error| Stop::invalid("invalid_progress", error))?;
+        let json = Json::from_value("progress", &progress)
+            .map_err(|error| Stop::invalid("invalid_progress", error))?;
         let run = &self.0;
         run.before_its_end(|| {
-            run.services.progress.note(run.lease, json, progress.percent >= 100.0);
+            run.services
+                .progress
+                .note(run.lease, json, progress.percent >= 100.0);
             if let Ok(value) = serde_json::to_value(&progress) {
                 run.services.engine.note_progress(&run.task, value);
             }
@@ -142,7 +145,11 @@ impl Job {
             LogLevel::Error => tracing::error!(target: HANDLER, "{message}"),
         });
         self.0.writes_logs.store(true, Ordering::Relaxed);
-        self.0.services.scribe.note(LogLine { lease: self.0.lease, level, message });
+        self.0.services.scribe.note(LogLine {
+            lease: self.0.lease,
+            level,
+            message,
+        });
     }
 
     // Checkpoints.
@@ -152,13 +159,17 @@ impl Job {
         let saved = self.0.task.checkpoint.as_ref().map(Json::read).transpose();
         saved.map_err(|error| {
             let allowed = "what the handler reads; `#[serde(default)]` on what was added since";
-            Stop::invalid("invalid_checkpoint", Invalid::new("checkpoint", format!("does not fit: {error}"), allowed))
+            Stop::invalid(
+                "invalid_checkpoint",
+                Invalid::new("checkpoint", format!("does not fit: {error}"), allowed),
+            )
         })
     }
 
     /// Saves a checkpoint now. When this returns, the next attempt starts from it.
     pub async fn save_checkpoint(&self, state: &impl Serialize) -> Result<(), Stop> {
-        let json = Json::from_value("checkpoint", state).map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
+        let json = Json::from_value("checkpoint", state)
+            .map_err(|error| Stop::invalid("invalid_checkpoint", error))?;
         self.0.before_its_end(|| self.0.unsaved.set(json))?;
         save_newest(&self.0).await
     }
@@ -169,7 +180,10 @@ impl Job {
     where
         S: Serialize + DeserializeOwned + Default + Send + 'static,
     {
-        Ok(State::start(self.clone(), self.checkpoint()?.unwrap_or_default()))
+        Ok(State::start(
+            self.clone(),
+            self.checkpoint()?.unwrap_or_default(),
+        ))
     }
 
     // Children.
@@ -194,7 +208,10 @@ impl Job {
     }
 
     /// Many children of one type, in order. A later attempt finds them again as those of [`Self::submit`].
-    pub async fn submit_all<C: Task>(&self, params: impl IntoIterator<Item = C::Params>) -> Result<Vec<TaskId>, Stop> {
+    pub async fn submit_all<C: Task>(
+        &self,
+        params: impl IntoIterator<Item = C::Params>,
+    ) -> Result<Vec<TaskId>, Stop> {
         self.check()?;
         submit_children::<C>(&self.0, params).await
     }
@@ -218,7 +235,8 @@ impl Job {
     /// task is put back for later without using up a retry.
     pub async fn permit(&self, key: &str) -> Result<Permit, Stop> {
         self.check()?;
-        let max_wait_ms = u64::try_from(self.0.settings().permit_wait.as_millis()).unwrap_or(u64::MAX);
+        let max_wait_ms =
+            u64::try_from(self.0.settings().permit_wait.as_millis()).unwrap_or(u64::MAX);
         let reserved = self.0.services.limiter.reserve(key, max_wait_ms).await;
         match reserved.map_err(Stop::retryable)? {
             Reservation::Granted { wait_ms } => {
@@ -226,7 +244,9 @@ impl Job {
                     self.sleep(Duration::from_millis(wait_ms)).await?;
                 }
                 self.0.note_limit(key);
-                Ok(Permit { key: key.to_owned() })
+                Ok(Permit {
+                    key: key.to_owned(),
+                })
             }
             Reservation::Refused { retry_in_ms } => {
                 let after = Duration::from_millis(retry_in_ms.max(1));
@@ -243,7 +263,12 @@ impl Job {
     pub async fn emit(&self, text: &str) -> Result<u64, Stop> {
         self.check()?;
         self.begin_output(0).await?;
-        let appended = self.0.services.streams.append(self.id(), self.attempt(), text).await;
+        let appended = self
+            .0
+            .services
+            .streams
+            .append(self.id(), self.attempt(), text)
+            .await;
         appended.map_err(Stop::retryable)
     }
 
@@ -256,25 +281,48 @@ impl Job {
         if self.0.writes_output.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let begun = self.0.services.streams.begin(self.id(), self.attempt(), keep).await;
+        let begun = self
+            .0
+            .services
+            .streams
+            .begin(self.id(), self.attempt(), keep)
+            .await;
         begun.map_err(Stop::retryable)
     }
 
     /// Keeps a file that the task made. People see it, and its URL works, once this attempt's result is accepted; the
     /// first file's URL becomes the task's `resultUrl`.
-    pub async fn store_artifact(&self, file_name: &str, content_type: &str, bytes: &[u8]) -> Result<KeptFile, Stop> {
+    pub async fn store_artifact(
+        &self,
+        file_name: &str,
+        content_type: &str,
+        bytes: &[u8],
+    ) -> Result<KeptFile, Stop> {
         self.check()?;
         let (task_id, attempt) = (self.id(), self.attempt());
         let id = ArtifactId(random::id());
-        let artifact = NewArtifact { id, task_id, attempt, file_name, content_type, bytes };
+        let artifact = NewArtifact {
+            id,
+            task_id,
+            attempt,
+            file_name,
+            content_type,
+            bytes,
+        };
         let services = &self.0.services;
-        match services.files.keep(&services.engine, &self.0.task, self.0.lease, artifact).await {
+        match services
+            .files
+            .keep(&services.engine, &self.0.task, self.0.lease, artifact)
+            .await
+        {
             Ok(kept) => {
                 self.0.result_url.get_or_init(|| kept.url.clone());
                 Ok(kept)
             }
             Err(FileError::Lost) => Err(Stop::cancelled()),
-            Err(FileError::Artifact(away @ ArtifactError::Unavailable(_))) => Err(Stop::retryable(away)),
+            Err(FileError::Artifact(away @ ArtifactError::Unavailable(_))) => {
+                Err(Stop::retryable(away))
+            }
             Err(FileError::Artifact(error)) => Err(error.into()),
             Err(FileError::Store(error)) => Err(error.into()),
         }

@@ -21,6 +21,8 @@ pub(crate) async fn within<T>(
 ) -> Result<T, StoreError> {
     match tokio::time::timeout(most, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(StoreError::Unavailable(format!("no answer within {most:?}"))),
+        Err(_) => Err(StoreError::Unavailable(format!(
+            "no answer within {most:?}"
+        ))),
     }
 }

@@ -27,12 +27,20 @@ pub struct Progress {
 impl Progress {
     /// So many percent, from 0 to 100.
     pub fn percent(percent: f64) -> Self {
-        Self { percent: percent.clamp(0.0, 100.0), message: None, details: None }
+        Self {
+            percent: percent.clamp(0.0, 100.0),
+            message: None,
+            details: None,
+        }
     }
 
     /// So many of so many.
     pub fn of(done: usize, all: usize) -> Self {
-        Self::percent(if all == 0 { 100.0 } else { done as f64 * 100.0 / all as f64 })
+        Self::percent(if all == 0 {
+            100.0
+        } else {
+            done as f64 * 100.0 / all as f64
+        })
     }
 
     /// Adds a line for people.
@@ -60,13 +68,21 @@ impl Progress {
             return Self::percent(percent);
         }
         let is_known = |name: &String| matches!(name.as_str(), "percent" | "message" | "details");
-        if kept.as_object().is_some_and(|fields| fields.keys().all(is_known))
+        if kept
+            .as_object()
+            .is_some_and(|fields| fields.keys().all(is_known))
             && let Ok(progress) = Self::deserialize(&kept)
         {
             return progress;
         }
-        let percent = kept.get("percent").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
-        Self { details: Some(kept), ..Self::percent(percent) }
+        let percent = kept
+            .get("percent")
+            .and_then(serde_json::Value::as_f64)
+            .unwrap_or(0.0);
+        Self {
+            details: Some(kept),
+            ..Self::percent(percent)
+        }
     }
 }
 
@@ -136,17 +152,23 @@ impl ProgressKeeper {
             tracing::debug!(%error, "progress could not be written and waits for the next time");
         }
         let mut pending = self.pending();
-        due.iter().for_each(|(lease, _)| pending.answered(lease, written.is_ok()));
+        due.iter()
+            .for_each(|(lease, _)| pending.answered(lease, written.is_ok()));
     }
 
     /// The task's attempt is about to be reported: a 100 % that is not known to be written goes first, after whatever is
     /// under way.
     pub(crate) async fn close(&self, engine: &Engine, lease: &Lease) {
         let is_owed = self.pending().is_owed(lease);
-        let _turn = if is_owed { Some(self.writing.lock().await) } else { None };
+        let _turn = if is_owed {
+            Some(self.writing.lock().await)
+        } else {
+            None
+        };
         let last = self.pending().close(lease);
         if let Some(last) = last
-            && let Err(error) = patience::within(patience::WRITE, engine.save_progress(&[last])).await
+            && let Err(error) =
+                patience::within(patience::WRITE, engine.save_progress(&[last])).await
         {
             tracing::debug!(%error, "the last progress could not be written");
         }
@@ -177,12 +199,23 @@ mod tests {
     /// An engine with one task that runs, and its lease.
     async fn running() -> (Arc<Engine>, Lease) {
         let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
-        store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
+        store
+            .submit_task(NewTask::new("u-1", "t", "q", json("{}")))
+            .await
+            .unwrap();
         let node_id = NodeId(uuid::Uuid::nil());
         store.register_node(node_id, "n", "h", None).await.unwrap();
         let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
-        let request = ClaimRequest { node_id, host: "h".to_owned(), queues, task_types, limit: 1 };
-        let lease = store.claim_tasks(&request).await.unwrap()[0].lease().unwrap();
+        let request = ClaimRequest {
+            node_id,
+            host: "h".to_owned(),
+            queues,
+            task_types,
+            limit: 1,
+        };
+        let lease = store.claim_tasks(&request).await.unwrap()[0]
+            .lease()
+            .unwrap();
         (quiet::engine(store), lease)
     }
 
@@ -193,32 +226,61 @@ mod tests {
 
     #[test]
     fn details_come_back_as_the_type_that_they_were_made_of() {
-        let told = Progress::of(1, 2).message("reading").details(&Pages { read: 7 });
+        let told = Progress::of(1, 2)
+            .message("reading")
+            .details(&Pages { read: 7 });
         let kept = Progress::read(serde_json::to_value(&told).unwrap());
         assert_eq!(kept, told);
-        assert_eq!(kept.read_details::<Pages>().unwrap(), Some(Pages { read: 7 }));
+        assert_eq!(
+            kept.read_details::<Pages>().unwrap(),
+            Some(Pages { read: 7 })
+        );
         assert!(kept.read_details::<String>().is_err());
-        assert_eq!(Progress::percent(1.0).read_details::<Pages>().unwrap(), None);
+        assert_eq!(
+            Progress::percent(1.0).read_details::<Pages>().unwrap(),
+            None
+        );
     }
 
     #[test]
     fn progress_of_another_form_is_shown_all_the_same() {
-        assert_eq!(Progress::read(serde_json::json!(40)), Progress::percent(40.0));
-        assert_eq!(Progress::read(serde_json::json!("half")).details, Some(serde_json::json!("half")));
+        assert_eq!(
+            Progress::read(serde_json::json!(40)),
+            Progress::percent(40.0)
+        );
+        assert_eq!(
+            Progress::read(serde_json::json!("half")).details,
+            Some(serde_json::json!("half"))
+        );
         let theirs = serde_json::json!({ "percent": 40, "stage": "second" });
-        assert_eq!(Progress::read(theirs.clone()), Progress { details: Some(theirs), ..Progress::percent(40.0) });
+        assert_eq!(
+            Progress::read(theirs.clone()),
+            Progress {
+                details: Some(theirs),
+                ..Progress::percent(40.0)
+            }
+        );
     }
 
     #[test]
     fn the_schema_of_progress_is_that_of_its_form_and_details() {
         let schema = schema_with::<Pages>().to_value();
         assert_eq!(schema["required"], serde_json::json!(["percent"]));
-        assert_eq!(schema["$defs"]["Pages"]["properties"]["read"]["type"], "integer");
+        assert_eq!(
+            schema["$defs"]["Pages"]["properties"]["read"]["type"],
+            "integer"
+        );
         let (plain, own) = (schema_for!(Progress).to_value(), &schema["properties"]);
         for field in ["percent", "message"] {
-            assert_eq!(plain["properties"][field]["type"], own[field]["type"], "{field}");
+            assert_eq!(
+                plain["properties"][field]["type"], own[field]["type"],
+                "{field}"
+            );
         }
-        assert_eq!(plain["properties"].as_object().unwrap().len(), own.as_object().unwrap().len());
+        assert_eq!(
+            plain["properties"].as_object().unwrap().len(),
+            own.as_object().unwrap().len()
+        );
     }
 
     #[tokio::test]
@@ -227,7 +289,11 @@ mod tests {
         let keeper = ProgressKeeper::default();
         keeper.note(lease, json("100"), true);
         keeper.close(&engine, &lease).await;
-        let task = engine.store.get_task(&Access::All, lease.task_id).await.unwrap();
+        let task = engine
+            .store
+            .get_task(&Access::All, lease.task_id)
+            .await
+            .unwrap();
         assert_eq!(task.progress, Some(json("100")));
     }
 
@@ -242,7 +308,11 @@ mod tests {
         engine.save_progress(&[(lease, json("1"))]).await.unwrap();
         drop(under_way);
         closing.await;
-        let task = engine.store.get_task(&Access::All, lease.task_id).await.unwrap();
+        let task = engine
+            .store
+            .get_task(&Access::All, lease.task_id)
+            .await
+            .unwrap();
         assert_eq!(task.progress, Some(json("100")));
     }
 }

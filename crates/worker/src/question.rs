@@ -34,7 +34,8 @@ struct Unanswered {
     question: &'static str,
 }
 
-type Answering = dyn Fn(Json, Arc<TaskInfo>) -> BoxFuture<'static, Result<Json, Stop>> + Send + Sync;
+type Answering =
+    dyn Fn(Json, Arc<TaskInfo>) -> BoxFuture<'static, Result<Json, Stop>> + Send + Sync;
 
 /// Who answers which question in this process.
 #[derive(Clone, Default)]
@@ -58,29 +59,44 @@ impl Answers {
         bounds::check_label("question", Q::NAME)?;
         if self.0.contains_key(Q::NAME) {
             let problem = format!("{:?} is answered twice", Q::NAME);
-            return Err(Invalid::new("question", problem, "one who answers for each name"));
+            return Err(Invalid::new(
+                "question",
+                problem,
+                "one who answers for each name",
+            ));
         }
-        let answering = move |question: Json, asker: Arc<TaskInfo>| -> BoxFuture<'static, Result<Json, Stop>> {
-            let answered = question.read().map(|question| answer(question, asker));
-            Box::pin(async move {
-                let answer = answered.map_err(unreadable)?.await.map_err(Stop::unknown)?;
-                Json::from_value("answer", &answer).map_err(|error| Stop::invalid("invalid_answer", error))
-            })
-        };
+        let answering =
+            move |question: Json, asker: Arc<TaskInfo>| -> BoxFuture<'static, Result<Json, Stop>> {
+                let answered = question.read().map(|question| answer(question, asker));
+                Box::pin(async move {
+                    let answer = answered.map_err(unreadable)?.await.map_err(Stop::unknown)?;
+                    Json::from_value("answer", &answer)
+                        .map_err(|error| Stop::invalid("invalid_answer", error))
+                })
+            };
         self.0.insert(Q::NAME, Arc::new(answering));
         Ok(())
     }
 
     /// The answer, or how the handler ends without one: an error of whoever answers means what the task's type says of it.
-    pub(crate) async fn ask<Q: Question>(&self, question: &Q, asker: Arc<TaskInfo>) -> Result<Q::Answer, Stop> {
+    pub(crate) async fn ask<Q: Question>(
+        &self,
+        question: &Q,
+        asker: Arc<TaskInfo>,
+    ) -> Result<Q::Answer, Stop> {
         let Some(answering) = self.0.get(Q::NAME) else {
-            let problem = format!("nobody in this process answers {:?}; Builder::answer says who does", Q::NAME);
+            let problem = format!(
+                "nobody in this process answers {:?}; Builder::answer says who does",
+                Q::NAME
+            );
             return Err(Stop::invalid("unanswered", problem));
         };
         let question = Json::from_value("question", question).map_err(unreadable)?;
         let answered = tokio::time::timeout(ANSWERED_WITHIN, answering(question, asker)).await;
         let answer = answered.map_err(|_| Stop::retryable(Unanswered { question: Q::NAME }))??;
-        answer.read().map_err(|error| Stop::invalid("invalid_answer", error))
+        answer
+            .read()
+            .map_err(|error| Stop::invalid("invalid_answer", error))
     }
 }
 

@@ -86,7 +86,12 @@ impl Registry {
     }
 
     /// Adds a plain async function as a task type.
-    pub fn register_fn<P, R, F, Fut>(&mut self, name: &str, settings: TypeSettings, run: F) -> Result<(), Invalid>
+    pub fn register_fn<P, R, F, Fut>(
+        &mut self,
+        name: &str,
+        settings: TypeSettings,
+        run: F,
+    ) -> Result<(), Invalid>
     where
         P: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static,
         R: Serialize + DeserializeOwned + JsonSchema + Send + 'static,
@@ -102,7 +107,14 @@ impl Registry {
             progress_schema: progress_schema(&settings),
             settings,
         };
-        self.add(name, Function { info, run: Arc::new(run), of: std::marker::PhantomData::<fn(P) -> R> })
+        self.add(
+            name,
+            Function {
+                info,
+                run: Arc::new(run),
+                of: std::marker::PhantomData::<fn(P) -> R>,
+            },
+        )
     }
 
     /// Says who answers a question of handlers; a second one for the same question is refused.
@@ -121,7 +133,11 @@ impl Registry {
         handler.info().settings.check(name)?;
         if self.handlers.contains_key(name) {
             let problem = format!("{name:?} is registered twice");
-            return Err(Invalid::new("taskType", problem, "one handler for each name"));
+            return Err(Invalid::new(
+                "taskType",
+                problem,
+                "one handler for each name",
+            ));
         }
         self.handlers.insert(name.to_owned(), Arc::new(handler));
         Ok(())
@@ -160,19 +176,40 @@ impl Registry {
     }
 
     /// The hook to be called once the task has its id.
-    pub(crate) fn queued_hook(&self, task: &NewTask) -> Option<impl FnOnce(TaskId) -> BoxFuture<'static, ()> + use<>> {
+    pub(crate) fn queued_hook(
+        &self,
+        task: &NewTask,
+    ) -> Option<impl FnOnce(TaskId) -> BoxFuture<'static, ()> + use<>> {
         let handler = self.handler(&task.task_type)?;
-        let (owner, task_type, queue) = (task.owner.to_string(), task.task_type.to_string(), task.queue.to_string());
-        let (parent_id, correlation_id) = (task.parent.map(|lease| lease.task_id), task.correlation_id.clone());
+        let (owner, task_type, queue) = (
+            task.owner.to_string(),
+            task.task_type.to_string(),
+            task.queue.to_string(),
+        );
+        let (parent_id, correlation_id) = (
+            task.parent.map(|lease| lease.task_id),
+            task.correlation_id.clone(),
+        );
         Some(move |id| {
-            let info = TaskInfo { id, owner, task_type, queue, attempt: 0, parent_id, correlation_id };
+            let info = TaskInfo {
+                id,
+                owner,
+                task_type,
+                queue,
+                attempt: 0,
+                parent_id,
+                correlation_id,
+            };
             handler.hook(Hook::Queued, Arc::new(info))
         })
     }
 }
 
 fn progress_schema(settings: &TypeSettings) -> Schema {
-    settings.progress.clone().unwrap_or_else(|| schema_for!(Progress))
+    settings
+        .progress
+        .clone()
+        .unwrap_or_else(|| schema_for!(Progress))
 }
 
 /// A [`Task`] behind the erased face.
@@ -193,7 +230,10 @@ impl<T: Task> Typed<T> {
             progress_schema: progress_schema(&settings),
             settings,
         };
-        Self { task: Arc::new(task), info }
+        Self {
+            task: Arc::new(task),
+            info,
+        }
     }
 }
 
@@ -218,7 +258,9 @@ impl<T: Task> Handler for Typed<T> {
                 Hook::Running => task.on_running(&info).await,
                 Hook::Completed => task.on_completed(&info).await,
                 Hook::Failed(error, is_last) => {
-                    let told = AssertUnwindSafe(task.on_failed(&info, &error)).catch_unwind().await;
+                    let told = AssertUnwindSafe(task.on_failed(&info, &error))
+                        .catch_unwind()
+                        .await;
                     if is_last {
                         task.on_given_up(&info, &error).await;
                     }
@@ -231,7 +273,8 @@ impl<T: Task> Handler for Typed<T> {
 }
 
 async fn attempt<T: Task>(task: &T, run: &Arc<Run>) -> Outcome<T::Output> {
-    let params = read_params(&run.task.parameters).map_err(|error| Stop::invalid("invalid_parameters", error))?;
+    let params = read_params(&run.task.parameters)
+        .map_err(|error| Stop::invalid("invalid_parameters", error))?;
     let ctx = Context::new(params, Job(Arc::clone(run)));
     match run.task.phase {
         Phase::Run => task.run(ctx).await,
@@ -277,9 +320,13 @@ where
 }
 
 fn read_params<P: DeserializeOwned>(params: &Json) -> Result<P, Invalid> {
-    params
-        .read()
-        .map_err(|error| Invalid::new("parameters", format!("do not fit: {error}"), "what the type's schema says"))
+    params.read().map_err(|error| {
+        Invalid::new(
+            "parameters",
+            format!("do not fit: {error}"),
+            "what the type's schema says",
+        )
+    })
 }
 
 /// What the store is told of a handler's end.
@@ -290,57 +337,115 @@ fn settle<R: Serialize>(
 ) -> Ending {
     let stop = match ended {
         Ok(value) => match Json::from_value("result", &value) {
-            Ok(result) => return Ending::Completed { result: Some(result), result_url: run.result_url.get().cloned() },
+            Ok(result) => {
+                return Ending::Completed {
+                    result: Some(result),
+                    result_url: run.result_url.get().cloned(),
+                };
+            }
             Err(error) => Stop::invalid("invalid_result", error),
         },
         Err(stop) => stop,
     };
     match stop.0 {
         Kind::Retry { error, after } => retry(run, &error, after),
-        Kind::RateLimited { error, retry_after, key } => {
+        Kind::RateLimited {
+            error,
+            retry_after,
+            key,
+        } => {
             if let Some(key) = key {
                 run.note_limit(&key);
             }
             limited(&error, retry_after)
         }
-        Kind::Snooze { after, reason, class } => {
-            let reason = reason.map(|message| Failure { class: class.to_owned(), message, detail: None });
-            Ending::Snoozed { reason, delay_ms: millis(after) }
+        Kind::Snooze {
+            after,
+            reason,
+            class,
+        } => {
+            let reason = reason.map(|message| Failure {
+                class: class.to_owned(),
+                message,
+                detail: None,
+            });
+            Ending::Snoozed {
+                reason,
+                delay_ms: millis(after),
+            }
         }
-        Kind::Fatal { class, error } => Ending::Failed { failure: failure(class, &error), retry_in_ms: None },
+        Kind::Fatal { class, error } => Ending::Failed {
+            failure: failure(class, &error),
+            retry_in_ms: None,
+        },
         Kind::Cancelled => Ending::Cancelled,
-        Kind::WaitForChildren => Ending::Completed { result: None, result_url: None },
+        Kind::WaitForChildren => Ending::Completed {
+            result: None,
+            result_url: None,
+        },
         Kind::HandBack => Ending::HandedBack,
         Kind::Unknown(error) => unknown(run, &error, classify),
     }
 }
 
-fn unknown(run: &Run, error: &AnyError, classify: impl Fn(&(dyn std::error::Error + 'static)) -> Class) -> Ending {
-    let store_is_away = error.downcast_ref::<StoreError>().is_some_and(StoreError::is_transient);
-    let class = if store_is_away { Class::Retryable } else { classify(&**error) };
+fn unknown(
+    run: &Run,
+    error: &AnyError,
+    classify: impl Fn(&(dyn std::error::Error + 'static)) -> Class,
+) -> Ending {
+    let store_is_away = error
+        .downcast_ref::<StoreError>()
+        .is_some_and(StoreError::is_transient);
+    let class = if store_is_away {
+        Class::Retryable
+    } else {
+        classify(&**error)
+    };
     match class {
         Class::Retryable => retry(run, error, None),
         Class::RateLimited { retry_after } => limited(error, retry_after),
         Class::Fatal => {
             tracing::warn!(%error, task_id = %run.task.id.0, "an error that nobody classifies is fatal");
-            Ending::Failed { failure: failure("fatal", error), retry_in_ms: None }
+            Ending::Failed {
+                failure: failure("fatal", error),
+                retry_in_ms: None,
+            }
         }
     }
 }
 
 pub(crate) fn retry(run: &Run, error: &AnyError, after: Option<Duration>) -> Ending {
-    let wait = after.map_or_else(|| run.task.retry.delay_ms(run.task.retry_count + 1, random::unit()), millis);
-    Ending::Failed { failure: failure("retryable", error), retry_in_ms: Some(wait) }
+    let wait = after.map_or_else(
+        || {
+            run.task
+                .retry
+                .delay_ms(run.task.retry_count + 1, random::unit())
+        },
+        millis,
+    );
+    Ending::Failed {
+        failure: failure("retryable", error),
+        retry_in_ms: Some(wait),
+    }
 }
 
 fn limited(error: &AnyError, retry_after: Duration) -> Ending {
-    Ending::Snoozed { reason: Some(failure("rate_limited", error)), delay_ms: millis(retry_after) }
+    Ending::Snoozed {
+        reason: Some(failure("rate_limited", error)),
+        delay_ms: millis(retry_after),
+    }
 }
 
 fn failure(class: &str, error: &AnyError) -> Failure {
-    Failure { class: class.to_owned(), message: error.to_string(), detail: chain(&**error) }
+    Failure {
+        class: class.to_owned(),
+        message: error.to_string(),
+        detail: chain(&**error),
+    }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS).min(bounds::DURATION_MS)
+    u64::try_from(duration.as_millis())
+        .unwrap_or(bounds::DURATION_MS)
+        .min(bounds::DURATION_MS)
 }

@@ -75,10 +75,26 @@ impl Services {
         routing: Routing,
         registry: Registry,
     ) -> Arc<Self> {
-        let (progress, scribe, hooks) = (ProgressKeeper::default(), Scribe::default(), TaskTracker::new());
+        let (progress, scribe, hooks) = (
+            ProgressKeeper::default(),
+            Scribe::default(),
+            TaskTracker::new(),
+        );
         hooks.close();
         let (here, artifacts) = (OnceLock::new(), Arc::clone(&files.store));
-        Arc::new(Self { engine, limiter, streams, artifacts, files, routing, registry, here, progress, scribe, hooks })
+        Arc::new(Self {
+            engine,
+            limiter,
+            streams,
+            artifacts,
+            files,
+            routing,
+            registry,
+            here,
+            progress,
+            scribe,
+            hooks,
+        })
     }
 }
 
@@ -86,16 +102,28 @@ impl Services {
     /// Makes all of the tasks, in order, or none, and calls the hooks of those that are new.
     pub async fn submit_many(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
         let places = tasks.iter().enumerate();
-        let hooks: Vec<_> =
-            places.filter_map(|(place, task)| Some((place, self.registry.queued_hook(task)?))).collect();
-        for alike in tasks.chunk_by(|one, next| one.task_type == next.task_type && one.queue == next.queue) {
-            alike.first().into_iter().for_each(|task| self.warn_if_nobody_runs(task));
+        let hooks: Vec<_> = places
+            .filter_map(|(place, task)| Some((place, self.registry.queued_hook(task)?)))
+            .collect();
+        for alike in
+            tasks.chunk_by(|one, next| one.task_type == next.task_type && one.queue == next.queue)
+        {
+            alike
+                .first()
+                .into_iter()
+                .for_each(|task| self.warn_if_nobody_runs(task));
         }
         let submitted = self.engine.submit_many(tasks).await?;
-        let called = hooks.into_iter().map(|(place, hook)| (hook, submitted[place]));
+        let called = hooks
+            .into_iter()
+            .map(|(place, hook)| (hook, submitted[place]));
         let new = called.filter(|(_, made)| !made.repeated);
         let calls: Vec<_> = new.map(|(hook, made)| hook(made.task_id)).collect();
-        calls.iter().for_each(|_| self.engine.metrics.processed(Listener::Hooks, EventKind::Submitted));
+        calls.iter().for_each(|_| {
+            self.engine
+                .metrics
+                .processed(Listener::Hooks, EventKind::Submitted)
+        });
         self.call_hooks(calls);
         Ok(submitted)
     }
@@ -109,7 +137,10 @@ impl Services {
 
     /// Waits a while for the hooks that still run: the process is about to stop.
     pub async fn end_hooks(&self) {
-        if tokio::time::timeout(LAST_HOOKS, self.hooks.wait()).await.is_err() {
+        if tokio::time::timeout(LAST_HOOKS, self.hooks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("a shutdown goes on while hooks still run");
         }
     }
@@ -128,9 +159,16 @@ impl Services {
     /// The hooks of those that did not run are called here; one that ran is told by the end of its attempt.
     pub async fn cancel(&self, access: &Access, id: TaskId) -> Result<Status, StoreError> {
         let task = self.engine.store.get_task(access, id).await?;
-        let is_cancellable = self.registry.info(&task.task_type).is_none_or(|info| info.is_cancellable);
+        let is_cancellable = self
+            .registry
+            .info(&task.task_type)
+            .is_none_or(|info| info.is_cancellable);
         if task.status == Status::Running && !is_cancellable {
-            return Err(Refusal::WrongState { command: Command::Cancel, status: task.status }.into());
+            return Err(Refusal::WrongState {
+                command: Command::Cancel,
+                status: task.status,
+            }
+            .into());
         }
         let done = self.engine.cancel(access, id).await?;
         let mut calls = Vec::new();
@@ -139,7 +177,9 @@ impl Services {
                 && *was != Status::Running
                 && let Some(handler) = self.registry.handler(&task.task_type)
             {
-                self.engine.metrics.processed(Listener::Hooks, EventKind::Cancelled);
+                self.engine
+                    .metrics
+                    .processed(Listener::Hooks, EventKind::Cancelled);
                 calls.push(handler.hook(Hook::Cancelled, Arc::new(TaskInfo::of(task))));
             }
         }
@@ -151,9 +191,13 @@ impl Services {
 /// Calls hooks, at most so many at once that have to wait. Most have nothing to do and are over when they are first looked at.
 async fn call_all(calls: Vec<BoxFuture<'static, ()>>) {
     // One that panics takes no other along.
-    let calls = calls.into_iter().map(|call| AssertUnwindSafe(call).catch_unwind());
+    let calls = calls
+        .into_iter()
+        .map(|call| AssertUnwindSafe(call).catch_unwind());
     let waiting = calls.filter_map(|mut call| (&mut call).now_or_never().is_none().then_some(call));
-    stream::iter(waiting).for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop)).await;
+    stream::iter(waiting)
+        .for_each_concurrent(HOOKS_AT_ONCE, |call| call.map(drop))
+        .await;
 }
 
 /// The numbers of equal children of an attempt.
@@ -328,7 +372,11 @@ impl Run {
 
     /// The child of this number may not have been made: whoever submits it again submits the same one.
     pub(crate) fn give_back_child(&self, digest: [u8; 32], number: u64) {
-        locked(&self.children).entry(digest).or_default().returned.insert(number);
+        locked(&self.children)
+            .entry(digest)
+            .or_default()
+            .returned
+            .insert(number);
     }
 
     /// What the type asks for.
@@ -362,7 +410,10 @@ mod tests {
         };
         let count = HOOKS_AT_ONCE * 12;
         call_all((0..count).map(call).collect()).await;
-        assert_eq!((begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed)), (count, count / 2));
+        assert_eq!(
+            (begun.load(Ordering::Relaxed), ended.load(Ordering::Relaxed)),
+            (count, count / 2)
+        );
     }
 
     #[tokio::test]
@@ -376,7 +427,11 @@ mod tests {
             }
             .boxed()
         };
-        assert!(call_all((0..HOOKS_AT_ONCE * 3).map(call).collect()).now_or_never().is_none());
+        assert!(
+            call_all((0..HOOKS_AT_ONCE * 3).map(call).collect())
+                .now_or_never()
+                .is_none()
+        );
         assert_eq!(begun.load(Ordering::Relaxed), HOOKS_AT_ONCE);
     }
 }

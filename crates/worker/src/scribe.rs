@@ -26,7 +26,9 @@ impl Scribe {
         let mut lines = self.lines();
         match lines.len() < WAITING {
             true => lines.push(line),
-            false => tracing::warn!("log lines of tasks come faster than they can be stored; one was dropped"),
+            false => tracing::warn!(
+                "log lines of tasks come faster than they can be stored; one was dropped"
+            ),
         }
     }
 

@@ -20,7 +20,11 @@ pub struct State<S> {
 impl<S: Serialize + DeserializeOwned + Send + 'static> State<S> {
     pub(crate) fn start(job: Job, value: S) -> Self {
         let saver = AbortOnDropHandle::new(tokio::spawn(save_by_itself(job.clone())));
-        Self { value, job, _saver: saver }
+        Self {
+            value,
+            job,
+            _saver: saver,
+        }
     }
 
     /// Changes the value. It is saved at the next interval, or by [`Self::save`].
@@ -87,7 +91,9 @@ impl Unsaved {
 /// Saves the newest state, unless the store has it already.
 pub(crate) async fn save_newest(run: &Arc<Run>) -> Result<(), Stop> {
     let writing = Arc::clone(&run.unsaved.writing).lock_owned().await;
-    let Some(newest) = run.unsaved.newest().clone() else { return Ok(()) };
+    let Some(newest) = run.unsaved.newest().clone() else {
+        return Ok(());
+    };
     let run = Arc::clone(run);
     let write = async move {
         let _writing = writing;
@@ -97,13 +103,19 @@ pub(crate) async fn save_newest(run: &Arc<Run>) -> Result<(), Stop> {
     };
     // A write that is under way cannot be called back. Whoever waits for it may be dropped; the next write waits all
     // the same.
-    tokio::spawn(write.in_current_span()).await.unwrap_or_else(|error| Err(Stop::retryable(error)))
+    tokio::spawn(write.in_current_span())
+        .await
+        .unwrap_or_else(|error| Err(Stop::retryable(error)))
 }
 
 /// Writes a checkpoint under the attempt's lease.
 async fn write(run: &Run, state: &Json) -> Result<(), Stop> {
     let engine = &run.services.engine;
-    match engine.save_checkpoint(&run.lease, state).await.map_err(Stop::retryable)? {
+    match engine
+        .save_checkpoint(&run.lease, state)
+        .await
+        .map_err(Stop::retryable)?
+    {
         Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
         Verdict::Stale(_) | Verdict::Missing => {
             // Whoever goes on with this task does not see what we do any more.

@@ -65,18 +65,28 @@ pub(crate) enum Kind {
 impl Stop {
     /// Worth another attempt, after the wait that the retry policy says.
     pub fn retryable(error: impl Into<AnyError>) -> Self {
-        Self(Kind::Retry { error: error.into(), after: None })
+        Self(Kind::Retry {
+            error: error.into(),
+            after: None,
+        })
     }
 
     /// Worth another attempt, after this wait. Uses up a retry.
     pub fn retry_after(error: impl Into<AnyError>, after: Duration) -> Self {
-        Self(Kind::Retry { error: error.into(), after: Some(after) })
+        Self(Kind::Retry {
+            error: error.into(),
+            after: Some(after),
+        })
     }
 
     /// The provider refused because of its limits. The task waits without using up a retry, and everybody who asks for
     /// a permit of the same key waits too. That is the key of the attempt's last permit, or that of [`Self::of_key`].
     pub fn rate_limited(error: impl Into<AnyError>, retry_after: Duration) -> Self {
-        Self(Kind::RateLimited { error: error.into(), retry_after, key: None })
+        Self(Kind::RateLimited {
+            error: error.into(),
+            retry_after,
+            key: None,
+        })
     }
 
     /// Names the key that the provider refused, for a handler that calls several at once:
@@ -91,23 +101,38 @@ impl Stop {
 
     /// Put back for later without using up a retry.
     pub fn snooze(after: Duration) -> Self {
-        Self(Kind::Snooze { after, reason: None, class: SNOOZED })
+        Self(Kind::Snooze {
+            after,
+            reason: None,
+            class: SNOOZED,
+        })
     }
 
     /// Like [`Self::snooze`], with a reason that people can read.
     pub fn snooze_because(after: Duration, reason: impl Into<String>) -> Self {
-        Self(Kind::Snooze { after, reason: Some(reason.into()), class: SNOOZED })
+        Self(Kind::Snooze {
+            after,
+            reason: Some(reason.into()),
+            class: SNOOZED,
+        })
     }
 
     /// No permit came in time.
     pub(crate) fn limited(after: Duration, key: &str) -> Self {
         let reason = Some(format!("the limit of {key} has no room"));
-        Self(Kind::Snooze { after, reason, class: LIMIT_FULL })
+        Self(Kind::Snooze {
+            after,
+            reason,
+            class: LIMIT_FULL,
+        })
     }
 
     /// No retry mends it: the task fails.
     pub fn fatal(error: impl Into<AnyError>) -> Self {
-        Self(Kind::Fatal { class: "fatal", error: error.into() })
+        Self(Kind::Fatal {
+            class: "fatal",
+            error: error.into(),
+        })
     }
 
     /// The handler has seen that its task is cancelled, or cancels it itself.
@@ -131,7 +156,10 @@ impl Stop {
     }
 
     pub(crate) fn invalid(class: &'static str, error: impl Into<AnyError>) -> Self {
-        Self(Kind::Fatal { class, error: error.into() })
+        Self(Kind::Fatal {
+            class,
+            error: error.into(),
+        })
     }
 }
 
@@ -144,8 +172,8 @@ impl<E: Error + Send + Sync + 'static> From<E> for Stop {
 /// What the errors of the standard library and of tokio mean: timeouts and broken connections are worth a retry.
 pub fn classify_by_type(error: &(dyn Error + 'static)) -> Class {
     use std::io::ErrorKind::{
-        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted,
-        NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof, WouldBlock,
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        Interrupted, NetworkUnreachable, NotConnected, TimedOut, UnexpectedEof, WouldBlock,
     };
     let mut cause = Some(error);
     while let Some(known) = cause {
@@ -166,7 +194,11 @@ pub fn classify_by_type(error: &(dyn Error + 'static)) -> Class {
                 UnexpectedEof,
                 WouldBlock,
             ];
-            return if passing.contains(&io.kind()) { Class::Retryable } else { Class::Fatal };
+            return if passing.contains(&io.kind()) {
+                Class::Retryable
+            } else {
+                Class::Fatal
+            };
         }
         cause = known.source();
     }
@@ -175,8 +207,9 @@ pub fn classify_by_type(error: &(dyn Error + 'static)) -> Class {
 
 /// The causes below an error, one a line.
 pub(crate) fn chain(error: &(dyn Error + 'static)) -> Option<String> {
-    let causes: Vec<String> =
-        std::iter::successors(error.source(), |cause| (*cause).source()).map(ToString::to_string).collect();
+    let causes: Vec<String> = std::iter::successors(error.source(), |cause| (*cause).source())
+        .map(ToString::to_string)
+        .collect();
     (!causes.is_empty()).then(|| causes.join("\n"))
 }
 

@@ -71,7 +71,10 @@ pub struct Submission<K: Kind> {
 impl<K: Kind> std::fmt::Debug for Submission<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut shown = f.debug_struct("Submission");
-        shown.field("type", &self.task_type).field("owner", &self.owner).field("queue", &self.queue);
+        shown
+            .field("type", &self.task_type)
+            .field("owner", &self.owner)
+            .field("queue", &self.queue);
         shown.field("task", &self.task).finish()
     }
 }
@@ -90,8 +93,16 @@ impl<T: Task> Submission<T> {
 impl<P: Serialize + 'static, R: DeserializeOwned + 'static> Submission<Named<P, R>> {
     /// A task of the type of this name, with the type's own settings if this process knows it.
     pub fn named(services: &Arc<Services>, task_type: &str, params: &P) -> Self {
-        let has_finish_step = services.registry.info(task_type).is_some_and(|info| info.finish_step);
-        Self::of_type(services, Cow::Owned(task_type.to_owned()), has_finish_step, params)
+        let has_finish_step = services
+            .registry
+            .info(task_type)
+            .is_some_and(|info| info.finish_step);
+        Self::of_type(
+            services,
+            Cow::Owned(task_type.to_owned()),
+            has_finish_step,
+            params,
+        )
     }
 
     /// The type is a parent with a `finish` step. To be said where the type is not registered.
@@ -235,25 +246,46 @@ impl<K: Kind> Submission<K> {
     /// The task as the store takes it, for a submit in a transaction of the caller's own. A child counts as submitted from here
     /// on: where that transaction may be rolled back and repeated, [`Self::idempotency_key`] makes it the same child.
     pub fn into_new_task(self) -> Result<NewTask, Invalid> {
-        self.into_task_of_batch(&mut Names::default()).map(ChildNumber::keep)
+        self.into_task_of_batch(&mut Names::default())
+            .map(ChildNumber::keep)
     }
 
     /// The same for many, in order; what is wrong with the first bad one is wrong with all.
     pub fn into_new_tasks(batch: impl IntoIterator<Item = Self>) -> Result<Vec<NewTask>, Invalid> {
         let mut names = Names::default();
-        batch.into_iter().map(|submission| submission.into_task_of_batch(&mut names).map(ChildNumber::keep)).collect()
+        batch
+            .into_iter()
+            .map(|submission| {
+                submission
+                    .into_task_of_batch(&mut names)
+                    .map(ChildNumber::keep)
+            })
+            .collect()
     }
 
-    fn into_task_of_batch(self, names: &mut Names) -> Result<(NewTask, Option<ChildNumber>), Invalid> {
+    fn into_task_of_batch(
+        self,
+        names: &mut Names,
+    ) -> Result<(NewTask, Option<ChildNumber>), Invalid> {
         let mut task = self.task?;
-        task.owner = share(&mut names.owner, self.owner.as_deref().unwrap_or(DEFAULT_OWNER));
+        task.owner = share(
+            &mut names.owner,
+            self.owner.as_deref().unwrap_or(DEFAULT_OWNER),
+        );
         task.task_type = share(&mut names.task_type, &self.task_type);
         if task.trace_context.is_none() {
             let here = trace::context_of(&tracing::Span::current());
             task.trace_context = here.map(|context| context.to_string());
         }
-        let routed = || self.services.routing.queue(task.tier.as_deref(), self.expected);
-        task.queue = share(&mut names.queue, self.queue.as_deref().unwrap_or_else(routed));
+        let routed = || {
+            self.services
+                .routing
+                .queue(task.tier.as_deref(), self.expected)
+        };
+        task.queue = share(
+            &mut names.queue,
+            self.queue.as_deref().unwrap_or_else(routed),
+        );
         let mut number = None;
         task.idempotency = match (self.parent, self.idempotency) {
             (Some(run), given) => {
@@ -262,9 +294,17 @@ impl<K: Kind> Submission<K> {
                     number = Some(ChildNumber::take(&run, digest));
                 }
                 let key = child_key(&run, given.as_deref(), number.as_ref())?;
-                Some(Idempotency { key, digest, ttl_ms: CHILD_KEY_HOLDS_MS })
+                Some(Idempotency {
+                    key,
+                    digest,
+                    ttl_ms: CHILD_KEY_HOLDS_MS,
+                })
             }
-            (None, Some(key)) => Some(Idempotency { key, digest: digest(&task), ttl_ms: exact_millis(self.key_holds) }),
+            (None, Some(key)) => Some(Idempotency {
+                key,
+                digest: digest(&task),
+                ttl_ms: exact_millis(self.key_holds),
+            }),
             (None, None) => None,
         };
         task.check()?;
@@ -277,7 +317,11 @@ impl<K: Kind> Submission<K> {
             && task.tier.is_none()
             && self.parent.is_none()
         {
-            task.tier = self.services.engine.tier_of(self.owner.as_deref().unwrap_or(DEFAULT_OWNER)).await;
+            task.tier = self
+                .services
+                .engine
+                .tier_of(self.owner.as_deref().unwrap_or(DEFAULT_OWNER))
+                .await;
         }
     }
 
@@ -301,12 +345,18 @@ impl<K: Kind> IntoFuture for Submission<K> {
 }
 
 /// Submits a task, starts it at once if this process can, and calls its type's hook.
-pub(crate) async fn submit_one(services: &Arc<Services>, task: NewTask) -> Result<Submitted, StoreError> {
+pub(crate) async fn submit_one(
+    services: &Arc<Services>,
+    task: NewTask,
+) -> Result<Submitted, StoreError> {
     let hook = services.registry.queued_hook(&task);
     services.warn_if_nobody_runs(&task);
     let submitted = worker::submit(services, task).await?;
     if let Some(hook) = hook.filter(|_| !submitted.repeated) {
-        services.engine.metrics.processed(Listener::Hooks, EventKind::Submitted);
+        services
+            .engine
+            .metrics
+            .processed(Listener::Hooks, EventKind::Submitted);
         services.hooks.spawn(hook(submitted.task_id));
     }
     Ok(submitted)
@@ -318,8 +368,11 @@ pub(crate) async fn submit_children<C: Task>(
     params: impl IntoIterator<Item = C::Params>,
 ) -> Result<Vec<TaskId>, Stop> {
     let mut names = Names::default();
-    let children = params.into_iter().map(|params| Submission::<C>::child(run, &params).into_task_of_batch(&mut names));
-    let (tasks, numbers): (Vec<_>, Vec<_>) = children.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    let children = params
+        .into_iter()
+        .map(|params| Submission::<C>::child(run, &params).into_task_of_batch(&mut names));
+    let (tasks, numbers): (Vec<_>, Vec<_>) =
+        children.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     let mut ids = Vec::with_capacity(tasks.len());
     for chunk in tasks.chunks(CHILDREN_AT_ONCE) {
         let submitted = run.services.submit_many(chunk.to_vec()).await?;
@@ -333,10 +386,16 @@ pub(crate) async fn submit_children<C: Task>(
 
 /// The name by which a later attempt finds the child again: what it is, or what the handler calls it. It must not
 /// depend on what else the attempt submits: one that goes on from a checkpoint submits only the rest.
-fn child_key(run: &Run, given: Option<&str>, number: Option<&ChildNumber>) -> Result<String, Invalid> {
+fn child_key(
+    run: &Run,
+    given: Option<&str>,
+    number: Option<&ChildNumber>,
+) -> Result<String, Invalid> {
     let (parent, step) = (run.task.id.0, run.task.phase.as_str());
     if let Some(ChildNumber { digest, number, .. }) = number {
-        let what = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let what = digest
+            .iter()
+            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
         return Ok(format!("child/{parent}/{step}/{what}/{number}"));
     }
     let given = given.unwrap_or_default();
@@ -356,7 +415,12 @@ struct ChildNumber {
 
 impl ChildNumber {
     fn take(run: &Arc<Run>, digest: [u8; 32]) -> Self {
-        Self { run: Arc::clone(run), digest, number: run.number_child(digest), is_kept: false }
+        Self {
+            run: Arc::clone(run),
+            digest,
+            number: run.number_child(digest),
+            is_kept: false,
+        }
     }
 
     /// What the number was for is made.

@@ -53,10 +53,16 @@ pub trait Task: Send + Sync + Sized + 'static {
 
     /// The step of a parent that sees its children's ends and makes the result. Called only with
     /// [`FINISH_STEP`](Self::FINISH_STEP).
-    fn finish(&self, ctx: Context<Self>, children: Children) -> impl Future<Output = Outcome<Self::Output>> + Send {
+    fn finish(
+        &self,
+        ctx: Context<Self>,
+        children: Children,
+    ) -> impl Future<Output = Outcome<Self::Output>> + Send {
         let _ = (ctx, children);
         async {
-            Err(Stop::fatal("the type says FINISH_STEP and has no `finish`: write one, or leave the constant out"))
+            Err(Stop::fatal(
+                "the type says FINISH_STEP and has no `finish`: write one, or leave the constant out",
+            ))
         }
     }
 

@@ -98,7 +98,11 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// A worker without its loops, registered as a node.
-    async fn start(services: Arc<Services>, settings: WorkerSettings, is_alone: bool) -> Result<Arc<Self>, StoreError> {
+    async fn start(
+        services: Arc<Services>,
+        settings: WorkerSettings,
+        is_alone: bool,
+    ) -> Result<Arc<Self>, StoreError> {
         let plan = plan(&services, &settings);
         let inner = Arc::new(Self {
             rooms: (0..=plan.queues.len()).map(|_| Notify::new()).collect(),
@@ -122,14 +126,24 @@ impl Inner {
         inner.handlers.close();
         inner.register().await?;
         if is_alone {
-            inner.engine().store.declare_others_dead(inner.node()).await?;
+            inner
+                .engine()
+                .store
+                .declare_others_dead(inner.node())
+                .await?;
         }
         Ok(inner)
     }
 
     /// Tells of a task that nobody will ever run, because the only worker there is does not.
     pub(crate) fn warn_if_nobody_runs(&self, task: &NewTask) {
-        if self.is_alone && self.desk().slots().has_room(&task.queue, &task.task_type).is_none() {
+        if self.is_alone
+            && self
+                .desk()
+                .slots()
+                .has_room(&task.queue, &task.task_type)
+                .is_none()
+        {
             let (task_type, queue) = (&task.task_type, &task.queue);
             tracing::warn!(%task_type, %queue, "a task that this worker does not run: its type is not registered, or its queue not served");
         }
@@ -168,14 +182,21 @@ impl Inner {
                 slots: self.settings.slots,
             }
         };
-        self.engine().store.register_node(id, &self.settings.name, &self.settings.host, Some(&serves)).await?;
+        self.engine()
+            .store
+            .register_node(id, &self.settings.name, &self.settings.host, Some(&serves))
+            .await?;
         *self.node.write().unwrap_or_else(PoisonError::into_inner) = id;
         Ok(())
     }
 
     /// Asks the handler of this very attempt to stop, if it runs here.
     fn ask_to_stop(&self, lease: &Lease, reason: StopReason) {
-        if let Some(run) = self.runs().get(&lease.task_id).filter(|run| run.lease == *lease) {
+        if let Some(run) = self
+            .runs()
+            .get(&lease.task_id)
+            .filter(|run| run.lease == *lease)
+        {
             run.ask_to_stop(reason);
         }
     }
@@ -237,17 +258,36 @@ impl Worker {
         answerer::start_all(&inner, &mut claimers);
         loops.spawn(reporter::run(Arc::clone(&inner)));
         // A process that starts after an outage is the first to be back: the others get their time, too.
-        inner.engine().note_touch(heart::longest_silence(&inner.settings));
+        inner
+            .engine()
+            .note_touch(heart::longest_silence(&inner.settings));
         loops.spawn(heart::run(Arc::clone(&inner)));
         loops.spawn(write_now_and_then(Arc::clone(&inner)));
         if inner.settings.duties {
-            let over_a_broker = inner.engine().broker.as_ref().map(|_| services::over_a_broker());
-            for duty in duties.into_iter().chain(over_a_broker.into_iter().flatten()) {
+            let over_a_broker = inner
+                .engine()
+                .broker
+                .as_ref()
+                .map(|_| services::over_a_broker());
+            for duty in duties
+                .into_iter()
+                .chain(over_a_broker.into_iter().flatten())
+            {
                 let engine = Arc::clone(&inner.services.engine);
-                loops.spawn(service::run(engine, inner.node(), duty, inner.closing.clone(), random::unit()));
+                loops.spawn(service::run(
+                    engine,
+                    inner.node(),
+                    duty,
+                    inner.closing.clone(),
+                    random::unit(),
+                ));
             }
         }
-        Ok(Self { inner, claimers, loops })
+        Ok(Self {
+            inner,
+            claimers,
+            loops,
+        })
     }
 
     /// The node's boot id.
@@ -272,13 +312,16 @@ impl Worker {
         inner.draining.cancel();
         // What a claim under way brings is in hand before anybody looks whether something is.
         let claimers = &mut self.claimers;
-        tokio::join!(wait_for(inner, inner.settings.drain, |desk| desk.running() == 0), async {
-            while let Some(ended) = claimers.join_next().await {
-                if ended.is_err() {
-                    tracing::error!("a loop that claims has panicked");
+        tokio::join!(
+            wait_for(inner, inner.settings.drain, |desk| desk.running() == 0),
+            async {
+                while let Some(ended) = claimers.join_next().await {
+                    if ended.is_err() {
+                        tracing::error!("a loop that claims has panicked");
+                    }
                 }
             }
-        });
+        );
         inner.stop_all(StopReason::Drain);
         wait_for(inner, STOP_WAIT, |desk| desk.running() == 0).await;
         inner.dropping.store(true, Ordering::Relaxed);
@@ -352,20 +395,39 @@ fn plan(services: &Services, settings: &WorkerSettings) -> SlotPlan {
         .types()
         .map(|kind| TypeSlots {
             name: kind.name.clone(),
-            at_most: settings.types.get(&kind.name).copied().or(kind.settings.concurrency),
+            at_most: settings
+                .types
+                .get(&kind.name)
+                .copied()
+                .or(kind.settings.concurrency),
             resources: kind.settings.resources.clone(),
         })
         .collect();
-    for (name, resource) in types.iter().flat_map(|kind| kind.resources.iter().map(|resource| (&kind.name, resource))) {
+    for (name, resource) in types
+        .iter()
+        .flat_map(|kind| kind.resources.iter().map(|resource| (&kind.name, resource)))
+    {
         if !settings.resources.contains_key(resource) {
-            tracing::warn!(task_type = name, resource, "a type asks for a resource that this worker has no limit for");
+            tracing::warn!(
+                task_type = name,
+                resource,
+                "a type asks for a resource that this worker has no limit for"
+            );
         }
     }
     let mut queues = settings.queues.clone();
     if queues.is_empty() {
-        let named = services.registry.types().filter_map(|kind| kind.settings.queue.clone());
+        let named = services
+            .registry
+            .types()
+            .filter_map(|kind| kind.settings.queue.clone());
         let names: BTreeSet<String> = services.routing.queues().into_iter().chain(named).collect();
         queues = names.iter().map(|name| QueueSlots::shared(name)).collect();
     }
-    SlotPlan { total: settings.slots, queues, types, resources: settings.resources.clone() }
+    SlotPlan {
+        total: settings.slots,
+        queues,
+        types,
+        resources: settings.resources.clone(),
+    }
 }

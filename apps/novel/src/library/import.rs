@@ -5,16 +5,32 @@ use crate::splitting::Chapter;
 
 impl Library {
     /// The text of a novel of the owner's, as it was handed in.
-    pub(crate) async fn source(&self, owner: &str, novel: &str) -> Result<Option<String>, LibraryError> {
-        let rows = self.look().await?.fetch(&statement::GET_SOURCE, &[novel.into(), owner.into()]).await?;
+    pub(crate) async fn source(
+        &self,
+        owner: &str,
+        novel: &str,
+    ) -> Result<Option<String>, LibraryError> {
+        let rows = self
+            .look()
+            .await?
+            .fetch(&statement::GET_SOURCE, &[novel.into(), owner.into()])
+            .await?;
         rows.first().map(|row| row.text("source")).transpose()
     }
 
     /// Writes the chapters and scenes, all or none. A second attempt, or one that is slower than another, finds them
     /// there and changes nothing.
-    pub(crate) async fn save_chapters(&self, novel: &str, chapters: &[Chapter]) -> Result<(), LibraryError> {
+    pub(crate) async fn save_chapters(
+        &self,
+        novel: &str,
+        chapters: &[Chapter],
+    ) -> Result<(), LibraryError> {
         let mut open = self.begin().await?;
-        if !open.fetch(&statement::LIST_CHAPTERS, &[novel.into()]).await?.is_empty() {
+        if !open
+            .fetch(&statement::LIST_CHAPTERS, &[novel.into()])
+            .await?
+            .is_empty()
+        {
             return open.roll_back().await;
         }
         match insert(&mut open, novel, chapters).await {
@@ -25,7 +41,11 @@ impl Library {
     }
 }
 
-async fn insert(open: &mut Transaction, novel: &str, chapters: &[Chapter]) -> Result<(), LibraryError> {
+async fn insert(
+    open: &mut Transaction,
+    novel: &str,
+    chapters: &[Chapter],
+) -> Result<(), LibraryError> {
     let mut scene = 0;
     for (chapter, number) in chapters.iter().zip(1_i64..) {
         let row = [novel.into(), number.into(), chapter.title.as_str().into()];
@@ -33,7 +53,13 @@ async fn insert(open: &mut Transaction, novel: &str, chapters: &[Chapter]) -> Re
         for text in &chapter.scenes {
             scene += 1;
             let nothing: Option<&str> = None;
-            let row = [novel.into(), scene.into(), number.into(), text.as_str().into(), nothing.into()];
+            let row = [
+                novel.into(),
+                scene.into(),
+                number.into(),
+                text.as_str().into(),
+                nothing.into(),
+            ];
             open.execute(&statement::INSERT_SCENE, &row).await?;
         }
     }

@@ -45,19 +45,28 @@ pub enum LibraryError {
     #[error(transparent)]
     Longhaul(#[from] longhaul::StoreError),
     /// Not one of the three.
-    #[error("the novels are kept where Longhaul keeps its tasks; allowed: sqlite://, postgres://, mysql://")]
+    #[error(
+        "the novels are kept where Longhaul keeps its tasks; allowed: sqlite://, postgres://, mysql://"
+    )]
     UnknownDatabase,
 }
 
 impl LibraryError {
     /// Whether the same may work a moment later: the server is away, or somebody else was in the way.
     pub(crate) fn is_passing(&self) -> bool {
-        let Self::Database(error) = self else { return false };
-        if matches!(error, sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed) {
+        let Self::Database(error) = self else {
+            return false;
+        };
+        if matches!(
+            error,
+            sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed
+        ) {
             return true;
         }
         // Serialization failures and deadlocks of the servers, and SQLite's "busy" in its two kinds.
-        let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+        let code = error
+            .as_database_error()
+            .and_then(sqlx::error::DatabaseError::code);
         code.is_some_and(|code| ["40001", "40P01", "5", "517"].contains(&code.as_ref()))
     }
 
@@ -95,18 +104,33 @@ impl Library {
                     .journal_mode(SqliteJournalMode::Wal)
                     .synchronous(SqliteSynchronous::Full)
                     .busy_timeout(BUSY_TIMEOUT);
-                let pool = SqlitePoolOptions::new().max_connections(CONNECTIONS).connect_with(options).await?;
-                migrations(include_str!("../../migrations/sqlite/0001_novels.sql")).run(&pool).await?;
+                let pool = SqlitePoolOptions::new()
+                    .max_connections(CONNECTIONS)
+                    .connect_with(options)
+                    .await?;
+                migrations(include_str!("../../migrations/sqlite/0001_novels.sql"))
+                    .run(&pool)
+                    .await?;
                 Pool::Sqlite(pool)
             }
             "postgres" | "postgresql" => {
-                let pool = PgPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
-                migrations(include_str!("../../migrations/postgres/0001_novels.sql")).run(&pool).await?;
+                let pool = PgPoolOptions::new()
+                    .max_connections(CONNECTIONS)
+                    .connect(url)
+                    .await?;
+                migrations(include_str!("../../migrations/postgres/0001_novels.sql"))
+                    .run(&pool)
+                    .await?;
                 Pool::Postgres(pool)
             }
             "mysql" | "mariadb" => {
-                let pool = MySqlPoolOptions::new().max_connections(CONNECTIONS).connect(url).await?;
-                migrations(include_str!("../../migrations/mysql/0001_novels.sql")).run(&pool).await?;
+                let pool = MySqlPoolOptions::new()
+                    .max_connections(CONNECTIONS)
+                    .connect(url)
+                    .await?;
+                migrations(include_str!("../../migrations/mysql/0001_novels.sql"))
+                    .run(&pool)
+                    .await?;
                 Pool::MySql(pool)
             }
             _ => return Err(LibraryError::UnknownDatabase),
@@ -135,7 +159,10 @@ impl Library {
 
 /// The file that a URL names, to the letter, as Longhaul reads it.
 fn file_of(url: &str) -> &str {
-    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+    let path = url
+        .strip_prefix("sqlite://")
+        .or_else(|| url.strip_prefix("sqlite:"))
+        .unwrap_or(url);
     path.split('?').next().unwrap_or(path)
 }
 

@@ -106,20 +106,35 @@ impl Library {
             Err(error) => {
                 open.roll_back().await?;
                 // Somebody with the same key was faster.
-                let known = if error.is_taken() { self.find_import(novel).await? } else { None };
+                let known = if error.is_taken() {
+                    self.find_import(novel).await?
+                } else {
+                    None
+                };
                 known.ok_or(error)
             }
         }
     }
 
     async fn find_import(&self, novel: &NewNovel<'_>) -> Result<Option<Imported>, LibraryError> {
-        let Some(key) = novel.import_key else { return Ok(None) };
-        let rows = self.look().await?.fetch(&statement::FIND_IMPORT, &[novel.owner.into(), key.into()]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let Some(key) = novel.import_key else {
+            return Ok(None);
+        };
+        let rows = self
+            .look()
+            .await?
+            .fetch(&statement::FIND_IMPORT, &[novel.owner.into(), key.into()])
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         if row.text("title")? != novel.title || row.text("source")? != novel.source {
             return Err(StoreError::IdempotencyMismatch.into());
         }
-        Ok(Some(Imported { novel_id: row.text("id")?, task_id: row.text("task_id")? }))
+        Ok(Some(Imported {
+            novel_id: row.text("id")?,
+            task_id: row.text("task_id")?,
+        }))
     }
 
     /// The owner's novels, newest first, those before `before`.
@@ -129,8 +144,16 @@ impl Library {
         before: Option<&str>,
         limit: usize,
     ) -> Result<Vec<NovelCard>, LibraryError> {
-        let params = [owner.into(), before.unwrap_or(END).into(), i64::try_from(limit).unwrap_or(1).into()];
-        let rows = self.look().await?.fetch(&statement::LIST_NOVELS, &params).await?;
+        let params = [
+            owner.into(),
+            before.unwrap_or(END).into(),
+            i64::try_from(limit).unwrap_or(1).into(),
+        ];
+        let rows = self
+            .look()
+            .await?
+            .fetch(&statement::LIST_NOVELS, &params)
+            .await?;
         let card = |row: &super::transaction::Row| {
             Ok(NovelCard {
                 novel_id: row.text("id")?,
@@ -147,8 +170,12 @@ impl Library {
     /// One novel with its chapters, scenes and summaries.
     pub async fn novel(&self, owner: &str, id: &str) -> Result<Option<NovelView>, LibraryError> {
         let mut open = self.look().await?;
-        let rows = open.fetch(&statement::GET_NOVEL, &[id.into(), owner.into()]).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let rows = open
+            .fetch(&statement::GET_NOVEL, &[id.into(), owner.into()])
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         let mut novel = NovelView {
             novel_id: row.text("id")?,
             title: row.text("title")?,
@@ -156,10 +183,17 @@ impl Library {
             chapters: vec![],
         };
         for row in open.fetch(&statement::LIST_CHAPTERS, &[id.into()]).await? {
-            novel.chapters.push(ChapterView { number: row.int("number")?, title: row.text("title")?, scenes: vec![] });
+            novel.chapters.push(ChapterView {
+                number: row.int("number")?,
+                title: row.text("title")?,
+                scenes: vec![],
+            });
         }
         for scene in open.scene_cards(id).await? {
-            if let Ok(at) = novel.chapters.binary_search_by_key(&scene.chapter, |chapter| chapter.number) {
+            if let Ok(at) = novel
+                .chapters
+                .binary_search_by_key(&scene.chapter, |chapter| chapter.number)
+            {
                 novel.chapters[at].scenes.push(scene);
             }
         }
@@ -169,7 +203,9 @@ impl Library {
     /// Forgets a novel with all of it. Tasks that are about it will find nothing, and fail.
     pub async fn delete(&self, owner: &str, id: &str) -> Result<bool, LibraryError> {
         let mut open = self.begin().await?;
-        let deleted = open.execute(&statement::DELETE_NOVEL, &[id.into(), owner.into()]).await?;
+        let deleted = open
+            .execute(&statement::DELETE_NOVEL, &[id.into(), owner.into()])
+            .await?;
         open.commit().await?;
         Ok(deleted > 0)
     }
@@ -182,8 +218,24 @@ async fn insert(
     task: Submission<ImportNovel>,
 ) -> Result<Imported, LibraryError> {
     let task_id = open.submit(longhaul, task).await?.id().0.to_string();
-    let NewNovel { id, owner, title, source, import_key } = *novel;
-    let row = [id.into(), owner.into(), title.into(), source.into(), task_id.as_str().into(), import_key.into()];
+    let NewNovel {
+        id,
+        owner,
+        title,
+        source,
+        import_key,
+    } = *novel;
+    let row = [
+        id.into(),
+        owner.into(),
+        title.into(),
+        source.into(),
+        task_id.as_str().into(),
+        import_key.into(),
+    ];
     open.execute(&statement::INSERT_NOVEL, &row).await?;
-    Ok(Imported { novel_id: id.to_owned(), task_id })
+    Ok(Imported {
+        novel_id: id.to_owned(),
+        task_id,
+    })
 }

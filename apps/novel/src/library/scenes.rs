@@ -24,10 +24,21 @@ pub struct Scene {
 
 impl Library {
     /// One scene of the owner's.
-    pub async fn scene(&self, owner: &str, novel: &str, number: i64) -> Result<Option<Scene>, LibraryError> {
+    pub async fn scene(
+        &self,
+        owner: &str,
+        novel: &str,
+        number: i64,
+    ) -> Result<Option<Scene>, LibraryError> {
         let params = [novel.into(), number.into(), owner.into()];
-        let rows = self.look().await?.fetch(&statement::GET_SCENE, &params).await?;
-        let Some(row) = rows.first() else { return Ok(None) };
+        let rows = self
+            .look()
+            .await?
+            .fetch(&statement::GET_SCENE, &params)
+            .await?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
         Ok(Some(Scene {
             number: row.int("number")?,
             chapter: row.int("chapter")?,
@@ -39,9 +50,17 @@ impl Library {
     }
 
     /// Every scene of a novel of the owner's, without texts; nothing when the novel is not theirs.
-    pub async fn scenes(&self, owner: &str, novel: &str) -> Result<Option<Vec<SceneCard>>, LibraryError> {
+    pub async fn scenes(
+        &self,
+        owner: &str,
+        novel: &str,
+    ) -> Result<Option<Vec<SceneCard>>, LibraryError> {
         let mut open = self.look().await?;
-        if open.fetch(&statement::GET_NOVEL, &[novel.into(), owner.into()]).await?.is_empty() {
+        if open
+            .fetch(&statement::GET_NOVEL, &[novel.into(), owner.into()])
+            .await?
+            .is_empty()
+        {
             return Ok(None);
         }
         open.scene_cards(novel).await.map(Some)
@@ -55,12 +74,20 @@ impl Library {
         summary: &str,
         task: &str,
     ) -> Result<(), LibraryError> {
-        self.save(&statement::SAVE_SUMMARY, novel, scene, summary, task).await
+        self.save(&statement::SAVE_SUMMARY, novel, scene, summary, task)
+            .await
     }
 
     /// The same for a text.
-    pub(crate) async fn save_text(&self, novel: &str, scene: i64, text: &str, task: &str) -> Result<(), LibraryError> {
-        self.save(&statement::SAVE_TEXT, novel, scene, text, task).await
+    pub(crate) async fn save_text(
+        &self,
+        novel: &str,
+        scene: i64,
+        text: &str,
+        task: &str,
+    ) -> Result<(), LibraryError> {
+        self.save(&statement::SAVE_TEXT, novel, scene, text, task)
+            .await
     }
 
     async fn save(
@@ -72,13 +99,20 @@ impl Library {
         task: &str,
     ) -> Result<(), LibraryError> {
         let mut open = self.begin().await?;
-        open.execute(statement, &[made.into(), task.into(), novel.into(), scene.into()]).await?;
+        open.execute(
+            statement,
+            &[made.into(), task.into(), novel.into(), scene.into()],
+        )
+        .await?;
         open.commit().await
     }
 }
 
 impl Transaction {
-    pub(super) async fn scene_cards(&mut self, novel: &str) -> Result<Vec<SceneCard>, LibraryError> {
+    pub(super) async fn scene_cards(
+        &mut self,
+        novel: &str,
+    ) -> Result<Vec<SceneCard>, LibraryError> {
         let rows = self.fetch(&statement::LIST_SCENES, &[novel.into()]).await?;
         let card = |row: &super::transaction::Row| {
             Ok(SceneCard {
@@ -104,7 +138,13 @@ impl Transaction {
         for summary in summaries {
             last += 1;
             let nothing: Option<&str> = None;
-            let row = [novel.into(), last.into(), chapter.into(), nothing.into(), summary.as_str().into()];
+            let row = [
+                novel.into(),
+                last.into(),
+                chapter.into(),
+                nothing.into(),
+                summary.as_str().into(),
+            ];
             self.execute(&statement::INSERT_SCENE, &row).await?;
             numbers.push(last);
         }

@@ -41,7 +41,9 @@ statements! {
 fn numbered(sql: &str) -> String {
     let mut parts = sql.split('?');
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.enumerate().fold(first, |text, (number, part)| format!("{text}${}{part}", number + 1))
+    parts.enumerate().fold(first, |text, (number, part)| {
+        format!("{text}${}{part}", number + 1)
+    })
 }
 
 #[cfg(test)]
@@ -55,6 +57,9 @@ mod tests {
 
     #[test]
     fn no_statement_has_text_in_quotes() {
-        assert!(ALL.iter().all(|statement| !statement.question_marks.contains('\'')));
+        assert!(
+            ALL.iter()
+                .all(|statement| !statement.question_marks.contains('\''))
+        );
     }
 }

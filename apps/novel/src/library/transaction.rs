@@ -1,7 +1,9 @@
 //! A transaction on whichever database it is, in the few words that the application needs.
 
 use longhaul::{Handle, Longhaul, Submission, Task};
-use sqlx::{MySql, Postgres, Row as _, Sqlite, mysql::MySqlRow, postgres::PgRow, sqlite::SqliteRow};
+use sqlx::{
+    MySql, Postgres, Row as _, Sqlite, mysql::MySqlRow, postgres::PgRow, sqlite::SqliteRow,
+};
 
 use super::{LibraryError, statement::Statement};
 
@@ -72,10 +74,13 @@ impl Row {
 /// A statement with its parameters, for one database.
 macro_rules! bound {
     ($sql:expr, $params:expr) => {
-        $params.iter().fold(sqlx::query(sqlx::SqlSafeStr::into_sql_str($sql)), |query, param| match *param {
-            Param::Int(value) => query.bind(value),
-            Param::Text(value) => query.bind(value.map(str::to_owned)),
-        })
+        $params.iter().fold(
+            sqlx::query(sqlx::SqlSafeStr::into_sql_str($sql)),
+            |query, param| match *param {
+                Param::Int(value) => query.bind(value),
+                Param::Text(value) => query.bind(value.map(str::to_owned)),
+            },
+        )
     };
 }
 
@@ -88,9 +93,18 @@ impl Transaction {
     ) -> Result<u64, LibraryError> {
         let (marks, numbered) = (statement.question_marks, statement.numbered.as_str());
         Ok(match self {
-            Self::Sqlite(open) => bound!(marks, params).execute(&mut **open).await?.rows_affected(),
-            Self::Postgres(open) => bound!(numbered, params).execute(&mut **open).await?.rows_affected(),
-            Self::MySql(open) => bound!(marks, params).execute(&mut **open).await?.rows_affected(),
+            Self::Sqlite(open) => bound!(marks, params)
+                .execute(&mut **open)
+                .await?
+                .rows_affected(),
+            Self::Postgres(open) => bound!(numbered, params)
+                .execute(&mut **open)
+                .await?
+                .rows_affected(),
+            Self::MySql(open) => bound!(marks, params)
+                .execute(&mut **open)
+                .await?
+                .rows_affected(),
         })
     }
 

@@ -61,9 +61,16 @@ impl ProviderError {
     /// many requests are waited for without using one up.
     pub fn class(&self) -> Class {
         match self {
-            Self::InvalidKey { .. } | Self::Refused { .. } | Self::Unreadable(_) | Self::Unusable(_) => Class::Fatal,
-            Self::TooManyRequests { retry_after, .. } => Class::RateLimited { retry_after: *retry_after },
-            Self::Unavailable { .. } | Self::TimedOut(_) | Self::Broken(_) | Self::Empty => Class::Retryable,
+            Self::InvalidKey { .. }
+            | Self::Refused { .. }
+            | Self::Unreadable(_)
+            | Self::Unusable(_) => Class::Fatal,
+            Self::TooManyRequests { retry_after, .. } => Class::RateLimited {
+                retry_after: *retry_after,
+            },
+            Self::Unavailable { .. } | Self::TimedOut(_) | Self::Broken(_) | Self::Empty => {
+                Class::Retryable
+            }
         }
     }
 }

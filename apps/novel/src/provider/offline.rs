@@ -59,7 +59,10 @@ impl Provider for Offline {
     fn write(&self, prompt: Prompt) -> BoxStream<'static, Result<Piece, ProviderError>> {
         let answer = answer(&prompt);
         let words = |text: &str| text.split_whitespace().count() as u64;
-        let usage = Usage { prompt_tokens: words(prompt.text()), completion_tokens: words(&answer) };
+        let usage = Usage {
+            prompt_tokens: words(prompt.text()),
+            completion_tokens: words(&answer),
+        };
         let pace = self.pace;
         let pieces: Vec<String> = answer.split_inclusive(' ').map(str::to_owned).collect();
         let texts = stream::iter(pieces).then(move |word| async move {
@@ -86,12 +89,18 @@ fn summary(scene: &str) -> String {
         return format!("In short: {}", words.join(" "));
     }
     let (beginning, end) = (&words[..BEGINNING_WORDS], &words[words.len() - END_WORDS..]);
-    format!("It begins: {} … It ends: {}", beginning.join(" "), end.join(" "))
+    format!(
+        "It begins: {} … It ends: {}",
+        beginning.join(" "),
+        end.join(" ")
+    )
 }
 
 /// The summary, told at length.
 fn scene(summary: &str) -> String {
-    let seed = summary.bytes().fold(17_usize, |seed, byte| seed.wrapping_mul(31).wrapping_add(usize::from(byte)));
+    let seed = summary.bytes().fold(17_usize, |seed, byte| {
+        seed.wrapping_mul(31).wrapping_add(usize::from(byte))
+    });
     let pick = |phrases: [&'static str; 4], shift: u32| phrases[(seed >> shift) % 4];
     let [opening, middle, ending] = [pick(OPENINGS, 0), pick(MIDDLES, 2), pick(ENDINGS, 4)];
     format!("{opening} {} {middle} {ending}", summary.trim())
@@ -102,7 +111,10 @@ mod tests {
     use super::*;
 
     async fn told(prompt: &Prompt) -> (String, Option<Usage>) {
-        let pieces: Vec<_> = Offline::paced(Duration::ZERO).write(prompt.clone()).collect().await;
+        let pieces: Vec<_> = Offline::paced(Duration::ZERO)
+            .write(prompt.clone())
+            .collect()
+            .await;
         let (mut text, mut cost) = (String::new(), None);
         for piece in pieces {
             match piece.unwrap() {
@@ -119,12 +131,18 @@ mod tests {
         let (first, cost) = told(&prompt).await;
         assert_eq!(first, told(&prompt).await.0);
         assert!(first.contains("A keeper finds a letter."));
-        assert_eq!(cost.unwrap().completion_tokens, first.split_whitespace().count() as u64);
+        assert_eq!(
+            cost.unwrap().completion_tokens,
+            first.split_whitespace().count() as u64
+        );
     }
 
     #[tokio::test]
     async fn a_summary_is_shorter_than_its_scene() {
-        let scene = (0..200).map(|n| format!("word{n}")).collect::<Vec<_>>().join(" ");
+        let scene = (0..200)
+            .map(|n| format!("word{n}"))
+            .collect::<Vec<_>>()
+            .join(" ");
         let (summary, _) = told(&Prompt::Summarize(scene)).await;
         assert!(summary.starts_with("It begins: word0 ") && summary.ends_with("word199"));
         assert!(summary.split_whitespace().count() < 50);

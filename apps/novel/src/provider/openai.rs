@@ -43,8 +43,16 @@ pub struct OpenAiSettings {
 
 impl std::fmt::Debug for OpenAiSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { base_url: _, key: _, model, silence } = self;
-        f.debug_struct("OpenAiSettings").field("model", model).field("silence", silence).finish_non_exhaustive()
+        let Self {
+            base_url: _,
+            key: _,
+            model,
+            silence,
+        } = self;
+        f.debug_struct("OpenAiSettings")
+            .field("model", model)
+            .field("silence", silence)
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,7 +70,8 @@ impl OpenAi {
         let unfit = |_| ProviderError::Unusable("the key has characters that cannot be sent");
         let mut headers = header::HeaderMap::new();
         if let Some(key) = &settings.key {
-            let mut authorization = header::HeaderValue::from_str(&format!("Bearer {key}")).map_err(unfit)?;
+            let mut authorization =
+                header::HeaderValue::from_str(&format!("Bearer {key}")).map_err(unfit)?;
             authorization.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, authorization);
         }
@@ -73,15 +82,32 @@ impl OpenAi {
             .build();
         let client = client.map_err(|error| ProviderError::Broken(reason(error)))?;
         let limit_key = format!("openai/{}", settings.model);
-        Ok(Self { client, settings, limit_key })
+        Ok(Self {
+            client,
+            settings,
+            limit_key,
+        })
     }
 
-    async fn ask(self, prompt: Prompt) -> Result<BoxStream<'static, Result<Piece, ProviderError>>, ProviderError> {
-        let url = format!("{}/chat/completions", self.settings.base_url.trim_end_matches('/'));
+    async fn ask(
+        self,
+        prompt: Prompt,
+    ) -> Result<BoxStream<'static, Result<Piece, ProviderError>>, ProviderError> {
+        let url = format!(
+            "{}/chat/completions",
+            self.settings.base_url.trim_end_matches('/')
+        );
         let body = request(&self.settings.model, &prompt).to_string();
-        let sent = self.client.post(url).header(header::CONTENT_TYPE, "application/json").body(body).send();
+        let sent = self
+            .client
+            .post(url)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(body)
+            .send();
         let silence = self.settings.silence;
-        let answered = tokio::time::timeout(silence, sent).await.map_err(|_| ProviderError::TimedOut(silence))?;
+        let answered = tokio::time::timeout(silence, sent)
+            .await
+            .map_err(|_| ProviderError::TimedOut(silence))?;
         let response = answered.map_err(|error| ProviderError::Broken(reason(error)))?;
         if !response.status().is_success() {
             return Err(refusal(response, silence, self.settings.key.as_deref()).await);
@@ -102,7 +128,9 @@ impl Provider for OpenAi {
 
 fn request(model: &str, prompt: &Prompt) -> Value {
     let task = match prompt {
-        Prompt::Summarize(_) => "Summarise the scene in at most three sentences. Answer with the summary alone.",
+        Prompt::Summarize(_) => {
+            "Summarise the scene in at most three sentences. Answer with the summary alone."
+        }
         Prompt::Tell(_) => {
             "Write the scene that this is the summary of, in about 200 words. Answer with the scene alone."
         }
@@ -145,31 +173,48 @@ struct Cost {
 }
 
 /// The pieces of an answer. A stream that ends without `[DONE]` was cut.
-fn pieces(response: Response, silence: Duration) -> BoxStream<'static, Result<Piece, ProviderError>> {
+fn pieces(
+    response: Response,
+    silence: Duration,
+) -> BoxStream<'static, Result<Piece, ProviderError>> {
     let mut received = 0;
     let bytes = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| ProviderError::Broken(reason(error)))?;
         received += chunk.len();
-        let too_much = || ProviderError::Unreadable(format!("it has more than {ANSWER_BYTES} bytes"));
-        if received > ANSWER_BYTES { Err(too_much()) } else { Ok(chunk) }
+        let too_much =
+            || ProviderError::Unreadable(format!("it has more than {ANSWER_BYTES} bytes"));
+        if received > ANSWER_BYTES {
+            Err(too_much())
+        } else {
+            Ok(chunk)
+        }
     });
     let events = Box::pin(bytes.eventsource());
     let read = stream::try_unfold(Some(events), move |events| async move {
-        let Some(mut events) = events else { return Ok(None) };
-        let next = tokio::time::timeout(silence, events.next()).await.map_err(|_| ProviderError::TimedOut(silence))?;
+        let Some(mut events) = events else {
+            return Ok(None);
+        };
+        let next = tokio::time::timeout(silence, events.next())
+            .await
+            .map_err(|_| ProviderError::TimedOut(silence))?;
         match next {
-            None => Err(ProviderError::Broken("it ended in the middle of the answer".to_owned())),
+            None => Err(ProviderError::Broken(
+                "it ended in the middle of the answer".to_owned(),
+            )),
             Some(Err(EventStreamError::Transport(error))) => Err(error),
             Some(Err(error)) => Err(ProviderError::Unreadable(error.to_string())),
             Some(Ok(event)) if event.data.trim() == "[DONE]" => Ok(Some((Vec::new(), None))),
             Some(Ok(event)) => Ok(Some((parts(&event.data)?, Some(events)))),
         }
     });
-    read.map_ok(|parts| stream::iter(parts.into_iter().map(Ok))).try_flatten().boxed()
+    read.map_ok(|parts| stream::iter(parts.into_iter().map(Ok)))
+        .try_flatten()
+        .boxed()
 }
 
 fn parts(data: &str) -> Result<Vec<Piece>, ProviderError> {
-    let chunk: Chunk = serde_json::from_str(data).map_err(|error| ProviderError::Unreadable(error.to_string()))?;
+    let chunk: Chunk =
+        serde_json::from_str(data).map_err(|error| ProviderError::Unreadable(error.to_string()))?;
     if let Some(error) = chunk.error {
         // A failure after the answer began has no status: it is the provider's side that gave up.
         return Err(ProviderError::Unavailable {
@@ -177,9 +222,24 @@ fn parts(data: &str) -> Result<Vec<Piece>, ProviderError> {
             message: message(&json!({ "error": error }).to_string()),
         });
     }
-    let texts = chunk.choices.into_iter().filter_map(|choice| choice.delta.content).filter(|text| !text.is_empty());
-    let cost = chunk.usage.map(|Cost { prompt_tokens, completion_tokens }| Usage { prompt_tokens, completion_tokens });
-    Ok(texts.map(Piece::Text).chain(cost.map(Piece::Usage)).collect())
+    let texts = chunk
+        .choices
+        .into_iter()
+        .filter_map(|choice| choice.delta.content)
+        .filter(|text| !text.is_empty());
+    let cost = chunk.usage.map(
+        |Cost {
+             prompt_tokens,
+             completion_tokens,
+         }| Usage {
+            prompt_tokens,
+            completion_tokens,
+        },
+    );
+    Ok(texts
+        .map(Piece::Text)
+        .chain(cost.map(Piece::Usage))
+        .collect())
 }
 
 /// What a status other than success means.
@@ -198,14 +258,31 @@ async fn refusal(mut response: Response, silence: Duration, key: Option<&str>) -
     let _ = tokio::time::timeout(silence, reading).await;
     let body = String::from_utf8_lossy(&body);
     // Some providers repeat what they were sent.
-    let body = key.filter(|key| !key.is_empty()).map_or(body.to_string(), |key| body.replace(key, "…"));
+    let body = key
+        .filter(|key| !key.is_empty())
+        .map_or(body.to_string(), |key| body.replace(key, "…"));
     let (message, code) = (message(&body), status.as_u16());
     match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ProviderError::InvalidKey { status: code, message },
-        StatusCode::TOO_MANY_REQUESTS => ProviderError::TooManyRequests { retry_after, message },
-        StatusCode::REQUEST_TIMEOUT => ProviderError::Unavailable { status: code, message },
-        other if other.is_server_error() => ProviderError::Unavailable { status: code, message },
-        _ => ProviderError::Refused { status: code, message },
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ProviderError::InvalidKey {
+            status: code,
+            message,
+        },
+        StatusCode::TOO_MANY_REQUESTS => ProviderError::TooManyRequests {
+            retry_after,
+            message,
+        },
+        StatusCode::REQUEST_TIMEOUT => ProviderError::Unavailable {
+            status: code,
+            message,
+        },
+        other if other.is_server_error() => ProviderError::Unavailable {
+            status: code,
+            message,
+        },
+        _ => ProviderError::Refused {
+            status: code,
+            message,
+        },
     }
 }
 
@@ -215,10 +292,18 @@ fn retry_after(response: &Response) -> Duration {
     let text = |name: &str| response.headers().get(name)?.to_str().ok().map(str::trim);
     let number = |name: &str| text(name).and_then(|text| text.parse::<f64>().ok());
     let moment = |name: &str| text(name).and_then(|text| jiff::fmt::rfc2822::parse(text).ok());
-    let seconds = number("retry-after-ms").map(|ms| ms / 1_000.0).or_else(|| number("retry-after"));
+    let seconds = number("retry-after-ms")
+        .map(|ms| ms / 1_000.0)
+        .or_else(|| number("retry-after"));
     let asked = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     // A moment is the provider's own, and so is the time that its answer was made at: clocks need not agree.
-    let until = || Some(moment("retry-after")?.timestamp().duration_since(moment("date")?.timestamp()));
+    let until = || {
+        Some(
+            moment("retry-after")?
+                .timestamp()
+                .duration_since(moment("date")?.timestamp()),
+        )
+    };
     let asked = asked.or_else(|| Duration::try_from(until()?).ok());
     asked.unwrap_or(RETRY_AFTER).min(RETRY_AFTER_MOST)
 }
@@ -226,13 +311,17 @@ fn retry_after(response: &Response) -> Duration {
 /// The provider's own words, as far as they are for people.
 fn message(body: &str) -> String {
     let told = serde_json::from_str::<Value>(body).ok();
-    let told = told.as_ref().and_then(|body| body["error"]["message"].as_str()).unwrap_or(body);
+    let told = told
+        .as_ref()
+        .and_then(|body| body["error"]["message"].as_str())
+        .unwrap_or(body);
     told.chars().take(MESSAGE_CHARACTERS).collect()
 }
 
 /// Why there was no answer. An address may hold a secret, so it is left out.
 fn reason(error: reqwest::Error) -> String {
     let error = error.without_url();
-    let causes = std::iter::successors(std::error::Error::source(&error), |cause| (*cause).source());
+    let causes =
+        std::iter::successors(std::error::Error::source(&error), |cause| (*cause).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

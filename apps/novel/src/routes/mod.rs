@@ -37,13 +37,28 @@ pub fn router(application: Arc<Application>) -> Router {
     Router::new()
         .route("/api/novels", get(novels::list).post(novels::import))
         .route("/api/novels/sample", post(novels::import_sample))
-        .route("/api/novels/{novel}", get(novels::read).delete(novels::delete))
+        .route(
+            "/api/novels/{novel}",
+            get(novels::read).delete(novels::delete),
+        )
         .route("/api/novels/{novel}/scenes", post(scenes::add))
         .route("/api/novels/{novel}/scenes/{scene}", get(scenes::read))
-        .route("/api/novels/{novel}/scenes/{scene}/summary", post(scenes::summarize))
-        .route("/api/novels/{novel}/scenes/{scene}/text", post(scenes::tell))
-        .route("/api/novels/{novel}/summaries", post(scenes::many::<BatchGenerateSummary>))
-        .route("/api/novels/{novel}/texts", post(scenes::many::<BatchGenerateScene>))
+        .route(
+            "/api/novels/{novel}/scenes/{scene}/summary",
+            post(scenes::summarize),
+        )
+        .route(
+            "/api/novels/{novel}/scenes/{scene}/text",
+            post(scenes::tell),
+        )
+        .route(
+            "/api/novels/{novel}/summaries",
+            post(scenes::many::<BatchGenerateSummary>),
+        )
+        .route(
+            "/api/novels/{novel}/texts",
+            post(scenes::many::<BatchGenerateScene>),
+        )
         .with_state(application)
 }
 
@@ -97,7 +112,10 @@ impl<S: Send + Sync> FromRequestParts<S> for ScenePath {
         let path = axum::extract::Path::<(String, String)>::from_request_parts(parts, state).await;
         let (novel, scene) = path.map_err(|_| ApiError::NoRoute)?.0;
         let scene = scene.parse().map_err(|_| ApiError::Missing("scene"))?;
-        Ok(Self { novel: novel_id(&novel)?, scene })
+        Ok(Self {
+            novel: novel_id(&novel)?,
+            scene,
+        })
     }
 }
 
@@ -120,7 +138,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
 
 /// The id as the tables have it.
 fn novel_id(text: &str) -> Result<String, ApiError> {
-    uuid::Uuid::try_parse(text).map(|id| id.to_string()).map_err(|_| ApiError::Missing("novel"))
+    uuid::Uuid::try_parse(text)
+        .map(|id| id.to_string())
+        .map_err(|_| ApiError::Missing("novel"))
 }
 
 /// What a caller is told when the tables could not be asked.

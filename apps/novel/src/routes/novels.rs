@@ -63,11 +63,21 @@ pub(super) async fn import(
 ) -> Result<Response, ApiError> {
     let headers = request.headers().clone();
     let NovelBody { title, text } = if is_text(&headers) {
-        NovelBody { title: None, text: TextBody::from_request(request, &()).await?.0 }
+        NovelBody {
+            title: None,
+            text: TextBody::from_request(request, &()).await?.0,
+        }
     } else {
         // Whoever sends a file says nothing of JSON; what they meant is text.
         let body = JsonBody::from_request(request, &()).await;
-        body.map_err(|error| if matches!(error, ApiError::NotJsonType) { ApiError::NotTextType } else { error })?.0
+        body.map_err(|error| {
+            if matches!(error, ApiError::NotJsonType) {
+                ApiError::NotTextType
+            } else {
+                error
+            }
+        })?
+        .0
     };
     let title = title.or(query.title).unwrap_or_else(|| first_line(&text));
     submit(&application, &caller, &headers, &title, &text).await
@@ -92,34 +102,73 @@ async fn submit(
 ) -> Result<Response, ApiError> {
     check(title, source)?;
     let (id, key) = (uuid::Uuid::now_v7().to_string(), import_key(headers)?);
-    let order = ImportOrder { novel_id: id.clone() };
-    let task = of_caller(caller, &id, application.longhaul.submit::<ImportNovel>(order));
-    let novel = NewNovel { id: &id, owner: caller.owner(), title, source, import_key: key.as_deref() };
-    let imported = application.library.import(&novel, &application.longhaul, task).await.map_err(told)?;
+    let order = ImportOrder {
+        novel_id: id.clone(),
+    };
+    let task = of_caller(
+        caller,
+        &id,
+        application.longhaul.submit::<ImportNovel>(order),
+    );
+    let novel = NewNovel {
+        id: &id,
+        owner: caller.owner(),
+        title,
+        source,
+        import_key: key.as_deref(),
+    };
+    let imported = application
+        .library
+        .import(&novel, &application.longhaul, task)
+        .await
+        .map_err(told)?;
     application.longhaul.wake();
-    Ok(accepted(&format!("/api/tasks/{}", imported.task_id), &imported))
+    Ok(accepted(
+        &format!("/api/tasks/{}", imported.task_id),
+        &imported,
+    ))
 }
 
 fn check(title: &str, source: &str) -> Result<(), ApiError> {
     let characters = title.chars().count();
     if title.trim().is_empty() || characters > TITLE_CHARACTERS {
         let problem = format!("has {characters} characters");
-        return Err(ApiError::unfit("title", problem, format!("1 to {TITLE_CHARACTERS} characters")));
+        return Err(ApiError::unfit(
+            "title",
+            problem,
+            format!("1 to {TITLE_CHARACTERS} characters"),
+        ));
     }
     if source.contains('\0') {
-        return Err(ApiError::unfit("text", "has a NUL character", "text without it"));
+        return Err(ApiError::unfit(
+            "text",
+            "has a NUL character",
+            "text without it",
+        ));
     }
-    let scenes: usize = split(source).iter().map(|chapter| chapter.scenes.len()).sum();
+    let scenes: usize = split(source)
+        .iter()
+        .map(|chapter| chapter.scenes.len())
+        .sum();
     if scenes == 0 || scenes > SCENES {
-        return Err(ApiError::unfit("text", format!("has {scenes} scenes"), format!("1 to {SCENES} scenes")));
+        return Err(ApiError::unfit(
+            "text",
+            format!("has {scenes} scenes"),
+            format!("1 to {SCENES} scenes"),
+        ));
     }
     Ok(())
 }
 
 /// The same key from the same caller is the same import.
 fn import_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| !text.trim().is_empty() && text.len() <= IMPORT_KEY_BYTES);
+    let Some(value) = headers.get("idempotency-key") else {
+        return Ok(None);
+    };
+    let text = value
+        .to_str()
+        .ok()
+        .filter(|text| !text.trim().is_empty() && text.len() <= IMPORT_KEY_BYTES);
     let unfit = || {
         let allowed = format!("1 to {IMPORT_KEY_BYTES} visible ASCII characters");
         ApiError::unfit("Idempotency-Key", "is empty, too long or not text", allowed)
@@ -128,13 +177,22 @@ fn import_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     kind.trim().to_ascii_lowercase().starts_with("text/plain")
 }
 
 fn first_line(text: &str) -> String {
-    let line = text.lines().map(|line| line.trim().trim_start_matches('#').trim()).find(|line| !line.is_empty());
-    line.unwrap_or("Untitled").chars().take(TITLE_CHARACTERS).collect()
+    let line = text
+        .lines()
+        .map(|line| line.trim().trim_start_matches('#').trim())
+        .find(|line| !line.is_empty());
+    line.unwrap_or("Untitled")
+        .chars()
+        .take(TITLE_CHARACTERS)
+        .collect()
 }
 
 pub(super) async fn list(
@@ -145,15 +203,25 @@ pub(super) async fn list(
     let size = query.size.unwrap_or(PAGE);
     if !(1..=PAGE_MOST).contains(&size) {
         let (field, problem) = ("size".to_owned(), format!("is {size}"));
-        return Err(ApiError::BadFilter { field, problem, allowed: format!("1 to {PAGE_MOST}") });
+        return Err(ApiError::BadFilter {
+            field,
+            problem,
+            allowed: format!("1 to {PAGE_MOST}"),
+        });
     }
     let before = query.before.as_deref().map(novel_id).transpose()?;
     // One more than asked for tells whether there is a next page.
-    let found = application.library.novels(caller.owner(), before.as_deref(), size + 1).await;
+    let found = application
+        .library
+        .novels(caller.owner(), before.as_deref(), size + 1)
+        .await;
     let mut items = found.map_err(told)?;
     let has_more = items.len() > size;
     items.truncate(size);
-    let next = items.last().filter(|_| has_more).map(|last| last.novel_id.clone());
+    let next = items
+        .last()
+        .filter(|_| has_more)
+        .map(|last| last.novel_id.clone());
     Ok(ok(&NovelPage { items, next }))
 }
 
@@ -162,7 +230,11 @@ pub(super) async fn read(
     caller: Caller,
     NovelPath(novel): NovelPath,
 ) -> Result<Response, ApiError> {
-    let found = application.library.novel(caller.owner(), &novel).await.map_err(told)?;
+    let found = application
+        .library
+        .novel(caller.owner(), &novel)
+        .await
+        .map_err(told)?;
     Ok(ok(&found.ok_or(ApiError::Missing("novel"))?))
 }
 
@@ -172,6 +244,14 @@ pub(super) async fn delete(
     NovelPath(novel): NovelPath,
     _: NoBody,
 ) -> Result<StatusCode, ApiError> {
-    let is_deleted = application.library.delete(caller.owner(), &novel).await.map_err(told)?;
-    if is_deleted { Ok(StatusCode::NO_CONTENT) } else { Err(ApiError::Missing("novel")) }
+    let is_deleted = application
+        .library
+        .delete(caller.owner(), &novel)
+        .await
+        .map_err(told)?;
+    if is_deleted {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(ApiError::Missing("novel"))
+    }
 }

@@ -56,11 +56,22 @@ pub(super) async fn summarize(
     _: NoBody,
 ) -> Result<Response, ApiError> {
     if find(&application, &caller, &path).await?.text.is_none() {
-        return Err(ApiError::Conflict(format!("scene {} has no text to summarise", path.scene)));
+        return Err(ApiError::Conflict(format!(
+            "scene {} has no text to summarise",
+            path.scene
+        )));
     }
     let ScenePath { novel, scene } = path;
-    let order = SceneOrder { novel_id: novel.clone(), scene };
-    submit(&caller, &novel, application.longhaul.submit::<GenerateSummary>(order)).await
+    let order = SceneOrder {
+        novel_id: novel.clone(),
+        scene,
+    };
+    submit(
+        &caller,
+        &novel,
+        application.longhaul.submit::<GenerateSummary>(order),
+    )
+    .await
 }
 
 pub(super) async fn tell(
@@ -70,11 +81,22 @@ pub(super) async fn tell(
     _: NoBody,
 ) -> Result<Response, ApiError> {
     if find(&application, &caller, &path).await?.summary.is_none() {
-        return Err(ApiError::Conflict(format!("scene {} has no summary to write from", path.scene)));
+        return Err(ApiError::Conflict(format!(
+            "scene {} has no summary to write from",
+            path.scene
+        )));
     }
     let ScenePath { novel, scene } = path;
-    let order = SceneOrder { novel_id: novel.clone(), scene };
-    submit(&caller, &novel, application.longhaul.submit::<GenerateScene>(order)).await
+    let order = SceneOrder {
+        novel_id: novel.clone(),
+        scene,
+    };
+    submit(
+        &caller,
+        &novel,
+        application.longhaul.submit::<GenerateScene>(order),
+    )
+    .await
 }
 
 /// A batch of either kind.
@@ -95,7 +117,11 @@ pub(super) async fn add(
     NovelPath(novel): NovelPath,
     JsonBody(new): JsonBody<NewScenes>,
 ) -> Result<Response, ApiError> {
-    let known = application.library.scenes(caller.owner(), &novel).await.map_err(told)?;
+    let known = application
+        .library
+        .scenes(caller.owner(), &novel)
+        .await
+        .map_err(told)?;
     let known = known.ok_or(ApiError::Missing("novel"))?;
     check(&new, known.len())?;
     let mut open = application.library.begin().await.map_err(told)?;
@@ -104,12 +130,21 @@ pub(super) async fn add(
         Err(error) => open.roll_back().await.and(Err(error)),
     };
     let (scenes, task_id) = added.map_err(|error| match error {
-        error if error.is_orphan() => ApiError::unfit("chapter", "is not in this novel", "a chapter of the novel"),
-        error if error.is_taken() => ApiError::Conflict("scenes were added meanwhile; send it again".to_owned()),
+        error if error.is_orphan() => {
+            ApiError::unfit("chapter", "is not in this novel", "a chapter of the novel")
+        }
+        error if error.is_taken() => {
+            ApiError::Conflict("scenes were added meanwhile; send it again".to_owned())
+        }
         error => told(error),
     })?;
     application.longhaul.wake();
-    Ok(Submitted { novel_id: &novel, scenes: Some(&scenes), task_id }.answer())
+    Ok(Submitted {
+        novel_id: &novel,
+        scenes: Some(&scenes),
+        task_id,
+    }
+    .answer())
 }
 
 async fn add_in(
@@ -123,11 +158,19 @@ async fn add_in(
     let (longhaul, novel_id) = (&application.longhaul, novel.to_owned());
     let task_id = if let [scene] = scenes[..] {
         let task = longhaul.submit::<GenerateScene>(SceneOrder { novel_id, scene });
-        open.submit(longhaul, of_caller(caller, novel, task)).await?.id()
+        open.submit(longhaul, of_caller(caller, novel, task))
+            .await?
+            .id()
     } else {
-        let order = BatchOrder { novel_id, scenes: Some(scenes.clone()), style: new.style };
+        let order = BatchOrder {
+            novel_id,
+            scenes: Some(scenes.clone()),
+            style: new.style,
+        };
         let task = longhaul.submit::<BatchGenerateScene>(order);
-        open.submit(longhaul, of_caller(caller, novel, task)).await?.id()
+        open.submit(longhaul, of_caller(caller, novel, task))
+            .await?
+            .id()
     };
     Ok((scenes, task_id.0.to_string()))
 }
@@ -135,7 +178,11 @@ async fn add_in(
 fn check(new: &NewScenes, known: usize) -> Result<(), ApiError> {
     let count = new.summaries.len();
     if !(1..=NEW_SCENES).contains(&count) {
-        return Err(ApiError::unfit("summaries", format!("has {count}"), format!("1 to {NEW_SCENES}")));
+        return Err(ApiError::unfit(
+            "summaries",
+            format!("has {count}"),
+            format!("1 to {NEW_SCENES}"),
+        ));
     }
     if known + count > SCENES {
         return Err(ApiError::unfit(
@@ -144,42 +191,85 @@ fn check(new: &NewScenes, known: usize) -> Result<(), ApiError> {
             format!("{SCENES} in all"),
         ));
     }
-    let unfit = new
-        .summaries
-        .iter()
-        .position(|text| text.trim().is_empty() || text.len() > SUMMARY_BYTES || text.contains('\0'));
+    let unfit = new.summaries.iter().position(|text| {
+        text.trim().is_empty() || text.len() > SUMMARY_BYTES || text.contains('\0')
+    });
     match unfit {
         None => Ok(()),
         Some(at) => {
             let allowed = format!("1 to {SUMMARY_BYTES} bytes without NUL");
-            Err(ApiError::unfit(format!("summaries[{at}]"), "is empty, too long or has a NUL", allowed))
+            Err(ApiError::unfit(
+                format!("summaries[{at}]"),
+                "is empty, too long or has a NUL",
+                allowed,
+            ))
         }
     }
 }
 
-async fn find(application: &Application, caller: &Caller, path: &ScenePath) -> Result<Scene, ApiError> {
-    let found = application.library.scene(caller.owner(), &path.novel, path.scene).await;
+async fn find(
+    application: &Application,
+    caller: &Caller,
+    path: &ScenePath,
+) -> Result<Scene, ApiError> {
+    let found = application
+        .library
+        .scene(caller.owner(), &path.novel, path.scene)
+        .await;
     found.map_err(told)?.ok_or(ApiError::Missing("scene"))
 }
 
 /// A batch whose novel and scenes are there.
-async fn order(application: &Application, caller: &Caller, novel: &str, batch: Batch) -> Result<BatchOrder, ApiError> {
-    let known = application.library.scenes(caller.owner(), novel).await.map_err(told)?;
+async fn order(
+    application: &Application,
+    caller: &Caller,
+    novel: &str,
+    batch: Batch,
+) -> Result<BatchOrder, ApiError> {
+    let known = application
+        .library
+        .scenes(caller.owner(), novel)
+        .await
+        .map_err(told)?;
     let known = known.ok_or(ApiError::Missing("novel"))?;
     if let Some(scenes) = &batch.scenes {
         if !(1..=SCENES).contains(&scenes.len()) {
-            return Err(ApiError::unfit("scenes", format!("has {}", scenes.len()), format!("1 to {SCENES} numbers")));
+            return Err(ApiError::unfit(
+                "scenes",
+                format!("has {}", scenes.len()),
+                format!("1 to {SCENES} numbers"),
+            ));
         }
-        let numbers: std::collections::HashSet<i64> = known.iter().map(|scene| scene.number).collect();
+        let numbers: std::collections::HashSet<i64> =
+            known.iter().map(|scene| scene.number).collect();
         if let Some(unknown) = scenes.iter().find(|scene| !numbers.contains(*scene)) {
             let allowed = format!("numbers of this novel's {} scenes", known.len());
-            return Err(ApiError::unfit("scenes", format!("has {unknown}, which is not there"), allowed));
+            return Err(ApiError::unfit(
+                "scenes",
+                format!("has {unknown}, which is not there"),
+                allowed,
+            ));
         }
     }
-    Ok(BatchOrder { novel_id: novel.to_owned(), scenes: batch.scenes, style: batch.style })
+    Ok(BatchOrder {
+        novel_id: novel.to_owned(),
+        scenes: batch.scenes,
+        style: batch.style,
+    })
 }
 
-async fn submit<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Result<Response, ApiError> {
-    let handle = of_caller(caller, novel, task).await.map_err(ApiError::from)?;
-    Ok(Submitted { novel_id: novel, scenes: None, task_id: handle.id().0.to_string() }.answer())
+async fn submit<T: Task>(
+    caller: &Caller,
+    novel: &str,
+    task: Submission<T>,
+) -> Result<Response, ApiError> {
+    let handle = of_caller(caller, novel, task)
+        .await
+        .map_err(ApiError::from)?;
+    Ok(Submitted {
+        novel_id: novel,
+        scenes: None,
+        task_id: handle.id().0.to_string(),
+    }
+    .answer())
 }

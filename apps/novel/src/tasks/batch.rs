@@ -80,12 +80,21 @@ impl Task for BatchGenerateScene {
 }
 
 /// The scenes of a batch: those that it names, or all that there is something to make from.
-pub(super) async fn scenes(study: &Study, job: &Job, craft: Craft, order: &BatchOrder) -> Outcome<Vec<i64>> {
+pub(super) async fn scenes(
+    study: &Study,
+    job: &Job,
+    craft: Craft,
+    order: &BatchOrder,
+) -> Outcome<Vec<i64>> {
     let all = study.library.scenes(job.owner(), &order.novel_id).await?;
     let all = all.ok_or_else(|| Stop::fatal(format!("there is no novel {}", order.novel_id)))?;
     let mut scenes: Vec<i64> = match &order.scenes {
         Some(named) => named.clone(),
-        None => all.iter().filter(|scene| craft.is_wanted(scene)).map(|scene| scene.number).collect(),
+        None => all
+            .iter()
+            .filter(|scene| craft.is_wanted(scene))
+            .map(|scene| scene.number)
+            .collect(),
     };
     // A scene that is named twice is one.
     scenes.sort_unstable();
@@ -93,9 +102,17 @@ pub(super) async fn scenes(study: &Study, job: &Job, craft: Craft, order: &Batch
     Ok(scenes)
 }
 
-async fn orders(study: &Study, job: &Job, craft: Craft, order: &BatchOrder) -> Outcome<Vec<SceneOrder>> {
+async fn orders(
+    study: &Study,
+    job: &Job,
+    craft: Craft,
+    order: &BatchOrder,
+) -> Outcome<Vec<SceneOrder>> {
     let scenes = scenes(study, job, craft, order).await?;
-    let order = |scene| SceneOrder { novel_id: order.novel_id.clone(), scene };
+    let order = |scene| SceneOrder {
+        novel_id: order.novel_id.clone(),
+        scene,
+    };
     Ok(scenes.into_iter().map(order).collect())
 }
 
@@ -114,13 +131,21 @@ fn finish<C: Task<Params = SceneOrder, Output = Written>>(
 /// What came of the children.
 pub(super) fn counted<C: Task<Output = Written>>(children: &Children) -> Outcome<BatchDone> {
     let mut done = BatchDone::default();
-    children.results::<C>()?.into_iter().for_each(|written| done.add(Ok(written)));
-    children.failed().for_each(|child| done.add(Err(reason(child))));
+    children
+        .results::<C>()?
+        .into_iter()
+        .for_each(|written| done.add(Ok(written)));
+    children
+        .failed()
+        .for_each(|child| done.add(Err(reason(child))));
     Ok(done)
 }
 
 fn reason(child: &Child) -> String {
-    child.error.clone().unwrap_or_else(|| child.status.as_str().to_owned())
+    child
+        .error
+        .clone()
+        .unwrap_or_else(|| child.status.as_str().to_owned())
 }
 
 impl BatchDone {

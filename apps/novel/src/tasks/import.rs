@@ -31,14 +31,23 @@ impl Task for ImportNovel {
         self.0.library.save_chapters(novel_id, &chapters).await?;
         let scenes: usize = chapters.iter().map(|chapter| chapter.scenes.len()).sum();
         ctx.info(format!("{} chapters, {scenes} scenes", chapters.len()));
-        ctx.progress(Progress::percent(10.0).message("split; summaries are being written")).await?;
-        let order = |scene| SceneOrder { novel_id: novel_id.clone(), scene };
-        ctx.submit_all::<GenerateSummary>((1..=scenes as i64).map(order)).await?;
+        ctx.progress(Progress::percent(10.0).message("split; summaries are being written"))
+            .await?;
+        let order = |scene| SceneOrder {
+            novel_id: novel_id.clone(),
+            scene,
+        };
+        ctx.submit_all::<GenerateSummary>((1..=scenes as i64).map(order))
+            .await?;
         Err(Stop::wait_for_children())
     }
 
     async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<ImportDone> {
-        let novel = self.0.library.novel(ctx.owner(), &ctx.params.novel_id).await?;
+        let novel = self
+            .0
+            .library
+            .novel(ctx.owner(), &ctx.params.novel_id)
+            .await?;
         let novel = novel.ok_or_else(|| Stop::fatal("the novel was removed meanwhile"))?;
         ctx.progress(100).await?;
         Ok(ImportDone {

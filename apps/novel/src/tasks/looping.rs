@@ -26,7 +26,12 @@ struct Way {
     result: BatchDone,
 }
 
-pub(super) async fn run(study: &Study, job: &Job, craft: Craft, order: &BatchOrder) -> Outcome<BatchDone> {
+pub(super) async fn run(
+    study: &Study,
+    job: &Job,
+    craft: Craft,
+    order: &BatchOrder,
+) -> Outcome<BatchDone> {
     let mut way = job.state::<Way>()?;
     let scenes = match way.scenes.clone() {
         Some(scenes) => scenes,
@@ -43,10 +48,21 @@ pub(super) async fn run(study: &Study, job: &Job, craft: Craft, order: &BatchOrd
         let (done, failed, of) = (way.result.done, way.result.failed, scenes.len());
         let mut report = Reporter::new(move |words, part| {
             let percent = ((done + failed) as f64 + part) * 100.0 / of as f64;
-            let details = BatchProgress { scene, done, failed, of, words };
-            Progress::percent(percent).message(format!("scene {scene}, {done} of {of} done")).details(&details)
+            let details = BatchProgress {
+                scene,
+                done,
+                failed,
+                of,
+                words,
+            };
+            Progress::percent(percent)
+                .message(format!("scene {scene}, {done} of {of} done"))
+                .details(&details)
         });
-        let one = SceneOrder { novel_id: order.novel_id.clone(), scene };
+        let one = SceneOrder {
+            novel_id: order.novel_id.clone(),
+            scene,
+        };
         report.output = job.emit(&format!("\n\n[scene {scene}]\n")).await?;
         let made = study.make(job, craft, &one, &mut report).await.map(Ok);
         let made = made.or_else(|trouble| trouble.of_this_scene().map(Err).ok_or(trouble))?;
@@ -60,7 +76,10 @@ pub(super) async fn run(study: &Study, job: &Job, craft: Craft, order: &BatchOrd
         })?;
         // The scene was paid for: it must not be asked for again.
         way.save().await?;
-        job.progress(Progress::of(way.passed, of).message(format!("{} of {of} done", way.result.done))).await?;
+        job.progress(
+            Progress::of(way.passed, of).message(format!("{} of {of} done", way.result.done)),
+        )
+        .await?;
     }
     way.save().await?;
     judged(way.result.clone())

@@ -15,7 +15,9 @@ use longhaul::{Builder, Class, TypeSettings, classify_by_type};
 
 pub use batch::{BatchGenerateScene, BatchGenerateSummary};
 pub use import::ImportNovel;
-pub use parameters::{BatchDone, BatchOrder, BatchProgress, ImportDone, ImportOrder, SceneOrder, Style, Written};
+pub use parameters::{
+    BatchDone, BatchOrder, BatchProgress, ImportDone, ImportOrder, SceneOrder, Style, Written,
+};
 pub use single::{GenerateScene, GenerateSummary};
 pub use study::Study;
 
@@ -41,11 +43,16 @@ pub(crate) fn register(builder: Builder, study: &Study) -> Builder {
 }
 
 fn settings_of_one() -> TypeSettings {
-    TypeSettings::new().expected_duration(ONE_ANSWER).timeout(ONE_ANSWER_MOST).resource(RESOURCE)
+    TypeSettings::new()
+        .expected_duration(ONE_ANSWER)
+        .timeout(ONE_ANSWER_MOST)
+        .resource(RESOURCE)
 }
 
 fn settings_of_many() -> TypeSettings {
-    TypeSettings::new().expected_duration(WHOLE_NOVEL).resource(RESOURCE)
+    TypeSettings::new()
+        .expected_duration(WHOLE_NOVEL)
+        .resource(RESOURCE)
 }
 
 /// What the errors of this application mean for a task.

@@ -58,9 +58,13 @@ impl Task for GenerateScene {
 
 async fn one(study: &Study, job: &Job, craft: Craft, order: &SceneOrder) -> Outcome<Written> {
     let scene = order.scene;
-    let mut report =
-        Reporter::new(|words, part| Progress::percent(part * 100.0).message(format!("scene {scene}: {words} words")));
+    let mut report = Reporter::new(|words, part| {
+        Progress::percent(part * 100.0).message(format!("scene {scene}: {words} words"))
+    });
     let written = study.make(job, craft, order, &mut report).await?;
-    job.progress(Progress::percent(100.0).message(format!("scene {scene}: {} words", written.words))).await?;
+    job.progress(
+        Progress::percent(100.0).message(format!("scene {scene}: {} words", written.words)),
+    )
+    .await?;
     Ok(written)
 }

@@ -52,8 +52,13 @@ impl Trouble {
         match self {
             Self::Missing(reason) => Some(reason.clone()),
             Self::Library(_) | Self::Stop(_) => None,
-            Self::Provider(SceneRefused { source: ProviderError::InvalidKey { .. }, .. }) => None,
-            Self::Provider(refused) => (refused.source.class() == Class::Fatal).then(|| refused.to_string()),
+            Self::Provider(SceneRefused {
+                source: ProviderError::InvalidKey { .. },
+                ..
+            }) => None,
+            Self::Provider(refused) => {
+                (refused.source.class() == Class::Fatal).then(|| refused.to_string())
+            }
         }
     }
 }
@@ -98,24 +103,49 @@ impl Study {
         order: &SceneOrder,
         report: &mut Reporter<'_>,
     ) -> Result<Written, Trouble> {
-        let SceneOrder { novel_id, scene: number } = order;
+        let SceneOrder {
+            novel_id,
+            scene: number,
+        } = order;
         let task = job.id().0.to_string();
         let found = self.library.scene(job.owner(), novel_id, *number).await?;
-        let scene = found.ok_or_else(|| Trouble::Missing(format!("there is no scene {number} in novel {novel_id}")))?;
+        let scene = found.ok_or_else(|| {
+            Trouble::Missing(format!("there is no scene {number} in novel {novel_id}"))
+        })?;
         let (scene, model) = (&scene, self.provider.key().to_owned());
         if let Some(made) = craft.made_by(scene, &task) {
             let words = made.split_whitespace().count();
-            return Ok(Written { scene: *number, words, model, usage: Usage::default() });
+            return Ok(Written {
+                scene: *number,
+                words,
+                model,
+                usage: Usage::default(),
+            });
         }
         let prompt = craft.prompt(scene);
-        let prompt = prompt.ok_or_else(|| Trouble::Missing(format!("scene {number} has no {} yet", craft.source())))?;
+        let prompt = prompt.ok_or_else(|| {
+            Trouble::Missing(format!("scene {number} has no {} yet", craft.source()))
+        })?;
         let Answer { text, usage } = self.ask(job, *number, prompt, report).await?;
-        craft.save(&self.library, novel_id, *number, &text, &task).await?;
-        Ok(Written { scene: *number, words: text.split_whitespace().count(), model, usage })
+        craft
+            .save(&self.library, novel_id, *number, &text, &task)
+            .await?;
+        Ok(Written {
+            scene: *number,
+            words: text.split_whitespace().count(),
+            model,
+            usage,
+        })
     }
 
     /// The provider's answer, told to the task's output word by word.
-    async fn ask(&self, job: &Job, scene: i64, prompt: Prompt, report: &mut Reporter<'_>) -> Result<Answer, Trouble> {
+    async fn ask(
+        &self,
+        job: &Job,
+        scene: i64,
+        prompt: Prompt,
+        report: &mut Reporter<'_>,
+    ) -> Result<Answer, Trouble> {
         let refused = |source| Trouble::Provider(SceneRefused { scene, source });
         let expected = prompt.expected_words();
         let _permit = job.permit(self.provider.key()).await?;
@@ -145,7 +175,11 @@ impl Study {
             }
         }
         let text = text.trim().to_owned();
-        if text.is_empty() { Err(refused(ProviderError::Empty)) } else { Ok(Answer { text, usage }) }
+        if text.is_empty() {
+            Err(refused(ProviderError::Empty))
+        } else {
+            Ok(Answer { text, usage })
+        }
     }
 }
 
@@ -158,8 +192,13 @@ pub(super) struct Reporter<'r> {
 }
 
 impl<'r> Reporter<'r> {
-    pub(super) fn new(progress: impl Fn(usize, f64) -> longhaul::Progress + Send + Sync + 'r) -> Self {
-        Self { output: 0, progress: Box::new(progress) }
+    pub(super) fn new(
+        progress: impl Fn(usize, f64) -> longhaul::Progress + Send + Sync + 'r,
+    ) -> Self {
+        Self {
+            output: 0,
+            progress: Box::new(progress),
+        }
     }
 
     async fn words(&self, job: &Job, words: usize, expected: usize) -> Result<(), Stop> {

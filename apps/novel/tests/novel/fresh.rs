@@ -27,7 +27,10 @@ impl Backend {
             Self::Postgres => "LONGHAUL_TEST_POSTGRES",
             Self::MySql => "LONGHAUL_TEST_MYSQL",
         };
-        #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place where these tests read the environment"
+        )]
         let url = std::env::var(variable);
         url.unwrap_or_else(|_| {
             panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`")
@@ -53,9 +56,17 @@ impl FreshDatabase {
                 format!("sqlite://{}/tasks.db", folder.display())
             }
             Backend::Postgres | Backend::MySql => {
-                execute(backend, &backend.server(), format!("CREATE DATABASE {name}")).await;
+                execute(
+                    backend,
+                    &backend.server(),
+                    format!("CREATE DATABASE {name}"),
+                )
+                .await;
                 let server = backend.server();
-                format!("{}/{name}", server.rsplit_once('/').expect("a URL with a path").0)
+                format!(
+                    "{}/{name}",
+                    server.rsplit_once('/').expect("a URL with a path").0
+                )
             }
         };
         Self { url, backend, name }
@@ -80,7 +91,10 @@ impl Drop for FreshDatabase {
         let backend = self.backend;
         // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
         let dropped = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(execute(backend, &backend.server(), statement));
         });
         let _ = dropped.join();
@@ -94,8 +108,29 @@ fn folder(name: &str) -> std::path::PathBuf {
 async fn execute(backend: Backend, url: &str, statement: String) {
     let sql = sqlx::AssertSqlSafe(statement);
     match backend {
-        Backend::Sqlite => drop(sqlx::SqliteConnection::connect(url).await.unwrap().execute(sql).await.unwrap()),
-        Backend::Postgres => drop(sqlx::PgConnection::connect(url).await.unwrap().execute(sql).await.unwrap()),
-        Backend::MySql => drop(sqlx::MySqlConnection::connect(url).await.unwrap().execute(sql).await.unwrap()),
+        Backend::Sqlite => drop(
+            sqlx::SqliteConnection::connect(url)
+                .await
+                .unwrap()
+                .execute(sql)
+                .await
+                .unwrap(),
+        ),
+        Backend::Postgres => drop(
+            sqlx::PgConnection::connect(url)
+                .await
+                .unwrap()
+                .execute(sql)
+                .await
+                .unwrap(),
+        ),
+        Backend::MySql => drop(
+            sqlx::MySqlConnection::connect(url)
+                .await
+                .unwrap()
+                .execute(sql)
+                .await
+                .unwrap(),
+        ),
     }
 }

@@ -26,9 +26,19 @@ fn main() {
     let arguments = Arguments::from_args();
     let on_databases = Backend::ALL
         .into_iter()
-        .flat_map(|backend| [imports::trials(backend), batches::trials(backend), owners::trials(backend)])
+        .flat_map(|backend| {
+            [
+                imports::trials(backend),
+                batches::trials(backend),
+                owners::trials(backend),
+            ]
+        })
         .flatten();
-    let trials = on_databases.chain(openai::trials()).chain(resuming::trials()).chain(mounts::trials()).collect();
+    let trials = on_databases
+        .chain(openai::trials())
+        .chain(resuming::trials())
+        .chain(mounts::trials())
+        .collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -38,13 +48,21 @@ fn on<F: Future<Output = ()>>(
     name: &str,
     case: impl FnOnce(FreshDatabase) -> F + Send + 'static,
 ) -> Trial {
-    trial(format!("{}::{name}", backend.name()), move || async move { case(FreshDatabase::make(backend).await).await })
+    trial(format!("{}::{name}", backend.name()), move || async move {
+        case(FreshDatabase::make(backend).await).await
+    })
 }
 
 /// One case on its own runtime.
-fn trial<F: Future<Output = ()>>(name: impl Into<String>, case: impl FnOnce() -> F + Send + 'static) -> Trial {
+fn trial<F: Future<Output = ()>>(
+    name: impl Into<String>,
+    case: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
         runtime.block_on(case());
         Ok(())
     })

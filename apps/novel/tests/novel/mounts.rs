@@ -11,12 +11,30 @@ use crate::{
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("mount::reading_and_writing_need_their_scopes", reading_and_writing_need_their_scopes),
-        trial("mount::what_is_not_there_is_told_as_everywhere", what_is_not_there_is_told_as_everywhere),
-        trial("mount::pages_of_other_sites_are_turned_away", pages_of_other_sites_are_turned_away),
-        trial("mount::a_body_without_a_length_is_bounded_too", a_body_without_a_length_is_bounded_too),
-        trial("mount::a_path_of_longhaul_cannot_be_taken", a_path_of_longhaul_cannot_be_taken),
-        trial("mount::a_hand_on_longhaul_does_not_close_it", a_hand_on_longhaul_does_not_close_it),
+        trial(
+            "mount::reading_and_writing_need_their_scopes",
+            reading_and_writing_need_their_scopes,
+        ),
+        trial(
+            "mount::what_is_not_there_is_told_as_everywhere",
+            what_is_not_there_is_told_as_everywhere,
+        ),
+        trial(
+            "mount::pages_of_other_sites_are_turned_away",
+            pages_of_other_sites_are_turned_away,
+        ),
+        trial(
+            "mount::a_body_without_a_length_is_bounded_too",
+            a_body_without_a_length_is_bounded_too,
+        ),
+        trial(
+            "mount::a_path_of_longhaul_cannot_be_taken",
+            a_path_of_longhaul_cannot_be_taken,
+        ),
+        trial(
+            "mount::a_hand_on_longhaul_does_not_close_it",
+            a_hand_on_longhaul_does_not_close_it,
+        ),
     ]
 }
 
@@ -27,53 +45,104 @@ async fn world() -> World {
 async fn reading_and_writing_need_their_scopes() {
     let world = world().await;
     let (novels, sample) = ("/novel/api/novels", "/novel/api/novels/sample");
-    let nobody = reqwest::get(format!("{}{novels}", world.base)).await.unwrap();
+    let nobody = reqwest::get(format!("{}{novels}", world.base))
+        .await
+        .unwrap();
     assert_eq!(nobody.status(), 401);
-    world.get(novels).header("x-user-scopes", "tasks:write").problem(403, "forbidden").await;
-    world.post(sample).header("x-user-scopes", "tasks:read").problem(403, "forbidden").await;
-    world.get(novels).header("x-user-scopes", "tasks:read").expect(200).await;
-    world.post(sample).header("x-user-scopes", "tasks:write").expect(202).await;
+    world
+        .get(novels)
+        .header("x-user-scopes", "tasks:write")
+        .problem(403, "forbidden")
+        .await;
+    world
+        .post(sample)
+        .header("x-user-scopes", "tasks:read")
+        .problem(403, "forbidden")
+        .await;
+    world
+        .get(novels)
+        .header("x-user-scopes", "tasks:read")
+        .expect(200)
+        .await;
+    world
+        .post(sample)
+        .header("x-user-scopes", "tasks:write")
+        .expect(202)
+        .await;
     world.stop().await;
 }
 
 async fn what_is_not_there_is_told_as_everywhere() {
     let world = world().await;
-    world.get("/novel/api/poems").problem(404, "no_such_path").await;
+    world
+        .get("/novel/api/poems")
+        .problem(404, "no_such_path")
+        .await;
     world.get("/novel").problem(404, "no_such_path").await;
-    world.call(reqwest::Method::PUT, "/novel/api/novels").problem(405, "method_not_allowed").await;
-    let nobody = reqwest::get(format!("{}/novel/api/poems", world.base)).await.unwrap();
-    assert_eq!(nobody.status(), 401, "who is not known learns nothing of what is there");
+    world
+        .call(reqwest::Method::PUT, "/novel/api/novels")
+        .problem(405, "method_not_allowed")
+        .await;
+    let nobody = reqwest::get(format!("{}/novel/api/poems", world.base))
+        .await
+        .unwrap();
+    assert_eq!(
+        nobody.status(),
+        401,
+        "who is not known learns nothing of what is there"
+    );
     world.stop().await;
 }
 
 async fn pages_of_other_sites_are_turned_away() {
     let world = world().await;
-    let sample = world.post("/novel/api/novels/sample").header("origin", "http://evil.example");
+    let sample = world
+        .post("/novel/api/novels/sample")
+        .header("origin", "http://evil.example");
     sample.problem(403, "cross_site").await;
     world.stop().await;
 }
 
 async fn a_body_without_a_length_is_bounded_too() {
     let world = world().await;
-    let chunks = futures::stream::iter((0..40).map(|_| Ok::<_, std::io::Error>(vec![b'a'; 32 * 1024])));
+    let chunks =
+        futures::stream::iter((0..40).map(|_| Ok::<_, std::io::Error>(vec![b'a'; 32 * 1024])));
     let request = reqwest::Client::new().post(format!("{}/novel/api/novels", world.base));
-    let request = request.header("x-user-id", "u-1").header("content-type", "text/plain");
-    let answer = request.body(reqwest::Body::wrap_stream(chunks)).send().await.unwrap();
+    let request = request
+        .header("x-user-id", "u-1")
+        .header("content-type", "text/plain");
+    let answer = request
+        .body(reqwest::Body::wrap_stream(chunks))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 413);
     world.stop().await;
 }
 
 async fn a_path_of_longhaul_cannot_be_taken() {
-    let firsts = route_table().into_iter().filter_map(|route| route.path.split('/').nth(1).filter(|s| !s.is_empty()));
+    let firsts = route_table()
+        .into_iter()
+        .filter_map(|route| route.path.split('/').nth(1).filter(|s| !s.is_empty()));
     for first in firsts.collect::<std::collections::BTreeSet<_>>() {
         let database = FreshDatabase::make(Backend::Sqlite).await;
         let builder = Longhaul::open(&database.url).await.unwrap();
-        let mounted = builder.mount(&format!("/{first}"), |_| axum::Router::new()).start().await;
-        assert!(mounted.unwrap_err().to_string().contains("Longhaul's own"), "{first}");
+        let mounted = builder
+            .mount(&format!("/{first}"), |_| axum::Router::new())
+            .start()
+            .await;
+        assert!(
+            mounted.unwrap_err().to_string().contains("Longhaul's own"),
+            "{first}"
+        );
     }
     let database = FreshDatabase::make(Backend::Sqlite).await;
     let builder = Longhaul::open(&database.url).await.unwrap();
-    let twice = builder.mount("/a", |_| axum::Router::new()).mount("/a", |_| axum::Router::new()).start().await;
+    let twice = builder
+        .mount("/a", |_| axum::Router::new())
+        .mount("/a", |_| axum::Router::new())
+        .start()
+        .await;
     assert!(twice.unwrap_err().to_string().contains("used twice"));
 }
 

@@ -48,8 +48,12 @@ impl Upstream {
     pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let (asked, script): (Arc<Mutex<Vec<Asked>>>, Arc<Script>) = (Arc::default(), Arc::new(script));
-        let upstream = Self { base_url, asked: Arc::clone(&asked) };
+        let (asked, script): (Arc<Mutex<Vec<Asked>>>, Arc<Script>) =
+            (Arc::default(), Arc::new(script));
+        let upstream = Self {
+            base_url,
+            asked: Arc::clone(&asked),
+        };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(answer(stream, Arc::clone(&asked), Arc::clone(&script)));
@@ -64,7 +68,12 @@ impl Upstream {
 
     pub(crate) fn settings(&self, silence: Duration) -> OpenAiSettings {
         let (base_url, key) = (self.base_url.clone(), Some("sk-test".to_owned()));
-        OpenAiSettings { base_url, key, model: "small".to_owned(), silence }
+        OpenAiSettings {
+            base_url,
+            key,
+            model: "small".to_owned(),
+            silence,
+        }
     }
 
     pub(crate) fn calls(&self) -> usize {
@@ -73,12 +82,15 @@ impl Upstream {
 }
 
 async fn answer(mut stream: TcpStream, asked: Arc<Mutex<Vec<Asked>>>, script: Arc<Script>) {
-    let Some(request) = read(&mut stream).await else { return };
+    let Some(request) = read(&mut stream).await else {
+        return;
+    };
     let answer = script(&request);
     asked.lock().unwrap().push(request);
     match answer {
         Answer::Words(words) => {
-            let usage = json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 3 } });
+            let usage =
+                json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 3 } });
             let body = format!("{}data: {usage}\n\ndata: [DONE]\n\n", said(words));
             write(&mut stream, &format!("{}{body}", head(Some(body.len())))).await;
         }
@@ -89,23 +101,41 @@ async fn answer(mut stream: TcpStream, asked: Arc<Mutex<Vec<Asked>>>, script: Ar
             );
             write(&mut stream, &text).await;
         }
-        Answer::Cut(words) => write(&mut stream, &format!("{}{}", head(Some(100_000)), said(words))).await,
+        Answer::Cut(words) => {
+            write(
+                &mut stream,
+                &format!("{}{}", head(Some(100_000)), said(words)),
+            )
+            .await
+        }
         Answer::Hang(words) => {
-            write(&mut stream, &format!("{}{}", head(Some(100_000)), said(words))).await;
+            write(
+                &mut stream,
+                &format!("{}{}", head(Some(100_000)), said(words)),
+            )
+            .await;
             std::future::pending::<()>().await;
         }
     }
 }
 
 fn head(length: Option<usize>) -> String {
-    let length = length.map(|length| format!("content-length: {length}\r\n")).unwrap_or_default();
-    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n{length}\r\n")
+    let length = length
+        .map(|length| format!("content-length: {length}\r\n"))
+        .unwrap_or_default();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n{length}\r\n"
+    )
 }
 
 /// Words as the protocol has them, one an event.
 fn said(words: &str) -> String {
-    let event =
-        |word: &str| format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": { "content": word } }] }));
+    let event = |word: &str| {
+        format!(
+            "data: {}\n\n",
+            json!({ "choices": [{ "index": 0, "delta": { "content": word } }] })
+        )
+    };
     words.split_inclusive(' ').map(event).collect()
 }
 
@@ -120,10 +150,17 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length =
-                head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let length = head.lines().find_map(|line| {
+                line.to_lowercase()
+                    .strip_prefix("content-length: ")?
+                    .parse()
+                    .ok()
+            });
             if body.len() >= length.unwrap_or(0) {
-                return Some(Asked { head: head.to_owned(), body: serde_json::from_str(body).unwrap() });
+                return Some(Asked {
+                    head: head.to_owned(),
+                    body: serde_json::from_str(body).unwrap(),
+                });
             }
         }
         match stream.read(&mut buffer).await {

@@ -30,11 +30,17 @@ pub(crate) struct World {
 }
 
 pub(crate) fn settings() -> Settings {
-    Settings { requests_per_minute: 600_000, ..Settings::default() }
+    Settings {
+        requests_per_minute: 600_000,
+        ..Settings::default()
+    }
 }
 
 pub(crate) async fn study(url: &str, provider: Arc<dyn Provider>) -> Study {
-    Study { library: Library::open(url).await.unwrap(), provider }
+    Study {
+        library: Library::open(url).await.unwrap(),
+        provider,
+    }
 }
 
 /// The built-in provider, without its pace.
@@ -55,12 +61,19 @@ impl World {
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
         let serving = longhaul.serve(
             listener,
-            IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() },
+            IdentityMode::TrustedHeader {
+                from: Network::LOOPBACK.to_vec(),
+            },
             ListenerSettings::default(),
             closing.clone(),
         );
         tokio::spawn(serving);
-        Self { base: format!("http://{address}"), longhaul, database, closing }
+        Self {
+            base: format!("http://{address}"),
+            longhaul,
+            database,
+            closing,
+        }
     }
 
     pub(crate) async fn stop(self) -> FreshDatabase {
@@ -80,13 +93,22 @@ impl World {
     }
 
     pub(crate) fn call(&self, method: reqwest::Method, path: &str) -> Call {
-        let request = reqwest::Client::new().request(method, format!("{}{path}", self.base)).timeout(DEADLINE);
-        Call { request: Some(request), user: "u-1".to_owned() }
+        let request = reqwest::Client::new()
+            .request(method, format!("{}{path}", self.base))
+            .timeout(DEADLINE);
+        Call {
+            request: Some(request),
+            user: "u-1".to_owned(),
+        }
     }
 
     /// Imports a text and waits until that is done.
     pub(crate) async fn import(&self, text: &str) -> String {
-        let answer = self.post("/novel/api/novels?title=A+tale").text(text).expect(202).await;
+        let answer = self
+            .post("/novel/api/novels?title=A+tale")
+            .text(text)
+            .expect(202)
+            .await;
         self.ended(&answer["taskId"]).await;
         answer["novelId"].as_str().unwrap().to_owned()
     }
@@ -94,7 +116,10 @@ impl World {
     pub(crate) async fn ended(&self, id: &Value) -> Record {
         let id = TaskId(id.as_str().unwrap().parse().unwrap());
         let ended = self.longhaul.handle::<GenerateSummary>(id);
-        tokio::time::timeout(DEADLINE, ended.ended()).await.expect("an end in time").unwrap()
+        tokio::time::timeout(DEADLINE, ended.ended())
+            .await
+            .expect("an end in time")
+            .unwrap()
     }
 
     pub(crate) async fn completed(&self, id: &Value) -> Value {
@@ -105,7 +130,10 @@ impl World {
 
     /// The chunks of an ended task's output, as a reader gets them. Nothing of it may be taken back.
     pub(crate) async fn output(&self, id: &Value) -> Vec<String> {
-        let stream = self.get(&format!("/api/tasks/{}/stream", id.as_str().unwrap())).send().await;
+        let stream = self
+            .get(&format!("/api/tasks/{}/stream", id.as_str().unwrap()))
+            .send()
+            .await;
         let (mut events, mut chunks) = (stream.bytes_stream().eventsource(), Vec::new());
         let read = async {
             while let Some(event) = events.next().await {
@@ -121,19 +149,29 @@ impl World {
             }
             panic!("the output has no end");
         };
-        tokio::time::timeout(DEADLINE, read).await.expect("the whole output in time");
+        tokio::time::timeout(DEADLINE, read)
+            .await
+            .expect("the whole output in time");
         chunks
     }
 
     pub(crate) async fn novel(&self, id: &str) -> Value {
-        self.get(&format!("/novel/api/novels/{id}")).expect(200).await
+        self.get(&format!("/novel/api/novels/{id}"))
+            .expect(200)
+            .await
     }
 }
 
 /// The summaries of a novel, scene by scene.
 pub(crate) fn summaries(novel: &Value) -> Vec<Option<String>> {
-    let scenes = novel["chapters"].as_array().unwrap().iter().flat_map(|chapter| chapter["scenes"].as_array().unwrap());
-    scenes.map(|scene| scene["summary"].as_str().map(str::to_owned)).collect()
+    let scenes = novel["chapters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|chapter| chapter["scenes"].as_array().unwrap());
+    scenes
+        .map(|scene| scene["summary"].as_str().map(str::to_owned))
+        .collect()
 }
 
 pub(crate) struct Call {
@@ -142,7 +180,10 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn with(mut self, change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder) -> Self {
+    fn with(
+        mut self,
+        change: impl FnOnce(reqwest::RequestBuilder) -> reqwest::RequestBuilder,
+    ) -> Self {
         self.request = self.request.map(change);
         self
     }
@@ -157,15 +198,22 @@ impl Call {
     }
 
     pub(crate) fn json(self, body: &Value) -> Self {
-        self.header("content-type", "application/json").with(|request| request.body(body.to_string()))
+        self.header("content-type", "application/json")
+            .with(|request| request.body(body.to_string()))
     }
 
     pub(crate) fn text(self, body: &str) -> Self {
-        self.header("content-type", "text/plain").with(|request| request.body(body.to_owned()))
+        self.header("content-type", "text/plain")
+            .with(|request| request.body(body.to_owned()))
     }
 
     pub(crate) async fn send(self) -> reqwest::Response {
-        self.request.unwrap().header("x-user-id", self.user).send().await.unwrap()
+        self.request
+            .unwrap()
+            .header("x-user-id", self.user)
+            .send()
+            .await
+            .unwrap()
     }
 
     /// The answer, which must have this status.
@@ -173,7 +221,11 @@ impl Call {
         let response = self.send().await;
         let (found, text) = (response.status().as_u16(), response.text().await.unwrap());
         assert_eq!(found, status, "{text}");
-        if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
+        if text.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_str(&text).unwrap()
+        }
     }
 
     /// The problem document, which must have this status and code.

@@ -93,30 +93,53 @@ impl Same {
             }
             Backend::Postgres => {
                 let loops = postgres::Loop::open(&url, node, CALLERS).await?;
-                loops.into_iter().map(|one| Arc::new(Mutex::new(Connection::Postgres(one)))).collect()
+                loops
+                    .into_iter()
+                    .map(|one| Arc::new(Mutex::new(Connection::Postgres(one))))
+                    .collect()
             }
             Backend::MySql => {
                 let loops = mysql::Loop::open(&url, node, CALLERS).await?;
-                loops.into_iter().map(|one| Arc::new(Mutex::new(Connection::MySql(one)))).collect()
+                loops
+                    .into_iter()
+                    .map(|one| Arc::new(Mutex::new(Connection::MySql(one))))
+                    .collect()
             }
         };
-        Ok((Self { callers, ids: Arc::new(Ids::starting_now()) }, url))
+        Ok((
+            Self {
+                callers,
+                ids: Arc::new(Ids::starting_now()),
+            },
+            url,
+        ))
     }
 
     /// Inserts one by one from so many callers; the rate per second.
     pub(crate) async fn submit(&self, n: usize, callers: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
-        let inserters = self.callers.iter().take(callers).enumerate().map(|(caller, connection)| {
-            let (connection, ids) = (Arc::clone(connection), Arc::clone(&self.ids));
-            tokio::spawn(async move {
-                for index in 0..n / callers {
-                    let rows = [Row { id: ids.next(), parameters: parameters(caller * n + index) }];
-                    connection.lock().await.insert(&rows).await?;
-                }
-                anyhow::Ok(())
-            })
-        });
-        try_join_all(inserters).await?.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
+        let inserters =
+            self.callers
+                .iter()
+                .take(callers)
+                .enumerate()
+                .map(|(caller, connection)| {
+                    let (connection, ids) = (Arc::clone(connection), Arc::clone(&self.ids));
+                    tokio::spawn(async move {
+                        for index in 0..n / callers {
+                            let rows = [Row {
+                                id: ids.next(),
+                                parameters: parameters(caller * n + index),
+                            }];
+                            connection.lock().await.insert(&rows).await?;
+                        }
+                        anyhow::Ok(())
+                    })
+                });
+        try_join_all(inserters)
+            .await?
+            .into_iter()
+            .collect::<anyhow::Result<Vec<()>>>()?;
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
@@ -125,7 +148,10 @@ impl Same {
         let started = Instant::now();
         let connection = self.callers.first().context("a connection")?;
         for chunk in 0..n / BULK {
-            let row = |index| Row { id: self.ids.next(), parameters: parameters(chunk * BULK + index) };
+            let row = |index| Row {
+                id: self.ids.next(),
+                parameters: parameters(chunk * BULK + index),
+            };
             let rows: Vec<Row> = (0..BULK).map(row).collect();
             connection.lock().await.insert(&rows).await?;
         }
@@ -145,12 +171,19 @@ impl Same {
                         return anyhow::Ok(done);
                     }
                     let ended = connection.lock().await.finish(&claimed).await?;
-                    anyhow::ensure!(ended == claimed.len(), "{ended} of {} tasks were finished", claimed.len());
+                    anyhow::ensure!(
+                        ended == claimed.len(),
+                        "{ended} of {} tasks were finished",
+                        claimed.len()
+                    );
                     done += ended;
                 }
             })
         });
-        let done: usize = try_join_all(drainers).await?.into_iter().sum::<anyhow::Result<usize>>()?;
+        let done: usize = try_join_all(drainers)
+            .await?
+            .into_iter()
+            .sum::<anyhow::Result<usize>>()?;
         anyhow::ensure!(done == n, "{done} of {n} tasks were drained");
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
@@ -195,7 +228,10 @@ struct Ids {
 impl Ids {
     fn starting_now() -> Self {
         let millis = (micros_now() / 1_000) as u128;
-        Self { start: (millis << 80) | (0x7 << 76) | (0b10 << 62), next: AtomicU64::new(1) }
+        Self {
+            start: (millis << 80) | (0x7 << 76) | (0b10 << 62),
+            next: AtomicU64::new(1),
+        }
     }
 
     fn next(&self) -> Uuid {
@@ -204,21 +240,32 @@ impl Ids {
 }
 
 /// The time that SQLite's statements are given, and that ids begin with.
-#[expect(clippy::disallowed_methods, reason = "the comparison does without the store, and so without its clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the comparison does without the store, and so without its clock"
+)]
 fn micros_now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// The text of a statement that is there once.
 fn statement(kind: DatabaseKind, name: &str) -> anyhow::Result<&'static str> {
     let mut texts = statements(kind, name).into_iter();
-    texts.next().with_context(|| format!("the store has no statement {name}"))
+    texts
+        .next()
+        .with_context(|| format!("the store has no statement {name}"))
 }
 
 /// All texts by this name, largest first.
 fn statements(kind: DatabaseKind, name: &str) -> Vec<&'static str> {
-    longhaul_store::statements(kind).into_iter().filter(|(its, _)| *its == name).map(|(_, text)| text).collect()
+    longhaul_store::statements(kind)
+        .into_iter()
+        .filter(|(its, _)| *its == name)
+        .map(|(_, text)| text)
+        .collect()
 }
 
 /// A statement about several rows: their number and its text, largest first.

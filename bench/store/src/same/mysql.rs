@@ -10,8 +10,8 @@ use sqlx::{Connection as _, MySqlConnection, Row as _, mysql::MySqlRow};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, Sizes,
-    TASK_TYPE, TASK_TYPES, cut, fill, node_id, sizes, statement, tallies,
+    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES,
+    RESULT, Row, Sizes, TASK_TYPE, TASK_TYPES, cut, fill, node_id, sizes, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::MySql;
@@ -48,14 +48,32 @@ struct Texts {
 }
 
 impl Loop {
-    pub(super) async fn open(url: &str, node: Uuid, connections: usize) -> anyhow::Result<Vec<Self>> {
+    pub(super) async fn open(
+        url: &str,
+        node: Uuid,
+        connections: usize,
+    ) -> anyhow::Result<Vec<Self>> {
         let mut first = connect_mysql(url).await?;
-        let lane = sqlx::query(statement(KIND, "insert_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        let lane = sqlx::query(statement(KIND, "insert_lane")?)
+            .bind(QUEUE)
+            .bind(TASK_TYPE)
+            .bind(PRIORITY);
         lane.execute(&mut first).await?;
-        let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        let lane = sqlx::query(statement(KIND, "find_lane")?)
+            .bind(QUEUE)
+            .bind(TASK_TYPE)
+            .bind(PRIORITY);
         let lane = lane.fetch_one(&mut first).await?.try_get_unchecked(0)?;
-        let alive = sqlx::query(statement(KIND, "insert_node")?).bind(node.as_bytes().to_vec()).bind("bench");
-        alive.bind(HOST).bind(SHIFT).bind(SHIFT).bind(None::<String>).execute(&mut first).await?;
+        let alive = sqlx::query(statement(KIND, "insert_node")?)
+            .bind(node.as_bytes().to_vec())
+            .bind("bench");
+        alive
+            .bind(HOST)
+            .bind(SHIFT)
+            .bind(SHIFT)
+            .bind(None::<String>)
+            .execute(&mut first)
+            .await?;
         let texts = Texts {
             insert: sizes(KIND, "insert_tasks", 0, ROW_PARAMETERS),
             tally: sizes(KIND, "append_tallies", 0, LINE_PARAMETERS),
@@ -69,7 +87,13 @@ impl Loop {
         let mut loops = Vec::with_capacity(connections);
         for _ in 0..connections {
             let (connection, bound) = (connect_mysql(url).await?, Arc::clone(&bound));
-            loops.push(Self { connection, lane, node, texts: texts.clone(), bound });
+            loops.push(Self {
+                connection,
+                lane,
+                node,
+                texts: texts.clone(),
+                bound,
+            });
         }
         Ok(loops)
     }
@@ -77,10 +101,17 @@ impl Loop {
     pub(super) async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
         let mut transaction = self.connection.begin().await?;
         for (text, chunk) in cut(&self.texts.insert, rows) {
-            let query = chunk.iter().fold(sqlx::query(text), |query, row| bind(query, row, self.lane));
+            let query = chunk
+                .iter()
+                .fold(sqlx::query(text), |query, row| bind(query, row, self.lane));
             query.execute(&mut *transaction).await?;
         }
-        tally(&mut transaction, &self.texts, &tallies::submitted(rows.len())).await?;
+        tally(
+            &mut transaction,
+            &self.texts,
+            &tallies::submitted(rows.len()),
+        )
+        .await?;
         Ok(transaction.commit().await?)
     }
 
@@ -92,7 +123,8 @@ impl Loop {
             picked = pick_within(&mut transaction, &self.texts, self.node, 0).await?;
         }
         for row in &picked {
-            self.bound.fetch_max(row.try_get_unchecked(DUE_AT)?, Ordering::Relaxed);
+            self.bound
+                .fetch_max(row.try_get_unchecked(DUE_AT)?, Ordering::Relaxed);
         }
         let claimed = take_within(&mut transaction, &self.texts, self.node, &picked).await?;
         transaction.commit().await?;
@@ -103,7 +135,10 @@ impl Loop {
         let mut transaction = self.connection.begin().await?;
         let mut now = 0_i64;
         for (text, chunk) in fill(&self.texts.find, claimed) {
-            let find = bind_ids(sqlx::query(text).bind(SHIFT), chunk.iter().map(|claimed| claimed.id));
+            let find = bind_ids(
+                sqlx::query(text).bind(SHIFT),
+                chunk.iter().map(|claimed| claimed.id),
+            );
             for row in find.fetch_all(&mut *transaction).await? {
                 now = row.try_get_unchecked(NOW_OF_FOUND)?;
             }
@@ -111,11 +146,20 @@ impl Loop {
         let mut ended = 0;
         for (text, chunk) in fill(&self.texts.complete, claimed) {
             let ids = || chunk.iter().map(|claimed| claimed.id);
-            let complete = chunk.iter().fold(bind_ids(sqlx::query(text), ids()), |query, _| query.bind(RESULT));
+            let complete = chunk
+                .iter()
+                .fold(bind_ids(sqlx::query(text), ids()), |query, _| {
+                    query.bind(RESULT)
+                });
             let complete = bind_ids(complete.bind(now).bind(now), ids());
             ended += complete.execute(&mut *transaction).await?.rows_affected();
         }
-        tally(&mut transaction, &self.texts, &tallies::completed(claimed.len())).await?;
+        tally(
+            &mut transaction,
+            &self.texts,
+            &tallies::completed(claimed.len()),
+        )
+        .await?;
         transaction.commit().await?;
         Ok(usize::try_from(ended)?)
     }
@@ -127,11 +171,23 @@ async fn pick_within(
     node: Uuid,
     bound: i64,
 ) -> anyhow::Result<Vec<MySqlRow>> {
-    let lanes = sqlx::query(texts.lanes).bind(SHIFT).bind(QUEUES).bind(TASK_TYPES).bind(node.as_bytes().to_vec());
+    let lanes = sqlx::query(texts.lanes)
+        .bind(SHIFT)
+        .bind(QUEUES)
+        .bind(TASK_TYPES)
+        .bind(node.as_bytes().to_vec());
     let lanes = lanes.fetch_all(&mut *connection).await?;
-    let Some(lane) = lanes.first() else { return Ok(Vec::new()) };
+    let Some(lane) = lanes.first() else {
+        return Ok(Vec::new());
+    };
     let lane: i64 = lane.try_get_unchecked(0)?;
-    let pick = sqlx::query(texts.pick).bind(SHIFT).bind(lane).bind(lane).bind(bound).bind(SHIFT).bind(BATCH as i64);
+    let pick = sqlx::query(texts.pick)
+        .bind(SHIFT)
+        .bind(lane)
+        .bind(lane)
+        .bind(bound)
+        .bind(SHIFT)
+        .bind(BATCH as i64);
     Ok(pick.fetch_all(&mut *connection).await?)
 }
 
@@ -145,13 +201,26 @@ async fn take_within(
         return Ok(Vec::new());
     }
     let (now, token): (i64, Uuid) = (picked[0].try_get_unchecked(NOW_OF_PICKED)?, node_id());
-    let ids = picked.iter().map(|row| Ok(Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?));
+    let ids = picked
+        .iter()
+        .map(|row| Ok(Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?));
     let ids = ids.collect::<anyhow::Result<Vec<_>>>()?;
     for (text, chunk) in fill(&texts.take, &ids) {
-        let take = sqlx::query(text).bind(token.as_bytes().to_vec()).bind(node.as_bytes().to_vec()).bind(HOST);
-        bind_ids(take.bind(now).bind(now).bind(now), chunk.into_iter().copied()).execute(&mut *connection).await?;
+        let take = sqlx::query(text)
+            .bind(token.as_bytes().to_vec())
+            .bind(node.as_bytes().to_vec())
+            .bind(HOST);
+        bind_ids(
+            take.bind(now).bind(now).bind(now),
+            chunk.into_iter().copied(),
+        )
+        .execute(&mut *connection)
+        .await?;
     }
-    let claimed = picked.iter().map(claimed).collect::<anyhow::Result<Vec<_>>>()?;
+    let claimed = picked
+        .iter()
+        .map(claimed)
+        .collect::<anyhow::Result<Vec<_>>>()?;
     tally(connection, texts, &tallies::claimed(claimed.len())).await?;
     Ok(claimed)
 }
@@ -159,17 +228,29 @@ async fn take_within(
 /// What a finish needs to know: this loop is alone, so the token is not looked at.
 fn claimed(row: &MySqlRow) -> anyhow::Result<Claimed> {
     let id = Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?;
-    Ok(Claimed { id, attempt: row.try_get_unchecked::<i64, _>(ATTEMPT)? + 1, token: Uuid::nil() })
+    Ok(Claimed {
+        id,
+        attempt: row.try_get_unchecked::<i64, _>(ATTEMPT)? + 1,
+        token: Uuid::nil(),
+    })
 }
 
 fn bind_ids(query: Query<'_>, ids: impl Iterator<Item = Uuid>) -> Query<'_> {
     ids.fold(query, |query, id| query.bind(id.as_bytes().to_vec()))
 }
 
-async fn tally(connection: &mut MySqlConnection, texts: &Texts, lines: &[tallies::Line]) -> anyhow::Result<()> {
+async fn tally(
+    connection: &mut MySqlConnection,
+    texts: &Texts,
+    lines: &[tallies::Line],
+) -> anyhow::Result<()> {
     for (text, chunk) in cut(&texts.tally, lines) {
         let query = chunk.iter().fold(sqlx::query(text), |query, line| {
-            let query = query.bind(line.span_start).bind(QUEUE).bind(TASK_TYPE).bind(line.measure);
+            let query = query
+                .bind(line.span_start)
+                .bind(QUEUE)
+                .bind(TASK_TYPE)
+                .bind(line.measure);
             query.bind(line.label).bind(line.bucket).bind(line.n)
         });
         query.execute(&mut *connection).await?;

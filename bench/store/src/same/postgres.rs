@@ -10,8 +10,8 @@ use sqlx::{PgConnection, Row as _, postgres::PgRow};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, RESULT, Row,
-    TASK_TYPE, statement, tallies,
+    ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE,
+    RESULT, Row, TASK_TYPE, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Postgres;
@@ -34,13 +34,27 @@ pub(super) struct Loop {
 }
 
 impl Loop {
-    pub(super) async fn open(url: &str, node: Uuid, connections: usize) -> anyhow::Result<Vec<Self>> {
+    pub(super) async fn open(
+        url: &str,
+        node: Uuid,
+        connections: usize,
+    ) -> anyhow::Result<Vec<Self>> {
         let mut first = connect_postgres(url).await?;
-        let lane = sqlx::query(statement(KIND, "insert_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        let lane = sqlx::query(statement(KIND, "insert_lane")?)
+            .bind(QUEUE)
+            .bind(TASK_TYPE)
+            .bind(PRIORITY);
         lane.execute(&mut first).await?;
-        let lane = sqlx::query(statement(KIND, "find_lane")?).bind(QUEUE).bind(TASK_TYPE).bind(PRIORITY);
+        let lane = sqlx::query(statement(KIND, "find_lane")?)
+            .bind(QUEUE)
+            .bind(TASK_TYPE)
+            .bind(PRIORITY);
         let lane = i64::from(lane.fetch_one(&mut first).await?.try_get::<i32, _>(0)?);
-        let alive = sqlx::query(statement(KIND, "insert_node")?).bind(SHIFT).bind(node).bind("bench").bind(HOST);
+        let alive = sqlx::query(statement(KIND, "insert_node")?)
+            .bind(SHIFT)
+            .bind(node)
+            .bind("bench")
+            .bind(HOST);
         alive.bind(None::<&str>).execute(&mut first).await?;
         let bound = Arc::new(AtomicI64::new(0));
         let mut loops = Vec::with_capacity(connections);
@@ -71,7 +85,11 @@ impl Loop {
             .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
             .bind(vec![None::<&str>; n])
             .bind(vec![None::<i64>; n])
-            .bind(rows.iter().map(|row| row.parameters.as_str()).collect::<Vec<_>>())
+            .bind(
+                rows.iter()
+                    .map(|row| row.parameters.as_str())
+                    .collect::<Vec<_>>(),
+            )
             .bind(0_i64)
             .bind(None::<Uuid>)
             .bind(OWNER)
@@ -126,12 +144,21 @@ impl Loop {
             0 => self.claim_from(None).await?,
             from => self.claim_from(Some(from)).await?,
         };
-        let rows = if rows.is_empty() && bound != 0 { self.claim_from(None).await? } else { rows };
+        let rows = if rows.is_empty() && bound != 0 {
+            self.claim_from(None).await?
+        } else {
+            rows
+        };
         let mut claimed = Vec::with_capacity(rows.len());
         for row in &rows {
-            self.bound.fetch_max(row.try_get(DUE_AT)?, Ordering::Relaxed);
+            self.bound
+                .fetch_max(row.try_get(DUE_AT)?, Ordering::Relaxed);
             let attempt = i64::from(row.try_get::<i32, _>(ATTEMPT)?);
-            claimed.push(Claimed { id: row.try_get(ID)?, attempt, token: row.try_get(LEASE_TOKEN)? });
+            claimed.push(Claimed {
+                id: row.try_get(ID)?,
+                attempt,
+                token: row.try_get(LEASE_TOKEN)?,
+            });
         }
         Ok(claimed)
     }

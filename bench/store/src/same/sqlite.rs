@@ -7,8 +7,8 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
 use super::{
-    ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row, Sizes, TASK_TYPE,
-    TASK_TYPES, cut, micros_now, node_id, sizes, statement, tallies,
+    ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row,
+    Sizes, TASK_TYPE, TASK_TYPES, cut, micros_now, node_id, sizes, statement, tallies,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
@@ -34,7 +34,8 @@ pub(super) struct Loop {
 
 impl Loop {
     pub(super) fn open(url: &str, node: Uuid) -> anyhow::Result<Self> {
-        let connection = longhaul_store::open_sqlite(Path::new(url.trim_start_matches("sqlite://")))?;
+        let connection =
+            longhaul_store::open_sqlite(Path::new(url.trim_start_matches("sqlite://")))?;
         let lane = params![QUEUE, TASK_TYPE, PRIORITY];
         connection.execute(statement(KIND, "insert_lane")?, lane)?;
         let lane = connection.query_row(statement(KIND, "find_lane")?, lane, |row| row.get(0))?;
@@ -84,7 +85,10 @@ impl Loop {
                 for (place, row) in chunk.iter().enumerate() {
                     let own = params![row.id.as_bytes(), none, now, row.parameters];
                     for (column, value) in own.iter().enumerate() {
-                        insert.raw_bind_parameter(shared.len() + place * own.len() + column + 1, value)?;
+                        insert.raw_bind_parameter(
+                            shared.len() + place * own.len() + column + 1,
+                            value,
+                        )?;
                     }
                 }
                 insert.raw_execute()?;
@@ -103,13 +107,21 @@ impl Loop {
 
     fn claim_within(&self, now: i64) -> anyhow::Result<Vec<Claimed>> {
         let mut lanes = self.connection.prepare_cached(self.lanes)?;
-        let head = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(2)?));
-        let lanes = lanes.query_map(params![now, QUEUES, TASK_TYPES, self.node.as_bytes()], head)?;
+        let head =
+            |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(2)?));
+        let lanes =
+            lanes.query_map(params![now, QUEUES, TASK_TYPES, self.node.as_bytes()], head)?;
         let lanes = lanes.collect::<Result<Vec<_>, _>>()?;
-        let Some((lane, _)) = lanes.into_iter().find(|(_, head)| head.is_some()) else { return Ok(Vec::new()) };
+        let Some((lane, _)) = lanes.into_iter().find(|(_, head)| head.is_some()) else {
+            return Ok(Vec::new());
+        };
         let mut pick = self.connection.prepare_cached(self.pick)?;
         let picked = pick.query_map(params![now, lane, BATCH as i64, PRIORITY], |row| {
-            Ok((row.get::<_, [u8; 16]>(ID)?, row.get::<_, i64>(ATTEMPT)?, row.get::<_, i64>(NUMBER)?))
+            Ok((
+                row.get::<_, [u8; 16]>(ID)?,
+                row.get::<_, i64>(ATTEMPT)?,
+                row.get::<_, i64>(NUMBER)?,
+            ))
         })?;
         let picked = picked.collect::<Result<Vec<_>, _>>()?;
         let mut take = self.connection.prepare_cached(self.take)?;
@@ -117,8 +129,21 @@ impl Loop {
         for (id, attempt, number) in picked {
             let token = node_id();
             // Version 1 is the submit's.
-            take.execute(params![number, token.as_bytes(), self.node.as_bytes(), HOST, attempt + 1, 2, now, now])?;
-            claimed.push(Claimed { id: Uuid::from_bytes(id), attempt: attempt + 1, token });
+            take.execute(params![
+                number,
+                token.as_bytes(),
+                self.node.as_bytes(),
+                HOST,
+                attempt + 1,
+                2,
+                now,
+                now
+            ])?;
+            claimed.push(Claimed {
+                id: Uuid::from_bytes(id),
+                attempt: attempt + 1,
+                token,
+            });
         }
         self.tally(&tallies::claimed(claimed.len()))?;
         Ok(claimed)
@@ -142,7 +167,9 @@ impl Loop {
     }
 
     fn tally(&self, lines: &[tallies::Line]) -> anyhow::Result<()> {
-        self.connection.prepare_cached(self.tally)?.execute([tallies::document(lines)])?;
+        self.connection
+            .prepare_cached(self.tally)?
+            .execute([tallies::document(lines)])?;
         Ok(())
     }
 }

@@ -27,7 +27,13 @@ pub(super) fn claimed(n: usize) -> [Line; 2] {
 /// The lines of a finish. The tasks of a batch were submitted and claimed together, so that all their waits, and all
 /// their runs, fall into one bucket of the histogram, or now and then into two.
 pub(super) fn completed(n: usize) -> [Line; 5] {
-    let ended = |measure, bucket| Line { span_start: SPAN, measure, label: "COMPLETED", bucket, n: n as i64 };
+    let ended = |measure, bucket| Line {
+        span_start: SPAN,
+        measure,
+        label: "COMPLETED",
+        bucket,
+        n: n as i64,
+    };
     [
         status("RUNNING", -(n as i64)),
         status("COMPLETED", n as i64),
@@ -38,15 +44,32 @@ pub(super) fn completed(n: usize) -> [Line; 5] {
 }
 
 const fn status(label: &'static str, n: i64) -> Line {
-    Line { span_start: 0, measure: "status", label, bucket: 0, n }
+    Line {
+        span_start: 0,
+        measure: "status",
+        label,
+        bucket: 0,
+        n,
+    }
 }
 
 /// The lines as `insert_tally_deltas` takes them.
 pub(super) fn document(lines: &[Line]) -> String {
-    let line = |Line { span_start, measure, label, bucket, n }: &Line| {
+    let line = |Line {
+                    span_start,
+                    measure,
+                    label,
+                    bucket,
+                    n,
+                }: &Line| {
         format!(
             r#"{{"span_start":{span_start},"queue":"{QUEUE}","task_type":"{TASK_TYPE}","measure":"{measure}","label":"{label}","bucket":{bucket},"n":{n}}}"#
         )
     };
-    ["[", &lines.iter().map(line).collect::<Vec<_>>().join(","), "]"].concat()
+    [
+        "[",
+        &lines.iter().map(line).collect::<Vec<_>>().join(","),
+        "]",
+    ]
+    .concat()
 }

@@ -19,7 +19,11 @@ pub(super) fn present_and_asked(evidence: &Evidence) -> Vec<Finding> {
     for task in evidence.tasks().iter().filter(|task| task.parent.is_none()) {
         match work(task).filter(|work| was_sent(evidence, work.n)) {
             Some(work) => by_number.entry(work.n).or_default().push(task),
-            None => findings.push(Finding::of(Promise::Asked, task.id, "nobody asked for this task")),
+            None => findings.push(Finding::of(
+                Promise::Asked,
+                task.id,
+                "nobody asked for this task",
+            )),
         }
     }
     for story in &evidence.stories {
@@ -31,7 +35,10 @@ pub(super) fn present_and_asked(evidence: &Evidence) -> Vec<Finding> {
 }
 
 fn was_sent(evidence: &Evidence, n: u64) -> bool {
-    usize::try_from(n).ok().and_then(|n| evidence.stories.get(n)).is_some_and(Story::was_sent)
+    usize::try_from(n)
+        .ok()
+        .and_then(|n| evidence.stories.get(n))
+        .is_some_and(Story::was_sent)
 }
 
 fn story_agrees(story: &Story, there: &[&TaskRow]) -> Vec<Finding> {
@@ -39,7 +46,10 @@ fn story_agrees(story: &Story, there: &[&TaskRow]) -> Vec<Finding> {
     let acknowledged: HashSet<Uuid> = story.acknowledged().collect();
     for id in &acknowledged {
         if !there.iter().any(|task| task.id == *id) {
-            let text = format!("item {} was acknowledged and is not there", story.item.work.n);
+            let text = format!(
+                "item {} was acknowledged and is not there",
+                story.item.work.n
+            );
             findings.push(Finding::of(Promise::Present, *id, text));
         }
     }
@@ -50,7 +60,11 @@ fn story_agrees(story: &Story, there: &[&TaskRow]) -> Vec<Finding> {
             there.len(),
             acknowledged.len()
         );
-        findings.push(Finding { promise: Promise::Asked, task: there.first().map(|task| task.id), text });
+        findings.push(Finding {
+            promise: Promise::Asked,
+            task: there.first().map(|task| task.id),
+            text,
+        });
     }
     findings
 }
@@ -64,29 +78,61 @@ struct Seen {
 }
 
 fn seen(call: &Call) -> Option<Seen> {
-    let Answer::Read { attempt, version, .. } = call.answer else { return None };
-    Some(Seen { from: call.from, to: call.to, attempt, version })
+    let Answer::Read {
+        attempt, version, ..
+    } = call.answer
+    else {
+        return None;
+    };
+    Some(Seen {
+        from: call.from,
+        to: call.to,
+        attempt,
+        version,
+    })
 }
 
 /// A read that began after another had ended sees the same or something later, and an end stays as it is.
 pub(super) fn reads_go_forward(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for story in &evidence.stories {
-        let Some(id) = story.acknowledged().next() else { continue };
+        let Some(id) = story.acknowledged().next() else {
+            continue;
+        };
         let reads: Vec<Seen> = story.calls.iter().filter_map(seen).collect();
         for (index, later) in reads.iter().enumerate() {
-            for earlier in reads[..index].iter().filter(|earlier| earlier.to < later.from) {
+            for earlier in reads[..index]
+                .iter()
+                .filter(|earlier| earlier.to < later.from)
+            {
                 if later.version < earlier.version || later.attempt < earlier.attempt {
-                    findings.push(Finding::of(Promise::Reads, id, "a later read saw an earlier version"));
+                    findings.push(Finding::of(
+                        Promise::Reads,
+                        id,
+                        "a later read saw an earlier version",
+                    ));
                 }
             }
         }
-        if story.calls.iter().any(|call| call.answer == Answer::NotFound) {
-            findings.push(Finding::of(Promise::Present, id, "an acknowledged task was not found"));
+        if story
+            .calls
+            .iter()
+            .any(|call| call.answer == Answer::NotFound)
+        {
+            findings.push(Finding::of(
+                Promise::Present,
+                id,
+                "an acknowledged task was not found",
+            ));
         }
         let told_ends = story.calls.iter().filter_map(told_end);
-        for told in told_ends.filter(|told| evidence.task(id).is_some_and(|task| task.status != *told)) {
-            let text = format!("the client was told {} and the task is something else now", told.as_str());
+        for told in
+            told_ends.filter(|told| evidence.task(id).is_some_and(|task| task.status != *told))
+        {
+            let text = format!(
+                "the client was told {} and the task is something else now",
+                told.as_str()
+            );
             findings.push(Finding::of(Promise::OneEnd, id, text));
         }
     }
@@ -95,7 +141,9 @@ pub(super) fn reads_go_forward(evidence: &Evidence) -> Vec<Finding> {
 
 /// The end that a call told of.
 fn told_end(call: &Call) -> Option<Status> {
-    let (Answer::Read { status, .. } | Answer::Cancelled(status)) = call.answer else { return None };
+    let (Answer::Read { status, .. } | Answer::Cancelled(status)) = call.answer else {
+        return None;
+    };
     status.is_ended().then_some(status)
 }
 

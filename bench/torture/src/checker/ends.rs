@@ -17,21 +17,47 @@ use crate::{
 
 /// Every task has ended by now.
 pub(super) fn nothing_stuck(evidence: &Evidence) -> Vec<Finding> {
-    let open = evidence.tasks().iter().filter(|task| !task.status.is_ended());
-    let text =
-        |task: &TaskRow| format!("a {} is still {} in attempt {}", task.task_type, task.status.as_str(), task.attempt);
-    open.map(|task| Finding::of(Promise::NothingStuck, task.id, text(task))).collect()
+    let open = evidence
+        .tasks()
+        .iter()
+        .filter(|task| !task.status.is_ended());
+    let text = |task: &TaskRow| {
+        format!(
+            "a {} is still {} in attempt {}",
+            task.task_type,
+            task.status.as_str(),
+            task.attempt
+        )
+    };
+    open.map(|task| Finding::of(Promise::NothingStuck, task.id, text(task)))
+        .collect()
 }
 
 /// The result is that of the last attempt, as it wrote it down; attempts that were taken away left nothing.
 pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for task in evidence.tasks().iter().filter(|task| task.status.is_ended()) {
+    for task in evidence
+        .tasks()
+        .iter()
+        .filter(|task| task.status.is_ended())
+    {
         findings.extend(match task.status {
-            Status::Completed | Status::CompletedWithErrors => result_is_the_last_attempts(evidence, task),
+            Status::Completed | Status::CompletedWithErrors => {
+                result_is_the_last_attempts(evidence, task)
+            }
             Status::Failed | Status::DeadLetter => error_is_the_last_attempts(evidence, task),
-            Status::Cancelled | Status::Queued | Status::Running | Status::Retrying | Status::Waiting => {
-                let finding = || Finding::of(Promise::NoZombieWrite, task.id, "it was cancelled and has a result");
+            Status::Cancelled
+            | Status::Queued
+            | Status::Running
+            | Status::Retrying
+            | Status::Waiting => {
+                let finding = || {
+                    Finding::of(
+                        Promise::NoZombieWrite,
+                        task.id,
+                        "it was cancelled and has a result",
+                    )
+                };
                 task.result.is_some().then(finding).into_iter().collect()
             }
         });
@@ -39,12 +65,23 @@ pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
             findings.extend(left_as_it_was_told(evidence, task, row));
         }
         let attempts = evidence.attempts(task);
-        findings.extend(attempts.iter().filter_map(|row| late_report_was_refused(evidence, row)));
-        let completed = attempts.iter().filter(|row| row.outcome == "completed").count();
+        findings.extend(
+            attempts
+                .iter()
+                .filter_map(|row| late_report_was_refused(evidence, row)),
+        );
+        let completed = attempts
+            .iter()
+            .filter(|row| row.outcome == "completed")
+            .count();
         // A parent completes its own part, and then its finish step.
         let most = if task.task_type == "fan" { 2 } else { 1 };
         if completed > most {
-            findings.push(Finding::of(Promise::OneEnd, task.id, format!("{completed} attempts completed")));
+            findings.push(Finding::of(
+                Promise::OneEnd,
+                task.id,
+                format!("{completed} attempts completed"),
+            ));
         }
     }
     findings
@@ -52,13 +89,22 @@ pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
 
 fn result_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Finding> {
     let Some(result) = made(task) else {
-        return vec![Finding::of(Promise::RightEnd, task.id, format!("its result is {:?}", task.result))];
+        return vec![Finding::of(
+            Promise::RightEnd,
+            task.id,
+            format!("its result is {:?}", task.result),
+        )];
     };
     if result.attempt != task.attempt {
-        let text = format!("attempt {} holds the task, and the result is of attempt {}", task.attempt, result.attempt);
+        let text = format!(
+            "attempt {} holds the task, and the result is of attempt {}",
+            task.attempt, result.attempt
+        );
         return vec![Finding::of(Promise::NoZombieWrite, task.id, text)];
     }
-    let written = evidence.finish(task.id, task.attempt).and_then(|(_, _, made)| made);
+    let written = evidence
+        .finish(task.id, task.attempt)
+        .and_then(|(_, _, made)| made);
     if written != Some(&result) {
         let text = format!("the result is {result:?}, and the worker wrote {written:?}");
         return vec![Finding::of(Promise::RightEnd, task.id, text)];
@@ -67,13 +113,23 @@ fn result_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Findi
 }
 
 fn error_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Finding> {
-    let finish = evidence.finish(task.id, task.attempt).map(|(_, end, _)| end);
+    let finish = evidence
+        .finish(task.id, task.attempt)
+        .map(|(_, end, _)| end);
     let mut findings = Vec::new();
     if error_attempt(task.error.as_deref()) != Some(task.attempt) {
-        findings.push(Finding::of(Promise::NoZombieWrite, task.id, format!("its error is {:?}", task.error)));
+        findings.push(Finding::of(
+            Promise::NoZombieWrite,
+            task.id,
+            format!("its error is {:?}", task.error),
+        ));
     }
     if finish != Some(End::Failed) {
-        let text = format!("it is {}, and its worker wrote {finish:?}: {:?}", task.status.as_str(), task.error);
+        let text = format!(
+            "it is {}, and its worker wrote {finish:?}: {:?}",
+            task.status.as_str(),
+            task.error
+        );
         findings.push(Finding::of(Promise::RightEnd, task.id, text));
     }
     findings
@@ -81,31 +137,52 @@ fn error_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Findin
 
 fn error_attempt(error: Option<&str>) -> Option<u32> {
     let error: serde_json::Value = serde_json::from_str(error?).ok()?;
-    error["attempt"].as_u64().and_then(|attempt| u32::try_from(attempt).ok())
+    error["attempt"]
+        .as_u64()
+        .and_then(|attempt| u32::try_from(attempt).ok())
 }
 
 /// An attempt of the history ended as its worker wrote, unless it was taken away.
 fn left_as_it_was_told(evidence: &Evidence, task: &TaskRow, row: &AttemptRow) -> Option<Finding> {
-    let end = evidence.finish(row.task, row.attempt).map(|(_, end, _)| end);
+    let end = evidence
+        .finish(row.task, row.attempt)
+        .map(|(_, end, _)| end);
     // The children are read before the finish step is called: without the store, it fails before it has begun.
     let began = evidence.of_attempt(row.task, row.attempt).next().is_some();
-    let is_told = matches!(end, Some(End::Failed | End::Stopped)) || (task.task_type == "fan" && !began);
+    let is_told =
+        matches!(end, Some(End::Failed | End::Stopped)) || (task.task_type == "fan" && !began);
     let fits = match row.outcome.as_str() {
         "completed" => end == Some(End::Waits) && task.task_type == "fan",
         "failed" => is_told && error_attempt(row.error.as_deref()) == Some(row.attempt),
         "crashed" | "handed_back" => true,
         _ => false,
     };
-    let text = || format!("attempt {} is {:?} in the history, and its worker wrote {end:?}", row.attempt, row.outcome);
+    let text = || {
+        format!(
+            "attempt {} is {:?} in the history, and its worker wrote {end:?}",
+            row.attempt, row.outcome
+        )
+    };
     (!fits).then(|| Finding::of(Promise::RightEnd, task.id, text()))
 }
 
 /// A worker that was too late and reported all the same was refused.
 fn late_report_was_refused(evidence: &Evidence, row: &AttemptRow) -> Option<Finding> {
-    let was_taken = matches!(row.outcome.as_str(), "crashed" | "handed_back" | "cancelled");
+    let was_taken = matches!(
+        row.outcome.as_str(),
+        "crashed" | "handed_back" | "cancelled"
+    );
     let is_accepted = |step: &Step| matches!(step, Step::Late { accepted: true });
-    let is_broken = was_taken && evidence.of_attempt(row.task, row.attempt).any(|seen| is_accepted(&seen.line.step));
-    let text = || format!("attempt {} was {}, and its late report accepted", row.attempt, row.outcome);
+    let is_broken = was_taken
+        && evidence
+            .of_attempt(row.task, row.attempt)
+            .any(|seen| is_accepted(&seen.line.step));
+    let text = || {
+        format!(
+            "attempt {} was {}, and its late report accepted",
+            row.attempt, row.outcome
+        )
+    };
     is_broken.then(|| Finding::of(Promise::NoZombieWrite, row.task, text()))
 }
 
@@ -113,14 +190,27 @@ fn late_report_was_refused(evidence: &Evidence, row: &AttemptRow) -> Option<Find
 pub(super) fn ended_as_planned(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for story in &evidence.stories {
-        let Some(task) = story.acknowledged().next().and_then(|id| evidence.task(id)) else { continue };
+        let Some(task) = story.acknowledged().next().and_then(|id| evidence.task(id)) else {
+            continue;
+        };
         if task.status.is_ended() && !planned_ends(story).contains(&task.status) {
-            let text = format!("a {:?} ended {}: {:?}", story.item.kind, task.status.as_str(), task.error);
+            let text = format!(
+                "a {:?} ended {}: {:?}",
+                story.item.kind,
+                task.status.as_str(),
+                task.error
+            );
             findings.push(Finding::of(Promise::RightEnd, task.id, text));
         }
         let failures = work(task).map(|work| work.failures);
-        if story.item.kind == Kind::Flaky && task.status == Status::Completed && Some(task.retry_count) != failures {
-            let text = format!("it was to fail {failures:?} times and failed {} times", task.retry_count);
+        if story.item.kind == Kind::Flaky
+            && task.status == Status::Completed
+            && Some(task.retry_count) != failures
+        {
+            let text = format!(
+                "it was to fail {failures:?} times and failed {} times",
+                task.retry_count
+            );
             findings.push(Finding::of(Promise::RightEnd, task.id, text));
         }
     }
@@ -147,18 +237,33 @@ fn planned_ends(story: &Story) -> Vec<Status> {
 pub(super) fn books_agree(evidence: &Evidence) -> Vec<Finding> {
     let mut counted: BTreeMap<(String, String), (i64, i64)> = BTreeMap::new();
     for task in evidence.tasks() {
-        counted.entry((task.task_type.clone(), task.status.as_str().to_owned())).or_default().0 += 1;
+        counted
+            .entry((task.task_type.clone(), task.status.as_str().to_owned()))
+            .or_default()
+            .0 += 1;
     }
     for row in &evidence.dump.counts {
         // MariaDB's sums are decimals, and a JSON array may show them as text.
-        let told = row.tasks.as_f64().or_else(|| row.tasks.as_str()?.parse().ok()).unwrap_or(f64::NAN);
-        counted.entry((row.task_type.clone(), row.status.clone())).or_default().1 += told as i64;
+        let told = row
+            .tasks
+            .as_f64()
+            .or_else(|| row.tasks.as_str()?.parse().ok())
+            .unwrap_or(f64::NAN);
+        counted
+            .entry((row.task_type.clone(), row.status.clone()))
+            .or_default()
+            .1 += told as i64;
     }
     let differ = counted.into_iter().filter(|(_, (rows, told))| rows != told);
     let text = |(what, (rows, told))| format!("{what:?}: {rows} rows, and the counts say {told}");
-    let mut findings: Vec<Finding> = differ.map(|one| Finding::other(Promise::Books, text(one))).collect();
+    let mut findings: Vec<Finding> = differ
+        .map(|one| Finding::other(Promise::Books, text(one)))
+        .collect();
     if evidence.dump.keys_of_nobody > 0 {
-        let text = format!("{} idempotency keys have no task", evidence.dump.keys_of_nobody);
+        let text = format!(
+            "{} idempotency keys have no task",
+            evidence.dump.keys_of_nobody
+        );
         findings.push(Finding::other(Promise::Books, text));
     }
     findings

@@ -40,15 +40,41 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
-    pub(crate) fn new(stories: Vec<Story>, deeds: Vec<Deed>, sightings: Vec<Sighting>, dump: Dump) -> Self {
-        let mut evidence = Self { stories, deeds, dump, ..Self::default() };
+    pub(crate) fn new(
+        stories: Vec<Story>,
+        deeds: Vec<Deed>,
+        sightings: Vec<Sighting>,
+        dump: Dump,
+    ) -> Self {
+        let mut evidence = Self {
+            stories,
+            deeds,
+            dump,
+            ..Self::default()
+        };
         for sighting in sightings {
-            evidence.sightings.entry(sighting.line.task).or_default().push(sighting);
+            evidence
+                .sightings
+                .entry(sighting.line.task)
+                .or_default()
+                .push(sighting);
         }
         for row in evidence.dump.attempts.clone() {
-            evidence.history.entry(row.task).or_default().entry(row.attempt).or_default().push(row);
+            evidence
+                .history
+                .entry(row.task)
+                .or_default()
+                .entry(row.attempt)
+                .or_default()
+                .push(row);
         }
-        evidence.by_id = evidence.dump.tasks.iter().enumerate().map(|(index, task)| (task.id, index)).collect();
+        evidence.by_id = evidence
+            .dump
+            .tasks
+            .iter()
+            .enumerate()
+            .map(|(index, task)| (task.id, index))
+            .collect();
         evidence
     }
 
@@ -76,33 +102,49 @@ impl Evidence {
 
     /// What workers wrote about one attempt.
     pub(crate) fn of_attempt(&self, id: Uuid, attempt: u32) -> impl Iterator<Item = &Sighting> {
-        self.sightings(id).iter().filter(move |sighting| sighting.line.attempt == attempt)
+        self.sightings(id)
+            .iter()
+            .filter(move |sighting| sighting.line.attempt == attempt)
     }
 
     /// How the handler of an attempt ended, by its worker's file.
     pub(crate) fn finish(&self, id: Uuid, attempt: u32) -> Option<(i64, End, Option<&Made>)> {
-        self.of_attempt(id, attempt).find_map(|sighting| match &sighting.line.step {
-            Step::Finish { end, made } => Some((sighting.line.at, *end, made.as_ref())),
-            Step::Start { .. } | Step::Try { .. } | Step::Saved { .. } | Step::Late { .. } => None,
-        })
+        self.of_attempt(id, attempt)
+            .find_map(|sighting| match &sighting.line.step {
+                Step::Finish { end, made } => Some((sighting.line.at, *end, made.as_ref())),
+                Step::Start { .. } | Step::Try { .. } | Step::Saved { .. } | Step::Late { .. } => {
+                    None
+                }
+            })
     }
 
     /// The rows of the task's history, by attempt.
     pub(crate) fn archived(&self, id: Uuid) -> impl Iterator<Item = &AttemptRow> {
-        self.history.get(&id).into_iter().flat_map(BTreeMap::values).flatten()
+        self.history
+            .get(&id)
+            .into_iter()
+            .flat_map(BTreeMap::values)
+            .flatten()
     }
 
     /// All attempts of a task as one list: the history, and the last one as the task's own row tells it.
     pub(crate) fn attempts(&self, task: &TaskRow) -> Vec<AttemptRow> {
         let mut attempts: Vec<AttemptRow> = self.archived(task.id).cloned().collect();
         let is_archived = attempts.iter().any(|row| row.attempt == task.attempt);
-        let is_open = matches!(task.status, Status::Queued | Status::Retrying | Status::Waiting);
+        let is_open = matches!(
+            task.status,
+            Status::Queued | Status::Retrying | Status::Waiting
+        );
         if task.attempt > 0 && !is_archived && !is_open {
             let outcome = match task.status {
                 Status::Completed | Status::CompletedWithErrors => "completed",
                 Status::Cancelled => "cancelled",
                 Status::Running => "running",
-                Status::Failed | Status::DeadLetter | Status::Queued | Status::Retrying | Status::Waiting => "failed",
+                Status::Failed
+                | Status::DeadLetter
+                | Status::Queued
+                | Status::Retrying
+                | Status::Waiting => "failed",
             };
             attempts.push(AttemptRow {
                 task: task.id,
@@ -119,20 +161,30 @@ impl Evidence {
 
     /// Attempts that were taken away from a worker which then came to its end all the same.
     pub(crate) fn zombies(&self) -> Vec<(Uuid, u32)> {
-        let was_taken = |row: &&AttemptRow| matches!(row.outcome.as_str(), "crashed" | "handed_back");
+        let was_taken =
+            |row: &&AttemptRow| matches!(row.outcome.as_str(), "crashed" | "handed_back");
         let taken = self.dump.attempts.iter().filter(was_taken);
         let ended_later = |row: &&AttemptRow| {
             let finish = self.finish(row.task, row.attempt).map(|(at, _, _)| at);
-            finish.zip(row.ended_at).is_some_and(|(finish, ended)| finish > ended)
+            finish
+                .zip(row.ended_at)
+                .is_some_and(|(finish, ended)| finish > ended)
         };
-        taken.filter(ended_later).map(|row| (row.task, row.attempt)).collect()
+        taken
+            .filter(ended_later)
+            .map(|row| (row.task, row.attempt))
+            .collect()
     }
 
     /// Times from the kill of a process until the first of its tasks was claimed again, in milliseconds: the others are
     /// rescued with it, and then wait for a slot. Those that fell into an outage of the server tell of the outage, and
     /// are left out.
     pub(crate) fn after_kills_ms(&self) -> Vec<i64> {
-        milliseconds(self.deaths().into_iter().map(|(died, claimed)| claimed - died))
+        milliseconds(
+            self.deaths()
+                .into_iter()
+                .map(|(died, claimed)| claimed - died),
+        )
     }
 
     /// Those of them while all other nodes were well: none killed, frozen or cut off from the database. A node that holds
@@ -149,41 +201,76 @@ impl Evidence {
             Fault::Server(..) => None,
         };
         let is_lone = |(died, claimed): &(i64, i64)| {
-            !self.deeds.iter().filter_map(ill).any(|(from, to)| from != *died && from < *claimed && to > *died)
+            !self
+                .deeds
+                .iter()
+                .filter_map(ill)
+                .any(|(from, to)| from != *died && from < *claimed && to > *died)
         };
-        milliseconds(self.deaths().into_iter().filter(is_lone).map(|(died, claimed)| claimed - died))
+        milliseconds(
+            self.deaths()
+                .into_iter()
+                .filter(is_lone)
+                .map(|(died, claimed)| claimed - died),
+        )
     }
 
     /// When processes were killed, and when the first of their tasks was claimed again.
     fn deaths(&self) -> Vec<(i64, i64)> {
         let kills = self.deeds.iter().filter(|deed| deed.fault == Fault::Kill);
-        let kills: HashMap<&str, i64> =
-            kills.filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at))).collect();
+        let kills: HashMap<&str, i64> = kills
+            .filter_map(|deed| Some((deed.incarnation.as_deref()?, deed.at)))
+            .collect();
         let mut first: HashMap<&str, (i64, i64)> = HashMap::new();
-        for row in self.dump.attempts.iter().filter(|row| row.outcome == "crashed") {
-            let Some(start) = self.of_attempt(row.task, row.attempt).next() else { continue };
+        for row in self
+            .dump
+            .attempts
+            .iter()
+            .filter(|row| row.outcome == "crashed")
+        {
+            let Some(start) = self.of_attempt(row.task, row.attempt).next() else {
+                continue;
+            };
             // What was taken away while the process still lived is another story.
-            let died = kills.get(start.incarnation.as_str()).copied().filter(|died| row.ended_at > Some(*died));
-            let Some((died, claimed)) = died.zip(self.next_claim(row)) else { continue };
+            let died = kills
+                .get(start.incarnation.as_str())
+                .copied()
+                .filter(|died| row.ended_at > Some(*died));
+            let Some((died, claimed)) = died.zip(self.next_claim(row)) else {
+                continue;
+            };
             let entry = first.entry(&start.incarnation).or_insert((died, claimed));
             entry.1 = entry.1.min(claimed);
         }
-        let is_free = |(died, claimed): &(i64, i64)| !self.outages().any(|(from, to)| from < *claimed && to > *died);
+        let is_free = |(died, claimed): &(i64, i64)| {
+            !self
+                .outages()
+                .any(|(from, to)| from < *claimed && to > *died)
+        };
         first.into_values().filter(is_free).collect()
     }
 
     /// When the attempt after this one began.
     fn next_claim(&self, row: &AttemptRow) -> Option<i64> {
         let attempts = self.task(row.task).map(|task| self.attempts(task))?;
-        attempts.into_iter().find(|next| next.attempt == row.attempt + 1)?.started_at
+        attempts
+            .into_iter()
+            .find(|next| next.attempt == row.attempt + 1)?
+            .started_at
     }
 
     /// Times from the moment at which the database answered again to the next claim, in milliseconds.
     pub(crate) fn after_outages_ms(&self) -> Vec<i64> {
         let started = self.tasks().iter().filter_map(|task| task.last_attempt_at);
-        let mut claims: Vec<i64> = started.chain(self.dump.attempts.iter().filter_map(|row| row.started_at)).collect();
+        let mut claims: Vec<i64> = started
+            .chain(self.dump.attempts.iter().filter_map(|row| row.started_at))
+            .collect();
         claims.sort_unstable();
-        let next = |over: i64| claims.get(claims.partition_point(|claim| *claim < over)).map(|claim| claim - over);
+        let next = |over: i64| {
+            claims
+                .get(claims.partition_point(|claim| *claim < over))
+                .map(|claim| claim - over)
+        };
         milliseconds(self.outages().filter_map(|(_, over)| next(over)))
     }
 
@@ -203,15 +290,23 @@ impl Evidence {
     /// does one at which hardly anything was submitted.
     fn until_flowing_ms(&self, moments: impl Iterator<Item = i64>) -> Vec<i64> {
         let is_plain = |task: &&TaskRow| task.parent.is_none() && task.due_at <= task.created_at;
-        let mut flow: Vec<(i64, i64)> =
-            self.tasks().iter().filter(is_plain).filter_map(|task| Some((task.created_at, task.started_at?))).collect();
+        let mut flow: Vec<(i64, i64)> = self
+            .tasks()
+            .iter()
+            .filter(is_plain)
+            .filter_map(|task| Some((task.created_at, task.started_at?)))
+            .collect();
         flow.sort_unstable();
         let until_half = |moment: i64| {
             let before = |time: i64| flow.partition_point(|(created, _)| *created < time);
-            let mut claims: Vec<i64> =
-                flow[before(moment)..before(moment + SECOND)].iter().map(|task| task.1).collect();
+            let mut claims: Vec<i64> = flow[before(moment)..before(moment + SECOND)]
+                .iter()
+                .map(|task| task.1)
+                .collect();
             claims.sort_unstable();
-            let half = *claims.get(claims.len() / 2).filter(|_| claims.len() >= ENOUGH)?;
+            let half = *claims
+                .get(claims.len() / 2)
+                .filter(|_| claims.len() >= ENOUGH)?;
             let is_free = !self.outages().any(|(from, to)| from < half && to > moment);
             is_free.then_some(half - moment)
         };
@@ -220,11 +315,17 @@ impl Evidence {
 
     /// When the database was away, from and to.
     fn outages(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.deeds.iter().filter(|deed| deed.fault.stops_the_database()).filter_map(|deed| Some((deed.at, deed.over?)))
+        self.deeds
+            .iter()
+            .filter(|deed| deed.fault.stops_the_database())
+            .filter_map(|deed| Some((deed.at, deed.over?)))
     }
 
     fn broker_outages(&self) -> impl Iterator<Item = (i64, i64)> {
-        self.deeds.iter().filter(|deed| deed.fault.stops_the_broker()).filter_map(|deed| Some((deed.at, deed.over?)))
+        self.deeds
+            .iter()
+            .filter(|deed| deed.fault.stops_the_broker())
+            .filter_map(|deed| Some((deed.at, deed.over?)))
     }
 }
 

@@ -98,11 +98,19 @@ pub(crate) struct Finding {
 
 impl Finding {
     fn of(promise: Promise, task: Uuid, text: impl Into<String>) -> Self {
-        Self { promise, task: Some(task), text: text.into() }
+        Self {
+            promise,
+            task: Some(task),
+            text: text.into(),
+        }
     }
 
     fn other(promise: Promise, text: impl Into<String>) -> Self {
-        Self { promise, task: None, text: text.into() }
+        Self {
+            promise,
+            task: None,
+            text: text.into(),
+        }
     }
 }
 

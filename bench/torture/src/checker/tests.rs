@@ -31,23 +31,41 @@ struct Parts {
 
 impl Parts {
     fn task(&mut self, id: Uuid) -> &mut TaskRow {
-        self.dump.tasks.iter_mut().find(|task| task.id == id).unwrap()
+        self.dump
+            .tasks
+            .iter_mut()
+            .find(|task| task.id == id)
+            .unwrap()
     }
 
     fn see(&mut self, at: i64, process: usize, task: Uuid, attempt: u32, step: Step) {
-        let line = Line { at, task, attempt, step };
-        self.sightings.push(Sighting { incarnation: format!("{}.1", process + 1), line });
+        let line = Line {
+            at,
+            task,
+            attempt,
+            step,
+        };
+        self.sightings.push(Sighting {
+            incarnation: format!("{}.1", process + 1),
+            line,
+        });
     }
 
     /// The counts as they must be, so that a test that changes rows breaks only what it means to.
     fn promises(self) -> Vec<Promise> {
-        findings(&self.evidence(Vec::new())).into_iter().map(|finding| finding.promise).collect()
+        findings(&self.evidence(Vec::new()))
+            .into_iter()
+            .map(|finding| finding.promise)
+            .collect()
     }
 
     fn evidence(mut self, deeds: Vec<Deed>) -> Evidence {
         let status = |task: &TaskRow| task.status.as_str().to_owned();
-        let count =
-            |task: &TaskRow| CountRow { task_type: task.task_type.clone(), status: status(task), tasks: json!(1) };
+        let count = |task: &TaskRow| CountRow {
+            task_type: task.task_type.clone(),
+            status: status(task),
+            tasks: json!(1),
+        };
         if self.dump.counts.is_empty() {
             self.dump.counts = self.dump.tasks.iter().map(count).collect();
         }
@@ -56,16 +74,36 @@ impl Parts {
 }
 
 fn item(kind: Kind, work: Work) -> Item {
-    Item { kind, work, delay_ms: 0, cancel_after_ms: None, max_attempts: 5, ..plan::items(1, 1).remove(0) }
+    Item {
+        kind,
+        work,
+        delay_ms: 0,
+        cancel_after_ms: None,
+        max_attempts: 5,
+        ..plan::items(1, 1).remove(0)
+    }
 }
 
 fn story(item: Item, id: Uuid) -> Story {
-    let call = Call { from: 10, to: 20, asked: Asked::Submit, answer: Answer::Submitted(id) };
-    Story { item, calls: vec![call] }
+    let call = Call {
+        from: 10,
+        to: 20,
+        asked: Asked::Submit,
+        answer: Answer::Submitted(id),
+    };
+    Story {
+        item,
+        calls: vec![call],
+    }
 }
 
 fn made(n: u64, attempt: u32, process: usize, value: u64) -> Made {
-    Made { n, attempt, incarnation: format!("{}.1", process + 1), value }
+    Made {
+        n,
+        attempt,
+        incarnation: format!("{}.1", process + 1),
+        value,
+    }
 }
 
 fn row(id: Uuid, task_type: &str, work: &Work, result: &Made) -> TaskRow {
@@ -98,23 +136,48 @@ fn row(id: Uuid, task_type: &str, work: &Work, result: &Made) -> TaskRow {
 fn archived(task: Uuid, attempt: u32, outcome: &str, node: usize, at: i64) -> AttemptRow {
     let (started_at, ended_at) = (Some(at), Some(at + 50));
     let error = Some(json!({ "attempt": attempt }).to_string());
-    AttemptRow { task, node: Some(NODES[node]), attempt, outcome: outcome.to_owned(), started_at, ended_at, error }
+    AttemptRow {
+        task,
+        node: Some(NODES[node]),
+        attempt,
+        outcome: outcome.to_owned(),
+        started_at,
+        ended_at,
+        error,
+    }
 }
 
 fn start(node: usize, resumed: u32) -> Step {
-    Step::Start { node: Some(NODES[node]), resumed }
+    Step::Start {
+        node: Some(NODES[node]),
+        resumed,
+    }
 }
 
 fn finish(made: Made) -> Step {
-    Step::Finish { end: End::Completed, made: Some(made) }
+    Step::Finish {
+        end: End::Completed,
+        made: Some(made),
+    }
 }
 
 /// An echo; a task of two steps whose first attempt died after the first; a parent with two children.
 fn healthy() -> Parts {
     let works = [
-        Work { n: 0, ..Work::default() },
-        Work { n: 1, steps: 2, ..Work::default() },
-        Work { n: 2, children: 2, ..Work::default() },
+        Work {
+            n: 0,
+            ..Work::default()
+        },
+        Work {
+            n: 1,
+            steps: 2,
+            ..Work::default()
+        },
+        Work {
+            n: 2,
+            children: 2,
+            ..Work::default()
+        },
     ];
     let stories = vec![
         story(item(Kind::Echo, works[0].clone()), ECHO),
@@ -140,14 +203,38 @@ fn healthy() -> Parts {
         ..row(FAN, "fan", &works[2], &made(2, 2, 0, 3))
     };
     let leaf = |index: u32| {
-        let work = Work { n: 2, index, ..Work::default() };
-        let leaf = row(LEAVES[index as usize], "leaf", &work, &made(2, 1, 0, u64::from(index) + 1));
-        TaskRow { parent: Some(FAN), ..leaf }
+        let work = Work {
+            n: 2,
+            index,
+            ..Work::default()
+        };
+        let leaf = row(
+            LEAVES[index as usize],
+            "leaf",
+            &work,
+            &made(2, 1, 0, u64::from(index) + 1),
+        );
+        TaskRow {
+            parent: Some(FAN),
+            ..leaf
+        }
     };
     let tasks = vec![echo, steps, fan, leaf(0), leaf(1)];
-    let attempts = vec![archived(STEPS, 1, "crashed", 0, 100), archived(FAN, 1, "completed", 0, 40)];
-    let dump = Dump { tasks, attempts, counts: Vec::new(), keys_of_nobody: 0 };
-    let mut parts = Parts { stories, sightings: Vec::new(), dump };
+    let attempts = vec![
+        archived(STEPS, 1, "crashed", 0, 100),
+        archived(FAN, 1, "completed", 0, 40),
+    ];
+    let dump = Dump {
+        tasks,
+        attempts,
+        counts: Vec::new(),
+        keys_of_nobody: 0,
+    };
+    let mut parts = Parts {
+        stories,
+        sightings: Vec::new(),
+        dump,
+    };
     parts.see(100, 0, ECHO, 1, start(0, 0));
     parts.see(190, 0, ECHO, 1, finish(made(0, 1, 0, 0)));
     parts.see(100, 0, STEPS, 1, start(0, 0));
@@ -156,7 +243,16 @@ fn healthy() -> Parts {
     parts.see(160, 1, STEPS, 2, start(1, 1));
     parts.see(190, 1, STEPS, 2, finish(made(1, 2, 1, 2)));
     parts.see(40, 0, FAN, 1, start(0, 0));
-    parts.see(90, 0, FAN, 1, Step::Finish { end: End::Waits, made: None });
+    parts.see(
+        90,
+        0,
+        FAN,
+        1,
+        Step::Finish {
+            end: End::Waits,
+            made: None,
+        },
+    );
     for (index, leaf) in LEAVES.into_iter().enumerate() {
         parts.see(100, 0, leaf, 1, start(0, 0));
         parts.see(190, 0, leaf, 1, finish(made(2, 1, 0, index as u64 + 1)));
@@ -175,14 +271,19 @@ fn healthy_evidence_is_found_healthy() {
 fn a_lost_task_is_found() {
     let mut parts = healthy();
     parts.dump.tasks.retain(|task| task.id != ECHO);
-    parts.sightings.retain(|sighting| sighting.line.task != ECHO);
+    parts
+        .sightings
+        .retain(|sighting| sighting.line.task != ECHO);
     assert_eq!(parts.promises(), [Promise::Present]);
 }
 
 #[test]
 fn a_phantom_and_a_second_task_for_a_key_are_found() {
     let mut parts = healthy();
-    let phantom = Work { n: 77, ..Work::default() };
+    let phantom = Work {
+        n: 77,
+        ..Work::default()
+    };
     parts.task(ECHO).parameters = serde_json::to_string(&phantom).unwrap();
     assert_eq!(parts.promises(), [Promise::Asked, Promise::Present]);
 
@@ -195,7 +296,10 @@ fn a_phantom_and_a_second_task_for_a_key_are_found() {
         result: None,
         ..parts.task(ECHO).clone()
     };
-    parts.dump.tasks.push(TaskRow { last_attempt_at: None, ..twin });
+    parts.dump.tasks.push(TaskRow {
+        last_attempt_at: None,
+        ..twin
+    });
     assert_eq!(parts.promises(), [Promise::Asked]);
 }
 
@@ -205,10 +309,16 @@ fn a_read_that_goes_back_and_an_end_that_changes_are_found() {
         from,
         to: from + 1,
         asked: Asked::Read,
-        answer: Answer::Read { status, attempt: 1, version },
+        answer: Answer::Read {
+            status,
+            attempt: 1,
+            version,
+        },
     };
     let mut parts = healthy();
-    parts.stories[0].calls.extend([read(30, Status::Running, 5), read(40, Status::Running, 4)]);
+    parts.stories[0]
+        .calls
+        .extend([read(30, Status::Running, 5), read(40, Status::Running, 4)]);
     assert_eq!(parts.promises(), [Promise::Reads]);
 
     let mut parts = healthy();
@@ -220,7 +330,11 @@ fn a_read_that_goes_back_and_an_end_that_changes_are_found() {
 fn a_gap_a_second_start_and_another_node_are_found() {
     let mut parts = healthy();
     parts.dump.attempts.retain(|row| row.task != STEPS);
-    assert_eq!(parts.promises(), [Promise::Attempts, Promise::Attempts], "the gap, and the crash without an attempt");
+    assert_eq!(
+        parts.promises(),
+        [Promise::Attempts, Promise::Attempts],
+        "the gap, and the crash without an attempt"
+    );
 
     let mut parts = healthy();
     parts.see(105, 1, ECHO, 1, start(1, 0));
@@ -269,7 +383,11 @@ fn a_parent_that_disagrees_with_its_children_is_found() {
     assert_eq!(parts.promises(), [Promise::Parents]);
 
     let mut parts = healthy();
-    let twice = Work { n: 2, index: 0, ..Work::default() };
+    let twice = Work {
+        n: 2,
+        index: 0,
+        ..Work::default()
+    };
     parts.task(LEAVES[1]).parameters = serde_json::to_string(&twice).unwrap();
     assert_eq!(parts.promises(), [Promise::Parents]);
 }
@@ -321,10 +439,16 @@ fn a_forgotten_checkpoint_is_found() {
 #[test]
 fn wrong_counts_and_refused_requests_are_found() {
     let mut parts = healthy();
-    parts.dump.counts =
-        vec![CountRow { task_type: "echo".to_owned(), status: "COMPLETED".to_owned(), tasks: json!("1") }];
+    parts.dump.counts = vec![CountRow {
+        task_type: "echo".to_owned(),
+        status: "COMPLETED".to_owned(),
+        tasks: json!("1"),
+    }];
     let promises = parts.promises();
-    assert!(promises.iter().all(|promise| *promise == Promise::Books) && promises.len() == 3, "{promises:?}");
+    assert!(
+        promises.iter().all(|promise| *promise == Promise::Books) && promises.len() == 3,
+        "{promises:?}"
+    );
 
     let mut parts = healthy();
     parts.stories[0].calls[0].answer = Answer::Refused("no".to_owned());
@@ -349,7 +473,12 @@ fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
     let flow = || {
         let mut parts = healthy();
         let echo = parts.task(ECHO).clone();
-        parts.dump.tasks = (0..100).map(|n| TaskRow { id: Uuid::from_u128(1_000 + n), ..echo.clone() }).collect();
+        parts.dump.tasks = (0..100)
+            .map(|n| TaskRow {
+                id: Uuid::from_u128(1_000 + n),
+                ..echo.clone()
+            })
+            .collect();
         for (n, task) in parts.dump.tasks.iter_mut().enumerate() {
             task.created_at = n as i64 * 50_000;
             task.due_at = task.created_at;
@@ -362,17 +491,32 @@ fn tasks_flow_again_when_half_of_those_of_a_second_are_claimed() {
     assert_eq!(evidence.without_broker_ms(), [2_000]);
     assert_eq!(evidence.after_broker_ms(), [501]);
 
-    let without_database = vec![outage(Service::Rabbitmq, 1_000, 4_900), outage(Service::Postgres, 2_500, 2_900)];
+    let without_database = vec![
+        outage(Service::Rabbitmq, 1_000, 4_900),
+        outage(Service::Postgres, 2_500, 2_900),
+    ];
     let evidence = flow().evidence(without_database);
-    assert_eq!(evidence.without_broker_ms(), [0; 0], "the database was away as well");
-    assert_eq!(evidence.after_broker_ms(), [0; 0], "too few were submitted after it");
+    assert_eq!(
+        evidence.without_broker_ms(),
+        [0; 0],
+        "the database was away as well"
+    );
+    assert_eq!(
+        evidence.after_broker_ms(),
+        [0; 0],
+        "too few were submitted after it"
+    );
 }
 
 #[test]
 fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
     // STEPS began on the first node, which died soon after; its second attempt began five milliseconds later.
-    let killed =
-        Deed { at: 110, fault: Fault::Kill, incarnation: Some("1.1".to_owned()), ..outage(Service::Redis, 0, 0) };
+    let killed = Deed {
+        at: 110,
+        fault: Fault::Kill,
+        incarnation: Some("1.1".to_owned()),
+        ..outage(Service::Redis, 0, 0)
+    };
     let times = |beside: Option<Deed>| {
         let mut parts = healthy();
         parts.task(STEPS).last_attempt_at = Some(5_110);
@@ -380,13 +524,38 @@ fn a_death_is_overcome_when_the_first_of_its_tasks_is_claimed_again() {
         (evidence.after_kills_ms(), evidence.after_lone_kills_ms())
     };
     assert_eq!(times(None), (vec![5], vec![5]));
-    assert_eq!(times(Some(outage(Service::Postgres, 1, 2))), (vec![], vec![]), "the database was away");
-    let frozen = Deed { fault: Fault::Server(Service::Mariadb, Blow::Freeze), ..outage(Service::Mariadb, 1, 2) };
-    assert_eq!(times(Some(frozen)), (vec![], vec![]), "the database was frozen");
-    let other = |fault| Deed { at: 10, fault, ms: 1, over: None, incarnation: None, ..killed.clone() };
-    let cut_off = Deed { over: Some(200), ..other(Fault::Partition(Service::Postgres)) };
+    assert_eq!(
+        times(Some(outage(Service::Postgres, 1, 2))),
+        (vec![], vec![]),
+        "the database was away"
+    );
+    let frozen = Deed {
+        fault: Fault::Server(Service::Mariadb, Blow::Freeze),
+        ..outage(Service::Mariadb, 1, 2)
+    };
+    assert_eq!(
+        times(Some(frozen)),
+        (vec![], vec![]),
+        "the database was frozen"
+    );
+    let other = |fault| Deed {
+        at: 10,
+        fault,
+        ms: 1,
+        over: None,
+        incarnation: None,
+        ..killed.clone()
+    };
+    let cut_off = Deed {
+        over: Some(200),
+        ..other(Fault::Partition(Service::Postgres))
+    };
     for ill in [other(Fault::Freeze), other(Fault::Kill), cut_off] {
         assert_eq!(times(Some(ill)), (vec![5], vec![]));
     }
-    assert_eq!(times(Some(other(Fault::Partition(Service::Redis)))).1, [5], "rescues do without it");
+    assert_eq!(
+        times(Some(other(Fault::Partition(Service::Redis)))).1,
+        [5],
+        "rescues do without it"
+    );
 }

@@ -30,7 +30,11 @@ impl Client {
 
     /// Many tasks, all or none.
     pub async fn submit_batch(&self, orders: &BatchRequest) -> Answered<BatchAnswer> {
-        self.send(body(self.request(Method::POST, &["tasks", "batch"], &[]), orders)?).await
+        self.send(body(
+            self.request(Method::POST, &["tasks", "batch"], &[]),
+            orders,
+        )?)
+        .await
     }
 
     pub async fn get(&self, id: TaskId) -> Answered<TaskView> {
@@ -42,15 +46,18 @@ impl Client {
     }
 
     pub async fn children(&self, id: TaskId, filters: Filters<'_>) -> Answered<Page<TaskSummary>> {
-        self.read(&["tasks", &id.to_string(), "children"], filters).await
+        self.read(&["tasks", &id.to_string(), "children"], filters)
+            .await
     }
 
     pub async fn attempts(&self, id: TaskId) -> Answered<Page<AttemptView>> {
-        self.read(&["tasks", &id.to_string(), "attempts"], &[]).await
+        self.read(&["tasks", &id.to_string(), "attempts"], &[])
+            .await
     }
 
     pub async fn logs(&self, id: TaskId, filters: Filters<'_>) -> Answered<Page<LogView>> {
-        self.read(&["tasks", &id.to_string(), "logs"], filters).await
+        self.read(&["tasks", &id.to_string(), "logs"], filters)
+            .await
     }
 
     pub async fn why(&self, id: TaskId) -> Answered<WhyView> {
@@ -58,11 +65,16 @@ impl Client {
     }
 
     pub async fn change(&self, id: TaskId, change: &TaskChange) -> Answered<TaskView> {
-        self.send(body(self.request(Method::PATCH, &["tasks", &id.to_string()], &[]), change)?).await
+        self.send(body(
+            self.request(Method::PATCH, &["tasks", &id.to_string()], &[]),
+            change,
+        )?)
+        .await
     }
 
     pub async fn cancel(&self, id: TaskId) -> Result<(), ClientError> {
-        self.send_and_forget(self.request(Method::DELETE, &["tasks", &id.to_string()], &[])).await
+        self.send_and_forget(self.request(Method::DELETE, &["tasks", &id.to_string()], &[]))
+            .await
     }
 
     pub async fn retry(&self, id: TaskId, scope: RetryScope) -> Answered<SubmitAnswer> {
@@ -75,11 +87,13 @@ impl Client {
     }
 
     pub async fn pause_queue(&self, name: &str) -> Result<(), ClientError> {
-        self.send_and_forget(self.request(Method::POST, &["queues", name, "pause"], &[])).await
+        self.send_and_forget(self.request(Method::POST, &["queues", name, "pause"], &[]))
+            .await
     }
 
     pub async fn resume_queue(&self, name: &str) -> Result<(), ClientError> {
-        self.send_and_forget(self.request(Method::POST, &["queues", name, "resume"], &[])).await
+        self.send_and_forget(self.request(Method::POST, &["queues", name, "resume"], &[]))
+            .await
     }
 
     pub async fn nodes(&self) -> Answered<Page<NodeView>> {
@@ -94,12 +108,19 @@ impl Client {
         self.read(&["types"], &[]).await
     }
 
-    async fn read<T: DeserializeOwned>(&self, segments: &[&str], query: Filters<'_>) -> Answered<T> {
+    async fn read<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: Filters<'_>,
+    ) -> Answered<T> {
         self.send(self.request(Method::GET, segments, query)).await
     }
 }
 
 fn body(request: RequestBuilder, value: &impl Serialize) -> Result<RequestBuilder, ClientError> {
-    let text = serde_json::to_string(value).map_err(|error| ClientError::Unsendable(error.to_string()))?;
-    Ok(request.header("content-type", "application/json").body(text))
+    let text =
+        serde_json::to_string(value).map_err(|error| ClientError::Unsendable(error.to_string()))?;
+    Ok(request
+        .header("content-type", "application/json")
+        .body(text))
 }

@@ -14,7 +14,9 @@ pub enum ClientError {
     /// The server's own word.
     #[error("{}", told(.0))]
     Refused(Box<Problem>),
-    #[error("{url} answers with HTTP status {status} and not as Longhaul does; is it the right address?")]
+    #[error(
+        "{url} answers with HTTP status {status} and not as Longhaul does; is it the right address?"
+    )]
     Strange { url: String, status: u16 },
     #[error("the answer cannot be read: {0}; are client and server of one version?")]
     Unreadable(String),
@@ -29,7 +31,11 @@ impl ClientError {
     }
 
     pub fn problem(&self) -> Option<&Problem> {
-        if let Self::Refused(problem) = self { Some(problem) } else { None }
+        if let Self::Refused(problem) = self {
+            Some(problem)
+        } else {
+            None
+        }
     }
 
     /// The same call may succeed later: the server was away, or said that its store was.
@@ -46,7 +52,11 @@ impl ClientError {
 /// The problem for people: what happened, each field, and what would have been accepted.
 fn told(problem: &Problem) -> String {
     // With several fields the detail is all of them in one line.
-    let what = if problem.errors.is_empty() { problem.detail.as_str() } else { "these fields do not fit" };
+    let what = if problem.errors.is_empty() {
+        problem.detail.as_str()
+    } else {
+        "these fields do not fit"
+    };
     let mut text = format!("{what} ({})", problem.code);
     for one in &problem.errors {
         text += &format!("\n  {}: {}", one.field, one.problem);
@@ -55,7 +65,11 @@ fn told(problem: &Problem) -> String {
         text += &format!("\n  at line {line}, column {column}");
     }
     // Most details already name what is allowed.
-    if let Some(allowed) = problem.allowed.as_ref().filter(|allowed| !problem.detail.contains(allowed.as_str())) {
+    if let Some(allowed) = problem
+        .allowed
+        .as_ref()
+        .filter(|allowed| !problem.detail.contains(allowed.as_str()))
+    {
         text += &format!("\n  allowed: {allowed}");
     }
     text

@@ -51,14 +51,22 @@ pub struct Events {
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("about", &self.about).field("rest", &self.rest).finish_non_exhaustive()
+        f.debug_struct("Events")
+            .field("about", &self.about)
+            .field("rest", &self.rest)
+            .finish_non_exhaustive()
     }
 }
 
 impl Client {
     /// Opens a stream. One that cannot be opened now is an error; one that breaks later is opened again.
     pub async fn events(&self, about: About) -> Result<Events, ClientError> {
-        let mut events = Events { client: self.clone(), about, incoming: None, rest: REST };
+        let mut events = Events {
+            client: self.clone(),
+            about,
+            incoming: None,
+            rest: REST,
+        };
         events.incoming = Some(events.connect().await?);
         Ok(events)
     }
@@ -93,16 +101,25 @@ impl Events {
 
     async fn connect(&self) -> Result<Incoming, ClientError> {
         let request = match self.about {
-            About::Task(id) => self.client.request(Method::GET, &["tasks", &id.to_string(), "events"], &[]),
+            About::Task(id) => {
+                self.client
+                    .request(Method::GET, &["tasks", &id.to_string(), "events"], &[])
+            }
             About::Caller => self.client.request(Method::GET, &["events"], &[]),
         };
-        let response = self.client.open(request.header("accept", "text/event-stream")).await?;
+        let response = self
+            .client
+            .open(request.header("accept", "text/event-stream"))
+            .await?;
         Ok(Box::pin(response.bytes_stream().eventsource()))
     }
 
     fn lose(&mut self, problem: &str) -> Told {
         self.incoming = None;
-        Told::Lost(ClientError::Lost { url: self.client.url().to_owned(), problem: problem.to_owned() })
+        Told::Lost(ClientError::Lost {
+            url: self.client.url().to_owned(),
+            problem: problem.to_owned(),
+        })
     }
 
     /// Nothing, if it is for nobody.
@@ -111,11 +128,18 @@ impl Events {
             return Ok(None);
         }
         let told = match (event.event.as_str(), self.about) {
-            ("state", About::Task(_)) => serde_json::from_str(&event.data).map(|task| Told::State(Box::new(task))),
+            ("state", About::Task(_)) => {
+                serde_json::from_str(&event.data).map(|task| Told::State(Box::new(task)))
+            }
             ("state", About::Caller) => serde_json::from_str(&event.data).map(Told::States),
             // News of a kind that this version does not know are no reason to stop listening.
-            _ => return Ok(serde_json::from_str(&event.data).ok().map(|news| Told::News(Box::new(news)))),
+            _ => {
+                return Ok(serde_json::from_str(&event.data)
+                    .ok()
+                    .map(|news| Told::News(Box::new(news))));
+            }
         };
-        told.map(Some).map_err(|error| ClientError::Unreadable(error.to_string()))
+        told.map(Some)
+            .map_err(|error| ClientError::Unreadable(error.to_string()))
     }
 }

@@ -40,14 +40,20 @@ pub struct Identity {
 
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Identity").field("has_token", &self.token.is_some()).field("user", &self.user).finish()
+        f.debug_struct("Identity")
+            .field("has_token", &self.token.is_some())
+            .field("user", &self.user)
+            .finish()
     }
 }
 
 /// Whether an address is on this machine.
 fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    host == "localhost"
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
 }
 
 impl Identity {
@@ -64,7 +70,8 @@ impl Identity {
 
 /// A text as the value of a header. What does not fit is named and not shown.
 fn header(name: &str, text: &str) -> Result<HeaderValue, ClientError> {
-    let unfit = |_| ClientError::Unsendable(format!("{name} has characters that a header cannot carry"));
+    let unfit =
+        |_| ClientError::Unsendable(format!("{name} has characters that a header cannot carry"));
     HeaderValue::from_str(text).map_err(unfit)
 }
 
@@ -86,21 +93,35 @@ pub struct Answer<T> {
 impl Client {
     /// Reads the address. Nothing is sent yet.
     pub fn new(url: &str, identity: Identity) -> Result<Self, ClientError> {
-        let refuse = |problem: String| ClientError::Url { url: url.to_owned(), problem };
+        let refuse = |problem: String| ClientError::Url {
+            url: url.to_owned(),
+            problem,
+        };
         let mut base = Url::parse(url).map_err(|error| refuse(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
-            return Err(refuse("it must start with http:// or https:// and name a host".to_owned()));
+            return Err(refuse(
+                "it must start with http:// or https:// and name a host".to_owned(),
+            ));
         }
         // A password in an address would be shown wherever the address is.
         if !base.username().is_empty() || base.password().is_some() {
             let _ = (base.set_username(""), base.set_password(None));
-            let problem = "it came with a user or a password, which it does not take; a token does that".to_owned();
-            return Err(ClientError::Url { url: base.to_string(), problem });
+            let problem =
+                "it came with a user or a password, which it does not take; a token does that"
+                    .to_owned();
+            return Err(ClientError::Url {
+                url: base.to_string(),
+                problem,
+            });
         }
         identity.check()?;
         // A proxy is for the way to other machines.
         let http = reqwest::Client::builder();
-        let http = if is_here(&base) { http.no_proxy() } else { http };
+        let http = if is_here(&base) {
+            http.no_proxy()
+        } else {
+            http
+        };
         let http = http
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
@@ -108,7 +129,11 @@ impl Client {
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| refuse(error::causes(&error)))?;
-        Ok(Self { http, base, identity })
+        Ok(Self {
+            http,
+            base,
+            identity,
+        })
     }
 
     /// The server's address as it was given.
@@ -117,13 +142,20 @@ impl Client {
     }
 
     /// A request to the path that the segments make, each of them escaped.
-    fn request(&self, method: Method, segments: &[&str], query: &[(&str, String)]) -> RequestBuilder {
+    fn request(
+        &self,
+        method: Method,
+        segments: &[&str],
+        query: &[(&str, String)],
+    ) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("api").extend(segments);
         }
         if !query.is_empty() {
-            let pairs = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+            let pairs = form_urlencoded::Serializer::new(String::new())
+                .extend_pairs(query)
+                .finish();
             url.set_query(Some(&pairs));
         }
         let mut request = self.http.request(method, url);
@@ -136,9 +168,13 @@ impl Client {
         request
     }
 
-    async fn send<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<Answer<T>, ClientError> {
+    async fn send<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<Answer<T>, ClientError> {
         let text = self.text(self.open(request.timeout(ANSWER)).await?).await?;
-        let value = serde_json::from_str(&text).map_err(|error| ClientError::Unreadable(error.to_string()))?;
+        let value = serde_json::from_str(&text)
+            .map_err(|error| ClientError::Unreadable(error.to_string()))?;
         Ok(Answer { text, value })
     }
 
@@ -157,7 +193,10 @@ impl Client {
         let text = self.text(response).await.unwrap_or_default();
         Err(match serde_json::from_str::<Problem>(&text) {
             Ok(problem) => ClientError::Refused(Box::new(problem)),
-            Err(_) => ClientError::Strange { url: self.url().to_owned(), status: status.as_u16() },
+            Err(_) => ClientError::Strange {
+                url: self.url().to_owned(),
+                status: status.as_u16(),
+            },
         })
     }
 
@@ -165,7 +204,9 @@ impl Client {
         let mut bytes = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(&error))? {
             if bytes.len() + chunk.len() > ANSWER_BYTES {
-                return Err(ClientError::Unreadable(format!("it has more than {ANSWER_BYTES} bytes")));
+                return Err(ClientError::Unreadable(format!(
+                    "it has more than {ANSWER_BYTES} bytes"
+                )));
             }
             bytes.extend_from_slice(&chunk);
         }

@@ -22,7 +22,11 @@ impl Ending {
     /// How the end of a task shows. One that goes on is not an end.
     pub(crate) const fn of(status: Status) -> Self {
         match status {
-            Status::Completed | Status::Queued | Status::Running | Status::Retrying | Status::Waiting => Self::Done,
+            Status::Completed
+            | Status::Queued
+            | Status::Running
+            | Status::Retrying
+            | Status::Waiting => Self::Done,
             Status::CompletedWithErrors => Self::TaskCompletedWithErrors,
             Status::Failed | Status::DeadLetter => Self::TaskFailed,
             Status::Cancelled => Self::TaskCancelled,
@@ -59,9 +63,13 @@ fn tell(error: &anyhow::Error) {
     let mut text = format!("error: {}", causes(error));
     if let Some(client) = error.downcast_ref::<ClientError>() {
         if let ClientError::Unreachable { .. } = client {
-            text += "\nstart one with `longhaul dev`, or say where it is with --url or LONGHAUL_URL";
+            text +=
+                "\nstart one with `longhaul dev`, or say where it is with --url or LONGHAUL_URL";
         }
-        if client.problem().is_some_and(|problem| problem.status == 401) {
+        if client
+            .problem()
+            .is_some_and(|problem| problem.status == 401)
+        {
             text += "\ngive a token with --token or LONGHAUL_TOKEN; longhaul token create makes one where the store is";
         }
     }
@@ -73,11 +81,19 @@ fn tell(error: &anyhow::Error) {
 
 /// An error with its causes. Some say their cause themselves, and once is enough.
 pub fn causes(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).reduce(joined).unwrap_or_default()
+    error
+        .chain()
+        .map(ToString::to_string)
+        .reduce(joined)
+        .unwrap_or_default()
 }
 
 fn joined(text: String, cause: String) -> String {
-    if text.contains(&cause) { text } else { format!("{text}: {cause}") }
+    if text.contains(&cause) {
+        text
+    } else {
+        format!("{text}: {cause}")
+    }
 }
 
 /// One of several calls has failed. The rest is tried, too, unless nobody answers at all.
@@ -90,7 +106,9 @@ pub(crate) fn tell_about(id: impl std::fmt::Display, error: ClientError) -> anyh
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    error
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -99,7 +117,9 @@ mod tests {
 
     #[test]
     fn a_cause_is_told_once() {
-        let error = anyhow::anyhow!("it is away").context("the store: it is away").context("it cannot start");
+        let error = anyhow::anyhow!("it is away")
+            .context("the store: it is away")
+            .context("it cannot start");
         assert_eq!(causes(&error), "it cannot start: the store: it is away");
     }
 }

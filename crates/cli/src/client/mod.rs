@@ -12,7 +12,9 @@ pub use options::ServerOptions;
 pub(crate) use options::task_id;
 pub(crate) use screen::Screen;
 pub(crate) use tables::{attempts, facts, log_lines, tasks};
-pub(crate) use words::{Shown, age, attempt_of, clean, cut, percent, pretty, progress_text, short_duration};
+pub(crate) use words::{
+    Shown, age, attempt_of, clean, cut, percent, pretty, progress_text, short_duration,
+};
 
 /// How a command ends, said in the help of those where it matters. `docs/cli.md` has the same table.
 pub(crate) const EXIT_CODES: &str = "Exit status:\n  0  done, and for --watch the task completed\n  \

@@ -31,16 +31,27 @@ impl ServerOptions {
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
         // What a variable holds that was set to nothing is nobody's token.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-        Client::new(&self.url, Identity { token: given(&self.token), user: given(&self.user) })
+        Client::new(
+            &self.url,
+            Identity {
+                token: given(&self.token),
+                user: given(&self.user),
+            },
+        )
     }
 
     pub(crate) fn screen(&self) -> Screen {
-        Screen::new(self.no_color.as_ref().is_some_and(|value| !value.is_empty()))
+        Screen::new(
+            self.no_color
+                .as_ref()
+                .is_some_and(|value| !value.is_empty()),
+        )
     }
 }
 
 /// An id as it is typed.
 pub(crate) fn task_id(text: &str) -> Result<TaskId, String> {
     let id = uuid::Uuid::try_parse(text.trim());
-    id.map(TaskId).map_err(|_| "it is not the id of a task; `longhaul list` shows them".to_owned())
+    id.map(TaskId)
+        .map_err(|_| "it is not the id of a task; `longhaul list` shows them".to_owned())
 }

@@ -15,7 +15,10 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(no_colour: bool) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
-        Self { is_terminal, has_colours: is_terminal && !no_colour }
+        Self {
+            is_terminal,
+            has_colours: is_terminal && !no_colour,
+        }
     }
 
     /// What the command is for.
@@ -25,7 +28,11 @@ impl Screen {
 
     /// A word on the side, for people alone: scripts that read the output do not see it.
     pub(crate) fn hint(self, text: impl std::fmt::Display) -> std::io::Result<()> {
-        if self.is_terminal { writeln!(std::io::stderr(), "{text}") } else { Ok(()) }
+        if self.is_terminal {
+            writeln!(std::io::stderr(), "{text}")
+        } else {
+            Ok(())
+        }
     }
 
     /// A page is not all, and nobody must take it for that. Scripts read `nextCursor` of the JSON.
@@ -43,7 +50,11 @@ impl Screen {
             table.set_content_arrangement(ContentArrangement::Disabled);
         }
         if !header.is_empty() {
-            table.set_header(header.iter().map(|name| self.styled(Cell::new(name), Some(Attribute::Bold), None)));
+            table.set_header(
+                header
+                    .iter()
+                    .map(|name| self.styled(Cell::new(name), Some(Attribute::Bold), None)),
+            );
         }
         table
     }
@@ -75,7 +86,15 @@ impl Screen {
         if !self.has_colours {
             return cell;
         }
-        let cell = if let Some(attribute) = attribute { cell.add_attribute(attribute) } else { cell };
-        if let Some(colour) = colour { cell.fg(colour) } else { cell }
+        let cell = if let Some(attribute) = attribute {
+            cell.add_attribute(attribute)
+        } else {
+            cell
+        };
+        if let Some(colour) = colour {
+            cell.fg(colour)
+        } else {
+            cell
+        }
     }
 }

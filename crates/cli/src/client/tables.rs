@@ -9,7 +9,9 @@ use super::{Screen, Shown, age, clean, cut, percent};
 const CELL: usize = 48;
 
 pub(crate) fn tasks(screen: Screen, items: &[TaskSummary], now: Moment) -> Table {
-    let mut table = screen.table(&["ID", "TYPE", "STATUS", "QUEUE", "PRI", "TRY", "PROGRESS", "AGE", "NOTE"]);
+    let mut table = screen.table(&[
+        "ID", "TYPE", "STATUS", "QUEUE", "PRI", "TRY", "PROGRESS", "AGE", "NOTE",
+    ]);
     for task in items {
         table.add_row([
             Cell::new(task.task_id),
@@ -35,19 +37,36 @@ fn note(task: &TaskSummary, now: Moment) -> String {
         };
     }
     if task.children.open > 0 {
-        return format!("{} of {} children open", task.children.open, task.children.total);
+        return format!(
+            "{} of {} children open",
+            task.children.open, task.children.total
+        );
     }
-    if let Some(error) = task.error_message.as_ref().filter(|_| task.status.is_ended()) {
+    if let Some(error) = task
+        .error_message
+        .as_ref()
+        .filter(|_| task.status.is_ended())
+    {
         return error.clone();
     }
-    Shown::of(task.progress.as_ref()).message.unwrap_or_default()
+    Shown::of(task.progress.as_ref())
+        .message
+        .unwrap_or_default()
 }
 
 pub(crate) fn attempts(screen: Screen, items: &[AttemptView], now: Moment) -> Table {
     let mut table = screen.table(&["ATTEMPT", "OUTCOME", "HOST", "STARTED", "ENDED", "ERROR"]);
     for one in items {
-        let ago = |moment: Option<Moment>| moment.map(|moment| format!("{} ago", age(moment, now))).unwrap_or_default();
-        let error = one.error.as_ref().map(|error| format!("{}: {}", error.class, error.message)).unwrap_or_default();
+        let ago = |moment: Option<Moment>| {
+            moment
+                .map(|moment| format!("{} ago", age(moment, now)))
+                .unwrap_or_default()
+        };
+        let error = one
+            .error
+            .as_ref()
+            .map(|error| format!("{}: {}", error.class, error.message))
+            .unwrap_or_default();
         table.add_row([
             Cell::new(one.attempt),
             Cell::new(one.outcome.as_str()),
@@ -74,7 +93,10 @@ pub(crate) fn log_lines(screen: Screen, items: &[LogView]) -> Table {
 }
 
 /// Names and what they are; those without a value are left out.
-pub(crate) fn facts<'a>(screen: Screen, rows: impl IntoIterator<Item = (&'a str, String)>) -> Table {
+pub(crate) fn facts<'a>(
+    screen: Screen,
+    rows: impl IntoIterator<Item = (&'a str, String)>,
+) -> Table {
     let mut table = screen.table(&[]);
     for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.add_row([screen.dim(name), Cell::new(value)]);

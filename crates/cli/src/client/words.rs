@@ -15,17 +15,24 @@ pub(crate) struct Shown {
 impl Shown {
     /// What a document says; nothing, if it is of another shape.
     pub(crate) fn of(progress: Option<&Json>) -> Self {
-        progress.and_then(|json| json.read().ok()).unwrap_or_default()
+        progress
+            .and_then(|json| json.read().ok())
+            .unwrap_or_default()
     }
 
     pub(crate) fn of_value(progress: Option<&serde_json::Value>) -> Self {
-        progress.and_then(|value| Self::deserialize(value).ok()).unwrap_or_default()
+        progress
+            .and_then(|value| Self::deserialize(value).ok())
+            .unwrap_or_default()
     }
 }
 
 /// `42%`, or nothing.
 pub(crate) fn percent(shown: &Shown) -> String {
-    shown.percent.map(|percent| format!("{:.0}%", percent.clamp(0.0, 100.0))).unwrap_or_default()
+    shown
+        .percent
+        .map(|percent| format!("{:.0}%", percent.clamp(0.0, 100.0)))
+        .unwrap_or_default()
 }
 
 /// `42% step 21 of 50`, or as much of it as there is.
@@ -37,14 +44,22 @@ pub(crate) fn progress_text(shown: &Shown) -> String {
 /// `2 of 5`. One that people or rate limits had tried more often is past its number: `7`.
 pub(crate) fn attempt_of(task: &TaskSummary) -> String {
     let (attempt, most) = (task.attempt, task.max_attempts);
-    if attempt > most { attempt.to_string() } else { format!("{attempt} of {most}") }
+    if attempt > most {
+        attempt.to_string()
+    } else {
+        format!("{attempt} of {most}")
+    }
 }
 
 /// How long before `now` it was: `3s`, `5m`, `2d`. What lies ahead is `in 5m`.
 pub(crate) fn age(moment: Moment, now: Moment) -> String {
     let (now_us, then_us) = (now.0.as_micros(), moment.0.as_micros());
     let text = short_duration(now_us.abs_diff(then_us) / 1_000);
-    if then_us > now_us { format!("in {text}") } else { text }
+    if then_us > now_us {
+        format!("in {text}")
+    } else {
+        text
+    }
 }
 
 /// The largest unit that fits and the one below it, if that says more: `250ms`, `12s`, `3m 20s`, `5h 10m`, `12d`.
@@ -56,10 +71,14 @@ pub(crate) fn short_duration(ms: u64) -> String {
     let s = ms / 1_000;
     for (place, (unit, seconds)) in UNITS.into_iter().enumerate() {
         let (whole, rest) = (s / seconds, s % seconds);
-        let below = UNITS.get(place + 1).map(|(unit, seconds)| (rest / seconds, *unit));
+        let below = UNITS
+            .get(place + 1)
+            .map(|(unit, seconds)| (rest / seconds, *unit));
         match below {
             _ if whole == 0 => {}
-            Some((more, below)) if whole < 10 && more > 0 => return format!("{whole}{unit} {more}{below}"),
+            Some((more, below)) if whole < 10 && more > 0 => {
+                return format!("{whole}{unit} {more}{below}");
+            }
             _ => return format!("{whole}{unit}"),
         }
     }
@@ -68,7 +87,9 @@ pub(crate) fn short_duration(ms: u64) -> String {
 
 /// Text of others without what could steer a terminal.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// At most so many characters, with a mark where it was cut.
@@ -85,7 +106,9 @@ pub(crate) fn cut(text: &str, chars: usize) -> String {
 pub(crate) fn pretty(json: &Json) -> String {
     let value = json.read::<serde_json::Value>();
     // JSON escapes every control character itself.
-    value.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_else(|_| clean(json.as_str()))
+    value
+        .and_then(|value| serde_json::to_string_pretty(&value))
+        .unwrap_or_else(|_| clean(json.as_str()))
 }
 
 #[cfg(test)]
@@ -119,7 +142,10 @@ mod tests {
     #[test]
     fn progress_of_any_shape_is_shown_as_far_as_it_is_known() {
         let shown = |text: &str| progress_text(&Shown::of(Some(&Json::trusted(text.to_owned()))));
-        assert_eq!(shown(r#"{"percent":42.4,"message":"step 1\u001b"}"#), "42% step 1");
+        assert_eq!(
+            shown(r#"{"percent":42.4,"message":"step 1\u001b"}"#),
+            "42% step 1"
+        );
         assert_eq!(shown(r#"{"percent":1e9}"#), "100%");
         assert_eq!(shown("[1,2]"), "");
     }

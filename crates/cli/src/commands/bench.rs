@@ -19,8 +19,10 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// What `bench` can be told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "It makes real tasks of the type sample.echo, which `longhaul dev` has.\n\n\
-    Examples:\n  longhaul bench\n  longhaul bench --tasks 20000 --clients 32 --json")]
+#[command(
+    after_help = "It makes real tasks of the type sample.echo, which `longhaul dev` has.\n\n\
+    Examples:\n  longhaul bench\n  longhaul bench --tasks 20000 --clients 32 --json"
+)]
 pub struct Bench {
     /// How many tasks.
     #[arg(long, short = 'n', default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -65,13 +67,22 @@ async fn submit_all(
     let next = Arc::new(AtomicU32::new(0));
     let mut clients = JoinSet::new();
     for _ in 0..bench.clients {
-        let (client, next, bar, key, tasks) =
-            (client.clone(), Arc::clone(&next), bar.clone(), key.to_owned(), bench.tasks);
+        let (client, next, bar, key, tasks) = (
+            client.clone(),
+            Arc::clone(&next),
+            bar.clone(),
+            key.to_owned(),
+            bench.tasks,
+        );
         clients.spawn(async move {
             let mut latencies = Vec::new();
             while next.fetch_add(1, Ordering::Relaxed) < tasks {
                 let (task_type, task_key) = ("sample.echo".to_owned(), Some(key.clone()));
-                let order = SubmitRequest { task_type, task_key, ..SubmitRequest::default() };
+                let order = SubmitRequest {
+                    task_type,
+                    task_key,
+                    ..SubmitRequest::default()
+                };
                 let asked = Instant::now();
                 client.submit(&order, None).await?;
                 latencies.push(asked.elapsed());
@@ -91,8 +102,11 @@ async fn submit_all(
 }
 
 async fn wait_for_all(client: &Client, key: &str) -> Result<(), ClientError> {
-    let open =
-        [("taskKey", key.to_owned()), ("status", "QUEUED,RUNNING,RETRYING".to_owned()), ("size", "1".to_owned())];
+    let open = [
+        ("taskKey", key.to_owned()),
+        ("status", "QUEUED,RUNNING,RETRYING".to_owned()),
+        ("size", "1".to_owned()),
+    ];
     while !client.list(&open).await?.value.items.is_empty() {
         tokio::time::sleep(LOOK).await;
     }
@@ -109,7 +123,10 @@ fn report(
     let rate = |time: Duration| (f64::from(bench.tasks) / time.as_secs_f64()).round();
     let ms = |time: Duration| (time.as_secs_f64() * 100_000.0).round() / 100.0;
     let at = |percent: usize| {
-        ms(latencies.get((latencies.len() * percent / 100).min(latencies.len() - 1)).copied().unwrap_or_default())
+        ms(latencies
+            .get((latencies.len() * percent / 100).min(latencies.len() - 1))
+            .copied()
+            .unwrap_or_default())
     };
     let [p50, p95, p99, max] = [50, 95, 99, 100].map(at);
     let (tasks, clients) = (bench.tasks, bench.clients);
@@ -123,15 +140,28 @@ fn report(
         return Ok(screen.line(told)?);
     }
     let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
-    let run = ended.map(|time| format!("{tasks} tasks in {}: {:.0} tasks/s", seconds(time), rate(time)));
+    let run = ended.map(|time| {
+        format!(
+            "{tasks} tasks in {}: {:.0} tasks/s",
+            seconds(time),
+            rate(time)
+        )
+    });
     let table = client::facts(
         screen,
         [
             (
                 "submit",
-                format!("{tasks} tasks in {}: {:.0} tasks/s by {clients} clients", seconds(submitted), rate(submitted)),
+                format!(
+                    "{tasks} tasks in {}: {:.0} tasks/s by {clients} clients",
+                    seconds(submitted),
+                    rate(submitted)
+                ),
             ),
-            ("latency", format!("p50 {p50} ms   p95 {p95} ms   p99 {p99} ms   max {max} ms")),
+            (
+                "latency",
+                format!("p50 {p50} ms   p95 {p95} ms   p99 {p99} ms   max {max} ms"),
+            ),
             ("submit and run", run.unwrap_or_default()),
         ],
     );
@@ -143,6 +173,7 @@ fn progress_bar(screen: Screen, json: bool, tasks: u32) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let template = "[{bar:30}] {pos}/{len} {per_sec} {wide_msg}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(tasks.into()).with_style(style.progress_chars("━╸─"))
 }

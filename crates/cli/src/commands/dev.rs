@@ -20,7 +20,8 @@ pub struct Dev {
 
 impl Dev {
     /// Where it listens when nothing is said, and where the client commands look.
-    const USUAL: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7080);
+    const USUAL: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7080);
 }
 
 pub async fn run(dev: Dev) -> anyhow::Result<()> {
@@ -30,12 +31,22 @@ pub async fn run(dev: Dev) -> anyhow::Result<()> {
         dev.listen.port()
     );
     let mut config = Config::default();
-    config.store.url = SecretUrl::new(&format!("sqlite://{}", dev.data.join("longhaul.db").display()));
+    config.store.url = SecretUrl::new(&format!(
+        "sqlite://{}",
+        dev.data.join("longhaul.db").display()
+    ));
     config.http.listen = dev.listen;
     config.identity.mode = IdentityKind::Dev;
     config.worker.name = Some("dev".to_owned());
     let roles = vec![Role::Api, Role::Worker, Role::Duties];
-    Node { config, roles, samples: true, greet }.run().await
+    Node {
+        config,
+        roles,
+        samples: true,
+        greet,
+    }
+    .run()
+    .await
 }
 
 fn greet(address: Option<SocketAddr>, _: &[Role]) -> String {
@@ -44,22 +55,35 @@ fn greet(address: Option<SocketAddr>, _: &[Role]) -> String {
 
 /// How this program was called, so that what is told to try can be pasted.
 fn program() -> String {
-    std::env::args_os().next().map_or("longhaul".to_owned(), |name| name.to_string_lossy().into_owned())
+    std::env::args_os()
+        .next()
+        .map_or("longhaul".to_owned(), |name| {
+            name.to_string_lossy().into_owned()
+        })
 }
 
 fn greeting(address: SocketAddr, program: &str) -> String {
     let (site, api) = (format!("http://{address}"), format!("http://{address}/api"));
     let novels = format!("{site}{}/api/novels", longhaul_novel::PREFIX);
     // The client commands find the usual address by themselves.
-    let url = if address == Dev::USUAL { String::new() } else { format!(" --url {site}") };
+    let url = if address == Dev::USUAL {
+        String::new()
+    } else {
+        format!(" --url {site}")
+    };
     let open = [
         (site.clone(), "what runs now, live"),
         (format!("{site}/docs"), "the API to read and try"),
         (format!("{api}/tasks"), "your tasks"),
-        (format!("{api}/types"), "what can be submitted, with schemas"),
+        (
+            format!("{api}/types"),
+            "what can be submitted, with schemas",
+        ),
         (format!("{api}/openapi.json"), "the whole API"),
     ];
-    let open = open.map(|(place, what)| format!("{place:42}  {what}")).join("\n         ");
+    let open = open
+        .map(|(place, what)| format!("{place:42}  {what}"))
+        .join("\n         ");
     format!(
         "Longhaul is running.
 
@@ -88,8 +112,17 @@ mod tests {
     #[test]
     fn what_is_told_to_try_finds_the_server() {
         let usual = greeting(Dev::USUAL, "longhaul");
-        assert!(usual.contains("longhaul top\n") && !usual.contains("--url"), "{usual}");
-        let other = greeting(SocketAddr::from(([127, 0, 0, 1], 7081)), "target/debug/longhaul");
-        assert!(other.contains("target/debug/longhaul top --url http://127.0.0.1:7081\n"), "{other}");
+        assert!(
+            usual.contains("longhaul top\n") && !usual.contains("--url"),
+            "{usual}"
+        );
+        let other = greeting(
+            SocketAddr::from(([127, 0, 0, 1], 7081)),
+            "target/debug/longhaul",
+        );
+        assert!(
+            other.contains("target/debug/longhaul top --url http://127.0.0.1:7081\n"),
+            "{other}"
+        );
     }
 }

@@ -9,9 +9,11 @@ use crate::client::{self, Ending, ServerOptions, task_id};
 
 /// What `list` can be told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  longhaul list --status running,retrying\n  \
+#[command(
+    after_help = "Examples:\n  longhaul list --status running,retrying\n  \
     longhaul list --type sample.fail --status dead-letter --size 200\n  \
-    longhaul list --json | jq -r '.items[].taskId'")]
+    longhaul list --json | jq -r '.items[].taskId'"
+)]
 pub struct List {
     /// One or more statuses, separated by commas: queued, running, retrying, waiting, completed,
     /// completed-with-errors, failed, cancelled, dead-letter.
@@ -93,13 +95,20 @@ fn filters(list: &List) -> Vec<(&'static str, String)> {
         ("size", Some(list.size.to_string())),
         ("cursor", list.cursor.clone()),
     ];
-    given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    given
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
 }
 
 /// A status as people write it: in any case, with hyphens or underscores.
 fn status(text: &str) -> Result<Status, String> {
     let plain = text.trim().to_uppercase().replace('-', "_");
-    let known = || Status::ALL.map(|status| status.as_str().to_lowercase().replace('_', "-")).join(", ");
+    let known = || {
+        Status::ALL
+            .map(|status| status.as_str().to_lowercase().replace('_', "-"))
+            .join(", ")
+    };
     Status::ALL
         .into_iter()
         .find(|status| status.as_str() == plain)

@@ -42,22 +42,40 @@ async fn bring_schema(config: &Config, screen: &Screen, is_check: bool) -> anyho
     if is_check && config.store_file().is_some_and(|file| !file.exists()) {
         bail!("{url} is not there yet: longhaul migrate makes it");
     }
-    let before = look(config, is_check).await.with_context(|| format!("{url} cannot be migrated"))?;
+    let before = look(config, is_check)
+        .await
+        .with_context(|| format!("{url} cannot be migrated"))?;
     if before.found > before.known {
-        return Err(StoreError::SchemaTooNew { found: before.found, known: before.known }.into());
+        return Err(StoreError::SchemaTooNew {
+            found: before.found,
+            known: before.known,
+        }
+        .into());
     }
     for name in &before.pending {
-        screen.line(format_args!("{} {name}", if is_check { "pending" } else { "done" }))?;
+        screen.line(format_args!(
+            "{} {name}",
+            if is_check { "pending" } else { "done" }
+        ))?;
     }
     if is_check && !before.pending.is_empty() {
-        bail!("the schema is at migration {:04} and this program needs {:04}", before.found, before.known);
+        bail!(
+            "the schema is at migration {:04} and this program needs {:04}",
+            before.found,
+            before.known
+        );
     }
-    Ok(screen.line(format_args!("the schema is current: migration {:04}", before.known))?)
+    Ok(screen.line(format_args!(
+        "the schema is current: migration {:04}",
+        before.known
+    ))?)
 }
 
 /// Declares exchanges and queues, or looks whether the queues are there.
 async fn bring_topology(config: &Config, screen: &Screen, is_check: bool) -> anyhow::Result<()> {
-    let Some((url, options)) = config.rabbitmq() else { return Ok(()) };
+    let Some((url, options)) = config.rabbitmq() else {
+        return Ok(());
+    };
     let (shown, queues) = (&config.broker.url, config.queues());
     let broker = RabbitBroker::connect(url, options)?;
     let done = match is_check {
@@ -69,13 +87,21 @@ async fn bring_topology(config: &Config, screen: &Screen, is_check: bool) -> any
         true => format!("{shown} is not set up: longhaul migrate does it"),
         false => format!("{shown} cannot be set up"),
     })?;
-    Ok(screen.line(format_args!("the broker is set up: {} queues of tasks", queues.len()))?)
+    Ok(screen.line(format_args!(
+        "the broker is set up: {} queues of tasks",
+        queues.len()
+    ))?)
 }
 
 async fn are_there(broker: &RabbitBroker, queues: &[String]) -> anyhow::Result<()> {
-    until_up(broker, PATIENCE).await.map_err(anyhow::Error::msg)?;
+    until_up(broker, PATIENCE)
+        .await
+        .map_err(anyhow::Error::msg)?;
     for queue in queues {
-        ensure!(broker.look(queue).await?.is_some(), "the queue of tasks {queue} has no queue there");
+        ensure!(
+            broker.look(queue).await?.is_some(),
+            "the queue of tasks {queue} has no queue there"
+        );
     }
     Ok(())
 }

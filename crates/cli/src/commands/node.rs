@@ -50,7 +50,11 @@ impl Node {
             raise_file_limit();
         }
         // Before anything is touched: what cannot be served must not start to work.
-        let listener = if self.has(Role::Api) { Some(self.listen().await?) } else { None };
+        let listener = if self.has(Role::Api) {
+            Some(self.listen().await?)
+        } else {
+            None
+        };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let mut stop = StopSignal::new()?;
         // A store that does not answer must not keep the program from being stopped.
@@ -62,8 +66,12 @@ impl Node {
             }
         };
         let closing = CancellationToken::new();
-        let (identity, settings) = (self.config.identity_mode()?, self.config.listener_settings());
-        let api = listener.map(|listener| longhaul.serve(listener, identity, settings, closing.clone()));
+        let (identity, settings) = (
+            self.config.identity_mode()?,
+            self.config.listener_settings(),
+        );
+        let api =
+            listener.map(|listener| longhaul.serve(listener, identity, settings, closing.clone()));
         let mut serving = std::pin::pin!(async {
             match api {
                 Some(api) => api.await?,
@@ -78,7 +86,9 @@ impl Node {
             () = stop.heard() => {}
         }
         let patience = short_duration(self.config.worker.drain.as_millis());
-        tracing::info!("stopping: what runs may finish within {patience}; a second signal ends it now");
+        tracing::info!(
+            "stopping: what runs may finish within {patience}; a second signal ends it now"
+        );
         longhaul.begin_drain();
         closing.cancel();
         let served = tokio::select! {
@@ -105,19 +115,26 @@ impl Node {
         self.config.check_listening()?;
         let address = self.config.http.listen;
         let bound = TcpListener::bind(address).await;
-        bound.with_context(|| format!("{address} cannot be listened on; --listen takes another address"))
+        bound.with_context(|| {
+            format!("{address} cannot be listened on; --listen takes another address")
+        })
     }
 
     async fn start(&self) -> anyhow::Result<Longhaul> {
         let url = &self.config.store.url;
-        let store = open_store(&self.config).await.with_context(|| format!("{url} cannot be opened"))?;
+        let store = open_store(&self.config)
+            .await
+            .with_context(|| format!("{url} cannot be opened"))?;
         let builder = self.register(Longhaul::on(store).await?).await?;
         let started = match (self.has(Role::Worker), self.has(Role::Duties)) {
             (true, _) => builder.start().await,
             (false, true) => builder.start_duties().await,
             (false, false) => {
                 let longhaul = builder.without_worker()?;
-                longhaul.declare_topology(&self.config.queues()).await.map(|()| longhaul)
+                longhaul
+                    .declare_topology(&self.config.queues())
+                    .await
+                    .map(|()| longhaul)
             }
         };
         Ok(started?)
@@ -155,21 +172,29 @@ impl Node {
             return Ok(builder);
         }
         let url = self.config.store.url.reveal();
-        let builder = longhaul_novel::install(samples::register(builder), url, &novel_settings()?).await?;
+        let builder =
+            longhaul_novel::install(samples::register(builder), url, &novel_settings()?).await?;
         Ok(self.insist(builder))
     }
 
     /// What the operator says of limits and resources counts, whatever an application has brought along.
     fn insist(&self, builder: Builder) -> Builder {
         let limits = self.config.limit_rules().limits;
-        let builder = limits.into_iter().fold(builder, |builder, (key, limit)| builder.limit(&key, limit));
+        let builder = limits
+            .into_iter()
+            .fold(builder, |builder, (key, limit)| builder.limit(&key, limit));
         let resources = &self.config.worker.resources;
-        resources.iter().fold(builder, |builder, (name, tasks)| builder.resource(name, *tasks))
+        resources.iter().fold(builder, |builder, (name, tasks)| {
+            builder.resource(name, *tasks)
+        })
     }
 }
 
 /// What the environment says of the novel application: who writes, and how fast.
-#[expect(clippy::disallowed_methods, reason = "the one place where the program reads these variables")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the program reads these variables"
+)]
 fn novel_settings() -> Result<longhaul_novel::Settings, longhaul_novel::SettingsError> {
     longhaul_novel::Settings::from_environment(|name| std::env::var(name).ok())
 }
@@ -183,7 +208,16 @@ fn at_once() -> anyhow::Result<()> {
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_err() {
+    if current != maximum
+        && setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        )
+        .is_err()
+    {
         tracing::warn!(?current, "the limit of open files could not be raised");
     }
 }
@@ -205,6 +239,9 @@ pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
     made.with_context(|| format!("the folder {} cannot be made", folder.display()))
 }

@@ -38,7 +38,14 @@ impl Serve {
 }
 
 pub async fn run(serve: Serve, config: Config) -> anyhow::Result<()> {
-    Node { config, roles: serve.roles, samples: serve.samples, greet }.run().await
+    Node {
+        config,
+        roles: serve.roles,
+        samples: serve.samples,
+        greet,
+    }
+    .run()
+    .await
 }
 
 pub(super) fn greet(address: Option<SocketAddr>, roles: &[Role]) -> String {

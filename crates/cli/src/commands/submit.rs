@@ -85,7 +85,9 @@ pub async fn run(submit: Submit) -> anyhow::Result<Ending> {
         return watch::follow(&client, screen, id, submit.server.json).await;
     }
     if !submit.server.json {
-        screen.hint(format_args!("It is durable. See how it goes: longhaul watch {id}"))?;
+        screen.hint(format_args!(
+            "It is durable. See how it goes: longhaul watch {id}"
+        ))?;
     }
     Ok(Ending::Done)
 }
@@ -93,7 +95,10 @@ pub async fn run(submit: Submit) -> anyhow::Result<Ending> {
 /// The text of the parameters, which must be JSON: what is misspelled is told with its place.
 fn parameters(given: &str) -> anyhow::Result<Box<RawValue>> {
     let (text, from) = if given == "-" {
-        (read(std::io::stdin().lock()).context("standard input")?, "standard input")
+        (
+            read(std::io::stdin().lock()).context("standard input")?,
+            "standard input",
+        )
     } else if let Some(path) = given.strip_prefix('@') {
         let file = std::fs::File::open(path).with_context(|| format!("{path} cannot be read"))?;
         (read(file).with_context(|| path.to_owned())?, path)
@@ -109,6 +114,9 @@ fn read(source: impl std::io::Read) -> anyhow::Result<String> {
     let mut text = String::new();
     source.take(PARAMETER_BYTES + 1).read_to_string(&mut text)?;
     let is_small = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= PARAMETER_BYTES);
-    anyhow::ensure!(is_small, "it has more than {PARAMETER_BYTES} bytes, which no server takes");
+    anyhow::ensure!(
+        is_small,
+        "it has more than {PARAMETER_BYTES} bytes, which no server takes"
+    );
     Ok(text)
 }

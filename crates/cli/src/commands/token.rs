@@ -6,7 +6,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
 use longhaul::{
-    operating::{AccessToken, NewAccessToken, SqlStore, Store as _, TokenStanding, TokenText, WireDuration, bounds},
+    operating::{
+        AccessToken, NewAccessToken, SqlStore, Store as _, TokenStanding, TokenText, WireDuration,
+        bounds,
+    },
     server::Scope,
 };
 use serde_json::{Value, json};
@@ -92,7 +95,11 @@ async fn make(create: Create) -> anyhow::Result<()> {
     let config = config::load(&create.config.sources())?;
     for scope in &create.scopes {
         let known = Scope::ALL.map(Scope::as_str);
-        ensure!(known.contains(&scope.as_str()), "there is no scope {scope:?}; allowed: {}", known.join(", "));
+        ensure!(
+            known.contains(&scope.as_str()),
+            "there is no scope {scope:?}; allowed: {}",
+            known.join(", ")
+        );
     }
     let text = TokenText::mint(&config.identity.environment, random::byte)?;
     let new = NewAccessToken {
@@ -107,7 +114,11 @@ async fn make(create: Create) -> anyhow::Result<()> {
     };
     let (store, screen) = (open(&config).await?, Screen::new(true));
     let made = store.create_token(&new).await?;
-    if let Some(told) = new.tier.as_deref().and_then(|tier| no_rule_for(&config, tier)) {
+    if let Some(told) = new
+        .tier
+        .as_deref()
+        .and_then(|tier| no_rule_for(&config, tier))
+    {
         writeln!(std::io::stderr(), "{told}")?;
     }
     store.close().await;
@@ -119,14 +130,20 @@ async fn make(create: Create) -> anyhow::Result<()> {
     screen.line(text.reveal())?;
     // Beside the token, so that a script that takes it finds nothing else.
     let (id, until) = (&made.id, written(made.expires_at));
-    let told =
-        format!("Shown this once. Its id is {id}, it is good until {until}; send it as: Authorization: Bearer …");
+    let told = format!(
+        "Shown this once. Its id is {id}, it is good until {until}; send it as: Authorization: Bearer …"
+    );
     Ok(writeln!(std::io::stderr(), "{told}")?)
 }
 
 /// What is said of a tier that the routing here does not know; other nodes may.
 fn no_rule_for(config: &Config, tier: &str) -> Option<String> {
-    let known: BTreeSet<&str> = config.routing.rules.iter().filter_map(|rule| rule.tier.as_deref()).collect();
+    let known: BTreeSet<&str> = config
+        .routing
+        .rules
+        .iter()
+        .filter_map(|rule| rule.tier.as_deref())
+        .collect();
     let otherwise = &config.routing.otherwise;
     let names: Vec<&str> = known.iter().copied().collect();
     let is_known = tier == "free" || known.contains(tier);
@@ -145,7 +162,9 @@ async fn show(list: List) -> anyhow::Result<()> {
     let mut tokens: Vec<AccessToken> = Vec::new();
     loop {
         let after = tokens.last().map(|token| token.id.clone());
-        let page = store.list_tokens(after.as_deref(), bounds::PAGE_SIZE).await?;
+        let page = store
+            .list_tokens(after.as_deref(), bounds::PAGE_SIZE)
+            .await?;
         let is_last = page.len() < bounds::PAGE_SIZE;
         tokens.extend(page);
         if is_last {
@@ -156,13 +175,25 @@ async fn show(list: List) -> anyhow::Result<()> {
     tokens.sort_by_key(|token| token.created_at);
     let screen = Screen::new(true);
     if list.json {
-        let views: Vec<Value> = tokens.iter().map(|token| view(token, token.standing(now))).collect();
+        let views: Vec<Value> = tokens
+            .iter()
+            .map(|token| view(token, token.standing(now)))
+            .collect();
         return Ok(screen.line(Value::from(views))?);
     }
     if tokens.is_empty() {
         return Ok(screen.hint("There is no token: longhaul token create --owner u-1")?);
     }
-    let mut table = screen.table(&["TOKEN", "NAME", "OWNER", "TIER", "SCOPES", "STATE", "EXPIRES", "LAST USED"]);
+    let mut table = screen.table(&[
+        "TOKEN",
+        "NAME",
+        "OWNER",
+        "TIER",
+        "SCOPES",
+        "STATE",
+        "EXPIRES",
+        "LAST USED",
+    ]);
     for token in &tokens {
         table.add_row([
             token.prefix.clone(),
@@ -182,13 +213,23 @@ async fn end(revoke: Revoke) -> anyhow::Result<()> {
     let config = config::load(&revoke.config.sources())?;
     // A whole token may be pasted, too, or its beginning as the list shows it. Nothing of it is repeated but the id.
     let is_pasted = revoke.id.starts_with("lh_");
-    let id = revoke.id.split('_').nth(2).filter(|_| is_pasted).unwrap_or(&revoke.id);
+    let id = revoke
+        .id
+        .split('_')
+        .nth(2)
+        .filter(|_| is_pasted)
+        .unwrap_or(&revoke.id);
     let store = open(&config).await?;
     let revoked = store.revoke_token(id).await?;
     store.close().await;
-    let Some(token) = revoked else { bail!("there is no token with the id {id:?}; longhaul token list has them all") };
+    let Some(token) = revoked else {
+        bail!("there is no token with the id {id:?}; longhaul token list has them all")
+    };
     let (name, owner) = (clean(&token.name), clean(&token.owner));
-    Ok(Screen::new(true).line(format_args!("revoked {} ({name}, of {owner})", token.prefix))?)
+    Ok(Screen::new(true).line(format_args!(
+        "revoked {} ({name}, of {owner})",
+        token.prefix
+    ))?)
 }
 
 /// The store, beside whoever works with it. A schema that is not current is brought up to date where that is wanted.
@@ -204,7 +245,9 @@ async fn open(config: &Config) -> anyhow::Result<SqlStore> {
     if config.store.migrate && !store.schema().await?.pending.is_empty() {
         store.close().await;
         // Only the one process that has a file may change its schema.
-        let alone = SqlStore::connect(url, config.store_options()).await.with_context(failed)?;
+        let alone = SqlStore::connect(url, config.store_options())
+            .await
+            .with_context(failed)?;
         alone.migrate().await?;
         return Ok(alone);
     }

@@ -25,10 +25,12 @@ const WAITING: usize = 16;
 
 /// What `top` can be told.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Keys:\n  q          leave\n  Tab        choose between queues and running tasks\n  \
+#[command(
+    after_help = "Keys:\n  q          leave\n  Tab        choose between queues and running tasks\n  \
     up, down   choose a row\n  p          pause or resume the chosen queue\n  c          cancel the chosen task\n  \
     /          show only tasks whose type, queue or id holds a word; Esc shows all\n\n\
-    Example:\n  longhaul top --url http://127.0.0.1:7080 --every 500ms")]
+    Example:\n  longhaul top --url http://127.0.0.1:7080 --every 500ms"
+)]
 pub struct Top {
     /// How often it looks: 500ms, 1s, 5s.
     #[arg(long, default_value = "1s")]
@@ -38,8 +40,14 @@ pub struct Top {
 }
 
 pub async fn run(top: Top) -> anyhow::Result<Ending> {
-    anyhow::ensure!(std::io::stdout().is_terminal(), "top needs a terminal; `longhaul list` is for scripts");
-    let (client, every) = (top.server.client()?, top.every.0.max(Duration::from_millis(100)));
+    anyhow::ensure!(
+        std::io::stdout().is_terminal(),
+        "top needs a terminal; `longhaul list` is for scripts"
+    );
+    let (client, every) = (
+        top.server.client()?,
+        top.every.0.max(Duration::from_millis(100)),
+    );
     let has_colours = top.server.screen().has_colours;
     // A server that is not there is told on the screen of before.
     let first = source::look(&client).await?;

@@ -37,7 +37,12 @@ pub async fn run(watch: Watch) -> anyhow::Result<Ending> {
 }
 
 /// Shows the task until it has ended.
-pub(crate) async fn follow(client: &Client, screen: Screen, id: TaskId, json: bool) -> anyhow::Result<Ending> {
+pub(crate) async fn follow(
+    client: &Client,
+    screen: Screen,
+    id: TaskId,
+    json: bool,
+) -> anyhow::Result<Ending> {
     let mut events = client.events(About::Task(id)).await?;
     let view = View::new(screen, json);
     let mut standing = Standing::default();
@@ -67,7 +72,12 @@ pub(crate) async fn follow(client: &Client, screen: Screen, id: TaskId, json: bo
 }
 
 /// The next word about the task: news, or what has changed when there were none for a while.
-async fn next(client: &Client, events: &mut Events, id: TaskId, standing: &Standing) -> Result<Told, ClientError> {
+async fn next(
+    client: &Client,
+    events: &mut Events,
+    id: TaskId,
+    standing: &Standing,
+) -> Result<Told, ClientError> {
     let mut news = std::pin::pin!(events.next());
     loop {
         tokio::select! {

@@ -25,7 +25,11 @@ pub async fn run(why: Why) -> anyhow::Result<Ending> {
     }
     screen.line(clean(&answer.value.sentence))?;
     let told = |value: &Value| value.as_str().map_or_else(|| value.to_string(), clean);
-    let rows = answer.value.facts.iter().map(|(name, value)| (name.as_str(), told(value)));
+    let rows = answer
+        .value
+        .facts
+        .iter()
+        .map(|(name, value)| (name.as_str(), told(value)));
     if !answer.value.facts.is_empty() {
         screen.show(client::facts(screen, rows))?;
     }

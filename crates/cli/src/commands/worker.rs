@@ -32,26 +32,51 @@ impl Worker {
         let mut config = config::load(&self.config.sources())?;
         if !self.queues.is_empty() {
             config.worker.queues = queues(&self.queues)?;
-            config.worker.slots = config.worker.queues.values().map(|share| share.reserved).sum();
+            config.worker.slots = config
+                .worker
+                .queues
+                .values()
+                .map(|share| share.reserved)
+                .sum();
         }
         Ok(config)
     }
 }
 
 pub async fn run(worker: Worker, config: Config) -> anyhow::Result<()> {
-    Node { config, roles: vec![Role::Worker], samples: worker.samples, greet }.run().await
+    Node {
+        config,
+        roles: vec![Role::Worker],
+        samples: worker.samples,
+        greet,
+    }
+    .run()
+    .await
 }
 
 fn queues(given: &[String]) -> anyhow::Result<BTreeMap<String, QueueShare>> {
     let mut shares = BTreeMap::new();
     for text in given {
-        let refuse =
-            || format!("--queues has {text:?}; allowed: NAME=SLOTS with at least one slot, such as vip_short=4");
+        let refuse = || {
+            format!(
+                "--queues has {text:?}; allowed: NAME=SLOTS with at least one slot, such as vip_short=4"
+            )
+        };
         let (name, slots) = text.split_once('=').with_context(refuse)?;
         let slots: usize = slots.parse().with_context(refuse)?;
-        ensure!(slots > 0 && longhaul::operating::bounds::check_label("queue", name).is_ok(), refuse());
-        let share = QueueShare { reserved: slots, at_most: Some(slots), ..QueueShare::default() };
-        ensure!(shares.insert(name.to_owned(), share).is_none(), "--queues names {name} twice");
+        ensure!(
+            slots > 0 && longhaul::operating::bounds::check_label("queue", name).is_ok(),
+            refuse()
+        );
+        let share = QueueShare {
+            reserved: slots,
+            at_most: Some(slots),
+            ..QueueShare::default()
+        };
+        ensure!(
+            shares.insert(name.to_owned(), share).is_none(),
+            "--queues names {name} twice"
+        );
     }
     Ok(shares)
 }
@@ -62,11 +87,35 @@ mod tests {
 
     #[test]
     fn queues_are_named_with_their_slots() {
-        let read = |text: &[&str]| queues(&text.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
+        let read = |text: &[&str]| {
+            queues(
+                &text
+                    .iter()
+                    .map(|part| (*part).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        };
         let shares = read(&["vip_short=4", "free_default=2"]).unwrap();
-        assert_eq!(shares["vip_short"], QueueShare { reserved: 4, at_most: Some(4), share: 1 });
-        for bad in [&["vip_short"][..], &["=4"], &["a=0"], &["a=many"], &["a=1", "a=2"], &["a b=1"]] {
-            assert!(read(bad).unwrap_err().to_string().contains("--queues"), "{bad:?}");
+        assert_eq!(
+            shares["vip_short"],
+            QueueShare {
+                reserved: 4,
+                at_most: Some(4),
+                share: 1
+            }
+        );
+        for bad in [
+            &["vip_short"][..],
+            &["=4"],
+            &["a=0"],
+            &["a=many"],
+            &["a=1", "a=2"],
+            &["a b=1"],
+        ] {
+            assert!(
+                read(bad).unwrap_err().to_string().contains("--queues"),
+                "{bad:?}"
+            );
         }
     }
 }

@@ -11,7 +11,13 @@ const MOST_SHARE: usize = 1_000;
 impl Config {
     /// Refuses waits of nothing, which would be loops without a rest, and shares that are not there.
     pub(super) fn check_bounds(&self) -> anyhow::Result<()> {
-        let Self { artifacts, http, worker, duties, .. } = self;
+        let Self {
+            artifacts,
+            http,
+            worker,
+            duties,
+            ..
+        } = self;
         nonzero(&[
             ("artifacts.keep_free", artifacts.keep_free),
             ("artifacts.keep_vip", artifacts.keep_vip),
@@ -27,10 +33,14 @@ impl Config {
             ("duties.silent", duties.silent),
             ("duties.sweep_every", duties.sweep_every),
         ])?;
-        ensure!(worker.poll_least.0 <= worker.poll_most.0, "worker.poll_least is longer than worker.poll_most");
-        for (name, count) in
-            [("http.connections", http.connections), ("http.connections_per_address", http.connections_per_address)]
-        {
+        ensure!(
+            worker.poll_least.0 <= worker.poll_most.0,
+            "worker.poll_least is longer than worker.poll_most"
+        );
+        for (name, count) in [
+            ("http.connections", http.connections),
+            ("http.connections_per_address", http.connections_per_address),
+        ] {
             ensure!(count > 0, "{name} is 0; allowed: at least 1");
         }
         self.limit_rules().check().context("limits")?;
@@ -57,13 +67,20 @@ impl Config {
             );
         }
         let (slots, queues) = (self.worker.slots, &self.worker.queues);
-        let reserved = queues.values().fold(0_usize, |sum, share| sum.saturating_add(share.reserved));
-        ensure!(reserved <= slots, "worker.queues reserve {reserved} slots, and worker.slots is {slots}");
+        let reserved = queues
+            .values()
+            .fold(0_usize, |sum, share| sum.saturating_add(share.reserved));
+        ensure!(
+            reserved <= slots,
+            "worker.queues reserve {reserved} slots, and worker.slots is {slots}"
+        );
         Ok(())
     }
 }
 
 fn nonzero(waits: &[(&str, WireDuration)]) -> anyhow::Result<()> {
     let zero = waits.iter().find(|(_, wait)| wait.as_millis() == 0);
-    zero.map_or(Ok(()), |(name, _)| anyhow::bail!("{name} is 0; allowed: at least 1ms"))
+    zero.map_or(Ok(()), |(name, _)| {
+        anyhow::bail!("{name} is 0; allowed: at least 1ms")
+    })
 }

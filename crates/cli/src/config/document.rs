@@ -61,15 +61,25 @@ pub fn document() -> String {
             );
         }
         let name = key.name.replace('*', "NAME");
-        let variable = key.variable.map_or(String::new(), |variable| format!("<br>`{variable}`"));
+        let variable = key
+            .variable
+            .map_or(String::new(), |variable| format!("<br>`{variable}`"));
         let default = default_of(key, &defaults);
-        let _ = writeln!(text, "| `{name}`{variable} | {} | {default} | {} |", key.kind.as_str(), key.what);
+        let _ = writeln!(
+            text,
+            "| `{name}`{variable} | {} | {default} | {} |",
+            key.kind.as_str(),
+            key.what
+        );
     }
     text
 }
 
 fn default_of(key: &Key, defaults: &Value) -> String {
-    let value = key.segments().into_iter().try_fold(defaults, |value, part| value.get(part));
+    let value = key
+        .segments()
+        .into_iter()
+        .try_fold(defaults, |value, part| value.get(part));
     match (key.kind, value) {
         (Kind::Rules, Some(Value::Array(rules))) => {
             let rule = |rule: &Value| format!("`{rule}`").replace('"', "");
@@ -77,7 +87,9 @@ fn default_of(key: &Key, defaults: &Value) -> String {
         }
         (Kind::Duration, Some(Value::String(text))) => {
             let read = text.parse::<WireDuration>();
-            read.map_or(String::new(), |duration| format!("`{}`", friendly(duration.0)))
+            read.map_or(String::new(), |duration| {
+                format!("`{}`", friendly(duration.0))
+            })
         }
         (_, Some(Value::String(text))) => format!("`{text}`"),
         (_, Some(Value::Array(items))) => {
@@ -92,9 +104,18 @@ fn default_of(key: &Key, defaults: &Value) -> String {
 /// A duration in the largest unit that has it whole.
 fn friendly(duration: Duration) -> String {
     let ms = duration.as_millis();
-    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let whole = units.iter().find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
-    whole.map_or(format!("{ms}ms"), |(unit, name)| format!("{}{name}", ms / unit))
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let whole = units
+        .iter()
+        .find(|(unit, _)| ms >= *unit && ms.is_multiple_of(*unit));
+    whole.map_or(format!("{ms}ms"), |(unit, name)| {
+        format!("{}{name}", ms / unit)
+    })
 }
 
 #[cfg(test)]
@@ -107,11 +128,19 @@ mod tests {
         match value {
             Value::Object(map) => {
                 for (name, inner) in map {
-                    let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+                    let path = if prefix.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{prefix}.{name}")
+                    };
                     leaves(&path, inner, found);
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_) => {
                 found.insert(prefix.to_owned());
             }
         }
@@ -120,25 +149,42 @@ mod tests {
     #[test]
     fn every_key_of_the_types_is_on_the_list_and_nothing_else() {
         let mut found = BTreeSet::new();
-        leaves("", &serde_json::to_value(Config::default()).unwrap(), &mut found);
-        let listed = KEYS.iter().filter(|key| !key.name.contains('*')).map(|key| key.name.to_owned());
+        leaves(
+            "",
+            &serde_json::to_value(Config::default()).unwrap(),
+            &mut found,
+        );
+        let listed = KEYS
+            .iter()
+            .filter(|key| !key.name.contains('*'))
+            .map(|key| key.name.to_owned());
         assert_eq!(found, listed.collect());
     }
 
     #[test]
     fn durations_are_written_in_their_largest_unit() {
-        for (ms, written) in [(5, "5ms"), (1_000, "1s"), (90_000, "90s"), (7_200_000, "2h"), (259_200_000, "3d")] {
+        for (ms, written) in [
+            (5, "5ms"),
+            (1_000, "1s"),
+            (90_000, "90s"),
+            (7_200_000, "2h"),
+            (259_200_000, "3d"),
+        ] {
             assert_eq!(friendly(Duration::from_millis(ms)), written);
         }
     }
 
     #[test]
     fn the_checked_in_document_is_current() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
         if std::env::vars_os().any(|(name, _)| name == "LONGHAUL_GENERATE") {
             std::fs::write(&path, document()).unwrap();
         }
         let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == document(), "docs/configuration.md is not current: make generate writes it");
+        assert!(
+            found == document(),
+            "docs/configuration.md is not current: make generate writes it"
+        );
     }
 }

@@ -48,16 +48,30 @@ impl Key {
     /// Whether a path that somebody wrote is this key.
     pub(super) fn is_at(&self, path: &[String]) -> bool {
         let segments = self.segments();
-        segments.len() == path.len() && segments.iter().zip(path).all(|(own, other)| *own == "*" || own == other)
+        segments.len() == path.len()
+            && segments
+                .iter()
+                .zip(path)
+                .all(|(own, other)| *own == "*" || own == other)
     }
 }
 
 const fn key(name: &'static str, kind: Kind, what: &'static str) -> Key {
-    Key { name, kind, what, variable: None }
+    Key {
+        name,
+        kind,
+        what,
+        variable: None,
+    }
 }
 
 const fn shape(name: &'static str, kind: Kind, variable: &'static str, what: &'static str) -> Key {
-    Key { name, kind, what, variable: Some(variable) }
+    Key {
+        name,
+        kind,
+        what,
+        variable: Some(variable),
+    }
 }
 
 pub(super) const KEYS: &[Key] = &[
@@ -114,7 +128,11 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Rules,
         "What the world is told over the broker's exchange `tasks.events.exchange`, as CloudEvents. A rule selects events of types; without rules nothing is told.",
     ),
-    key("events.external.*.types", Kind::Texts, "The types whose events are told; all when none is named."),
+    key(
+        "events.external.*.types",
+        Kind::Texts,
+        "The types whose events are told; all when none is named.",
+    ),
     key(
         "events.external.*.events",
         Kind::Texts,
@@ -136,8 +154,16 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration,
         "How long files of tasks without a tier, or of the tier `free`, are kept.",
     ),
-    key("artifacts.keep_vip", Kind::Duration, "The same for the tier `vip`."),
-    key("artifacts.keep_enterprise", Kind::Duration, "The same for the tier `enterprise`."),
+    key(
+        "artifacts.keep_vip",
+        Kind::Duration,
+        "The same for the tier `vip`.",
+    ),
+    key(
+        "artifacts.keep_enterprise",
+        Kind::Duration,
+        "The same for the tier `enterprise`.",
+    ),
     shape(
         "http.listen",
         Kind::Address,
@@ -154,14 +180,26 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration,
         "How long the head of a request may take, and how long a connection may be idle between two.",
     ),
-    key("http.write_timeout", Kind::Duration, "How long a client may leave an answer unread."),
-    key("http.connections", Kind::Number, "Connections at once. The process needs a file handle for each."),
+    key(
+        "http.write_timeout",
+        Kind::Duration,
+        "How long a client may leave an answer unread.",
+    ),
+    key(
+        "http.connections",
+        Kind::Number,
+        "Connections at once. The process needs a file handle for each.",
+    ),
     key(
         "http.connections_per_address",
         Kind::Number,
         "Connections at once from one address. Behind a gateway all come from one.",
     ),
-    key("http.drain", Kind::Duration, "How long requests that are under way may take after a stop."),
+    key(
+        "http.drain",
+        Kind::Duration,
+        "How long requests that are under way may take after a stop.",
+    ),
     key(
         "identity.mode",
         Kind::Text,
@@ -207,8 +245,16 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Number,
         "How many tasks of a type run at once in this process, whatever the type itself says. The name is quoted: `\"sample.sleep\" = 4`.",
     ),
-    key("worker.resources.*", Kind::Number, "How many tasks of this process may use a named resource at once."),
-    key("worker.poll_least", Kind::Duration, "The shortest wait between two looks for work when no bell rings."),
+    key(
+        "worker.resources.*",
+        Kind::Number,
+        "How many tasks of this process may use a named resource at once.",
+    ),
+    key(
+        "worker.poll_least",
+        Kind::Duration,
+        "The shortest wait between two looks for work when no bell rings.",
+    ),
     key(
         "worker.poll_most",
         Kind::Duration,
@@ -219,8 +265,16 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration,
         "How often leases are renewed while something runs; a cancel elsewhere is heard within this.",
     ),
-    key("worker.idle_heartbeat", Kind::Duration, "The same while nothing runs."),
-    key("worker.heartbeat_timeout", Kind::Duration, "How long the answer to a heartbeat is waited for."),
+    key(
+        "worker.idle_heartbeat",
+        Kind::Duration,
+        "The same while nothing runs.",
+    ),
+    key(
+        "worker.heartbeat_timeout",
+        Kind::Duration,
+        "How long the answer to a heartbeat is waited for.",
+    ),
     key(
         "worker.stray_age",
         Kind::Duration,
@@ -236,17 +290,41 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Duration,
         "A node that has not been heard of for this long is dead, and its tasks go to others. Shorter finds deaths sooner and takes long pauses for them. The same on all nodes.",
     ),
-    key("duties.rescue_every", Kind::Duration, "How often dead nodes are looked for."),
-    key("duties.max_crashes", Kind::Number, "Deaths of its node after which a task is quarantined as a dead letter."),
+    key(
+        "duties.rescue_every",
+        Kind::Duration,
+        "How often dead nodes are looked for.",
+    ),
+    key(
+        "duties.max_crashes",
+        Kind::Number,
+        "Deaths of its node after which a task is quarantined as a dead letter.",
+    ),
     key(
         "duties.silent",
         Kind::Duration,
         "An attempt that shows no sign for this long is failed although its node lives.",
     ),
-    key("duties.timeout_grace", Kind::Duration, "How long past its timeout an attempt's own node has to end it."),
-    key("duties.keep_ended", Kind::Duration, "How long ended tasks are kept."),
-    key("duties.keep_dead_letters", Kind::Duration, "How long `FAILED` and `DEAD_LETTER` tasks are kept."),
-    key("duties.sweep_every", Kind::Duration, "How often files whose time is over are looked for."),
+    key(
+        "duties.timeout_grace",
+        Kind::Duration,
+        "How long past its timeout an attempt's own node has to end it.",
+    ),
+    key(
+        "duties.keep_ended",
+        Kind::Duration,
+        "How long ended tasks are kept.",
+    ),
+    key(
+        "duties.keep_dead_letters",
+        Kind::Duration,
+        "How long `FAILED` and `DEAD_LETTER` tasks are kept.",
+    ),
+    key(
+        "duties.sweep_every",
+        Kind::Duration,
+        "How often files whose time is over are looked for.",
+    ),
     key(
         "duties.starve_after",
         Kind::Duration,
@@ -262,26 +340,42 @@ pub(super) const KEYS: &[Key] = &[
         Kind::Rules,
         "Which queue a task goes to when its submitter names none. The first rule that fits decides; naming any replaces them all.",
     ),
-    key("routing.rules.*.tier", Kind::Text, "The rule is for tasks of this tier; without it, of any."),
+    key(
+        "routing.rules.*.tier",
+        Kind::Text,
+        "The rule is for tasks of this tier; without it, of any.",
+    ),
     key(
         "routing.rules.*.at_most",
         Kind::Duration,
         "The rule is for tasks that are expected to take at most this long.",
     ),
     key("routing.rules.*.queue", Kind::Text, "Where they go."),
-    key("routing.otherwise", Kind::Text, "Where everything else goes."),
+    key(
+        "routing.otherwise",
+        Kind::Text,
+        "Where everything else goes.",
+    ),
     key(
         "limits.*.rate",
         Kind::Number,
         "Calls that a provider (`openai`) or one of its models (`\"openai/gpt-4\"`) takes in each stretch of time. `limits.default` is for keys without a limit of their own.",
     ),
-    key("limits.*.per", Kind::Duration, "How long a stretch is; a second when nothing is said."),
+    key(
+        "limits.*.per",
+        Kind::Duration,
+        "How long a stretch is; a second when nothing is said.",
+    ),
     key(
         "limits.*.burst",
         Kind::Number,
         "Calls that an idle key has saved up and that may come at once; 1 when nothing is said.",
     ),
-    key("log.format", Kind::Text, "How log lines are written: `pretty` for people, `json` for collectors."),
+    key(
+        "log.format",
+        Kind::Text,
+        "How log lines are written: `pretty` for people, `json` for collectors.",
+    ),
     key(
         "log.level",
         Kind::Text,

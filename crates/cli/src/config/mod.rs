@@ -16,6 +16,6 @@ pub use document::document;
 pub use load::{Sources, load};
 pub use secret::{SecretText, SecretUrl};
 pub use sections::{
-    Artifacts, Broker, Config, Duties, Events, ExternalEvents, Http, Identity, IdentityKind, Lanes, LimitRule, Log,
-    QueueShare, Redis, Routes, RoutingRule, Store, Telemetry, Worker,
+    Artifacts, Broker, Config, Duties, Events, ExternalEvents, Http, Identity, IdentityKind, Lanes,
+    LimitRule, Log, QueueShare, Redis, Routes, RoutingRule, Store, Telemetry, Worker,
 };

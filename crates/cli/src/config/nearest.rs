@@ -1,8 +1,14 @@
 //! The known word that a mistyped one was probably meant to be.
 
 /// The nearest of the known ones, and how many letters it is away.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, usize)> {
-    known.into_iter().map(|other| (other, distance(word, other))).min_by_key(|(_, away)| *away)
+pub(super) fn nearest<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<(&'a str, usize)> {
+    known
+        .into_iter()
+        .map(|other| (other, distance(word, other)))
+        .min_by_key(|(_, away)| *away)
 }
 
 /// Letters to insert, remove or replace, or pairs to swap, to make one word of the other.
@@ -15,7 +21,9 @@ fn distance(one: &str, other: &str) -> usize {
                 a + b
             } else {
                 let differ = usize::from(one[a - 1] != other[b - 1]);
-                let mut least = (table[a - 1][b] + 1).min(table[a][b - 1] + 1).min(table[a - 1][b - 1] + differ);
+                let mut least = (table[a - 1][b] + 1)
+                    .min(table[a][b - 1] + 1)
+                    .min(table[a - 1][b - 1] + differ);
                 if a > 1 && b > 1 && one[a - 1] == other[b - 2] && one[a - 2] == other[b - 1] {
                     least = least.min(table[a - 2][b - 2] + 1);
                 }

@@ -57,18 +57,33 @@ impl fmt::Debug for SecretText {
 
 /// The URL with `***` for its password, and for every parameter: some drivers take passwords there.
 fn masked(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
+    let (scheme, rest) = url
+        .split_once("://")
+        .map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
     // A password may hold an `@`, or a `?` that should have been escaped: the last `@` of all ends it. Where a parameter
     // has an `@`, too much is hidden and not too little.
-    let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
-    let user = user.map(|user| user.split_once(':').map_or(user.to_owned(), |(name, _)| format!("{name}:***")));
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (user, rest) = rest
+        .rsplit_once('@')
+        .map_or((None, rest), |(user, rest)| (Some(user), rest));
+    let user = user.map(|user| {
+        user.split_once(':')
+            .map_or(user.to_owned(), |(name, _)| format!("{name}:***"))
+    });
+    let (place, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(place, query)| (place, Some(query)));
     let mut shown = scheme.map_or(String::new(), |scheme| format!("{scheme}://"));
     shown += &user.map_or(String::new(), |user| user + "@");
     shown += place;
     if let Some(query) = query {
-        let name = |pair: &str| pair.split_once('=').map_or(pair.to_owned(), |(name, _)| format!("{name}=***"));
-        shown = format!("{shown}?{}", query.split('&').map(name).collect::<Vec<_>>().join("&"));
+        let name = |pair: &str| {
+            pair.split_once('=')
+                .map_or(pair.to_owned(), |(name, _)| format!("{name}=***"))
+        };
+        shown = format!(
+            "{shown}?{}",
+            query.split('&').map(name).collect::<Vec<_>>().join("&")
+        );
     }
     shown
 }
@@ -80,18 +95,36 @@ mod tests {
     #[test]
     fn a_url_is_shown_without_its_password() {
         for (url, shown) in [
-            ("postgres://u:s3cret@db:5432/tasks", "postgres://u:***@db:5432/tasks"),
-            ("postgres://u:s3c@ret@db/tasks?password=s3cret&x", "postgres://u:***@db/tasks?password=***&x"),
-            ("postgres://u:s3?cr#et@db/tasks", "postgres://u:***@db/tasks"),
-            ("postgres://u:s3?cr=e&t@db/tasks?sslmode=require", "postgres://u:***@db/tasks?sslmode=***"),
-            ("postgres://u:s3cret@db/tasks?password=a@b", "postgres://u:***@b"),
+            (
+                "postgres://u:s3cret@db:5432/tasks",
+                "postgres://u:***@db:5432/tasks",
+            ),
+            (
+                "postgres://u:s3c@ret@db/tasks?password=s3cret&x",
+                "postgres://u:***@db/tasks?password=***&x",
+            ),
+            (
+                "postgres://u:s3?cr#et@db/tasks",
+                "postgres://u:***@db/tasks",
+            ),
+            (
+                "postgres://u:s3?cr=e&t@db/tasks?sslmode=require",
+                "postgres://u:***@db/tasks?sslmode=***",
+            ),
+            (
+                "postgres://u:s3cret@db/tasks?password=a@b",
+                "postgres://u:***@b",
+            ),
             ("u:s3cret@db/tasks", "u:***@db/tasks"),
             ("mysql://u@db/tasks", "mysql://u@db/tasks"),
             ("sqlite://data/longhaul.db", "sqlite://data/longhaul.db"),
             ("local", "local"),
         ] {
             let url = SecretUrl::new(url);
-            assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), format!("{shown:?}")));
+            assert_eq!(
+                (url.to_string(), format!("{url:?}")),
+                (shown.to_owned(), format!("{shown:?}"))
+            );
         }
     }
 }

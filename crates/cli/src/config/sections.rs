@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use longhaul::{DutySettings, FileLife, Routing, WorkerSettings, operating::WireDuration, server::ListenerSettings};
+use longhaul::{
+    DutySettings, FileLife, Routing, WorkerSettings, operating::WireDuration,
+    server::ListenerSettings,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{SecretText, SecretUrl};
@@ -37,7 +40,11 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self { url: SecretUrl::new("sqlite://longhaul-data/longhaul.db"), max_connections: 10, migrate: true }
+        Self {
+            url: SecretUrl::new("sqlite://longhaul-data/longhaul.db"),
+            max_connections: 10,
+            migrate: true,
+        }
     }
 }
 
@@ -51,7 +58,11 @@ pub struct Broker {
 
 impl Default for Broker {
     fn default() -> Self {
-        Self { url: SecretUrl::new("local"), namespace: String::new(), lanes: Lanes::Classic }
+        Self {
+            url: SecretUrl::new("local"),
+            namespace: String::new(),
+            lanes: Lanes::Classic,
+        }
     }
 }
 
@@ -73,7 +84,11 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        Self { url: None, namespace: "longhaul".to_owned(), nodes: 2 }
+        Self {
+            url: None,
+            namespace: "longhaul".to_owned(),
+            nodes: 2,
+        }
     }
 }
 
@@ -104,8 +119,15 @@ pub struct Artifacts {
 impl Default for Artifacts {
     fn default() -> Self {
         let life = FileLife::default();
-        let [keep_free, keep_vip, keep_enterprise] = [life.free, life.vip, life.enterprise].map(WireDuration);
-        Self { url: None, key: None, keep_free, keep_vip, keep_enterprise }
+        let [keep_free, keep_vip, keep_enterprise] =
+            [life.free, life.vip, life.enterprise].map(WireDuration);
+        Self {
+            url: None,
+            key: None,
+            keep_free,
+            keep_vip,
+            keep_enterprise,
+        }
     }
 }
 
@@ -167,7 +189,11 @@ pub struct Identity {
 impl Default for Identity {
     fn default() -> Self {
         let trusted_from = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
-        Self { mode: IdentityKind::Tokens, trusted_from, environment: "live".to_owned() }
+        Self {
+            mode: IdentityKind::Tokens,
+            trusted_from,
+            environment: "live".to_owned(),
+        }
     }
 }
 
@@ -182,7 +208,11 @@ pub struct QueueShare {
 
 impl Default for QueueShare {
     fn default() -> Self {
-        Self { reserved: 0, at_most: None, share: 1 }
+        Self {
+            reserved: 0,
+            at_most: None,
+            share: 1,
+        }
     }
 }
 
@@ -281,7 +311,10 @@ impl Default for Routes {
             at_most: rule.at_most.map(WireDuration),
             queue: rule.queue.clone(),
         };
-        Self { rules: routing.rules.iter().map(rule).collect(), otherwise: routing.otherwise }
+        Self {
+            rules: routing.rules.iter().map(rule).collect(),
+            otherwise: routing.otherwise,
+        }
     }
 }
 
@@ -312,7 +345,10 @@ pub struct Log {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { format: LogFormat::Pretty, level: "info".to_owned() }
+        Self {
+            format: LogFormat::Pretty,
+            level: "info".to_owned(),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use longhaul::{
-    DutySettings, EventKind, EventRule, EventSelection, FileLife, LaneKind, Limit, LimitRules, QueueSlots,
-    RabbitOptions, Routing, Rule, WorkerSettings,
+    DutySettings, EventKind, EventRule, EventSelection, FileLife, LaneKind, Limit, LimitRules,
+    QueueSlots, RabbitOptions, Routing, Rule, WorkerSettings,
     operating::{PollSettings, StoreOptions},
     server::{IdentityMode, ListenerSettings, Network},
 };
@@ -36,18 +36,36 @@ impl Config {
                 "redis.url is {url}; allowed: redis://[user:password@]host[:port][/database], rediss://…"
             );
         }
-        ensure!(self.redis.nodes >= 1, "redis.nodes is 0; allowed: at least 1");
+        ensure!(
+            self.redis.nodes >= 1,
+            "redis.nodes is 0; allowed: at least 1"
+        );
         let is_told = !self.external_events()?.is_empty();
-        ensure!(is_rabbitmq || !is_told, "events.external names events, and broker.url names nobody who carries them");
+        ensure!(
+            is_rabbitmq || !is_told,
+            "events.external names events, and broker.url names nobody who carries them"
+        );
         if let Some(url) = &self.artifacts.url {
             let folder = url.reveal().strip_prefix("file://").unwrap_or_default();
-            ensure!(!folder.is_empty(), "artifacts.url is {url}; this version knows only file://folder");
+            ensure!(
+                !folder.is_empty(),
+                "artifacts.url is {url}; this version knows only file://folder"
+            );
         }
-        ensure!(self.store.max_connections >= 2, "store.max_connections is below 2: a node needs at least two");
-        ensure!(self.worker.slots >= 1, "worker.slots is 0; a node without a worker has other --roles");
+        ensure!(
+            self.store.max_connections >= 2,
+            "store.max_connections is below 2: a node needs at least two"
+        );
+        ensure!(
+            self.worker.slots >= 1,
+            "worker.slots is 0; a node without a worker has other --roles"
+        );
         if let Some(url) = &self.telemetry.otlp_endpoint {
             let is_http = ["http", "https"].contains(&url.scheme());
-            ensure!(is_http, "telemetry.otlp_endpoint is {url}; allowed: http://collector:4318 or https://…");
+            ensure!(
+                is_http,
+                "telemetry.otlp_endpoint is {url}; allowed: http://collector:4318 or https://…"
+            );
         }
         let level = self.log.level.parse::<tracing_subscriber::EnvFilter>();
         level.map_err(|error| anyhow::anyhow!("log.level is {:?}: {error}", self.log.level))?;
@@ -81,7 +99,10 @@ impl Config {
             Lanes::Classic => LaneKind::Classic,
             Lanes::Quorum => LaneKind::Quorum,
         };
-        let options = RabbitOptions { namespace: self.broker.namespace.clone(), lanes };
+        let options = RabbitOptions {
+            namespace: self.broker.namespace.clone(),
+            lanes,
+        };
         (self.broker.url.reveal() != "local").then(|| (self.broker.url.reveal(), options))
     }
 
@@ -90,25 +111,47 @@ impl Config {
         let event = |name: &String| {
             EventKind::parse(name).with_context(|| {
                 let known: Vec<_> = EventKind::external().map(EventKind::as_str).collect();
-                format!("events.external names {name:?}; allowed: {}", known.join(", "))
+                format!(
+                    "events.external names {name:?}; allowed: {}",
+                    known.join(", ")
+                )
             })
         };
         let rule = |rule: &super::ExternalEvents| {
-            let events = rule.events.iter().map(event).collect::<anyhow::Result<Vec<_>>>()?;
-            anyhow::Ok(EventRule { task_types: rule.types.clone(), events })
+            let events = rule
+                .events
+                .iter()
+                .map(event)
+                .collect::<anyhow::Result<Vec<_>>>()?;
+            anyhow::Ok(EventRule {
+                task_types: rule.types.clone(),
+                events,
+            })
         };
-        let rules = self.events.external.iter().map(rule).collect::<anyhow::Result<Vec<_>>>()?;
+        let rules = self
+            .events
+            .external
+            .iter()
+            .map(rule)
+            .collect::<anyhow::Result<Vec<_>>>()?;
         EventSelection::new(&rules)?;
         Ok(rules)
     }
 
     /// Every queue that the configuration names.
     pub fn queues(&self) -> Vec<String> {
-        self.routing().queues().into_iter().chain(self.worker.queues.keys().cloned()).collect()
+        self.routing()
+            .queues()
+            .into_iter()
+            .chain(self.worker.queues.keys().cloned())
+            .collect()
     }
 
     pub fn store_options(&self) -> StoreOptions {
-        StoreOptions { max_connections: self.store.max_connections, ..StoreOptions::default() }
+        StoreOptions {
+            max_connections: self.store.max_connections,
+            ..StoreOptions::default()
+        }
     }
 
     /// The file of an embedded store.
@@ -131,29 +174,45 @@ impl Config {
     /// How long those files are kept.
     pub fn file_life(&self) -> FileLife {
         let kept = &self.artifacts;
-        FileLife { free: kept.keep_free.0, vip: kept.keep_vip.0, enterprise: kept.keep_enterprise.0 }
+        FileLife {
+            free: kept.keep_free.0,
+            vip: kept.keep_vip.0,
+            enterprise: kept.keep_enterprise.0,
+        }
     }
 
     /// What their URLs are signed with, if it is not the key beside their folder.
     pub fn artifact_key(&self) -> anyhow::Result<Option<[u8; 32]>> {
-        let Some(text) = &self.artifacts.key else { return Ok(None) };
+        let Some(text) = &self.artifacts.key else {
+            return Ok(None);
+        };
         let digits = text.reveal().as_bytes();
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-        let key = bytes.and_then(|bytes| <[u8; 32]>::try_from(bytes).ok()).filter(|_| digits.len() == 64);
-        Ok(Some(key.context("artifacts.key is not 64 hexadecimal digits; openssl rand -hex 32 makes one")?))
+        let key = bytes
+            .and_then(|bytes| <[u8; 32]>::try_from(bytes).ok())
+            .filter(|_| digits.len() == 64);
+        Ok(Some(key.context(
+            "artifacts.key is not 64 hexadecimal digits; openssl rand -hex 32 makes one",
+        )?))
     }
 
     pub fn identity_mode(&self) -> anyhow::Result<IdentityMode> {
         Ok(match self.identity.mode {
             IdentityKind::Tokens => IdentityMode::Tokens,
-            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader { from: self.networks()? },
+            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader {
+                from: self.networks()?,
+            },
             IdentityKind::Dev => IdentityMode::Dev,
         })
     }
 
     fn networks(&self) -> anyhow::Result<Vec<Network>> {
-        let read = |text: &String| text.parse().map_err(anyhow::Error::msg).context("identity.trusted_from");
+        let read = |text: &String| {
+            text.parse()
+                .map_err(anyhow::Error::msg)
+                .context("identity.trusted_from")
+        };
         self.identity.trusted_from.iter().map(read).collect()
     }
 
@@ -183,7 +242,10 @@ impl Config {
             queues: worker.queues.iter().map(queue).collect(),
             resources: worker.resources.clone().into_iter().collect(),
             types: worker.types.clone().into_iter().collect(),
-            poll: PollSettings { least: worker.poll_least.0, most: worker.poll_most.0 },
+            poll: PollSettings {
+                least: worker.poll_least.0,
+                most: worker.poll_most.0,
+            },
             heartbeat: worker.heartbeat.0,
             idle_heartbeat: worker.idle_heartbeat.0,
             heartbeat_timeout: worker.heartbeat_timeout.0,
@@ -217,15 +279,26 @@ impl Config {
             queue: rule.queue.clone(),
         };
         let rules = self.routing.rules.iter().map(rule).collect();
-        Routing { rules, otherwise: self.routing.otherwise.clone() }
+        Routing {
+            rules,
+            otherwise: self.routing.otherwise.clone(),
+        }
     }
 
     pub fn limit_rules(&self) -> LimitRules {
-        let limit =
-            |rule: &super::LimitRule| Limit { permits: rule.rate, per_ms: rule.per.as_millis(), burst: rule.burst };
-        let named = self.limits.iter().filter(|(name, _)| *name != DEFAULT_LIMIT);
+        let limit = |rule: &super::LimitRule| Limit {
+            permits: rule.rate,
+            per_ms: rule.per.as_millis(),
+            burst: rule.burst,
+        };
+        let named = self
+            .limits
+            .iter()
+            .filter(|(name, _)| *name != DEFAULT_LIMIT);
         LimitRules {
-            limits: named.map(|(name, rule)| (name.clone(), limit(rule))).collect(),
+            limits: named
+                .map(|(name, rule)| (name.clone(), limit(rule)))
+                .collect(),
             default: self.limits.get(DEFAULT_LIMIT).map(limit),
         }
     }

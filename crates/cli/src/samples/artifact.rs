@@ -40,8 +40,15 @@ impl Task for Artifact {
         let line = b"A line of a file that a sample made.\n";
         let size = usize::try_from(ctx.params.bytes.min(BYTES)).unwrap_or(0);
         let content: Vec<u8> = line.iter().copied().cycle().take(size).collect();
-        let kept = ctx.store_artifact("sample.txt", "text/plain; charset=utf-8", &content).await?;
-        let expires_at = jiff::Timestamp::from_microsecond(kept.expires_at.as_micros()).unwrap_or(jiff::Timestamp::MAX);
-        Ok(FilePlace { url: kept.url, bytes: kept.bytes, expires_at: expires_at.to_string() })
+        let kept = ctx
+            .store_artifact("sample.txt", "text/plain; charset=utf-8", &content)
+            .await?;
+        let expires_at = jiff::Timestamp::from_microsecond(kept.expires_at.as_micros())
+            .unwrap_or(jiff::Timestamp::MAX);
+        Ok(FilePlace {
+            url: kept.url,
+            bytes: kept.bytes,
+            expires_at: expires_at.to_string(),
+        })
     }
 }

@@ -31,8 +31,12 @@ impl Task for Checkpoint {
         for step in resumed_from + 1..=steps {
             ctx.sleep(Duration::from_millis(step_ms)).await?;
             ctx.save_checkpoint(&step).await?;
-            ctx.progress(longhaul::Progress::of(step as usize, steps as usize)).await?;
+            ctx.progress(longhaul::Progress::of(step as usize, steps as usize))
+                .await?;
         }
-        Ok(Resumed { steps, resumed_from })
+        Ok(Resumed {
+            steps,
+            resumed_from,
+        })
     }
 }

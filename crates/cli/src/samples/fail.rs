@@ -62,9 +62,10 @@ impl Task for Fail {
         Err(match (ctx.params.kind, after) {
             (FailKind::Retryable, None) => Stop::retryable(message),
             (FailKind::Retryable, Some(after)) => Stop::retry_after(message, after),
-            (FailKind::RateLimited, after) => {
-                Stop::rate_limited(message, after.unwrap_or(Duration::from_millis(RETRY_AFTER_MS)))
-            }
+            (FailKind::RateLimited, after) => Stop::rate_limited(
+                message,
+                after.unwrap_or(Duration::from_millis(RETRY_AFTER_MS)),
+            ),
             (FailKind::Fatal, _) => Stop::fatal(message),
             (FailKind::Panic, _) => panic!("{message}"),
         })

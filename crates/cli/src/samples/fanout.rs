@@ -48,16 +48,31 @@ impl Task for Fanout {
     type Output = Tally;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Tally> {
-        let Brood { children, fail_every, child_ms } = ctx.params;
+        let Brood {
+            children,
+            fail_every,
+            child_ms,
+        } = ctx.params;
         let failing = fail_every.map_or(0, |every| children / every.max(1));
-        let good = SleepTime { ms: child_ms.unwrap_or(0) };
-        let bad = Failing { kind: FailKind::Fatal, times: None, retry_after_ms: None };
-        ctx.submit_all::<Sleep>((failing..children).map(|_| good.clone())).await?;
-        ctx.submit_all::<Fail>((0..failing).map(|_| bad.clone())).await?;
+        let good = SleepTime {
+            ms: child_ms.unwrap_or(0),
+        };
+        let bad = Failing {
+            kind: FailKind::Fatal,
+            times: None,
+            retry_after_ms: None,
+        };
+        ctx.submit_all::<Sleep>((failing..children).map(|_| good.clone()))
+            .await?;
+        ctx.submit_all::<Fail>((0..failing).map(|_| bad.clone()))
+            .await?;
         Err(Stop::wait_for_children())
     }
 
     async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Tally> {
-        Ok(Tally { completed: children.completed().count(), failed: children.failed().count() })
+        Ok(Tally {
+            completed: children.completed().count(),
+            failed: children.failed().count(),
+        })
     }
 }

@@ -28,6 +28,14 @@ const STEPS: u32 = 100_000;
 /// Adds all sample types.
 #[must_use]
 pub fn register(builder: Builder) -> Builder {
-    let builder = builder.register(Echo).register(Sleep).register(Fail).register(Progress);
-    builder.register(Fanout).register(Checkpoint).register(Stream).register(Artifact)
+    let builder = builder
+        .register(Echo)
+        .register(Sleep)
+        .register(Fail)
+        .register(Progress);
+    builder
+        .register(Fanout)
+        .register(Checkpoint)
+        .register(Stream)
+        .register(Artifact)
 }

@@ -39,7 +39,8 @@ impl Task for Progress {
         for step in 1..=steps {
             ctx.sleep(Duration::from_millis(step_ms)).await?;
             let done = longhaul::Progress::of(step as usize, steps as usize);
-            ctx.progress(done.message(format!("step {step} of {steps}"))).await?;
+            ctx.progress(done.message(format!("step {step} of {steps}")))
+                .await?;
         }
         ctx.info(format!("{steps} steps done"));
         Ok(StepsDone { steps })

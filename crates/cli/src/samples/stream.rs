@@ -51,8 +51,15 @@ impl Task for Stream {
         for chunk in start.chunks + 1..=chunks {
             ctx.sleep(Duration::from_millis(chunk_ms)).await?;
             let offset = ctx.emit(&format!("chunk {chunk}\n")).await?;
-            ctx.save_checkpoint(&Position { chunks: chunk, offset }).await?;
+            ctx.save_checkpoint(&Position {
+                chunks: chunk,
+                offset,
+            })
+            .await?;
         }
-        Ok(Written { chunks, resumed_from: start.chunks })
+        Ok(Written {
+            chunks,
+            resumed_from: start.chunks,
+        })
     }
 }

@@ -22,7 +22,11 @@ pub struct LogFlags {
 impl LogFlags {
     /// The configuration, with what these say instead.
     pub fn over(&self, config: &Config) -> TelemetrySettings {
-        let configured = config.telemetry.otlp_endpoint.as_ref().map(|url| url.reveal().to_owned());
+        let configured = config
+            .telemetry
+            .otlp_endpoint
+            .as_ref()
+            .map(|url| url.reveal().to_owned());
         TelemetrySettings {
             level: self.log.clone().unwrap_or_else(|| config.log.level.clone()),
             format: self.log_format.unwrap_or(config.log.format),
@@ -32,7 +36,12 @@ impl LogFlags {
 }
 
 /// The collector that the environment names, as OpenTelemetry says.
-#[expect(clippy::disallowed_methods, reason = "the program's own edge: it is passed in from here")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the program's own edge: it is passed in from here"
+)]
 fn collector() -> Option<String> {
-    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok().filter(|address| !address.is_empty())
+    std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT")
+        .ok()
+        .filter(|address| !address.is_empty())
 }

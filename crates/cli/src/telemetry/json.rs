@@ -97,7 +97,11 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut line = Fields::default();
         event.record(&mut line);
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context
+            .event_scope(event)
+            .into_iter()
+            .flat_map(|scope| scope.from_root())
+        {
             if let Some(fields) = span.extensions().get::<Fields>() {
                 // What a span says of a task must not be said otherwise by whoever logs within it.
                 line.0.extend(fields.0.clone());
@@ -107,7 +111,8 @@ where
         // It writes to a text, which does not fail.
         let _ = SystemTime.format_time(&mut Writer::new(&mut time));
         line.0.insert("timestamp".to_owned(), time.into());
-        line.0.insert("level".to_owned(), metadata.level().as_str().into());
+        line.0
+            .insert("level".to_owned(), metadata.level().as_str().into());
         line.0.insert("target".to_owned(), metadata.target().into());
         if let Ok(mut text) = serde_json::to_vec(&line.0) {
             text.push(b'\n');

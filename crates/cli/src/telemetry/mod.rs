@@ -69,16 +69,25 @@ pub struct Telemetry {
 /// Starts to log, and to trace if a collector is named. Within a runtime, once in a process.
 pub fn start(settings: &TelemetrySettings) -> anyhow::Result<Telemetry> {
     let mut layers = vec![lines(settings, std::io::stderr)?];
-    let provider = settings.otlp_endpoint.as_deref().map(otlp::provider).transpose()?;
+    let provider = settings
+        .otlp_endpoint
+        .as_deref()
+        .map(otlp::provider)
+        .transpose()?;
     layers.extend(provider.as_ref().map(otlp::layer));
-    tracing_subscriber::registry().with(layers).try_init().context("logging was started before")?;
+    tracing_subscriber::registry()
+        .with(layers)
+        .try_init()
+        .context("logging was started before")?;
     Ok(Telemetry { provider })
 }
 
 impl Telemetry {
     /// Sends the traces that have not been sent.
     pub async fn stop(self) {
-        let Some(provider) = self.provider else { return };
+        let Some(provider) = self.provider else {
+            return;
+        };
         let flushed = tokio::task::spawn_blocking(move || provider.shutdown());
         match tokio::time::timeout(LAST_TRACES, flushed).await {
             Ok(Ok(Ok(()))) => {}
@@ -94,7 +103,9 @@ type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 fn filter_of(level: &str) -> String {
     // The client of RabbitMQ tells all that a server refuses as an error; whoever asked tells it where it matters.
     match level.trim().to_lowercase().as_str() {
-        "info" | "debug" => format!("{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn,lapin=off"),
+        "info" | "debug" => format!(
+            "{level},sqlx=warn,hyper=warn,h2=warn,reqwest=warn,opentelemetry=warn,lapin=off"
+        ),
         "error" | "warn" => format!("{level},lapin=off"),
         _ => level.to_owned(),
     }
@@ -102,7 +113,8 @@ fn filter_of(level: &str) -> String {
 
 /// On a terminal, unless `NO_COLOR` says otherwise.
 fn has_colours() -> bool {
-    let is_refused = std::env::vars_os().any(|(name, value)| name == "NO_COLOR" && !value.is_empty());
+    let is_refused =
+        std::env::vars_os().any(|(name, value)| name == "NO_COLOR" && !value.is_empty());
     std::io::IsTerminal::is_terminal(&std::io::stderr()) && !is_refused
 }
 
@@ -122,7 +134,12 @@ where
                 "message" => write!(writer, "{value:?}"),
                 name => write!(writer, " {name}={value:?}"),
             });
-            fmt::layer().with_ansi(has_colours()).fmt_fields(fields).with_writer(writer).with_filter(filter).boxed()
+            fmt::layer()
+                .with_ansi(has_colours())
+                .fmt_fields(fields)
+                .with_writer(writer)
+                .with_filter(filter)
+                .boxed()
         }
     })
 }

@@ -6,7 +6,10 @@ use anyhow::Context as _;
 use longhaul::trace::{self, TraceContext};
 use opentelemetry::{
     Context, KeyValue,
-    trace::{SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider as _},
+    trace::{
+        SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+        TracerProvider as _,
+    },
 };
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::{
@@ -28,7 +31,9 @@ pub(super) fn provider(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
         .with_http()
         .with_endpoint(address)
         .build()
-        .context("traces cannot be sent to the collector: its address must be as http://collector:4318")?;
+        .context(
+            "traces cannot be sent to the collector: its address must be as http://collector:4318",
+        )?;
     let provider = SdkTracerProvider::builder()
         .with_resource(
             Resource::builder()
@@ -72,8 +77,15 @@ impl trace::Tracer for Spans {
     fn context_of(&self, span: &Span) -> Option<TraceContext> {
         let context = span.context();
         let recorded = context.span().span_context().clone();
-        let (trace_id, span_id) = (recorded.trace_id().to_bytes(), recorded.span_id().to_bytes());
+        let (trace_id, span_id) = (
+            recorded.trace_id().to_bytes(),
+            recorded.span_id().to_bytes(),
+        );
         let flags = recorded.trace_flags().to_u8();
-        TraceContext::new(u128::from_be_bytes(trace_id), u64::from_be_bytes(span_id), flags)
+        TraceContext::new(
+            u128::from_be_bytes(trace_id),
+            u64::from_be_bytes(span_id),
+            flags,
+        )
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use opentelemetry_proto::tonic::{collector::trace::v1::ExportTraceServiceRequest, trace::v1::Span};
+use opentelemetry_proto::tonic::{
+    collector::trace::v1::ExportTraceServiceRequest, trace::v1::Span,
+};
 use prost::Message as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -49,26 +51,53 @@ impl Program {
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = loop {
-            let line = tokio::time::timeout(DEADLINE, lines.next_line()).await.unwrap().unwrap().expect("a greeting");
+            let line = tokio::time::timeout(DEADLINE, lines.next_line())
+                .await
+                .unwrap()
+                .unwrap()
+                .expect("a greeting");
             if let Some((_, rest)) = line.split_once("http://") {
                 break rest.split(['/', ' ']).next().unwrap().parse().unwrap();
             }
         };
-        tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });
-        Self { child, address, _folder: folder }
+        tokio::spawn(
+            async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} },
+        );
+        Self {
+            child,
+            address,
+            _folder: folder,
+        }
     }
 
     async fn run_task(&self, body: &Value, headers: &[(&str, &str)]) -> Value {
         let client = reqwest::Client::new();
-        let mut request = client.post(format!("http://{}/api/tasks", self.address)).json(body);
+        let mut request = client
+            .post(format!("http://{}/api/tasks", self.address))
+            .json(body);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let made: Value = request.send().await.unwrap().error_for_status().unwrap().json().await.unwrap();
+        let made: Value = request
+            .send()
+            .await
+            .unwrap()
+            .error_for_status()
+            .unwrap()
+            .json()
+            .await
+            .unwrap();
         let path = format!("/api/tasks/{}", made["taskId"].as_str().unwrap());
         let news = format!("{path}/events");
-        let ended = awaited(self.address, |call| call, (&news, &path), |task| task["finishedAt"].is_string());
-        tokio::time::timeout(DEADLINE, ended).await.expect("an end in time")
+        let ended = awaited(
+            self.address,
+            |call| call,
+            (&news, &path),
+            |task| task["finishedAt"].is_string(),
+        );
+        tokio::time::timeout(DEADLINE, ended)
+            .await
+            .expect("an end in time")
     }
 
     /// Stops it as a supervisor does, and answers with everything that it logged.
@@ -76,12 +105,20 @@ impl Program {
         let mut log = String::new();
         let mut errors = self.child.stderr.take().unwrap();
         let pid = self.child.id().unwrap().to_string();
-        assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-TERM", &pid])
+                .status()
+                .unwrap()
+                .success()
+        );
         let ended = async {
             errors.read_to_string(&mut log).await.unwrap();
             self.child.wait().await.unwrap()
         };
-        let status = tokio::time::timeout(DEADLINE, ended).await.expect("an end in time");
+        let status = tokio::time::timeout(DEADLINE, ended)
+            .await
+            .expect("an end in time");
         assert!(status.success(), "{status}: {log}");
         log
     }
@@ -125,7 +162,11 @@ async fn collect(stream: TcpStream, spans: Arc<Mutex<Vec<Span>>>) {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.unwrap();
         let request = ExportTraceServiceRequest::decode(&*body).unwrap();
-        let sent = request.resource_spans.into_iter().flat_map(|one| one.scope_spans).flat_map(|one| one.spans);
+        let sent = request
+            .resource_spans
+            .into_iter()
+            .flat_map(|one| one.scope_spans)
+            .flat_map(|one| one.spans);
         spans.lock().unwrap().extend(sent);
         stream
             .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n")
@@ -140,7 +181,10 @@ fn hex(bytes: &[u8]) -> String {
 
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let known: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
-    spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no {name} in {known:?}"))
+    spans
+        .iter()
+        .find(|span| span.name == name)
+        .unwrap_or_else(|| panic!("no {name} in {known:?}"))
 }
 
 async fn a_request_its_task_and_the_children_are_one_trace_and_their_lines_say_so() {
@@ -148,35 +192,80 @@ async fn a_request_its_task_and_the_children_are_one_trace_and_their_lines_say_s
     let program = Program::start(&["--log-format", "json", "--otlp-endpoint", &address]).await;
     let trace = format!("00-{TRACE_ID}-{SPAN_ID}-01");
     let body = json!({ "taskType": "sample.fanout", "parameters": { "children": 2 } });
-    let headers = [("traceparent", trace.as_str()), ("X-Correlation-Id", "order 7")];
+    let headers = [
+        ("traceparent", trace.as_str()),
+        ("X-Correlation-Id", "order 7"),
+    ];
     let fan = program.run_task(&body, &headers).await;
     // A handler that fails for no known reason says so in the log.
     let broken = json!({ "taskType": "sample.fail", "parameters": { "kind": "fatal" }, "correlationId": "order 8" });
     let broken = program.run_task(&broken, &[]).await;
     let log = program.stop().await;
     let spans = spans.lock().unwrap();
-    let ours: Vec<Span> = spans.iter().filter(|span| hex(&span.trace_id) == TRACE_ID).cloned().collect();
-    let (request, parent) = (named(&ours, "POST /api/tasks"), named(&ours, "run sample.fanout"));
+    let ours: Vec<Span> = spans
+        .iter()
+        .filter(|span| hex(&span.trace_id) == TRACE_ID)
+        .cloned()
+        .collect();
+    let (request, parent) = (
+        named(&ours, "POST /api/tasks"),
+        named(&ours, "run sample.fanout"),
+    );
     assert_eq!(hex(&request.parent_span_id), SPAN_ID);
     assert_eq!(parent.parent_span_id, request.span_id);
-    let children: Vec<&Span> = ours.iter().filter(|span| span.parent_span_id == parent.span_id).collect();
+    let children: Vec<&Span> = ours
+        .iter()
+        .filter(|span| span.parent_span_id == parent.span_id)
+        .collect();
     assert!(children.len() >= 2, "{ours:?}");
     assert!(fan["traceContext"].as_str().unwrap().contains(TRACE_ID));
-    let broken_trace = broken["traceContext"].as_str().unwrap().split('-').nth(1).unwrap().to_owned();
-    assert!(spans.iter().any(|span| hex(&span.trace_id) == broken_trace && span.name == "run sample.fail"));
-    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let line = lines.iter().find(|line| line["taskId"] == broken["taskId"]).unwrap_or_else(|| panic!("{log}"));
-    assert_eq!((&line["traceId"], &line["correlationId"]), (&json!(broken_trace), &json!("order 8")));
-    assert_eq!((&line["userId"], &line["taskType"]), (&json!("default"), &json!("sample.fail")));
+    let broken_trace = broken["traceContext"]
+        .as_str()
+        .unwrap()
+        .split('-')
+        .nth(1)
+        .unwrap()
+        .to_owned();
+    assert!(
+        spans
+            .iter()
+            .any(|span| hex(&span.trace_id) == broken_trace && span.name == "run sample.fail")
+    );
+    let lines: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let line = lines
+        .iter()
+        .find(|line| line["taskId"] == broken["taskId"])
+        .unwrap_or_else(|| panic!("{log}"));
+    assert_eq!(
+        (&line["traceId"], &line["correlationId"]),
+        (&json!(broken_trace), &json!("order 8"))
+    );
+    assert_eq!(
+        (&line["userId"], &line["taskType"]),
+        (&json!("default"), &json!("sample.fail"))
+    );
     assert_eq!(line["attempt"], 1);
-    assert!(line["timestamp"].is_string() && line["level"].is_string() && line["message"].is_string());
+    assert!(
+        line["timestamp"].is_string() && line["level"].is_string() && line["message"].is_string()
+    );
 }
 
 async fn secrets_are_in_no_line_of_the_log() {
     for format in ["json", "pretty"] {
         let program = Program::start(&["--log", "trace", "--log-format", format]).await;
-        let secrets = [("Authorization", "Bearer canary-token"), ("Cookie", "session=canary-cookie")];
-        program.run_task(&json!({ "taskType": "sample.echo", "parameters": "canary-parameter" }), &secrets).await;
+        let secrets = [
+            ("Authorization", "Bearer canary-token"),
+            ("Cookie", "session=canary-cookie"),
+        ];
+        program
+            .run_task(
+                &json!({ "taskType": "sample.echo", "parameters": "canary-parameter" }),
+                &secrets,
+            )
+            .await;
         let log = program.stop().await;
         assert!(log.contains("/api/tasks"), "the log of everything: {log}");
         assert!(!log.contains("canary"), "{log}");
@@ -185,7 +274,12 @@ async fn secrets_are_in_no_line_of_the_log() {
 
 async fn the_password_of_a_store_is_in_no_error() {
     for scheme in ["postgres", "mysql"] {
-        let refused = longhaul::Longhaul::open(&format!("{scheme}://user:canary@127.0.0.1:1/none")).await.unwrap_err();
-        assert!(!format!("{refused} {refused:?}").contains("canary"), "{refused:?}");
+        let refused = longhaul::Longhaul::open(&format!("{scheme}://user:canary@127.0.0.1:1/none"))
+            .await
+            .unwrap_err();
+        assert!(
+            !format!("{refused} {refused:?}").contains("canary"),
+            "{refused:?}"
+        );
     }
 }

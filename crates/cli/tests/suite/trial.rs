@@ -41,10 +41,16 @@ pub(crate) fn on<F: Future<Output = ()>>(
     path: &str,
     case: impl FnOnce() -> F + Send + 'static,
 ) -> Trial {
-    trial(format!("{}::{}", store.name(), within_the_program(path)), case)
+    trial(
+        format!("{}::{}", store.name(), within_the_program(path)),
+        case,
+    )
 }
 
-pub(crate) fn alone<F: Future<Output = ()>>(path: &str, case: impl FnOnce() -> F + Send + 'static) -> Trial {
+pub(crate) fn alone<F: Future<Output = ()>>(
+    path: &str,
+    case: impl FnOnce() -> F + Send + 'static,
+) -> Trial {
     trial(within_the_program(path).to_owned(), case)
 }
 
@@ -56,7 +62,10 @@ fn within_the_program(path: &str) -> &str {
 /// One case on a runtime of its own.
 fn trial<F: Future<Output = ()>>(name: String, case: impl FnOnce() -> F + Send + 'static) -> Trial {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
         runtime.block_on(case());
         Ok(())
     })

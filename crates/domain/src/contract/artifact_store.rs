@@ -36,11 +36,19 @@ impl NewArtifact<'_> {
         check_text("fileName", self.file_name, FILE_NAME_BYTES)?;
         check_text("contentType", self.content_type, NAME_BYTES)?;
         if !self.content_type.is_ascii() {
-            return Err(Invalid::new("contentType", "is not ASCII", "a media type such as text/plain"));
+            return Err(Invalid::new(
+                "contentType",
+                "is not ASCII",
+                "a media type such as text/plain",
+            ));
         }
         if self.bytes.len() > ARTIFACT_BYTES {
             let problem = format!("has {} bytes", self.bytes.len());
-            return Err(Invalid::new("bytes", problem, format!("up to {ARTIFACT_BYTES} bytes")));
+            return Err(Invalid::new(
+                "bytes",
+                problem,
+                format!("up to {ARTIFACT_BYTES} bytes"),
+            ));
         }
         Ok(())
     }

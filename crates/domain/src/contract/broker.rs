@@ -86,7 +86,11 @@ pub trait Bells: Send + std::fmt::Debug {
 
 /// What nodes tell each other at once. Lost signals cost time and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(tag = "signal", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "signal",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum Signal {
     /// Tasks were cancelled: whoever runs one looks at its leases.
     Cancelled { task_ids: Vec<TaskId> },

@@ -28,7 +28,8 @@ pub struct Subscription {
 impl Subscription {
     /// Whether this listener wants to hear of it.
     pub fn wants(&self, event: &TaskEvent) -> bool {
-        self.task_id.is_none_or(|id| id == event.task_id) && self.owner.as_ref().is_none_or(|own| *own == event.owner)
+        self.task_id.is_none_or(|id| id == event.task_id)
+            && self.owner.as_ref().is_none_or(|own| *own == event.owner)
     }
 }
 

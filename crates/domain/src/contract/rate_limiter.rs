@@ -24,23 +24,36 @@ pub struct Limit {
 impl Limit {
     /// So many permits in a second, evenly spaced: none are saved up.
     pub const fn per_second(permits: u32) -> Self {
-        Self { permits, per_ms: 1_000, burst: 1 }
+        Self {
+            permits,
+            per_ms: 1_000,
+            burst: 1,
+        }
     }
 
     /// So many permits in a minute, evenly spaced: none are saved up.
     pub const fn per_minute(permits: u32) -> Self {
-        Self { permits, per_ms: 60_000, burst: 1 }
+        Self {
+            permits,
+            per_ms: 60_000,
+            burst: 1,
+        }
     }
 
     /// Lets an idle key save up so many permits, which may then come at once.
     #[must_use]
     pub const fn burst(self, permits: u32) -> Self {
-        Self { burst: permits, ..self }
+        Self {
+            burst: permits,
+            ..self
+        }
     }
 
     /// From one permit to the next in an even flow.
     const fn interval_micros(&self) -> u64 {
-        self.per_ms.saturating_mul(1_000).div_ceil(self.permits as u64)
+        self.per_ms
+            .saturating_mul(1_000)
+            .div_ceil(self.permits as u64)
     }
 }
 
@@ -63,20 +76,34 @@ impl LimitRules {
 
     /// Refuses limits that permit nothing or take no time, and names that no key can have.
     pub fn check(&self) -> Result<(), Invalid> {
-        self.limits.keys().try_for_each(|name| bounds::check_name("rateLimit", name))?;
-        self.limits.values().chain(&self.default).try_for_each(check_limit)
+        self.limits
+            .keys()
+            .try_for_each(|name| bounds::check_name("rateLimit", name))?;
+        self.limits
+            .values()
+            .chain(&self.default)
+            .try_for_each(check_limit)
     }
 
     /// The limits that a permit of `key` counts in, each with the name that it is shared by.
     pub fn limits_of<'a>(&self, key: &'a str) -> Vec<(&'a str, Limit)> {
         let names = std::iter::once(key).chain(provider_of(key));
-        let own: Vec<_> = names.filter_map(|name| Some((name, *self.limits.get(name)?))).collect();
-        if own.is_empty() { self.default.iter().map(|limit| (key, *limit)).collect() } else { own }
+        let own: Vec<_> = names
+            .filter_map(|name| Some((name, *self.limits.get(name)?)))
+            .collect();
+        if own.is_empty() {
+            self.default.iter().map(|limit| (key, *limit)).collect()
+        } else {
+            own
+        }
     }
 
     /// How far apart permits of `key` come when they are all used, in microseconds; nothing where it has no limit.
     pub fn slowest_micros(&self, key: &str) -> Option<u64> {
-        self.limits_of(key).iter().map(|(_, limit)| limit.interval_micros()).max()
+        self.limits_of(key)
+            .iter()
+            .map(|(_, limit)| limit.interval_micros())
+            .max()
     }
 }
 
@@ -87,7 +114,11 @@ pub fn provider_of(key: &str) -> Option<&str> {
 
 fn check_limit(limit: &Limit) -> Result<(), Invalid> {
     if limit.permits == 0 || limit.burst == 0 || limit.per_ms == 0 {
-        return Err(Invalid::new("rateLimit", format!("is {limit:?}"), "at least 1 of permits, burst and per_ms"));
+        return Err(Invalid::new(
+            "rateLimit",
+            format!("is {limit:?}"),
+            "at least 1 of permits, burst and per_ms",
+        ));
     }
     bounds::check_duration_ms("rateLimit", limit.per_ms)
 }

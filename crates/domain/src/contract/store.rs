@@ -105,7 +105,13 @@ pub struct Failure {
 
 impl Failure {
     pub fn at(&self, now: Timestamp, attempt: u32) -> TaskError {
-        TaskError::new(&self.class, &self.message, self.detail.as_deref(), now, attempt)
+        TaskError::new(
+            &self.class,
+            &self.message,
+            self.detail.as_deref(),
+            now,
+            attempt,
+        )
     }
 }
 
@@ -260,7 +266,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     ) -> Result<(), StoreError>;
     /// Renews every lease of the node, and answers with those that are gone. A node that was declared dead
     /// gets [`StoreError::NodeLost`].
-    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError>;
+    async fn heartbeat_node(
+        &self,
+        id: NodeId,
+        leases: &[Lease],
+    ) -> Result<Vec<(Lease, Verdict)>, StoreError>;
     /// Takes from a node the tasks that run on it and that it does not know of: those of a claim whose answer was
     /// lost. They go back to their queue as if the node had handed them back. Answers with their ids, oldest first,
     /// at most [`bounds::MAINTENANCE_BATCH`](crate::bounds::MAINTENANCE_BATCH) of them.
@@ -287,7 +297,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// then on.
     async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError>;
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError>;
-    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError>;
+    async fn save_checkpoint(
+        &self,
+        lease: &Lease,
+        checkpoint: &Json,
+    ) -> Result<Verdict, StoreError>;
     /// Keeps log lines with their tasks, in the order given, at most [`bounds::LOG_BATCH`](crate::bounds::LOG_BATCH).
     /// A message is cut or mended where no store could keep it, never refused. The tasks themselves do not change: a
     /// line is no sign of life. Of each task the last [`bounds::LOG_LINES`](crate::bounds::LOG_LINES) lines stay, and
@@ -296,7 +310,10 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError>;
     /// Notes a file that the running attempt has put into the artifact store; `None` unless the verdict accepts it. Of
     /// each task at most [`bounds::ARTIFACTS`](crate::bounds::ARTIFACTS) files are noted.
-    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError>;
+    async fn note_artifact(
+        &self,
+        note: &ArtifactNote,
+    ) -> Result<(Verdict, Option<ArtifactRecord>), StoreError>;
     /// Records the ends of many attempts with their results, history, parents' counters and messages.
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError>;
 
@@ -305,8 +322,18 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// Cancels a task and all below it. One that has ended is left alone. Of many who cancel it at once, one is told that it
     /// moved.
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError>;
-    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError>;
-    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError>;
+    async fn retry_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        scope: RetryScope,
+    ) -> Result<(), StoreError>;
+    async fn reschedule_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        change: &Reschedule,
+    ) -> Result<Task, StoreError>;
     async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError>;
     async fn pause_queue(&self, name: &str) -> Result<(), StoreError>;
     async fn resume_queue(&self, name: &str) -> Result<(), StoreError>;
@@ -314,7 +341,12 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     // What duties do.
 
     /// Takes or renews a duty for `ttl_ms`; `None` while another node holds it.
-    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError>;
+    async fn take_duty(
+        &self,
+        duty: &str,
+        node: NodeId,
+        ttl_ms: u64,
+    ) -> Result<Option<DutyLease>, StoreError>;
     /// Declares every node but one dead, and their duties free. Only the sole process on a store may say so.
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError>;
     /// Declares silent nodes dead and takes tasks from dead nodes, in one bounded pass.
@@ -332,12 +364,25 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// leaves room for the others. They keep their priority, and lose the place with their next change. Of each type and
     /// priority only the first [`bounds::AGING_LOOK`](crate::bounds::AGING_LOOK) are looked at. Answers with how many were
     /// put there.
-    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError>;
+    async fn bring_forward(
+        &self,
+        queue: &str,
+        waited_ms: u64,
+        most: usize,
+    ) -> Result<usize, StoreError>;
     /// Fails tasks that wait to be claimed, due or not: they cannot be brought to any node. Answers with those that were
     /// failed; what is anywhere else stays as it is.
-    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError>;
+    async fn fail_waiting(
+        &self,
+        ids: &[TaskId],
+        failure: &Failure,
+    ) -> Result<Vec<TaskId>, StoreError>;
     /// When the next task of these queues and types is due; in the past when one waits already.
-    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError>;
+    async fn next_due_at(
+        &self,
+        queues: &[String],
+        task_types: &[String],
+    ) -> Result<Option<Timestamp>, StoreError>;
     /// The tasks that [`Store::prune_tasks`] would remove, from `after` on, for export before they go.
     async fn list_prunable(
         &self,
@@ -349,14 +394,19 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// are to be swept at once.
     async fn prune_tasks(&self, keep: &Retention, ids: &[TaskId]) -> Result<usize, StoreError>;
     /// Files that are to be deleted now, published or not, the longest due first.
-    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError>;
+    async fn list_expired_artifacts(&self, limit: usize)
+    -> Result<Vec<ArtifactRecord>, StoreError>;
     /// Notes which files were deleted. Those that were not are counted and due again after `retry_ms`. What is known of a
     /// deleted file goes with its task.
     async fn note_sweep(&self, swept: &[Swept], retry_ms: u64) -> Result<(), StoreError>;
     /// Removes idempotency keys whose promise has run out, at most `limit`.
     async fn prune_idempotency_keys(&self, limit: usize) -> Result<usize, StoreError>;
     /// Hands out messages that nobody holds for `ttl_ms`, oldest first.
-    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError>;
+    async fn lease_outbox(
+        &self,
+        limit: usize,
+        ttl_ms: u64,
+    ) -> Result<Vec<LeasedMessage>, StoreError>;
     /// Removes messages that the broker has confirmed.
     async fn confirm_outbox(&self, ids: &[i64]) -> Result<(), StoreError>;
     /// Messages that wait for their confirmation, held or not. Counting stops at `limit`.
@@ -372,7 +422,11 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// The token with this id, whatever it is good for, and the store's time.
     async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError>;
     /// Tokens in the order of their ids: those after `after`, at most `limit`.
-    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError>;
+    async fn list_tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccessToken>, StoreError>;
     /// Notes that a token is used, unless that was noted in the last
     /// [`TOUCH_EVERY_MS`](crate::access_token::TOUCH_EVERY_MS).
     async fn touch_token(&self, id: &str) -> Result<(), StoreError>;
@@ -409,12 +463,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
         limit: usize,
     ) -> Result<LogPage, StoreError>;
     /// The published files of a task, the oldest first: those of attempts whose result was accepted.
-    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError>;
+    async fn list_artifacts(
+        &self,
+        access: &Access,
+        id: TaskId,
+    ) -> Result<Vec<ArtifactRecord>, StoreError>;
     /// A published file, whoever asks: who may is decided by the signature of the URL.
     async fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError>;
     /// Tasks of the same queue that are due at `now` and would be claimed before this one, those that were brought forward
     /// among them. Counting stops at `limit`.
-    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError>;
+    async fn count_ahead(
+        &self,
+        task: &Task,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError>;
     async fn list_queues(&self) -> Result<Vec<Queue>, StoreError>;
     async fn list_nodes(&self) -> Result<Vec<Node>, StoreError>;
     /// Counts of the present, or statistics of past hours; sorted by key.

@@ -43,7 +43,11 @@ pub struct Entries {
 /// The number that a later attempt starts with in a log that does not know the stream: higher than all that earlier
 /// attempts can have given out, and exact in JavaScript for two million attempts.
 pub const fn first_number(attempt: u32) -> u64 {
-    if attempt <= 1 { 1 } else { ((attempt as u64) << 32) + 1 }
+    if attempt <= 1 {
+        1
+    } else {
+        ((attempt as u64) << 32) + 1
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

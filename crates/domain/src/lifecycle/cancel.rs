@@ -16,12 +16,25 @@ pub fn decide(task: &Task, now: Timestamp) -> Option<Transition> {
 }
 
 /// The task cancelled at `now` by its own handler.
-pub fn decide_by_handler(task: &Task, lease: &Lease, now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide_by_handler(
+    task: &Task,
+    lease: &Lease,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     fence(task, Command::Heartbeat, lease)?;
     Ok(cancelled(task, now))
 }
 
 fn cancelled(task: &Task, now: Timestamp) -> Transition {
-    let after = Task { lease_token: None, result: None, result_url: None, ..moved(task, Status::Cancelled, now) };
-    Transition { after, archived: None, event: Some(EventKind::Cancelled) }
+    let after = Task {
+        lease_token: None,
+        result: None,
+        result_url: None,
+        ..moved(task, Status::Cancelled, now)
+    };
+    Transition {
+        after,
+        archived: None,
+        event: Some(EventKind::Cancelled),
+    }
 }

@@ -8,8 +8,20 @@ use crate::{
 };
 
 /// The task with `checkpoint` saved at `now`.
-pub fn decide(task: &Task, lease: &Lease, checkpoint: Json, now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide(
+    task: &Task,
+    lease: &Lease,
+    checkpoint: Json,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     fence(task, Command::Checkpoint, lease)?;
-    let after = Task { checkpoint: Some(checkpoint), ..touched(task, now) };
-    Ok(Transition { after, archived: None, event: None })
+    let after = Task {
+        checkpoint: Some(checkpoint),
+        ..touched(task, now)
+    };
+    Ok(Transition {
+        after,
+        archived: None,
+        event: None,
+    })
 }

@@ -30,11 +30,18 @@ pub fn decide(parent: &Task, moves: &[ChildMove], now: Timestamp) -> Result<Tran
     if children.total > bounds::CHILDREN {
         return Err(Refusal::TooManyChildren);
     }
-    let counted = Task { children, ..parent.clone() };
+    let counted = Task {
+        children,
+        ..parent.clone()
+    };
     if parent.status == Status::Waiting && children.open() == 0 {
         return Ok(finish::go_on(&counted, now));
     }
-    Ok(Transition { after: touched(&counted, now), archived: None, event: None })
+    Ok(Transition {
+        after: touched(&counted, now),
+        archived: None,
+        event: None,
+    })
 }
 
 fn count(mut counts: ChildCounts, step: &ChildMove) -> ChildCounts {
@@ -70,10 +77,22 @@ mod tests {
 
     #[test]
     fn counts_that_somebody_changed_do_not_wrap_around() {
-        let counts = ChildCounts { total: 2, ..ChildCounts::default() };
-        let retried = ChildMove { from: Some(Status::Failed), to: Status::Queued };
+        let counts = ChildCounts {
+            total: 2,
+            ..ChildCounts::default()
+        };
+        let retried = ChildMove {
+            from: Some(Status::Failed),
+            to: Status::Queued,
+        };
         assert_eq!(count(counts, &retried), counts);
-        let too_many = ChildCounts { completed: 3, ..counts };
-        assert_eq!((too_many.open(), too_many.verdict()), (0, Status::Completed));
+        let too_many = ChildCounts {
+            completed: 3,
+            ..counts
+        };
+        assert_eq!(
+            (too_many.open(), too_many.verdict()),
+            (0, Status::Completed)
+        );
     }
 }

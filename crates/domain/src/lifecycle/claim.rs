@@ -30,5 +30,9 @@ pub fn decide(
         last_attempt_at: at,
         ..moved(task, Status::Running, now)
     };
-    Ok(Transition { after, archived: None, event: Some(EventKind::Started) })
+    Ok(Transition {
+        after,
+        archived: None,
+        event: Some(EventKind::Started),
+    })
 }

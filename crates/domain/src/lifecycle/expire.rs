@@ -20,8 +20,12 @@ impl Overdue {
     /// Whether the attempt that `task` is in counts as hung at `now`.
     pub fn holds_for(&self, task: &Task, now: Timestamp) -> bool {
         let silent = task.updated_at.plus_ms(self.silent_ms) <= now;
-        let timeout_ms = task.timeout_ms.map(|ms| ms.saturating_add(self.timeout_grace_ms));
-        let past_timeout = timeout_ms.zip(task.last_attempt_at).is_some_and(|(ms, start)| start.plus_ms(ms) <= now);
+        let timeout_ms = task
+            .timeout_ms
+            .map(|ms| ms.saturating_add(self.timeout_grace_ms));
+        let past_timeout = timeout_ms
+            .zip(task.last_attempt_at)
+            .is_some_and(|(ms, start)| start.plus_ms(ms) <= now);
         task.status == Status::Running && (silent || past_timeout)
     }
 }
@@ -32,19 +36,42 @@ pub fn decide_deadline(task: &Task, now: Timestamp) -> Result<Transition, Refusa
     if task.deadline_at.is_none_or(|deadline| deadline > now) {
         return Err(Refusal::NotDue);
     }
-    let error = TaskError::new("deadline", "the task's deadline passed", None, now, task.attempt);
-    Ok(without_token(fail::charge(task, AttemptOutcome::TimedOut, error, None, now)))
+    let error = TaskError::new(
+        "deadline",
+        "the task's deadline passed",
+        None,
+        now,
+        task.attempt,
+    );
+    Ok(without_token(fail::charge(
+        task,
+        AttemptOutcome::TimedOut,
+        error,
+        None,
+        now,
+    )))
 }
 
 /// The attempt failed at `now` because it counts as hung. `random`, from 0 to 1, jitters the retry.
-pub fn decide_overdue(task: &Task, overdue: &Overdue, random: f64, now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide_overdue(
+    task: &Task,
+    overdue: &Overdue,
+    random: f64,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     admit(task, Command::Expire)?;
     if !overdue.holds_for(task, now) {
         return Err(Refusal::NotDue);
     }
     let error = TaskError::new("timeout", "execution timed out", None, now, task.attempt);
     let retry_in_ms = Some(task.retry.delay_ms(task.retry_count + 1, random));
-    Ok(without_token(fail::charge(task, AttemptOutcome::TimedOut, error, retry_in_ms, now)))
+    Ok(without_token(fail::charge(
+        task,
+        AttemptOutcome::TimedOut,
+        error,
+        retry_in_ms,
+        now,
+    )))
 }
 
 /// Without its token a late report of the attempt cannot pass for a repeated one.

@@ -16,7 +16,13 @@ pub fn decide(
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     fence(task, Command::Fail, lease)?;
-    Ok(charge(task, AttemptOutcome::Failed, error, retry_in_ms, now))
+    Ok(charge(
+        task,
+        AttemptOutcome::Failed,
+        error,
+        retry_in_ms,
+        now,
+    ))
 }
 
 /// Charges the failure: another attempt, a dead letter when they are used up, or the end.
@@ -35,6 +41,15 @@ pub(super) fn charge(
     };
     let moves_on = status == Status::Retrying || outcome != AttemptOutcome::Failed;
     let archived = left_behind(task, outcome, Some(&error), now).filter(|_| moves_on);
-    let after = Task { retry_count: failures, due_at, error: Some(error), ..moved(task, status, now) };
-    Transition { after, archived, event: Some(event_of_end(status)) }
+    let after = Task {
+        retry_count: failures,
+        due_at,
+        error: Some(error),
+        ..moved(task, status, now)
+    };
+    Transition {
+        after,
+        archived,
+        event: Some(event_of_end(status)),
+    }
 }

@@ -20,7 +20,12 @@ pub fn decide(
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     fence(task, Command::Finish, lease)?;
-    let returned = Task { result, result_url, error: None, ..task.clone() };
+    let returned = Task {
+        result,
+        result_url,
+        error: None,
+        ..task.clone()
+    };
     let mut transition = go_on(&returned, now);
     if !transition.after.status.is_ended() {
         transition.archived = left_behind(task, AttemptOutcome::Completed, None, now);
@@ -33,17 +38,35 @@ pub(super) fn go_on(task: &Task, now: Timestamp) -> Transition {
     let after = if task.children.open() > 0 {
         moved(task, Status::Waiting, now)
     } else if task.finish_step && task.phase == Phase::Run {
-        Task { phase: Phase::Finish, due_at: now, ..moved(task, Status::Queued, now) }
+        Task {
+            phase: Phase::Finish,
+            due_at: now,
+            ..moved(task, Status::Queued, now)
+        }
     } else {
         end_as_children_let(task, now)
     };
     let event = Some(event_of_end(after.status));
-    Transition { after, archived: None, event }
+    Transition {
+        after,
+        archived: None,
+        event,
+    }
 }
 
 fn end_as_children_let(task: &Task, now: Timestamp) -> Task {
     let status = task.children.verdict();
-    let error = (status == Status::Failed)
-        .then(|| TaskError::new("children", "none of the children completed", None, now, task.attempt));
-    Task { error, ..moved(task, status, now) }
+    let error = (status == Status::Failed).then(|| {
+        TaskError::new(
+            "children",
+            "none of the children completed",
+            None,
+            now,
+            task.attempt,
+        )
+    });
+    Task {
+        error,
+        ..moved(task, status, now)
+    }
 }

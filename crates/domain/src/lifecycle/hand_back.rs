@@ -13,6 +13,13 @@ pub fn decide(task: &Task, lease: &Lease, now: Timestamp) -> Result<Transition, 
     fence(task, Command::HandBack, lease)?;
     let archived = left_behind(task, AttemptOutcome::HandedBack, None, now);
     // Without its token a late report of this attempt cannot pass for a repeated one.
-    let after = Task { lease_token: None, ..moved(task, Status::Queued, now) };
-    Ok(Transition { after, archived, event: Some(EventKind::Requeued) })
+    let after = Task {
+        lease_token: None,
+        ..moved(task, Status::Queued, now)
+    };
+    Ok(Transition {
+        after,
+        archived,
+        event: Some(EventKind::Requeued),
+    })
 }

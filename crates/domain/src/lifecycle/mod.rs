@@ -96,7 +96,10 @@ impl Refusal {
 fn admit(task: &Task, command: Command) -> Result<(), Refusal> {
     match table::cell(command, task.status) {
         Cell::To(_) | Cell::Gone => Ok(()),
-        Cell::Refused | Cell::Kept => Err(Refusal::WrongState { command, status: task.status }),
+        Cell::Refused | Cell::Kept => Err(Refusal::WrongState {
+            command,
+            status: task.status,
+        }),
     }
 }
 
@@ -107,9 +110,14 @@ fn fence(task: &Task, command: Command, lease: &Lease) -> Result<(), Refusal> {
     }
     let own_report = table::targets(command, Status::Running).contains(&task.status);
     if task.is_last_attempt(lease) && own_report {
-        return Err(Refusal::AlreadyApplied { status: task.status });
+        return Err(Refusal::AlreadyApplied {
+            status: task.status,
+        });
     }
-    Err(Refusal::StaleLease { status: task.status, attempt: task.attempt })
+    Err(Refusal::StaleLease {
+        status: task.status,
+        attempt: task.attempt,
+    })
 }
 
 /// The moment of a change. Whoever waited for a task has looked at the clock before others changed it, and time does not
@@ -120,18 +128,32 @@ fn moment(task: &Task, now: Timestamp) -> Timestamp {
 
 /// The task changed at `now`, with its state as it was.
 fn touched(task: &Task, now: Timestamp) -> Task {
-    Task { updated_at: moment(task, now), version: task.version + 1, ..task.clone() }
+    Task {
+        updated_at: moment(task, now),
+        version: task.version + 1,
+        ..task.clone()
+    }
 }
 
 /// The task at `status` since `now`.
 fn moved(task: &Task, status: Status, now: Timestamp) -> Task {
     let finished_at = status.is_ended().then(|| moment(task, now));
-    Task { status, finished_at, ..touched(task, now) }
+    Task {
+        status,
+        finished_at,
+        ..touched(task, now)
+    }
 }
 
 /// The attempt that `task` leaves behind when a node no longer holds it.
-fn left_behind(task: &Task, outcome: AttemptOutcome, error: Option<&TaskError>, now: Timestamp) -> Option<Attempt> {
-    (task.status == Status::Running).then(|| Attempt::of(task, outcome, Some(moment(task, now)), error.cloned()))
+fn left_behind(
+    task: &Task,
+    outcome: AttemptOutcome,
+    error: Option<&TaskError>,
+    now: Timestamp,
+) -> Option<Attempt> {
+    (task.status == Status::Running)
+        .then(|| Attempt::of(task, outcome, Some(moment(task, now)), error.cloned()))
 }
 
 /// The event that tells of an end.
@@ -161,17 +183,31 @@ mod tests {
     #[test]
     fn what_is_decided_by_an_older_look_at_the_clock_is_not_before_what_was() {
         let at = Timestamp::from_micros;
-        let new = NewTask::new("u", "t", "q", Json::parse("parameters", "{}".to_owned()).unwrap());
-        let queued = submit::decide(&new, TaskId(Uuid::from_u128(1)), at(100)).unwrap().after;
+        let new = NewTask::new(
+            "u",
+            "t",
+            "q",
+            Json::parse("parameters", "{}".to_owned()).unwrap(),
+        );
+        let queued = submit::decide(&new, TaskId(Uuid::from_u128(1)), at(100))
+            .unwrap()
+            .after;
         let (node, token) = (NodeId(Uuid::from_u128(2)), LeaseToken(Uuid::from_u128(3)));
-        let running = claim::decide(&queued, node, "h", token, at(700)).unwrap().after;
-        let early = claim::decide(&touched(&queued, at(700)), node, "h", token, at(300)).unwrap().after;
+        let running = claim::decide(&queued, node, "h", token, at(700))
+            .unwrap()
+            .after;
+        let early = claim::decide(&touched(&queued, at(700)), node, "h", token, at(300))
+            .unwrap()
+            .after;
         assert_eq!(
             (early.started_at, early.last_attempt_at, early.updated_at),
             (Some(at(700)), Some(at(700)), at(700))
         );
         let cancelled = cancel::decide(&running, at(300)).unwrap().after;
-        assert_eq!((cancelled.last_attempt_at, cancelled.finished_at), (Some(at(700)), Some(at(700))));
+        assert_eq!(
+            (cancelled.last_attempt_at, cancelled.finished_at),
+            (Some(at(700)), Some(at(700)))
+        );
         assert_eq!(cancelled.updated_at, at(700));
     }
 }

@@ -8,8 +8,20 @@ use crate::{
 };
 
 /// The task with `progress` noted at `now`.
-pub fn decide(task: &Task, lease: &Lease, progress: Json, now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide(
+    task: &Task,
+    lease: &Lease,
+    progress: Json,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     fence(task, Command::Progress, lease)?;
-    let after = Task { progress: Some(progress), ..touched(task, now) };
-    Ok(Transition { after, archived: None, event: None })
+    let after = Task {
+        progress: Some(progress),
+        ..touched(task, now)
+    };
+    Ok(Transition {
+        after,
+        archived: None,
+        event: None,
+    })
 }

@@ -8,7 +8,9 @@ use crate::{filter::Retention, task::Task, time::Timestamp};
 pub fn decide(task: &Task, retention: &Retention, now: Timestamp) -> Result<(), Refusal> {
     admit(task, Command::Prune)?;
     let keep_ms = retention.keep_ms(task.status).unwrap_or(u64::MAX);
-    let old = task.finished_at.is_some_and(|finished| finished.plus_ms(keep_ms) <= now);
+    let old = task
+        .finished_at
+        .is_some_and(|finished| finished.plus_ms(keep_ms) <= now);
     if task.parent_id.is_some() || task.children.open() > 0 || !old {
         return Err(Refusal::NotDue);
     }

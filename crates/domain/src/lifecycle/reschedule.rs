@@ -27,8 +27,11 @@ impl Reschedule {
         }
         self.run_at.map_or(Ok(()), |moment| moment.check("runAt"))?;
         self.priority.map_or(Ok(()), bounds::check_priority)?;
-        self.max_attempts.map_or(Ok(()), bounds::check_max_attempts)?;
-        self.queue.as_ref().map_or(Ok(()), |queue| bounds::check_label("queue", queue))
+        self.max_attempts
+            .map_or(Ok(()), bounds::check_max_attempts)?;
+        self.queue
+            .as_ref()
+            .map_or(Ok(()), |queue| bounds::check_label("queue", queue))
     }
 }
 
@@ -37,7 +40,10 @@ pub fn decide(task: &Task, change: &Reschedule, now: Timestamp) -> Result<Transi
     change.check()?;
     admit(task, Command::Reschedule)?;
     if change.run_at.is_some() && !task.status.is_claimable() {
-        return Err(Refusal::NotWaitingForTime { status: task.status }.into());
+        return Err(Refusal::NotWaitingForTime {
+            status: task.status,
+        }
+        .into());
     }
     let after = Task {
         due_at: change.run_at.unwrap_or(task.due_at),
@@ -46,5 +52,9 @@ pub fn decide(task: &Task, change: &Reschedule, now: Timestamp) -> Result<Transi
         queue: change.queue.clone().unwrap_or_else(|| task.queue.clone()),
         ..touched(task, now)
     };
-    Ok(Transition { after, archived: None, event: Some(EventKind::Rescheduled) })
+    Ok(Transition {
+        after,
+        archived: None,
+        event: Some(EventKind::Rescheduled),
+    })
 }

@@ -23,5 +23,9 @@ pub fn decide(
         due_at: now.plus_ms(delay_ms),
         ..moved(task, Status::Retrying, now)
     };
-    Ok(Transition { after, archived, event: Some(EventKind::Retrying) })
+    Ok(Transition {
+        after,
+        archived,
+        event: Some(EventKind::Retrying),
+    })
 }

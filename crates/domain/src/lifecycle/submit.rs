@@ -61,5 +61,9 @@ pub fn decide(new: &NewTask, id: TaskId, now: Timestamp) -> Result<Transition, I
         artifact_expires_at: None,
         artifact_state: None,
     };
-    Ok(Transition { after, archived: None, event: Some(EventKind::Submitted) })
+    Ok(Transition {
+        after,
+        archived: None,
+        event: Some(EventKind::Submitted),
+    })
 }

@@ -41,8 +41,8 @@ pub enum Cell {
 
 use Cell::{Gone, Kept as KEPT, Refused as no};
 use Status::{
-    Cancelled as C, Completed as D, CompletedWithErrors as E, DeadLetter as X, Failed as F, Queued as Q, Retrying as T,
-    Running as R, Waiting as W,
+    Cancelled as C, Completed as D, CompletedWithErrors as E, DeadLetter as X, Failed as F,
+    Queued as Q, Retrying as T, Running as R, Waiting as W,
 };
 
 const fn to(targets: &'static [Status]) -> Cell {
@@ -99,22 +99,38 @@ impl Command {
     /// One line of the manual.
     pub const fn summary(self) -> &'static str {
         match self {
-            Self::Claim => "a node takes a due task; the attempt grows and a new lease token is handed out",
+            Self::Claim => {
+                "a node takes a due task; the attempt grows and a new lease token is handed out"
+            }
             Self::Heartbeat => "a node shows that it lives and learns which of its leases are gone",
             Self::Progress => "the running attempt tells how far it is",
-            Self::Checkpoint => "the running attempt saves the state that its successor starts from",
+            Self::Checkpoint => {
+                "the running attempt saves the state that its successor starts from"
+            }
             Self::Finish => {
                 "the running attempt returns a result; a parent then waits for its children or follows their ends"
             }
-            Self::Fail => "the running attempt returns an error: try again later, fail, or give up as a dead letter",
-            Self::Snooze => "the running attempt asks to be run again later, without using up a retry",
+            Self::Fail => {
+                "the running attempt returns an error: try again later, fail, or give up as a dead letter"
+            }
+            Self::Snooze => {
+                "the running attempt asks to be run again later, without using up a retry"
+            }
             Self::HandBack => "a node that shuts down returns the task uncharged",
-            Self::Cancel => "a person or the parent's cancel ends the task; ended tasks stay as they are",
+            Self::Cancel => {
+                "a person or the parent's cancel ends the task; ended tasks stay as they are"
+            }
             Self::Retry => "a person replays a task that ended badly, with its counters at zero",
-            Self::RedoChildren => "a person replays only the failed children; the parent waits again",
+            Self::RedoChildren => {
+                "a person replays only the failed children; the parent waits again"
+            }
             Self::Reschedule => "a person changes time, priority, queue or number of attempts",
-            Self::Rescue => "a duty takes the task from a dead node; after repeated crashes it is quarantined",
-            Self::Expire => "a duty ends what is past its deadline, and fails attempts that give no sign of life",
+            Self::Rescue => {
+                "a duty takes the task from a dead node; after repeated crashes it is quarantined"
+            }
+            Self::Expire => {
+                "a duty ends what is past its deadline, and fails attempts that give no sign of life"
+            }
             Self::FailWaiting => "a duty ends a waiting task that cannot be brought to any node",
             Self::ChildEnded => {
                 "a child moved: the parent's counters follow, and the last end lets a waiting parent go on"
@@ -183,8 +199,12 @@ mod tests {
     fn an_ended_task_moves_only_by_a_persons_retry() {
         for (command, cells) in TABLE {
             for status in Status::ALL.into_iter().filter(|status| status.is_ended()) {
-                let leaves = matches!(cells[status as usize], Cell::To(targets) if targets != [status]);
-                assert!(!leaves || matches!(command, Command::Retry | Command::RedoChildren), "{command:?} {status:?}");
+                let leaves =
+                    matches!(cells[status as usize], Cell::To(targets) if targets != [status]);
+                assert!(
+                    !leaves || matches!(command, Command::Retry | Command::RedoChildren),
+                    "{command:?} {status:?}"
+                );
             }
         }
     }

@@ -16,7 +16,12 @@ use crate::{Engine, metrics::OTHER};
 const BULK_STEPS: usize = 50;
 
 impl Engine {
-    pub async fn reschedule(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+    pub async fn reschedule(
+        &self,
+        access: &Access,
+        id: TaskId,
+        change: &Reschedule,
+    ) -> Result<Task, StoreError> {
         let task = self.store.reschedule_task(access, id, change).await?;
         self.tell(&task, EventKind::Rescheduled);
         self.doorbell.ring(&task.queue);
@@ -27,7 +32,9 @@ impl Engine {
     /// Claims nothing more from a queue.
     pub async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
         self.store.pause_queue(name).await?;
-        self.tell_nodes(Signal::QueueChanged { queue: name.to_owned() });
+        self.tell_nodes(Signal::QueueChanged {
+            queue: name.to_owned(),
+        });
         Ok(())
     }
 
@@ -35,7 +42,9 @@ impl Engine {
     pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
         self.store.resume_queue(name).await?;
         self.doorbell.ring(name);
-        self.tell_nodes(Signal::QueueChanged { queue: name.to_owned() });
+        self.tell_nodes(Signal::QueueChanged {
+            queue: name.to_owned(),
+        });
         Ok(())
     }
 
@@ -46,9 +55,12 @@ impl Engine {
             BulkChange::Cancel => {
                 let types = &request.filter.task_types;
                 let of_type = if types.len() == 1 { &types[0] } else { OTHER };
-                self.metrics.ended(of_type, Status::Cancelled, outcome.changed as u64);
+                self.metrics
+                    .ended(of_type, Status::Cancelled, outcome.changed as u64);
                 self.look_at_leases.notify_one();
-                self.tell_nodes(Signal::Cancelled { task_ids: Vec::new() });
+                self.tell_nodes(Signal::Cancelled {
+                    task_ids: Vec::new(),
+                });
             }
             BulkChange::Retry | BulkChange::Reschedule(_) => self.wake(),
         }
@@ -57,7 +69,11 @@ impl Engine {
 
     /// A bulk change in as many steps as one call may take. Where it stopped, the next call goes on.
     pub async fn change_all(&self, mut request: BulkRequest) -> Result<BulkOutcome, StoreError> {
-        let mut all = BulkOutcome { matched: 0, changed: 0, next: None };
+        let mut all = BulkOutcome {
+            matched: 0,
+            changed: 0,
+            next: None,
+        };
         for _ in 0..BULK_STEPS {
             let step = self.change_many(&request).await?;
             all.matched += step.matched;

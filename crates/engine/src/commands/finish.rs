@@ -60,7 +60,9 @@ impl Engine {
         for (one, verdict) in ended.iter().zip(&verdicts) {
             let raised_by = self.hot.raised_by(&one.report.lease);
             self.forget_progress(&one.report.lease);
-            let Verdict::Applied(status) = verdict else { continue };
+            let Verdict::Applied(status) = verdict else {
+                continue;
+            };
             self.count_attempt(one, *status);
             log_failure(one, *status);
             let event = kind_of(*status);
@@ -102,7 +104,11 @@ impl Engine {
             priority: one.priority,
             retry_count: one.retry_count + failures,
             submitted_at: one.created_at,
-            due_at: self.store_time.now().unwrap_or(one.created_at).plus_ms(delay_ms),
+            due_at: self
+                .store_time
+                .now()
+                .unwrap_or(one.created_at)
+                .plus_ms(delay_ms),
             looks: 0,
             correlation_id: one.info.correlation_id.clone(),
             trace_context: one.trace_context.clone(),
@@ -128,7 +134,11 @@ impl Engine {
         if raised_by.is_some() {
             return version;
         }
-        match self.store.get_task(&Access::All, one.report.lease.task_id).await {
+        match self
+            .store
+            .get_task(&Access::All, one.report.lease.task_id)
+            .await
+        {
             Ok(task) => task.version,
             Err(error) => {
                 tracing::debug!(%error, "the version of an ended task is a guess");
@@ -159,7 +169,11 @@ impl Engine {
                         parents.extend(parent.parent_id);
                     }
                 }
-                Status::Running | Status::Retrying | Status::Waiting | Status::Cancelled | Status::DeadLetter => {}
+                Status::Running
+                | Status::Retrying
+                | Status::Waiting
+                | Status::Cancelled
+                | Status::DeadLetter => {}
             }
         }
     }
@@ -167,8 +181,14 @@ impl Engine {
 
 /// Failures are in the task's row, and in the log for whoever reads that first.
 fn log_failure(one: &Ended, status: Status) {
-    let Outcome::Failed { failure, .. } = &one.report.outcome else { return };
-    let (task_id, attempt, error) = (one.report.lease.task_id.0, one.report.lease.attempt, &failure.message);
+    let Outcome::Failed { failure, .. } = &one.report.outcome else {
+        return;
+    };
+    let (task_id, attempt, error) = (
+        one.report.lease.task_id.0,
+        one.report.lease.attempt,
+        &failure.message,
+    );
     let task_type = &one.info.task_type;
     match status {
         Status::Retrying => {

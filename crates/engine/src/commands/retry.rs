@@ -9,7 +9,12 @@ use longhaul_domain::{
 use crate::Engine;
 
 impl Engine {
-    pub async fn retry(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+    pub async fn retry(
+        &self,
+        access: &Access,
+        id: TaskId,
+        scope: RetryScope,
+    ) -> Result<(), StoreError> {
         self.store.retry_task(access, id, scope).await?;
         let event = match scope {
             RetryScope::Task => EventKind::Requeued,

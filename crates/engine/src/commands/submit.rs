@@ -19,7 +19,9 @@ impl Engine {
     pub async fn submit(&self, mut task: NewTask) -> Result<Submitted, StoreError> {
         self.place(std::slice::from_mut(&mut task)).await;
         let mut note = Note::of(&task);
-        note.parent.iter().for_each(|parent| self.hot.makes_child(parent));
+        note.parent
+            .iter()
+            .for_each(|parent| self.hot.makes_child(parent));
         note.rung_at = self.ring_ahead(&mut task, &note);
         note.rings = note.delay_ms == 0 && self.doorbell.take_turn();
         task.rings = note.rings;
@@ -33,11 +35,20 @@ impl Engine {
     /// Makes all of them, in order, or none.
     pub async fn submit_many(&self, mut tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
         self.place(&mut tasks).await;
-        let notes: Vec<(Note, usize)> =
-            tasks.chunk_by(Note::is_shared).map(|alike| (Note::of(&alike[0]), alike.len())).collect();
-        notes.iter().filter_map(|(note, _)| note.parent.as_ref()).for_each(|parent| self.hot.makes_child(parent));
+        let notes: Vec<(Note, usize)> = tasks
+            .chunk_by(Note::is_shared)
+            .map(|alike| (Note::of(&alike[0]), alike.len()))
+            .collect();
+        notes
+            .iter()
+            .filter_map(|(note, _)| note.parent.as_ref())
+            .for_each(|parent| self.hot.makes_child(parent));
         let submitted = self.store.submit_tasks(tasks).await?;
-        let each = || notes.iter().flat_map(|(note, count)| std::iter::repeat_n(note, *count));
+        let each = || {
+            notes
+                .iter()
+                .flat_map(|(note, count)| std::iter::repeat_n(note, *count))
+        };
         let made = || each().zip(submitted.iter().copied());
         made().for_each(|(note, made)| self.submitted(note, made));
         self.count_submitted(made());
@@ -63,7 +74,9 @@ impl Engine {
     }
 
     fn submitted(&self, note: &Note, submitted: Submitted) {
-        if submitted.repeated || !self.note_news(EventKind::Submitted, submitted.task_id, &note.owner) {
+        if submitted.repeated
+            || !self.note_news(EventKind::Submitted, submitted.task_id, &note.owner)
+        {
             return;
         }
         self.bus.publish(TaskEvent {
@@ -84,7 +97,10 @@ impl Engine {
     /// Counts what is new, those of one type that follow each other at once.
     fn count_submitted<'a>(&self, made: impl IntoIterator<Item = (&'a Note, Submitted)>) {
         let (mut of_type, mut tasks, mut children) = ("", 0, 0);
-        for (note, _) in made.into_iter().filter(|(_, submitted)| !submitted.repeated) {
+        for (note, _) in made
+            .into_iter()
+            .filter(|(_, submitted)| !submitted.repeated)
+        {
             if *note.task_type != *of_type {
                 self.metrics.submitted(of_type, tasks, children);
                 (of_type, tasks, children) = (&note.task_type, 0, 0);
@@ -122,7 +138,9 @@ impl Engine {
 
     /// How long until a task is due.
     fn delay_ms(&self, note: &Note) -> u64 {
-        let until = note.due_at.map(|moment| self.store_time.until(moment).as_millis());
+        let until = note
+            .due_at
+            .map(|moment| self.store_time.until(moment).as_millis());
         until.map_or(note.delay_ms, |ms| u64::try_from(ms).unwrap_or(u64::MAX))
     }
 
@@ -137,7 +155,13 @@ impl Engine {
         let now = Instant::now();
         let bell = || {
             let task_id = *task.id.get_or_insert_with(|| self.store.next_id());
-            Bell { looks: bounds::AHEAD_LOOKS, ..note.bell(Submitted { task_id, repeated: false }) }
+            Bell {
+                looks: bounds::AHEAD_LOOKS,
+                ..note.bell(Submitted {
+                    task_id,
+                    repeated: false,
+                })
+            }
         };
         ring.ring_alone(&note.queue, bell).then_some(now)
     }
@@ -163,7 +187,8 @@ struct Note {
 impl Note {
     /// Whether its bell was rung so shortly before that whoever hears it finds the task.
     fn is_rung(&self) -> bool {
-        self.rung_at.is_some_and(|at| at.elapsed() < Duration::from_millis(bounds::AHEAD_LOOKS.into()))
+        self.rung_at
+            .is_some_and(|at| at.elapsed() < Duration::from_millis(bounds::AHEAD_LOOKS.into()))
     }
 
     /// Whether the same is told of both.
@@ -229,7 +254,9 @@ impl Note {
             priority: self.priority,
             retry_count: 0,
             submitted_at,
-            due_at: self.due_at.unwrap_or_else(|| submitted_at.plus_ms(self.delay_ms)),
+            due_at: self
+                .due_at
+                .unwrap_or_else(|| submitted_at.plus_ms(self.delay_ms)),
             looks: 0,
             correlation_id: self.correlation_id.clone(),
             trace_context: self.trace_context.clone(),
@@ -311,15 +338,39 @@ mod tests {
         for queue in ["first", "second", "third"] {
             engine.submit(task(queue)).await.unwrap();
         }
-        assert_eq!((&**bells.rung.lock().unwrap(), *bells.within.lock().unwrap()), (&["second".to_owned()][..], 2));
-        let later = NewTask { run_at: RunAt::AfterMs(1_000), ..task("later") };
+        assert_eq!(
+            (&**bells.rung.lock().unwrap(), *bells.within.lock().unwrap()),
+            (&["second".to_owned()][..], 2)
+        );
+        let later = NewTask {
+            run_at: RunAt::AfterMs(1_000),
+            ..task("later")
+        };
         engine.submit(later).await.unwrap();
-        assert_eq!(*bells.asked.lock().unwrap(), 3, "what is due later has nothing to ring for");
-        let keyed = Idempotency { key: "k".to_owned(), digest: [7; 32], ttl_ms: 60_000 };
+        assert_eq!(
+            *bells.asked.lock().unwrap(),
+            3,
+            "what is due later has nothing to ring for"
+        );
+        let keyed = Idempotency {
+            key: "k".to_owned(),
+            digest: [7; 32],
+            ttl_ms: 60_000,
+        };
         for queue in ["fourth", "fourth"] {
-            engine.submit(NewTask { idempotency: Some(keyed.clone()), ..task(queue) }).await.unwrap();
+            engine
+                .submit(NewTask {
+                    idempotency: Some(keyed.clone()),
+                    ..task(queue)
+                })
+                .await
+                .unwrap();
         }
-        assert_eq!(*bells.rung.lock().unwrap(), ["second", "fourth", "fourth"], "a repeat is rung for");
+        assert_eq!(
+            *bells.rung.lock().unwrap(),
+            ["second", "fourth", "fourth"],
+            "a repeat is rung for"
+        );
     }
 
     /// A bus that everybody listens to.
@@ -345,43 +396,110 @@ mod tests {
         let (bells, heard) = (Arc::new(Bells::default()), Arc::new(Heard::default()));
         let store = Arc::new(MemoryStore::new(TestClock::new(), OutboxPolicy::default()));
         let engine = Parts::new(store, Arc::clone(&heard) as _, Arc::clone(&bells) as _).build();
-        let task = |owner, kind, queue| NewTask::new(owner, kind, queue, Json::trusted("null".to_owned()));
-        let tied = NewTask { correlation_id: Some("c".to_owned()), ..task("bob", "u", "q") };
-        let later = NewTask { run_at: RunAt::AfterMs(1_000), ..task("bob", "u", "r") };
-        let tasks = vec![task("ann", "t", "p"), task("ann", "t", "p"), task("bob", "t", "p"), task("bob", "u", "p")];
-        let tasks = [tasks, vec![task("bob", "u", "q"), tied, later, task("bob", "u", "r")]].concat();
+        let task =
+            |owner, kind, queue| NewTask::new(owner, kind, queue, Json::trusted("null".to_owned()));
+        let tied = NewTask {
+            correlation_id: Some("c".to_owned()),
+            ..task("bob", "u", "q")
+        };
+        let later = NewTask {
+            run_at: RunAt::AfterMs(1_000),
+            ..task("bob", "u", "r")
+        };
+        let tasks = vec![
+            task("ann", "t", "p"),
+            task("ann", "t", "p"),
+            task("bob", "t", "p"),
+            task("bob", "u", "p"),
+        ];
+        let tasks = [
+            tasks,
+            vec![task("bob", "u", "q"), tied, later, task("bob", "u", "r")],
+        ]
+        .concat();
         let wanted: Vec<_> = tasks
             .iter()
-            .map(|task| (task.owner.to_string(), task.task_type.to_string(), task.correlation_id.clone()))
+            .map(|task| {
+                (
+                    task.owner.to_string(),
+                    task.task_type.to_string(),
+                    task.correlation_id.clone(),
+                )
+            })
             .collect();
         let made = engine.submit_many(tasks).await.unwrap();
         let told = heard.0.lock().unwrap();
         let ids: Vec<TaskId> = told.iter().map(|event| event.task_id).collect();
-        assert_eq!(ids, made.iter().map(|made| made.task_id).collect::<Vec<_>>());
+        assert_eq!(
+            ids,
+            made.iter().map(|made| made.task_id).collect::<Vec<_>>()
+        );
         let told: Vec<_> = told
             .iter()
-            .map(|event| (event.owner.clone(), event.task_type.clone(), event.correlation_id.clone()))
+            .map(|event| {
+                (
+                    event.owner.clone(),
+                    event.task_type.clone(),
+                    event.correlation_id.clone(),
+                )
+            })
             .collect();
         assert_eq!(told, wanted);
-        assert_eq!(*bells.rung.lock().unwrap(), ["p", "q", "r"], "each queue once");
+        assert_eq!(
+            *bells.rung.lock().unwrap(),
+            ["p", "q", "r"],
+            "each queue once"
+        );
     }
 
     #[test]
     fn tasks_of_which_anything_else_is_told_share_no_note() {
         let task = NewTask::new("ann", "t", "q", Json::trusted("null"));
-        let lease = Lease { task_id: TaskId(uuid::Uuid::nil()), attempt: 1, token: LeaseToken(uuid::Uuid::nil()) };
+        let lease = Lease {
+            task_id: TaskId(uuid::Uuid::nil()),
+            attempt: 1,
+            token: LeaseToken(uuid::Uuid::nil()),
+        };
         let others = [
-            NewTask { owner: "bob".into(), ..task.clone() },
-            NewTask { task_type: "u".into(), ..task.clone() },
-            NewTask { queue: "p".into(), ..task.clone() },
-            NewTask { priority: 2, ..task.clone() },
-            NewTask { run_at: RunAt::AfterMs(1), ..task.clone() },
-            NewTask { correlation_id: Some("c".to_owned()), ..task.clone() },
-            NewTask { trace_context: Some("c".to_owned()), ..task.clone() },
-            NewTask { parent: Some(lease), ..task.clone() },
+            NewTask {
+                owner: "bob".into(),
+                ..task.clone()
+            },
+            NewTask {
+                task_type: "u".into(),
+                ..task.clone()
+            },
+            NewTask {
+                queue: "p".into(),
+                ..task.clone()
+            },
+            NewTask {
+                priority: 2,
+                ..task.clone()
+            },
+            NewTask {
+                run_at: RunAt::AfterMs(1),
+                ..task.clone()
+            },
+            NewTask {
+                correlation_id: Some("c".to_owned()),
+                ..task.clone()
+            },
+            NewTask {
+                trace_context: Some("c".to_owned()),
+                ..task.clone()
+            },
+            NewTask {
+                parent: Some(lease),
+                ..task.clone()
+            },
         ];
         assert!(others.iter().all(|other| !Note::is_shared(&task, other)));
-        let alike = NewTask { parameters: Json::trusted("1"), task_key: Some("k".to_owned()), ..task.clone() };
+        let alike = NewTask {
+            parameters: Json::trusted("1"),
+            task_key: Some("k".to_owned()),
+            ..task.clone()
+        };
         assert!(Note::is_shared(&task, &alike));
     }
 
@@ -393,6 +511,9 @@ mod tests {
         note.rung_at = Some(Instant::now());
         assert!(note.is_rung());
         tokio::time::advance(Duration::from_millis(bounds::AHEAD_LOOKS.into())).await;
-        assert!(!note.is_rung(), "the commit took longer: it is rung for again");
+        assert!(
+            !note.is_rung(),
+            "the commit took longer: it is rung for again"
+        );
     }
 }

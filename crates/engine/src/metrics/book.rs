@@ -58,7 +58,9 @@ impl<M: Clone, const N: usize> Many<M, N> {
     /// The handle of one combination. It is made when it is new, so whoever counts often keeps it.
     pub fn get(&self, values: [&str; N]) -> M {
         let mut values = values.into_iter();
-        let set = self.names.map(|name| (name, values.next().unwrap_or_default().to_owned()));
+        let set = self
+            .names
+            .map(|name| (name, values.next().unwrap_or_default().to_owned()));
         self.family.get_or_create_owned(&set)
     }
 
@@ -115,13 +117,21 @@ impl Book {
     where
         M: EncodeMetric + TypedMetric + Clone + Send + Sync + std::fmt::Debug + 'static,
     {
-        let many = Many { names, family: Family::new_with_constructor(make) };
+        let many = Many {
+            names,
+            family: Family::new_with_constructor(make),
+        };
         self.register(name, kind, names.to_vec(), help, many.family.clone());
         many
     }
 
     /// A metric without labels.
-    pub fn single<M: Metric + Default + Clone>(&mut self, name: &'static str, kind: Kind, help: &'static str) -> M {
+    pub fn single<M: Metric + Default + Clone>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        help: &'static str,
+    ) -> M {
         let metric = M::default();
         self.register(name, kind, Vec::new(), help, metric.clone());
         metric
@@ -136,9 +146,18 @@ impl Book {
         metric: impl Metric,
     ) {
         self.registry.register(name, help, metric);
-        let name = if kind == Kind::Counter { format!("{name}_total") } else { name.to_owned() };
+        let name = if kind == Kind::Counter {
+            format!("{name}_total")
+        } else {
+            name.to_owned()
+        };
         // The registry ends each help text with a full stop of its own.
-        self.described.push(Description { name, kind, labels, help });
+        self.described.push(Description {
+            name,
+            kind,
+            labels,
+            help,
+        });
     }
 
     pub fn described(&self) -> &[Description] {
@@ -178,15 +197,24 @@ fn plain(text: &str) -> Result<String, std::fmt::Error> {
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
         let mut words = line.splitn(4, ' ');
-        let (mark, what, name, rest) = (words.next(), words.next(), words.next(), words.next().unwrap_or(""));
+        let (mark, what, name, rest) = (
+            words.next(),
+            words.next(),
+            words.next(),
+            words.next().unwrap_or(""),
+        );
         let is_counter = match what {
-            Some("HELP") => lines.peek().is_some_and(|next| next.starts_with("# TYPE") && next.ends_with(" counter")),
+            Some("HELP") => lines
+                .peek()
+                .is_some_and(|next| next.starts_with("# TYPE") && next.ends_with(" counter")),
             Some("TYPE") => rest == "counter",
             Some(_) | None => false,
         };
         match (mark, what, name) {
             (Some("#"), Some("EOF"), _) => {}
-            (Some("#"), Some(what), Some(name)) if is_counter => writeln!(out, "# {what} {name}_total {rest}")?,
+            (Some("#"), Some(what), Some(name)) if is_counter => {
+                writeln!(out, "# {what} {name}_total {rest}")?
+            }
             _ => writeln!(out, "{line}")?,
         }
     }
@@ -200,15 +228,29 @@ mod tests {
     #[test]
     fn both_formats_tell_the_same_numbers() {
         let mut book = Book::default();
-        book.counters("tasks_made", ["kind"], "Tasks that were made").get(["a"]).inc_by(2);
-        book.gauges("tasks_open", [], "Tasks that are open").get([]).set(3);
+        book.counters("tasks_made", ["kind"], "Tasks that were made")
+            .get(["a"])
+            .inc_by(2);
+        book.gauges("tasks_open", [], "Tasks that are open")
+            .get([])
+            .set(3);
         let open = book.text(Format::OpenMetrics).unwrap();
         let plain = book.text(Format::Plain).unwrap();
         assert_eq!(open.lines().last(), Some("# EOF"));
-        assert!(open.contains("# TYPE tasks_made counter\n") && plain.contains("# TYPE tasks_made_total counter\n"));
-        assert!(plain.contains("# HELP tasks_made_total Tasks that were made.\n"), "{plain}");
+        assert!(
+            open.contains("# TYPE tasks_made counter\n")
+                && plain.contains("# TYPE tasks_made_total counter\n")
+        );
+        assert!(
+            plain.contains("# HELP tasks_made_total Tasks that were made.\n"),
+            "{plain}"
+        );
         for text in [open, plain] {
-            assert!(text.contains("tasks_made_total{kind=\"a\"} 2\n") && text.contains("tasks_open 3\n"), "{text}");
+            assert!(
+                text.contains("tasks_made_total{kind=\"a\"} 2\n")
+                    && text.contains("tasks_open 3\n"),
+                "{text}"
+            );
         }
     }
 }

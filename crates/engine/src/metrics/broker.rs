@@ -30,13 +30,34 @@ pub(crate) struct BrokerMetrics {
 
 impl BrokerMetrics {
     pub(crate) fn new(book: &mut Book) -> Self {
-        let mut family = |name, help, part: Part| (Bounded::new(book.counters(name, ["queue"], help)), part);
+        let mut family =
+            |name, help, part: Part| (Bounded::new(book.counters(name, ["queue"], help)), part);
         let traffic = [
-            family("broker_messages_published", "Messages that the broker took from this process", |of| of.published),
-            family("broker_messages_delivered", "Messages that it handed to this process", |of| of.delivered),
-            family("broker_messages_acked", "Those that this process was done with", |of| of.acked),
-            family("broker_messages_nacked", "Messages that the broker refused, or got back unread", |of| of.nacked),
-            family("broker_messages_returned", "Messages that came back because no queue takes them", |of| of.returned),
+            family(
+                "broker_messages_published",
+                "Messages that the broker took from this process",
+                |of| of.published,
+            ),
+            family(
+                "broker_messages_delivered",
+                "Messages that it handed to this process",
+                |of| of.delivered,
+            ),
+            family(
+                "broker_messages_acked",
+                "Those that this process was done with",
+                |of| of.acked,
+            ),
+            family(
+                "broker_messages_nacked",
+                "Messages that the broker refused, or got back unread",
+                |of| of.nacked,
+            ),
+            family(
+                "broker_messages_returned",
+                "Messages that came back because no queue takes them",
+                |of| of.returned,
+            ),
         ];
         Self {
             traffic,
@@ -71,12 +92,16 @@ impl BrokerMetrics {
     /// Shows the broker as it is now.
     pub(crate) fn show(&self, broker: Option<&dyn Broker>) {
         let Some(broker) = broker else { return };
-        self.up.get([]).set(i64::from(broker.state() == BrokerState::Up));
+        self.up
+            .get([])
+            .set(i64::from(broker.state() == BrokerState::Up));
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for (queue, now) in broker.traffic() {
             let before = shown.insert(queue.clone(), now).unwrap_or_default();
             for (counters, part) in &self.traffic {
-                counters.get(&queue).inc_by(part(&now).saturating_sub(part(&before)));
+                counters
+                    .get(&queue)
+                    .inc_by(part(&now).saturating_sub(part(&before)));
             }
         }
     }

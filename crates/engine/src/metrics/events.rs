@@ -61,7 +61,9 @@ impl EventMetrics {
 
     pub(crate) fn published(&self, event: EventKind) {
         if let Some(handle) = self.published_handles.get(event as usize) {
-            handle.get_or_init(|| self.published.get([event.as_str()])).inc();
+            handle
+                .get_or_init(|| self.published.get([event.as_str()]))
+                .inc();
         }
     }
 }
@@ -70,7 +72,13 @@ impl Metrics {
     /// A listener has acted on a piece of news.
     pub fn processed(&self, listener: Listener, event: EventKind) {
         if let Some(handle) = self.events.processed_handles[listener as usize].get(event as usize) {
-            handle.get_or_init(|| self.events.processed.get([listener.as_str(), event.as_str()])).inc();
+            handle
+                .get_or_init(|| {
+                    self.events
+                        .processed
+                        .get([listener.as_str(), event.as_str()])
+                })
+                .inc();
         }
     }
 }

@@ -90,14 +90,27 @@ impl Gauges {
         self.store_up.set(i64::from(sight.is_store_up));
         self.oldest_waiting.set(sight.oldest_waiting_s);
         self.most_silent.set(sight.most_silent_s);
-        self.nodes_alive.set(whole(sight.nodes.iter().filter(|node| node.lost_at.is_none()).count()));
-        self.workers_alive.set(whole(sight.nodes.iter().filter(|node| node.is_at_work()).count()));
+        self.nodes_alive.set(whole(
+            sight
+                .nodes
+                .iter()
+                .filter(|node| node.lost_at.is_none())
+                .count(),
+        ));
+        self.workers_alive.set(whole(
+            sight.nodes.iter().filter(|node| node.is_at_work()).count(),
+        ));
         self.queue_size.clear();
         for ((queue, status), n) in queue_sizes(&sight.tallies) {
             self.queue_size.get([queue, status]).set(n);
         }
-        let slots = sight.slots.map(|(used, offered)| (whole(used), whole(offered)));
-        show(&self.outbox, sight.outbox.and_then(|count| i64::try_from(count).ok()));
+        let slots = sight
+            .slots
+            .map(|(used, offered)| (whole(used), whole(offered)));
+        show(
+            &self.outbox,
+            sight.outbox.and_then(|count| i64::try_from(count).ok()),
+        );
         show(&self.slots_used, slots.map(|(used, _)| used));
         show(&self.slots_offered, slots.map(|(_, offered)| offered));
         show(&self.resident, sight.process.resident_bytes);
@@ -122,8 +135,15 @@ fn show(gauge: &Many<Gauge, 0>, value: Option<i64>) {
 /// By queue and status. Anybody can make a queue by naming it, so only the first by name are told apart.
 fn queue_sizes(tallies: &[Tally]) -> BTreeMap<(&str, &str), i64> {
     let mut sizes: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
-    for Tally { key, n } in tallies.iter().filter(|tally| tally.key.measure == Measure::Status) {
-        *sizes.entry(&key.queue).or_default().entry(&key.label).or_default() += n;
+    for Tally { key, n } in tallies
+        .iter()
+        .filter(|tally| tally.key.measure == Measure::Status)
+    {
+        *sizes
+            .entry(&key.queue)
+            .or_default()
+            .entry(&key.label)
+            .or_default() += n;
     }
     let mut told = BTreeMap::new();
     for (place, (queue, by_status)) in sizes.into_iter().enumerate() {
@@ -145,11 +165,29 @@ mod tests {
     fn a_flood_of_queues_is_told_as_one() {
         let tally = |queue: String, n| {
             let (task_type, label) = ("t".to_owned(), "QUEUED".to_owned());
-            Tally { key: TallyKey { span_start: 0, queue, task_type, measure: Measure::Status, label, bucket: 0 }, n }
+            Tally {
+                key: TallyKey {
+                    span_start: 0,
+                    queue,
+                    task_type,
+                    measure: Measure::Status,
+                    label,
+                    bucket: 0,
+                },
+                n,
+            }
         };
-        let tallies: Vec<Tally> = (0..NAMES + 10).map(|n| tally(format!("queue {n:04}"), 2)).collect();
+        let tallies: Vec<Tally> = (0..NAMES + 10)
+            .map(|n| tally(format!("queue {n:04}"), 2))
+            .collect();
         let sizes = queue_sizes(&tallies);
         assert_eq!(sizes.len(), NAMES + 1);
-        assert_eq!((sizes[&("queue 0000", "QUEUED")], sizes[&("other", "QUEUED")]), (2, 20));
+        assert_eq!(
+            (
+                sizes[&("queue 0000", "QUEUED")],
+                sizes[&("other", "QUEUED")]
+            ),
+            (2, 20)
+        );
     }
 }

@@ -22,18 +22,29 @@ pub(crate) struct Bounded<M> {
 
 impl<M: Clone> Bounded<M> {
     pub(crate) fn new(many: Many<M, 1>) -> Self {
-        Self { many, handles: RwLock::default() }
+        Self {
+            many,
+            handles: RwLock::default(),
+        }
     }
 
     pub(crate) fn get(&self, name: &str) -> M {
-        if let Some(handle) = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        if let Some(handle) = self
+            .handles
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(name)
+        {
             return handle.clone();
         }
         let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
         if handles.len() >= NAMES {
             return self.many.get([OTHER]);
         }
-        handles.entry(name.to_owned()).or_insert_with(|| self.many.get([name])).clone()
+        handles
+            .entry(name.to_owned())
+            .or_insert_with(|| self.many.get([name]))
+            .clone()
     }
 }
 
@@ -47,11 +58,16 @@ pub(crate) struct ByStatus<M> {
 
 impl<M: Clone> ByStatus<M> {
     fn new(many: &Many<M, 2>, task_type: &str) -> Self {
-        Self { many: many.clone(), task_type: task_type.to_owned(), handles: Default::default() }
+        Self {
+            many: many.clone(),
+            task_type: task_type.to_owned(),
+            handles: Default::default(),
+        }
     }
 
     pub(crate) fn get(&self, status: Status) -> &M {
-        self.handles[status as usize].get_or_init(|| self.many.get([&self.task_type, status.as_str()]))
+        self.handles[status as usize]
+            .get_or_init(|| self.many.get([&self.task_type, status.as_str()]))
     }
 }
 
@@ -105,6 +121,9 @@ mod tests {
         bounded.get("key 7").inc();
         let text = book.text(Format::Plain).unwrap();
         assert_eq!(text.matches("seen_total{").count(), NAMES + 1);
-        assert!(text.contains("seen_total{key=\"key 7\"} 2\n") && text.contains("seen_total{key=\"other\"} 50\n"));
+        assert!(
+            text.contains("seen_total{key=\"key 7\"} 2\n")
+                && text.contains("seen_total{key=\"other\"} 50\n")
+        );
     }
 }

@@ -33,7 +33,8 @@ pub use stored::StoreOperation;
 /// Seconds: from a millisecond, where most tasks are quick, to ten hours, which a long one takes.
 fn task_seconds() -> Histogram {
     Histogram::new([
-        0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 10_800.0, 36_000.0,
+        0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 10_800.0,
+        36_000.0,
     ])
 }
 
@@ -126,14 +127,20 @@ fn type_families(book: &mut Book) -> TypeFamilies {
 impl Metrics {
     /// Names the types of this process. Until then, and for all others, types are counted as `other`.
     pub fn know_types<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        let known = names.into_iter().map(|name| (name.to_owned(), self.families.of(name))).collect();
+        let known = names
+            .into_iter()
+            .map(|name| (name.to_owned(), self.families.of(name)))
+            .collect();
         if self.types.set(known).is_err() {
             tracing::debug!("the types of the metrics were named before");
         }
     }
 
     pub(crate) fn of_type(&self, task_type: &str) -> &OfType {
-        self.types.get().and_then(|types| types.get(task_type)).unwrap_or(&self.other)
+        self.types
+            .get()
+            .and_then(|types| types.get(task_type))
+            .unwrap_or(&self.other)
     }
 
     /// Tasks were made, `n` of one type.
@@ -158,7 +165,10 @@ impl Metrics {
 
     /// An attempt ran so long and left its task like this.
     pub(crate) fn ran(&self, task_type: &str, status: Status, ran: Duration) {
-        self.of_type(task_type).execution.get(status).observe(ran.as_secs_f64());
+        self.of_type(task_type)
+            .execution
+            .get(status)
+            .observe(ran.as_secs_f64());
     }
 
     /// Tasks of one type have ended, `n` of them.

@@ -15,16 +15,29 @@ pub(crate) struct ProcessSight {
 impl ProcessSight {
     pub(crate) fn look() -> Self {
         Self {
-            resident_bytes: fs::read_to_string("/proc/self/status").ok().and_then(|text| resident_bytes(&text)),
-            cpu_seconds: fs::read_to_string("/proc/self/stat").ok().and_then(|text| cpu_seconds(&text)),
-            open_files: fs::read_dir("/proc/self/fd").ok().and_then(|all| i64::try_from(all.count()).ok()),
+            resident_bytes: fs::read_to_string("/proc/self/status")
+                .ok()
+                .and_then(|text| resident_bytes(&text)),
+            cpu_seconds: fs::read_to_string("/proc/self/stat")
+                .ok()
+                .and_then(|text| cpu_seconds(&text)),
+            open_files: fs::read_dir("/proc/self/fd")
+                .ok()
+                .and_then(|all| i64::try_from(all.count()).ok()),
         }
     }
 }
 
 fn resident_bytes(status: &str) -> Option<i64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok().map(|kib| kib * 1_024)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .trim()
+        .parse::<i64>()
+        .ok()
+        .map(|kib| kib * 1_024)
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
@@ -40,7 +53,10 @@ mod tests {
 
     #[test]
     fn the_words_of_the_system_are_understood() {
-        assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    1024 kB\n"), Some(1_048_576));
+        assert_eq!(
+            resident_bytes("Name:\tx\nVmRSS:\t    1024 kB\n"),
+            Some(1_048_576)
+        );
         let stat = "7 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0";
         assert_eq!(cpu_seconds(stat), Some(3.0));
     }

@@ -11,7 +11,9 @@ use super::book::{Book, Many};
 
 /// Seconds: from a tenth of a millisecond, a statement of the embedded store, to a minute, where callers give up.
 fn store_seconds() -> Histogram {
-    Histogram::new([0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0])
+    Histogram::new([
+        0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0,
+    ])
 }
 
 /// An operation of the store's contract.
@@ -81,14 +83,26 @@ impl StoreMetrics {
     }
 
     fn handles_of(&self, operation: StoreOperation) -> Handles {
-        let known = self.handles.read().unwrap_or_else(PoisonError::into_inner).get(operation.name).cloned();
+        let known = self
+            .handles
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(operation.name)
+            .cloned();
         known.unwrap_or_else(|| {
             let made = Handles {
-                updates: operation.is_update.then(|| self.updates.get([operation.name])),
+                updates: operation
+                    .is_update
+                    .then(|| self.updates.get([operation.name])),
                 errors: self.errors.get([operation.name]),
                 seconds: self.seconds.get([operation.name]),
             };
-            self.handles.write().unwrap_or_else(PoisonError::into_inner).entry(operation.name).or_insert(made).clone()
+            self.handles
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(operation.name)
+                .or_insert(made)
+                .clone()
         })
     }
 }
@@ -96,7 +110,9 @@ impl StoreMetrics {
 /// Whether it is the store that failed, and not the request.
 const fn is_failure(error: &StoreError) -> bool {
     match error {
-        StoreError::Unavailable(_) | StoreError::Internal(_) | StoreError::SchemaTooNew { .. } => true,
+        StoreError::Unavailable(_) | StoreError::Internal(_) | StoreError::SchemaTooNew { .. } => {
+            true
+        }
         StoreError::Invalid(_)
         | StoreError::IdempotencyMismatch
         | StoreError::NotFound

@@ -26,7 +26,13 @@ impl Engine {
         let queues = self.store.list_queues().await?;
         let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
         let tasks_of = |queue: &Queue| count(&tallies, |tally| tally.key.queue == queue.name);
-        let mut all: Vec<_> = queues.into_iter().map(|queue| QueueCensus { tasks: tasks_of(&queue), queue }).collect();
+        let mut all: Vec<_> = queues
+            .into_iter()
+            .map(|queue| QueueCensus {
+                tasks: tasks_of(&queue),
+                queue,
+            })
+            .collect();
         all.sort_by(|a, b| a.queue.name.cmp(&b.queue.name));
         Ok(all)
     }
@@ -35,7 +41,10 @@ impl Engine {
 /// Tasks of the present by status, among the tallies that are wanted.
 pub(crate) fn count(tallies: &[Tally], is_wanted: impl Fn(&Tally) -> bool) -> Counts {
     let mut counts = Counts::new();
-    for tally in tallies.iter().filter(|tally| tally.key.measure == Measure::Status && is_wanted(tally)) {
+    for tally in tallies
+        .iter()
+        .filter(|tally| tally.key.measure == Measure::Status && is_wanted(tally))
+    {
         *counts.entry(tally.key.label.clone()).or_default() += tally.n;
     }
     counts.retain(|_, n| *n != 0);

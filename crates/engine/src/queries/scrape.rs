@@ -31,7 +31,9 @@ impl Engine {
                 Sight::default()
             }
             Err(_) => {
-                tracing::warn!("a scrape goes without what the store knows: it does not answer in time");
+                tracing::warn!(
+                    "a scrape goes without what the store knows: it does not answer in time"
+                );
                 Sight::default()
             }
         };
@@ -44,7 +46,10 @@ impl Engine {
     async fn look_at_store(&self) -> Result<Sight, StoreError> {
         let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
         let (mut queues, mut types) = (Vec::new(), Vec::new());
-        for tally in tallies.iter().filter(|tally| tally.key.measure == Measure::Status && tally.n > 0) {
+        for tally in tallies
+            .iter()
+            .filter(|tally| tally.key.measure == Measure::Status && tally.n > 0)
+        {
             if Status::parse(&tally.key.label).is_some_and(Status::is_claimable) {
                 queues.push(tally.key.queue.clone());
                 types.push(tally.key.task_type.clone());
@@ -65,7 +70,10 @@ impl Engine {
             Some(due) if due.plus_ms(LONG_MS) < now => self.waits_since(&queues, now).await?,
             Some(_) | None => due,
         };
-        let silent = nodes.iter().filter(|node| node.lost_at.is_none()).map(|node| now.micros_since(node.heartbeat_at));
+        let silent = nodes
+            .iter()
+            .filter(|node| node.lost_at.is_none())
+            .map(|node| now.micros_since(node.heartbeat_at));
         Ok(Sight {
             is_store_up: true,
             oldest_waiting_s: waits_since.map_or(0.0, |since| seconds(now.micros_since(since))),
@@ -78,7 +86,11 @@ impl Engine {
     }
 
     /// Since when the first in line of these queues wait, the longest of them. A place in line may be older than its task.
-    async fn waits_since(&self, queues: &[String], now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    async fn waits_since(
+        &self,
+        queues: &[String],
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
         let mut longest: Option<Timestamp> = None;
         for queue in queues.iter().take(LOOKED_AT) {
             for bell in self.store.list_due(queue, 1).await? {

@@ -48,37 +48,72 @@ pub struct Percentiles {
 impl Percentiles {
     fn of(histogram: &BTreeMap<i32, i64>) -> Self {
         let at = |p| percentile(histogram, p).map(|micros| micros.round() / 1_000.0);
-        Self { p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99) }
+        Self {
+            p50_ms: at(0.5),
+            p95_ms: at(0.95),
+            p99_ms: at(0.99),
+        }
     }
 }
 
 impl Engine {
     /// Statistics of the hours from `from` to `to`, widened to whole ones.
-    pub async fn statistics(&self, from: Timestamp, to: Timestamp) -> Result<Statistics, StoreError> {
+    pub async fn statistics(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Statistics, StoreError> {
         let (from, to) = whole_hours(from, to);
         let present = self.store.read_tallies(&TallyFilter::default()).await?;
-        let past = self.store.read_tallies(&TallyFilter { spans: Some((from, to)) }).await?;
-        Ok(Statistics { from, to, tasks: count(&present, |_| true), rows: rows(&present, &past) })
+        let past = self
+            .store
+            .read_tallies(&TallyFilter {
+                spans: Some((from, to)),
+            })
+            .await?;
+        Ok(Statistics {
+            from,
+            to,
+            tasks: count(&present, |_| true),
+            rows: rows(&present, &past),
+        })
     }
 }
 
 fn whole_hours(from: Timestamp, to: Timestamp) -> (Timestamp, Timestamp) {
     let start = from.as_micros().div_euclid(SPAN_MICROS) * SPAN_MICROS;
-    let end = to.as_micros().saturating_add(SPAN_MICROS - 1).div_euclid(SPAN_MICROS) * SPAN_MICROS;
-    (Timestamp::from_micros(start), Timestamp::from_micros(end.max(start + SPAN_MICROS)))
+    let end = to
+        .as_micros()
+        .saturating_add(SPAN_MICROS - 1)
+        .div_euclid(SPAN_MICROS)
+        * SPAN_MICROS;
+    (
+        Timestamp::from_micros(start),
+        Timestamp::from_micros(end.max(start + SPAN_MICROS)),
+    )
 }
 
 fn rows(present: &[Tally], past: &[Tally]) -> Vec<Row> {
     let mut of_type: BTreeMap<(&str, &str), Vec<&Tally>> = BTreeMap::new();
     for tally in present.iter().chain(past) {
-        of_type.entry((&tally.key.task_type, &tally.key.queue)).or_default().push(tally);
+        of_type
+            .entry((&tally.key.task_type, &tally.key.queue))
+            .or_default()
+            .push(tally);
     }
-    let made = of_type.into_iter().map(|((task_type, queue), tallies)| row(task_type, queue, &tallies));
-    made.filter(|row| !row.tasks.is_empty() || !row.ended.is_empty()).collect()
+    let made = of_type
+        .into_iter()
+        .map(|((task_type, queue), tallies)| row(task_type, queue, &tallies));
+    made.filter(|row| !row.tasks.is_empty() || !row.ended.is_empty())
+        .collect()
 }
 
 fn row(task_type: &str, queue: &str, tallies: &[&Tally]) -> Row {
-    let mut row = Row { task_type: task_type.to_owned(), queue: queue.to_owned(), ..Row::default() };
+    let mut row = Row {
+        task_type: task_type.to_owned(),
+        queue: queue.to_owned(),
+        ..Row::default()
+    };
     let (mut wait, mut run) = (BTreeMap::new(), BTreeMap::new());
     for Tally { key, n } in tallies {
         match key.measure {
@@ -106,7 +141,17 @@ mod tests {
 
     fn tally(measure: Measure, label: &str, bucket: i32, n: i64) -> Tally {
         let (queue, task_type, label) = ("q".to_owned(), "t".to_owned(), label.to_owned());
-        Tally { key: TallyKey { span_start: 0, queue, task_type, measure, label, bucket }, n }
+        Tally {
+            key: TallyKey {
+                span_start: 0,
+                queue,
+                task_type,
+                measure,
+                label,
+                bucket,
+            },
+            n,
+        }
     }
 
     #[test]
@@ -129,7 +174,10 @@ mod tests {
     fn a_span_is_widened_to_whole_hours_and_is_never_empty() {
         let at = Timestamp::from_micros;
         let hour = SPAN_MICROS;
-        assert_eq!(whole_hours(at(hour + 5), at(2 * hour + 1)), (at(hour), at(3 * hour)));
+        assert_eq!(
+            whole_hours(at(hour + 5), at(2 * hour + 1)),
+            (at(hour), at(3 * hour))
+        );
         assert_eq!(whole_hours(at(hour), at(hour)), (at(hour), at(2 * hour)));
     }
 }

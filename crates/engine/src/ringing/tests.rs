@@ -16,7 +16,14 @@ struct World {
 impl World {
     fn new() -> Self {
         let (ids, now) = (TaskIdSequence::default(), Instant::now());
-        Self { lane: Lane::default(), waiting: Vec::new(), bells: Vec::new(), ids, now, most_bells: 0 }
+        Self {
+            lane: Lane::default(),
+            waiting: Vec::new(),
+            bells: Vec::new(),
+            ids,
+            now,
+            most_bells: 0,
+        }
     }
 
     fn submit(&mut self, count: usize, priority: u8) {
@@ -33,9 +40,18 @@ impl World {
     }
 
     fn look_with(&mut self, published: &Published) -> (Vec<TaskId>, Look) {
-        let listed: Vec<Bell> = self.waiting.iter().take(self.lane.window()).cloned().collect();
+        let listed: Vec<Bell> = self
+            .waiting
+            .iter()
+            .take(self.lane.window())
+            .cloned()
+            .collect();
         let look = self.lane.look(self.now, &listed, self.bells.len());
-        let ids: Vec<TaskId> = look.ring.iter().map(|index| listed[*index].task_id).collect();
+        let ids: Vec<TaskId> = look
+            .ring
+            .iter()
+            .map(|index| listed[*index].task_id)
+            .collect();
         for id in &ids {
             self.lane.published(self.now, *id, published);
             if published.is_confirmed() {
@@ -49,13 +65,17 @@ impl World {
     /// Nodes answer so many bells.
     fn answer(&mut self, count: usize) {
         let answered: HashSet<TaskId> = self.bells.drain(..count.min(self.bells.len())).collect();
-        self.waiting.retain(|bell| !answered.contains(&bell.task_id));
+        self.waiting
+            .retain(|bell| !answered.contains(&bell.task_id));
     }
 
     /// Nodes take so many from the store; the bells of those are answered with nothing.
     fn take(&mut self, count: usize) {
-        let taken: HashSet<TaskId> =
-            self.waiting.drain(..count.min(self.waiting.len())).map(|bell| bell.task_id).collect();
+        let taken: HashSet<TaskId> = self
+            .waiting
+            .drain(..count.min(self.waiting.len()))
+            .map(|bell| bell.task_id)
+            .collect();
         self.bells.retain(|id| !taken.contains(id));
     }
 
@@ -88,14 +108,22 @@ fn a_deep_backlog_has_few_bells_out_and_the_first_come_first() {
     let mut world = World::new();
     world.submit(20_000, 1);
     let rung = world.look();
-    let first: Vec<TaskId> = world.waiting.iter().take(LEAST).map(|bell| bell.task_id).collect();
+    let first: Vec<TaskId> = world
+        .waiting
+        .iter()
+        .take(LEAST)
+        .map(|bell| bell.task_id)
+        .collect();
     assert_eq!(rung, first);
     assert!(world.lane.is_held());
     for _ in 0..100 {
         world.pass(LOOK);
         world.look();
     }
-    assert_eq!(world.most_bells, LEAST, "nobody answers, so nothing more is rung");
+    assert_eq!(
+        world.most_bells, LEAST,
+        "nobody answers, so nothing more is rung"
+    );
 }
 
 #[test]
@@ -114,7 +142,11 @@ fn a_held_queue_needs_few_bells_since_nodes_take_from_the_store() {
         world.take((next_in.as_secs_f64() * 8_000.0) as usize);
         assert!(world.most_bells <= LEAST);
     }
-    assert!(world.lane.target > MOST / 2, "it opens while there is still work for bells: {}", world.lane.target);
+    assert!(
+        world.lane.target > MOST / 2,
+        "it opens while there is still work for bells: {}",
+        world.lane.target
+    );
     assert!(rung < 2_000, "{rung} bells for 20,000 tasks");
 }
 
@@ -185,7 +217,10 @@ fn tasks_that_nobody_answers_for_do_not_hide_those_behind_them() {
     for _ in 0..2_000 {
         last = world.look().last().copied().or(last);
         // The bells are heard, and no node knows the type of the first ones.
-        let ends = world.waiting.iter().filter(|bell| bell.priority == 1 && world.bells.contains(&bell.task_id));
+        let ends = world
+            .waiting
+            .iter()
+            .filter(|bell| bell.priority == 1 && world.bells.contains(&bell.task_id));
         let ended: Vec<TaskId> = ends.map(|bell| bell.task_id).collect();
         world.waiting.retain(|bell| !ended.contains(&bell.task_id));
         world.bells.clear();
@@ -229,7 +264,10 @@ fn a_task_whose_bell_is_refused_again_and_again_is_given_up() {
         tries += world.look_with(&refused).0.len();
         let given_up = world.lane.given_up();
         if !given_up.is_empty() {
-            assert_eq!((given_up, tries), (vec![world.waiting[0].task_id], REFUSALS as usize));
+            assert_eq!(
+                (given_up, tries),
+                (vec![world.waiting[0].task_id], REFUSALS as usize)
+            );
             return;
         }
     }

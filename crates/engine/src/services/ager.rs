@@ -35,11 +35,18 @@ pub struct Ager {
 
 impl Ager {
     pub fn new(settings: &DutySettings) -> Self {
-        Self { starve_after: settings.starve_after, ended: Mutex::default() }
+        Self {
+            starve_after: settings.starve_after,
+            ended: Mutex::default(),
+        }
     }
 
     /// How many tasks of each starving queue may go before the others now.
-    fn allowances(&self, starving: BTreeSet<String>, ended: &HashMap<String, i64>) -> Vec<(String, usize)> {
+    fn allowances(
+        &self,
+        starving: BTreeSet<String>,
+        ended: &HashMap<String, i64>,
+    ) -> Vec<(String, usize)> {
         let mut before = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
         before.retain(|queue, _| starving.contains(queue));
         let mut allowances = Vec::new();
@@ -49,7 +56,9 @@ impl Ager {
                 None => 1,
                 // Hours that are over are no longer counted.
                 Some(then) if now < *then => 0,
-                Some(then) => usize::try_from((now - then) / ONE_OF).unwrap_or(0).min(AT_ONCE),
+                Some(then) => usize::try_from((now - then) / ONE_OF)
+                    .unwrap_or(0)
+                    .min(AT_ONCE),
             };
             if allowed > 0 || before.get(&queue).is_some_and(|then| now < *then) {
                 before.insert(queue.clone(), now);
@@ -79,7 +88,9 @@ impl Duty for Ager {
         let (waited_ms, now) = (millis(self.starve_after), engine.store.now().await?);
         let heads = engine.store.list_heads().await?.into_iter();
         let starving: BTreeSet<String> = heads
-            .filter(|head| head.priority != bounds::FORWARD && head.due_at.plus_ms(waited_ms) <= now)
+            .filter(|head| {
+                head.priority != bounds::FORWARD && head.due_at.plus_ms(waited_ms) <= now
+            })
             .map(|head| head.queue)
             .collect();
         let ended = match starving.is_empty() {
@@ -100,7 +111,10 @@ impl Duty for Ager {
 
 fn ended_by_queue(tallies: &[Tally]) -> HashMap<String, i64> {
     let mut ended = HashMap::new();
-    for tally in tallies.iter().filter(|tally| tally.key.measure == Measure::Ended) {
+    for tally in tallies
+        .iter()
+        .filter(|tally| tally.key.measure == Measure::Ended)
+    {
         *ended.entry(tally.key.queue.clone()).or_default() += tally.n;
     }
     ended
@@ -115,15 +129,28 @@ mod tests {
         let ager = Ager::new(&DutySettings::default());
         let allowed = |ended: i64| {
             let starving = BTreeSet::from(["q".to_owned()]);
-            ager.allowances(starving, &HashMap::from([("q".to_owned(), ended)])).first().map_or(0, |(_, most)| *most)
+            ager.allowances(starving, &HashMap::from([("q".to_owned(), ended)]))
+                .first()
+                .map_or(0, |(_, most)| *most)
         };
-        assert_eq!(allowed(100), 1, "whoever is found starving does not wait for others first");
-        assert_eq!([allowed(100), allowed(109), allowed(110), allowed(115)], [0, 0, 1, 0]);
+        assert_eq!(
+            allowed(100),
+            1,
+            "whoever is found starving does not wait for others first"
+        );
+        assert_eq!(
+            [allowed(100), allowed(109), allowed(110), allowed(115)],
+            [0, 0, 1, 0]
+        );
         assert_eq!(allowed(140), 3);
         assert_eq!(allowed(10_000), AT_ONCE);
         // An hour is over, and what ended in it is not counted any more.
         assert_eq!([allowed(5), allowed(14), allowed(15)], [0, 0, 1]);
         assert!(ager.allowances(BTreeSet::new(), &HashMap::new()).is_empty());
-        assert_eq!(allowed(15), 1, "a queue in which nobody starved meanwhile begins anew");
+        assert_eq!(
+            allowed(15),
+            1,
+            "a queue in which nobody starved meanwhile begins anew"
+        );
     }
 }

@@ -18,8 +18,14 @@ pub struct Expirer {
 
 impl Expirer {
     pub fn new(settings: &DutySettings) -> Self {
-        let (silent_ms, timeout_grace_ms) = (millis(settings.silent), millis(settings.timeout_grace));
-        Self { overdue: Overdue { silent_ms, timeout_grace_ms } }
+        let (silent_ms, timeout_grace_ms) =
+            (millis(settings.silent), millis(settings.timeout_grace));
+        Self {
+            overdue: Overdue {
+                silent_ms,
+                timeout_grace_ms,
+            },
+        }
     }
 }
 
@@ -34,12 +40,22 @@ impl Duty for Expirer {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let expired = engine.store.expire_tasks(&self.overdue, MAINTENANCE_BATCH).await?;
+        let expired = engine
+            .store
+            .expire_tasks(&self.overdue, MAINTENANCE_BATCH)
+            .await?;
         if expired.ended > 0 {
-            tracing::warn!(ended = expired.ended, "tasks were past their deadline or gave no sign of life");
+            tracing::warn!(
+                ended = expired.ended,
+                "tasks were past their deadline or gave no sign of life"
+            );
             engine.look_at_leases.notify_one();
             engine.tell_moves(&expired.moved);
         }
-        Ok(if expired.ended >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
+        Ok(if expired.ended >= MAINTENANCE_BATCH {
+            Pass::More
+        } else {
+            Pass::Clear
+        })
     }
 }

@@ -24,8 +24,15 @@ impl Duty for KeyPruner {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let removed = engine.store.prune_idempotency_keys(MAINTENANCE_BATCH).await?;
+        let removed = engine
+            .store
+            .prune_idempotency_keys(MAINTENANCE_BATCH)
+            .await?;
         let tokens = engine.store.prune_tokens(MAINTENANCE_BATCH).await?;
-        Ok(if removed.max(tokens) >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
+        Ok(if removed.max(tokens) >= MAINTENANCE_BATCH {
+            Pass::More
+        } else {
+            Pass::Clear
+        })
     }
 }

@@ -92,9 +92,15 @@ pub fn all(
 
 /// What is to do where there is a broker.
 pub fn over_a_broker() -> Vec<Arc<dyn Duty>> {
-    vec![Arc::new(Ringer::default()), Arc::new(Relay::default()), Arc::new(Registrar::default())]
+    vec![
+        Arc::new(Ringer::default()),
+        Arc::new(Relay::default()),
+        Arc::new(Registrar::default()),
+    ]
 }
 
 fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS).min(bounds::DURATION_MS)
+    u64::try_from(duration.as_millis())
+        .unwrap_or(bounds::DURATION_MS)
+        .min(bounds::DURATION_MS)
 }

@@ -27,8 +27,10 @@ pub struct Pruner {
 
 impl Pruner {
     pub fn new(settings: &DutySettings, export: Option<Arc<dyn Export>>) -> Self {
-        let keep =
-            Retention { ended_ms: millis(settings.keep_ended), dead_letter_ms: millis(settings.keep_dead_letters) };
+        let keep = Retention {
+            ended_ms: millis(settings.keep_ended),
+            dead_letter_ms: millis(settings.keep_dead_letters),
+        };
         Self { keep, export }
     }
 }
@@ -44,18 +46,27 @@ impl Duty for Pruner {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let page = engine.store.list_prunable(&self.keep, None, MAINTENANCE_BATCH).await?;
+        let page = engine
+            .store
+            .list_prunable(&self.keep, None, MAINTENANCE_BATCH)
+            .await?;
         if page.items.is_empty() {
             return Ok(Pass::Clear);
         }
         if let Some(export) = &self.export
             && let Err(cause) = export.export(&page.items).await
         {
-            return Err(StoreError::Unavailable(format!("the export before deletion failed: {cause}")));
+            return Err(StoreError::Unavailable(format!(
+                "the export before deletion failed: {cause}"
+            )));
         }
         let ids: Vec<_> = page.items.iter().map(|task| task.id).collect();
         let removed = engine.store.prune_tasks(&self.keep, &ids).await?;
         tracing::info!(removed, "old tasks were deleted");
-        Ok(if removed == 0 || page.next.is_none() { Pass::Clear } else { Pass::More })
+        Ok(if removed == 0 || page.next.is_none() {
+            Pass::Clear
+        } else {
+            Pass::More
+        })
     }
 }

@@ -86,7 +86,9 @@ impl Duty for Registrar {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let Some(broker) = &engine.broker else { return Ok(Pass::Clear) };
+        let Some(broker) = &engine.broker else {
+            return Ok(Pass::Clear);
+        };
         let mut desk = self.desk.lock().await;
         let until = Instant::now() + LISTENS_FOR;
         while Instant::now() < until {
@@ -94,7 +96,9 @@ impl Duty for Registrar {
             if desk.held.is_empty() {
                 let look_up_at = desk.write_at.map_or(until, |at| at.min(until));
                 // Nothing is lost with the time: what has come meanwhile is handed out by the next call.
-                desk.held = timeout_at(look_up_at, inbox.next(BATCH)).await.unwrap_or_default();
+                desk.held = timeout_at(look_up_at, inbox.next(BATCH))
+                    .await
+                    .unwrap_or_default();
             }
             let kept = desk.keep(engine).await;
             if kept.is_ok() && !desk.held.is_empty() {
@@ -112,9 +116,13 @@ impl Duty for Registrar {
 impl RegistrarDesk {
     /// Brings what is held to where it belongs. It may be done again after an error.
     async fn keep(&mut self, engine: &Engine) -> Result<(), StoreError> {
-        let unknown = self.roll.unknown_of(self.held.iter().map(|(_, report)| &report.lease));
+        let unknown = self
+            .roll
+            .unknown_of(self.held.iter().map(|(_, report)| &report.lease));
         for leases in unknown.chunks(LOOKS) {
-            let looks = leases.iter().map(|lease| engine.store.get_task(&Access::All, lease.task_id));
+            let looks = leases
+                .iter()
+                .map(|lease| engine.store.get_task(&Access::All, lease.task_id));
             for (lease, found) in leases.iter().zip(futures::future::join_all(looks).await) {
                 match found {
                     Ok(task) => self.roll.enter(*lease, &task, now()),
@@ -123,10 +131,16 @@ impl RegistrarDesk {
                 }
             }
         }
-        let newest = self.roll.newest_of(self.held.iter().map(|(_, report)| report), now());
+        let newest = self
+            .roll
+            .newest_of(self.held.iter().map(|(_, report)| report), now());
         let mut is_due = false;
         for told in &newest {
-            is_due |= self.pending.note(told.report.lease, told.report.progress.clone(), told.report.is_full);
+            is_due |= self.pending.note(
+                told.report.lease,
+                told.report.progress.clone(),
+                told.report.is_full,
+            );
         }
         tell(engine, newest).await;
         let write_at = *self.write_at.get_or_insert_with(Instant::now);
@@ -148,7 +162,8 @@ impl RegistrarDesk {
                 break;
             }
             let written = engine.store.save_progress(&due).await;
-            due.iter().for_each(|(lease, _)| self.pending.answered(lease, written.is_ok()));
+            due.iter()
+                .for_each(|(lease, _)| self.pending.answered(lease, written.is_ok()));
             for ((lease, _), verdict) in due.iter().zip(written?) {
                 if verdict.is_accepted() {
                     self.roll.written(lease);
@@ -160,7 +175,8 @@ impl RegistrarDesk {
         }
         self.roll.forget_silent(now());
         let roll = &self.roll;
-        self.pending.forget_written(now(), |lease| roll.knows(lease));
+        self.pending
+            .forget_written(now(), |lease| roll.knows(lease));
         Ok(())
     }
 }
@@ -174,9 +190,18 @@ fn now() -> std::time::Instant {
 async fn tell(engine: &Engine, newest: Vec<Told>) {
     let mut hot = Vec::with_capacity(newest.len());
     for told in newest {
-        let Ok(progress) = told.report.progress.read::<serde_json::Value>() else { continue };
+        let Ok(progress) = told.report.progress.read::<serde_json::Value>() else {
+            continue;
+        };
         let (lease, sequence) = (told.report.lease, told.report.sequence);
-        hot.push((lease.task_id, HotProgress { attempt: lease.attempt, sequence, progress: progress.clone() }));
+        hot.push((
+            lease.task_id,
+            HotProgress {
+                attempt: lease.attempt,
+                sequence,
+                progress: progress.clone(),
+            },
+        ));
         if engine.note_news(EventKind::Progress, lease.task_id, &told.known.owner) {
             engine.bus.publish(news(&told, progress));
         }

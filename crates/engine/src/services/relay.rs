@@ -39,7 +39,11 @@ impl Duty for Relay {
     }
 
     fn rest(&self) -> Duration {
-        if self.is_busy.load(Ordering::Relaxed) { BUSY } else { IDLE }
+        if self.is_busy.load(Ordering::Relaxed) {
+            BUSY
+        } else {
+            IDLE
+        }
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
@@ -51,7 +55,8 @@ impl Duty for Relay {
         if leased.is_empty() {
             return Ok(Pass::Clear);
         }
-        let messages: Vec<OutboxMessage> = leased.iter().map(|leased| leased.message.clone()).collect();
+        let messages: Vec<OutboxMessage> =
+            leased.iter().map(|leased| leased.message.clone()).collect();
         let (mut done, mut is_away) = (Vec::new(), false);
         for (leased, published) in leased.iter().zip(broker.publish(&messages).await) {
             match published {
@@ -61,13 +66,19 @@ impl Duty for Relay {
                     tracing::error!(reason, %task_id, tries = TRIES, "a message is dropped that the broker refuses");
                     done.push(leased.id);
                 }
-                Published::Refused(reason) => tracing::warn!(reason, "the broker refused a message, for now"),
+                Published::Refused(reason) => {
+                    tracing::warn!(reason, "the broker refused a message, for now")
+                }
                 Published::Unknown(_) => is_away = true,
             }
         }
         if !done.is_empty() {
             engine.store.confirm_outbox(&done).await?;
         }
-        Ok(if leased.len() == BATCH && !is_away { Pass::More } else { Pass::Clear })
+        Ok(if leased.len() == BATCH && !is_away {
+            Pass::More
+        } else {
+            Pass::Clear
+        })
     }
 }

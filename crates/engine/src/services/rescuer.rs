@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use async_trait::async_trait;
-use longhaul_domain::{StoreError, bounds::DURATION_MS, contract::store::RescueRequest, event::EventKind};
+use longhaul_domain::{
+    StoreError, bounds::DURATION_MS, contract::store::RescueRequest, event::EventKind,
+};
 
 use super::{DutySettings, millis};
 use crate::{
@@ -29,7 +31,10 @@ impl Rescuer {
             limit: BATCH,
             keep_for_host_ms: millis(settings.keep_for_host),
         };
-        Self { every: settings.rescue_every, request }
+        Self {
+            every: settings.rescue_every,
+            request,
+        }
     }
 }
 
@@ -39,7 +44,10 @@ impl Rescuer {
     fn request_now(&self, in_touch_for: Option<Duration>) -> RescueRequest {
         let rest = Duration::from_millis(self.request.lease_ms / 2);
         match in_touch_for {
-            Some(time) if time < rest => RescueRequest { lease_ms: DURATION_MS, ..self.request },
+            Some(time) if time < rest => RescueRequest {
+                lease_ms: DURATION_MS,
+                ..self.request
+            },
             Some(_) | None => self.request,
         }
     }
@@ -62,7 +70,10 @@ impl Duty for Rescuer {
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
         let asker = engine.local_node().map(|node| node.id());
-        let request = RescueRequest { asker, ..self.request_now(engine.in_touch_for()) };
+        let request = RescueRequest {
+            asker,
+            ..self.request_now(engine.in_touch_for())
+        };
         let rescued = engine.store.rescue_tasks(&request).await?;
         let taken = rescued.requeued.len() + rescued.quarantined.len();
         if taken == 0 {
@@ -81,11 +92,20 @@ impl Duty for Rescuer {
         }
         let mut parents = BTreeSet::new();
         for id in rescued.quarantined {
-            parents.extend(engine.tell_of(id, EventKind::DeadLettered).await.and_then(|task| task.parent_id));
+            parents.extend(
+                engine
+                    .tell_of(id, EventKind::DeadLettered)
+                    .await
+                    .and_then(|task| task.parent_id),
+            );
         }
         engine.look_at_parents(parents).await;
         engine.wake();
-        Ok(if taken == BATCH { Pass::More } else { Pass::Clear })
+        Ok(if taken == BATCH {
+            Pass::More
+        } else {
+            Pass::Clear
+        })
     }
 }
 

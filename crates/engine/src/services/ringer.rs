@@ -107,22 +107,44 @@ impl Duty for Ringer {
 
 impl Ringer {
     fn rest_for(&self, rest: Duration) {
-        self.rest_ms.store(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.rest_ms.store(
+            u64::try_from(rest.as_millis()).unwrap_or(u64::MAX),
+            Ordering::Relaxed,
+        );
     }
 }
 
 impl Memory {
     /// Looks at every queue whose time has come. Answers with how long to rest.
-    async fn look(&mut self, engine: &Engine, broker: &dyn Broker, now: Instant) -> Result<Duration, StoreError> {
-        if self.looked_at.replace(now).is_some_and(|at| now.duration_since(at) > OUT_OF_DATE) {
-            *self = Self { looked_at: Some(now), ..Self::default() };
+    async fn look(
+        &mut self,
+        engine: &Engine,
+        broker: &dyn Broker,
+        now: Instant,
+    ) -> Result<Duration, StoreError> {
+        if self
+            .looked_at
+            .replace(now)
+            .is_some_and(|at| now.duration_since(at) > OUT_OF_DATE)
+        {
+            *self = Self {
+                looked_at: Some(now),
+                ..Self::default()
+            };
         }
-        if self.looked_for_queues.is_none_or(|at| now.duration_since(at) >= IDLE) {
+        if self
+            .looked_for_queues
+            .is_none_or(|at| now.duration_since(at) >= IDLE)
+        {
             self.look_for_queues(engine, now).await?;
         }
         let due = |queue: &Queue| queue.look_at.is_some_and(|at| at <= now);
-        let names: Vec<String> =
-            self.queues.iter().filter(|(_, queue)| due(queue)).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| due(queue))
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in names {
             if self.is_declared(broker, &name).await {
                 self.look_at_queue(engine, broker, &name).await?;
@@ -138,12 +160,20 @@ impl Memory {
     async fn look_for_queues(&mut self, engine: &Engine, now: Instant) -> Result<(), StoreError> {
         let heads = engine.store.list_heads().await?;
         self.looked_for_queues = Some(now);
-        for name in heads.into_iter().map(|head| head.queue).collect::<BTreeSet<_>>() {
-            let queue =
-                self.queues.entry(name).or_insert(Queue { lane: Lane::default(), look_at: None, had_work_at: now });
+        for name in heads
+            .into_iter()
+            .map(|head| head.queue)
+            .collect::<BTreeSet<_>>()
+        {
+            let queue = self.queues.entry(name).or_insert(Queue {
+                lane: Lane::default(),
+                look_at: None,
+                had_work_at: now,
+            });
             queue.look_at = Some(queue.look_at.unwrap_or(now).min(now));
         }
-        self.queues.retain(|_, queue| now.duration_since(queue.had_work_at) < KEPT);
+        self.queues
+            .retain(|_, queue| now.duration_since(queue.had_work_at) < KEPT);
         Ok(())
     }
 
@@ -163,9 +193,19 @@ impl Memory {
         }
     }
 
-    async fn look_at_queue(&mut self, engine: &Engine, broker: &dyn Broker, name: &str) -> Result<(), StoreError> {
-        let Some(queue) = self.queues.get_mut(name) else { return Ok(()) };
-        let (waiting, depth) = tokio::join!(engine.store.list_due(name, queue.lane.window()), broker.depth(name));
+    async fn look_at_queue(
+        &mut self,
+        engine: &Engine,
+        broker: &dyn Broker,
+        name: &str,
+    ) -> Result<(), StoreError> {
+        let Some(queue) = self.queues.get_mut(name) else {
+            return Ok(());
+        };
+        let (waiting, depth) = tokio::join!(
+            engine.store.list_due(name, queue.lane.window()),
+            broker.depth(name)
+        );
         let (waiting, now) = (waiting?, Instant::now());
         let Ok(depth) = depth else {
             self.declared.remove(name);
@@ -180,7 +220,12 @@ impl Memory {
         if look.ring.is_empty() {
             return Ok(());
         }
-        let bells: Vec<Bell> = look.ring.iter().filter_map(|index| waiting.get(*index)).cloned().collect();
+        let bells: Vec<Bell> = look
+            .ring
+            .iter()
+            .filter_map(|index| waiting.get(*index))
+            .cloned()
+            .collect();
         let published = broker.ring(&bells).await;
         engine.metrics.broker.rung(bells.len());
         engine.metrics.broker.rung_again(look.again);
@@ -200,30 +245,58 @@ impl Memory {
 
     /// On every change, and now and then for those who have not heard.
     fn say_what_is_held(&mut self, engine: &Engine, now: Instant) {
-        let held: Vec<String> =
-            self.queues.iter().filter(|(_, queue)| queue.lane.is_held()).map(|(name, _)| name.clone()).collect();
-        let is_said = self.said.as_ref().is_some_and(|(at, said)| *said == held && now.duration_since(*at) < IDLE);
+        let held: Vec<String> = self
+            .queues
+            .iter()
+            .filter(|(_, queue)| queue.lane.is_held())
+            .map(|(name, _)| name.clone())
+            .collect();
+        let is_said = self
+            .said
+            .as_ref()
+            .is_some_and(|(at, said)| *said == held && now.duration_since(*at) < IDLE);
         if !is_said {
-            engine.tell_nodes(Signal::Held { queues: held.clone() });
+            engine.tell_nodes(Signal::Held {
+                queues: held.clone(),
+            });
             self.said = Some((now, held));
         }
     }
 }
 
 /// No node can ever hear of these tasks: they end with the reason (R32).
-async fn give_up(engine: &Engine, queue: &str, ids: Vec<TaskId>, reason: &str) -> Result<(), StoreError> {
+async fn give_up(
+    engine: &Engine,
+    queue: &str,
+    ids: Vec<TaskId>,
+    reason: &str,
+) -> Result<(), StoreError> {
     if ids.is_empty() {
         return Ok(());
     }
-    tracing::error!(queue, reason, tasks = ids.len(), "the broker refuses to ring for tasks, which fail for it");
+    tracing::error!(
+        queue,
+        reason,
+        tasks = ids.len(),
+        "the broker refuses to ring for tasks, which fail for it"
+    );
     let message = format!("could not be dispatched: {reason}");
-    let failure = Failure { class: "not_dispatched".to_owned(), message, detail: None };
+    let failure = Failure {
+        class: "not_dispatched".to_owned(),
+        message,
+        detail: None,
+    };
     for ids in ids.chunks(bounds::MAINTENANCE_BATCH) {
         let failed = engine.store.fail_waiting(ids, &failure).await?;
         engine.metrics.broker.not_dispatched(failed.len());
         let mut parents = BTreeSet::new();
         for id in failed {
-            parents.extend(engine.tell_of(id, EventKind::Failed).await.and_then(|task| task.parent_id));
+            parents.extend(
+                engine
+                    .tell_of(id, EventKind::Failed)
+                    .await
+                    .and_then(|task| task.parent_id),
+            );
         }
         engine.look_at_parents(parents).await;
     }

@@ -25,7 +25,10 @@ pub struct Sweeper {
 
 impl Sweeper {
     pub fn new(settings: &DutySettings, files: Arc<dyn ArtifactStore>) -> Self {
-        Self { files, every: settings.sweep_every }
+        Self {
+            files,
+            every: settings.sweep_every,
+        }
     }
 }
 
@@ -51,10 +54,18 @@ impl Duty for Sweeper {
                 let (artifact, failures) = (one.id, one.failures + 1);
                 tracing::warn!(%error, %artifact, failures, "an expired file could not be deleted");
             }
-            swept.push(Swept { id: one.id, task_id: one.task_id, is_deleted: removed.is_ok() });
+            swept.push(Swept {
+                id: one.id,
+                task_id: one.task_id,
+                is_deleted: removed.is_ok(),
+            });
         }
         let retry_ms = super::millis(AGAIN);
         engine.store.note_sweep(&swept, retry_ms).await?;
-        Ok(if due.len() < BATCH { Pass::Clear } else { Pass::More })
+        Ok(if due.len() < BATCH {
+            Pass::Clear
+        } else {
+            Pass::More
+        })
     }
 }

@@ -25,6 +25,10 @@ impl Duty for Tallier {
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
         let folded = engine.store.fold_tallies(MAINTENANCE_BATCH).await?;
-        Ok(if folded >= MAINTENANCE_BATCH { Pass::More } else { Pass::Clear })
+        Ok(if folded >= MAINTENANCE_BATCH {
+            Pass::More
+        } else {
+            Pass::Clear
+        })
     }
 }

@@ -49,7 +49,11 @@ impl Line {
     /// Where the line begins, if there is one.
     fn head(&self) -> Option<Timestamp> {
         let is_many = self.fresh.tasks + self.before.tasks > FEW;
-        let own = [self.fresh.first, self.before.first].into_iter().flatten().min().filter(|_| is_many);
+        let own = [self.fresh.first, self.before.first]
+            .into_iter()
+            .flatten()
+            .min()
+            .filter(|_| is_many);
         self.seen.into_iter().chain(own).min()
     }
 }
@@ -65,7 +69,9 @@ pub(super) struct Places {
 impl Places {
     /// The place of the next task.
     pub(super) fn take(&mut self) -> RunAt {
-        let Some(place) = self.next else { return RunAt::Now };
+        let Some(place) = self.next else {
+            return RunAt::Now;
+        };
         self.next = Some(after(place));
         RunAt::At(place.min(self.now))
     }
@@ -77,7 +83,14 @@ fn after(place: Timestamp) -> Timestamp {
 
 impl Lines {
     /// Gives an owner the places of `count` tasks. `now` is at most the store's time.
-    pub(super) fn join(&mut self, queue: &str, priority: u8, owner: &str, count: usize, now: Timestamp) -> Places {
+    pub(super) fn join(
+        &mut self,
+        queue: &str,
+        priority: u8,
+        owner: &str,
+        count: usize,
+        now: Timestamp,
+    ) -> Places {
         let at_the_end = Places { next: None, now };
         let is_full = self.places >= PLACES;
         if !self.queues.contains_key(queue) {
@@ -86,7 +99,11 @@ impl Lines {
             }
             self.queues.insert(queue.to_owned(), BTreeMap::new());
         }
-        let Some(line) = self.queues.get_mut(queue).map(|lines| lines.entry(priority).or_default()) else {
+        let Some(line) = self
+            .queues
+            .get_mut(queue)
+            .map(|lines| lines.entry(priority).or_default())
+        else {
             return at_the_end;
         };
         let (head, last) = (line.head(), line.last.get(owner).copied());
@@ -95,7 +112,10 @@ impl Lines {
         }
         let span = i64::try_from(count.saturating_sub(1)).unwrap_or(i64::MAX);
         let first = match head {
-            Some(head) => last.map_or(head, |last| after(last).max(head)).max(now.minus_ms(OLDEST_MS)).min(now),
+            Some(head) => last
+                .map_or(head, |last| after(last).max(head))
+                .max(now.minus_ms(OLDEST_MS))
+                .min(now),
             None => Timestamp::from_micros(now.as_micros().saturating_sub(span)),
         };
         let end = Timestamp::from_micros(first.as_micros().saturating_add(span)).min(now);
@@ -127,7 +147,10 @@ impl Lines {
         }
         let oldest = now.minus_ms(OLDEST_MS);
         // What is due later holds nobody up, and those that were brought forward stand in no line.
-        for head in heads.iter().filter(|head| head.due_at <= now && head.priority != bounds::FORWARD) {
+        for head in heads
+            .iter()
+            .filter(|head| head.due_at <= now && head.priority != bounds::FORWARD)
+        {
             if !self.queues.contains_key(&head.queue) && self.queues.len() >= QUEUES {
                 continue;
             }
@@ -139,12 +162,18 @@ impl Lines {
             lines.retain(|_, line| {
                 // Without a head, what has come since the look began may become one.
                 let head = line.seen.into_iter().chain(line.fresh.first).min();
-                line.last.retain(|_, last| head.is_some_and(|head| *last >= head.max(oldest)));
+                line.last
+                    .retain(|_, last| head.is_some_and(|head| *last >= head.max(oldest)));
                 head.is_some()
             });
         }
         self.queues.retain(|_, lines| !lines.is_empty());
-        self.places = self.queues.values().flat_map(BTreeMap::values).map(|line| line.last.len()).sum();
+        self.places = self
+            .queues
+            .values()
+            .flat_map(BTreeMap::values)
+            .map(|line| line.last.len())
+            .sum();
     }
 }
 
@@ -169,7 +198,12 @@ mod tests {
     const DAY_US: i64 = 86_400_000_000;
 
     fn head_of(task_type: &str, micros: i64) -> QueueHead {
-        QueueHead { queue: "q".to_owned(), priority: 1, task_type: task_type.to_owned(), due_at: at(micros) }
+        QueueHead {
+            queue: "q".to_owned(),
+            priority: 1,
+            task_type: task_type.to_owned(),
+            due_at: at(micros),
+        }
     }
 
     fn head(micros: i64) -> Vec<QueueHead> {
@@ -198,7 +232,10 @@ mod tests {
             RunAt::At(moment) => moment.as_micros(),
             RunAt::Now | RunAt::AfterMs(_) => panic!("{owner} was given no place"),
         };
-        places(lines, owner, count, now).into_iter().map(moment).collect()
+        places(lines, owner, count, now)
+            .into_iter()
+            .map(moment)
+            .collect()
     }
 
     #[test]
@@ -206,11 +243,19 @@ mod tests {
         let now = at(10 * DAY_US);
         let mut lines = Lines::default();
         let waiting = now.as_micros() - 1_000;
-        look(&mut lines, &[head_of("unserved", 5), head_of("served", waiting)], now);
+        look(
+            &mut lines,
+            &[head_of("unserved", 5), head_of("served", waiting)],
+            now,
+        );
         // Ten thousand of one owner, and later one of another: it joins at the head.
         lines.join("q", 1, "a", 10_000, now);
         let later = now.plus_ms(5_000);
-        look(&mut lines, &[head_of("unserved", 5), head_of("served", waiting)], later);
+        look(
+            &mut lines,
+            &[head_of("unserved", 5), head_of("served", waiting)],
+            later,
+        );
         assert_eq!(lines.join("q", 1, "b", 1, later).next, Some(at(waiting)));
     }
 
@@ -283,7 +328,10 @@ mod tests {
     fn no_place_is_in_the_future() {
         let now = at(1_002);
         let mut lines = backlog(1_000, now);
-        assert_eq!(joined(&mut lines, "a", 4, now), [1_000, 1_001, 1_002, 1_002]);
+        assert_eq!(
+            joined(&mut lines, "a", 4, now),
+            [1_000, 1_001, 1_002, 1_002]
+        );
         assert_eq!(joined(&mut lines, "a", 1, now), [1_002]);
     }
 

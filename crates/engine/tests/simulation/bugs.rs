@@ -6,7 +6,9 @@ use longhaul_domain::{
     Clock as _, Lease, LeaseToken, NewTask, NodeId, Phase, Status, StoreError, Task, TaskId,
     contract::{
         Store as _,
-        store::{ClaimNamed, ClaimRequest, Outcome, Report, RescueRequest, Rescued, Submitted, Verdict},
+        store::{
+            ClaimNamed, ClaimRequest, Outcome, Report, RescueRequest, Rescued, Submitted, Verdict,
+        },
     },
     lifecycle::{
         Transition,
@@ -112,7 +114,9 @@ impl SimStore {
     }
 
     fn memory_of_bug(&self) -> std::sync::MutexGuard<'_, BugMemory> {
-        self.bug_memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.bug_memory
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// While both clients of a race look first and write then, both find the key unused.
@@ -127,7 +131,10 @@ impl SimStore {
             memory.races
         };
         let mut tasks = tasks.to_vec();
-        for idempotency in tasks.iter_mut().filter_map(|task| task.idempotency.as_mut()) {
+        for idempotency in tasks
+            .iter_mut()
+            .filter_map(|task| task.idempotency.as_mut())
+        {
             idempotency.key = format!("{}/unseen {number}", idempotency.key);
         }
         ready(self.memory.submit_tasks(tasks))
@@ -135,17 +142,32 @@ impl SimStore {
 
     /// The store died with the request, after it had said yes.
     pub(crate) fn acknowledged_without_commit(&self, task: &NewTask) -> Option<Submitted> {
-        let dies = self.has(PlantedBug::AcknowledgedBeforeCommit) && self.fault() == Some(Fault::LostRequest);
+        let dies = self.has(PlantedBug::AcknowledgedBeforeCommit)
+            && self.fault() == Some(Fault::LostRequest);
         let is_new = task.idempotency.is_none();
         (dies && is_new).then(|| {
             self.fail_next(None);
-            let task_id = TaskId(uuid::Uuid::from_u128(self.clock.now().as_micros().unsigned_abs().into()));
-            Submitted { task_id, repeated: false }
+            let task_id = TaskId(uuid::Uuid::from_u128(
+                self.clock.now().as_micros().unsigned_abs().into(),
+            ));
+            Submitted {
+                task_id,
+                repeated: false,
+            }
         })
     }
 
-    pub(crate) fn heartbeat_with_bug(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
-        let dead = self.memory.look(|_, nodes| nodes.get(&id).filter(|node| node.lost_at.is_some()).cloned());
+    pub(crate) fn heartbeat_with_bug(
+        &self,
+        id: NodeId,
+        leases: &[Lease],
+    ) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        let dead = self.memory.look(|_, nodes| {
+            nodes
+                .get(&id)
+                .filter(|node| node.lost_at.is_some())
+                .cloned()
+        });
         if let Some(mut node) = dead.filter(|_| self.has(PlantedBug::HeartbeatRevives)) {
             node.lost_at = None;
             self.memory.overwrite_node(node);
@@ -164,10 +186,16 @@ impl SimStore {
                 && request.task_types.contains(&task.task_type)
                 && !self.history().paused.contains(&task.queue)
         };
-        if let Some(early) = self.memory.look(|tasks, _| tasks.values().find(served).cloned()) {
+        if let Some(early) = self
+            .memory
+            .look(|tasks, _| tasks.values().find(served).cloned())
+        {
             let now = self.clock.now();
             let token = LeaseToken(uuid::Uuid::from_u128(now.as_micros().unsigned_abs().into()));
-            let due = Task { due_at: now, ..early };
+            let due = Task {
+                due_at: now,
+                ..early
+            };
             let transition = claim::decide(&due, request.node_id, &request.host, token, now)?;
             claimed.push(transition.after.clone());
             self.memory.overwrite_task(transition, false);
@@ -180,11 +208,21 @@ impl SimStore {
         if !self.has(PlantedBug::NameIsEnough) {
             return Ok(claimed);
         }
-        let running = request.ids.iter().filter_map(|id| self.row(*id)).find(|task| task.status == Status::Running);
-        if let Some(running) = running.filter(|running| claimed.iter().all(|task| task.id != running.id)) {
+        let running = request
+            .ids
+            .iter()
+            .filter_map(|id| self.row(*id))
+            .find(|task| task.status == Status::Running);
+        if let Some(running) =
+            running.filter(|running| claimed.iter().all(|task| task.id != running.id))
+        {
             let now = self.clock.now();
             let token = LeaseToken(uuid::Uuid::from_u128(now.as_micros().unsigned_abs().into()));
-            let waiting = Task { status: Status::Queued, due_at: now, ..running };
+            let waiting = Task {
+                status: Status::Queued,
+                due_at: now,
+                ..running
+            };
             let transition = claim::decide(&waiting, request.node_id, &request.host, token, now)?;
             claimed.push(transition.after.clone());
             self.memory.overwrite_task(transition, false);
@@ -210,20 +248,37 @@ impl SimStore {
     /// A completion that the weaker guard lets pass.
     fn unguarded(&self, report: &Report) -> Option<Verdict> {
         let lease = report.lease;
-        let Outcome::Completed { result, result_url } = &report.outcome else { return None };
-        let row = self.row(lease.task_id).filter(|row| row.lease() != Some(lease))?;
+        let Outcome::Completed { result, result_url } = &report.outcome else {
+            return None;
+        };
+        let row = self
+            .row(lease.task_id)
+            .filter(|row| row.lease() != Some(lease))?;
         let (same_attempt, runs) = (row.attempt == lease.attempt, row.status == Status::Running);
         let guards = [
             (PlantedBug::CompletionById, true),
             (PlantedBug::CompletionByState, runs),
             (PlantedBug::CompletionWithoutToken, runs && same_attempt),
-            (PlantedBug::CancelKeepsResult, row.status == Status::Cancelled && same_attempt),
+            (
+                PlantedBug::CancelKeepsResult,
+                row.status == Status::Cancelled && same_attempt,
+            ),
         ];
-        guards.into_iter().find(|(bug, passes)| self.has(*bug) && *passes)?;
-        let seen = Task { status: Status::Running, lease_token: Some(lease.token), ..row };
-        let forged = Lease { attempt: seen.attempt, ..lease };
+        guards
+            .into_iter()
+            .find(|(bug, passes)| self.has(*bug) && *passes)?;
+        let seen = Task {
+            status: Status::Running,
+            lease_token: Some(lease.token),
+            ..row
+        };
+        let forged = Lease {
+            attempt: seen.attempt,
+            ..lease
+        };
         let now = self.clock.now();
-        let transition = finish::decide(&seen, &forged, result.clone(), result_url.clone(), now).ok()?;
+        let transition =
+            finish::decide(&seen, &forged, result.clone(), result_url.clone(), now).ok()?;
         let status = transition.after.status;
         self.memory.overwrite_task(transition, false);
         Some(Verdict::Applied(status))
@@ -231,19 +286,33 @@ impl SimStore {
 
     fn finish_one(&self, report: &Report) -> Result<Verdict, StoreError> {
         let child = self.row(report.lease.task_id);
-        let parent = child.as_ref().and_then(|child| child.parent_id).and_then(|id| self.row(id));
+        let parent = child
+            .as_ref()
+            .and_then(|child| child.parent_id)
+            .and_then(|id| self.row(id));
         let verdict = ready(self.memory.finish_tasks(std::slice::from_ref(report)))?[0];
-        let Verdict::Applied(status) = verdict else { return Ok(verdict) };
+        let Verdict::Applied(status) = verdict else {
+            return Ok(verdict);
+        };
         match self.bug {
             Some(PlantedBug::DrainCharged) if report.outcome == Outcome::HandedBack => {
                 if let Some(row) = self.row(report.lease.task_id) {
-                    self.write(Task { retry_count: row.retry_count + 1, ..row });
+                    self.write(Task {
+                        retry_count: row.retry_count + 1,
+                        ..row
+                    });
                 }
             }
-            Some(PlantedBug::ChildNotCounted | PlantedBug::ChildCountedTwice | PlantedBug::ParentEndedLater) => {
+            Some(
+                PlantedBug::ChildNotCounted
+                | PlantedBug::ChildCountedTwice
+                | PlantedBug::ParentEndedLater,
+            ) => {
                 let step = child.and_then(|child| ChildMove::between(Some(child.status), status));
                 // A grandparent's counters would need mending too; the plain family is enough.
-                if let Some((parent, step)) = parent.filter(|parent| parent.parent_id.is_none()).zip(step) {
+                if let Some((parent, step)) =
+                    parent.filter(|parent| parent.parent_id.is_none()).zip(step)
+                {
                     self.miscount(&parent, step);
                 }
             }
@@ -254,9 +323,14 @@ impl SimStore {
 
     /// The parent as it was before its child ended, changed in the wrong way.
     fn miscount(&self, before: &Task, step: ChildMove) {
-        let Some(now_is) = self.row(before.id) else { return };
+        let Some(now_is) = self.row(before.id) else {
+            return;
+        };
         match self.bug {
-            Some(PlantedBug::ChildNotCounted) => self.write(Task { version: now_is.version, ..before.clone() }),
+            Some(PlantedBug::ChildNotCounted) => self.write(Task {
+                version: now_is.version,
+                ..before.clone()
+            }),
             Some(PlantedBug::ChildCountedTwice) if now_is.children.open() > 0 => {
                 if let Ok(transition) = child_ended::decide(&now_is, &[step], self.clock.now()) {
                     self.memory.overwrite_task(transition, false);
@@ -264,7 +338,12 @@ impl SimStore {
             }
             Some(PlantedBug::ParentEndedLater) if before.status == Status::Waiting => {
                 let children = now_is.children;
-                self.write(Task { version: now_is.version, children, phase: Phase::Run, ..before.clone() });
+                self.write(Task {
+                    version: now_is.version,
+                    children,
+                    phase: Phase::Run,
+                    ..before.clone()
+                });
             }
             _ => {}
         }
@@ -273,7 +352,10 @@ impl SimStore {
     pub(crate) fn rescue_with_bug(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
         if self.has(PlantedBug::RescueByNodeClock) {
             let lease_ms = request.lease_ms.saturating_sub(AHEAD_MS);
-            return ready(self.memory.rescue_tasks(&RescueRequest { lease_ms, ..*request }));
+            return ready(self.memory.rescue_tasks(&RescueRequest {
+                lease_ms,
+                ..*request
+            }));
         }
         if !self.has(PlantedBug::RescueFromSnapshot) {
             return ready(self.memory.rescue_tasks(request));
@@ -281,18 +363,26 @@ impl SimStore {
         let now = self.clock.now();
         let read = self.memory.look(|tasks, nodes| {
             let silent = |id: NodeId| {
-                nodes
-                    .get(&id)
-                    .is_none_or(|node| node.lost_at.is_some() || node.heartbeat_at.plus_ms(request.lease_ms) <= now)
+                nodes.get(&id).is_none_or(|node| {
+                    node.lost_at.is_some() || node.heartbeat_at.plus_ms(request.lease_ms) <= now
+                })
             };
             let running = tasks.values().filter(|task| task.status == Status::Running);
-            running.filter(|task| task.node_id.is_some_and(silent)).map(|task| task.id).collect::<Vec<_>>()
+            running
+                .filter(|task| task.node_id.is_some_and(silent))
+                .map(|task| task.id)
+                .collect::<Vec<_>>()
         });
         let before = std::mem::replace(&mut self.memory_of_bug().orphans, read);
         let rescued = ready(self.memory.rescue_tasks(request))?;
         for row in before.into_iter().filter_map(|id| self.row(id)) {
-            let seen = Task { status: Status::Running, ..row };
-            let decided = seen.node_id.map(|node| rescue::decide(&seen, Some(node), request.max_crashes, now));
+            let seen = Task {
+                status: Status::Running,
+                ..row
+            };
+            let decided = seen
+                .node_id
+                .map(|node| rescue::decide(&seen, Some(node), request.max_crashes, now));
             if let Some(Ok(transition)) = decided {
                 self.memory.overwrite_task(transition, false);
             }
@@ -302,7 +392,17 @@ impl SimStore {
 
     /// Writes a row without a decision and without telling anybody.
     fn write(&self, row: Task) {
-        let after = Task { version: row.version + 1, ..row };
-        self.memory.overwrite_task(Transition { after, archived: None, event: None }, false);
+        let after = Task {
+            version: row.version + 1,
+            ..row
+        };
+        self.memory.overwrite_task(
+            Transition {
+                after,
+                archived: None,
+                event: None,
+            },
+            false,
+        );
     }
 }

@@ -48,16 +48,24 @@ pub(crate) enum Call<'a> {
 impl Call<'_> {
     /// The outcome that this call recorded for a task.
     pub(crate) fn recorded(&self, id: TaskId) -> Option<&Outcome> {
-        let Call::Finish { reports, verdicts } = self else { return None };
+        let Call::Finish { reports, verdicts } = self else {
+            return None;
+        };
         let counted = |(report, verdict): &(&Report, &Verdict)| {
             report.lease.task_id == id && matches!(verdict, Verdict::Applied(_))
         };
-        reports.iter().zip(verdicts.iter()).find(counted).map(|(report, _)| &report.outcome)
+        reports
+            .iter()
+            .zip(verdicts.iter())
+            .find(counted)
+            .map(|(report, _)| &report.outcome)
     }
 
     pub(crate) fn cancels(&self) -> bool {
         if let Call::Finish { reports, .. } = self {
-            return reports.iter().any(|report| report.outcome == Outcome::Cancelled);
+            return reports
+                .iter()
+                .any(|report| report.outcome == Outcome::Cancelled);
         }
         matches!(self, Call::Cancel | Call::Bulk(BulkChange::Cancel))
     }
@@ -94,7 +102,10 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(traced: bool) -> Self {
-        Self { trace: traced.then(String::new), ..Self::default() }
+        Self {
+            trace: traced.then(String::new),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn saw(&mut self, sight: Sight) {
@@ -120,7 +131,11 @@ impl History {
     /// Notes the first broken promise; what follows from it is of no interest.
     pub(crate) fn violated(&mut self, invariant: &'static str, detail: impl Into<String>) {
         if self.violation.is_none() {
-            let violation = Violation { step: self.step, invariant, detail: detail.into() };
+            let violation = Violation {
+                step: self.step,
+                invariant,
+                detail: detail.into(),
+            };
             self.note(format_args!("VIOLATION {invariant}: {}", violation.detail));
             self.violation = Some(violation);
         }
@@ -134,11 +149,19 @@ impl History {
     }
 
     /// Holds the rows against what they were before the call.
-    pub(crate) fn observe(&mut self, call: Call<'_>, tasks: &BTreeMap<TaskId, Task>, nodes: &BTreeMap<NodeId, Node>) {
+    pub(crate) fn observe(
+        &mut self,
+        call: Call<'_>,
+        tasks: &BTreeMap<TaskId, Task>,
+        nodes: &BTreeMap<NodeId, Node>,
+    ) {
         checks::verdicts(self, call);
         checks::nodes(self, call, nodes);
         if tasks.len() < self.records.len() {
-            self.violated("an acknowledged task exists", "a row is gone that nobody pruned");
+            self.violated(
+                "an acknowledged task exists",
+                "a row is gone that nobody pruned",
+            );
         }
         let changed = self.changed(tasks);
         for row in &changed {
@@ -168,7 +191,11 @@ impl History {
 
     fn remember(&mut self, row: &Task) {
         let number = self.records.len() + 1;
-        let record = self.records.entry(row.id).or_insert_with(|| Record { number, row: row.clone(), ends: 0 });
+        let record = self.records.entry(row.id).or_insert_with(|| Record {
+            number,
+            row: row.clone(),
+            ends: 0,
+        });
         if record.row.version != row.version {
             match (record.row.status.is_ended(), row.status.is_ended()) {
                 (false, true) => record.ends += 1,

@@ -46,7 +46,11 @@ fn no_seed_breaks_a_promise() {
     let census = run_all(seeds);
     eprintln!("{seeds} seeds: {census}");
     if seeds >= SEEDS {
-        assert_eq!(census.unseen(), 0, "a run in which something never happens proves nothing of it: {census}");
+        assert_eq!(
+            census.unseen(),
+            0,
+            "a run in which something never happens proves nothing of it: {census}"
+        );
     }
 }
 
@@ -54,10 +58,21 @@ fn no_seed_breaks_a_promise() {
 fn the_same_seed_tells_the_same_story_and_another_seed_another() {
     let story = |seed| world::run(seed, None, true).trace;
     for seed in 0..50 {
-        assert!(story(seed) == story(seed), "seed {seed} does not repeat itself");
-        assert!(story(seed) != story(seed + 1), "seeds {seed} and {} tell the same story", seed + 1);
+        assert!(
+            story(seed) == story(seed),
+            "seed {seed} does not repeat itself"
+        );
+        assert!(
+            story(seed) != story(seed + 1),
+            "seeds {seed} and {} tell the same story",
+            seed + 1
+        );
     }
-    assert!(story(7).lines().count() > 50, "a story has steps: {}", story(7));
+    assert!(
+        story(7).lines().count() > 50,
+        "a story has steps: {}",
+        story(7)
+    );
 }
 
 #[test]
@@ -66,11 +81,16 @@ fn every_planted_bug_is_caught() {
     for bug in PlantedBug::ALL {
         let caught = (0..SEEDS_TO_CATCH).find_map(|seed| Some((seed, broken_by(seed, Some(bug))?)));
         match caught {
-            Some((seed, violation)) => eprintln!("{bug:?}: {} seeds, {}", seed + 1, violation.invariant),
+            Some((seed, violation)) => {
+                eprintln!("{bug:?}: {} seeds, {}", seed + 1, violation.invariant)
+            }
             None => missed.push(bug),
         }
     }
-    assert!(missed.is_empty(), "not caught within {SEEDS_TO_CATCH} seeds: {missed:?}");
+    assert!(
+        missed.is_empty(),
+        "not caught within {SEEDS_TO_CATCH} seeds: {missed:?}"
+    );
 }
 
 /// Runs the seeds on all cores and adds up what they saw. The first broken promise stops all.
@@ -92,11 +112,17 @@ fn run_all(seeds: u64) -> Census {
                         Ok(ending) => census.add(&ending.census),
                         Err(violation) => {
                             next.store(seeds, Ordering::Relaxed);
-                            failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert((seed, violation));
+                            failed
+                                .lock()
+                                .unwrap_or_else(PoisonError::into_inner)
+                                .get_or_insert((seed, violation));
                         }
                     }
                 }
-                total.lock().unwrap_or_else(PoisonError::into_inner).add(&census);
+                total
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .add(&census);
             });
         }
     });
@@ -109,9 +135,16 @@ fn run_all(seeds: u64) -> Census {
 /// One seed; what breaks inside of it is a broken promise too.
 fn tried(seed: u64, bug: Option<PlantedBug>) -> Result<world::Ending, Violation> {
     match catch_unwind(AssertUnwindSafe(|| world::run(seed, bug, false))) {
-        Ok(world::Ending { violation: Some(violation), .. }) => Err(violation),
+        Ok(world::Ending {
+            violation: Some(violation),
+            ..
+        }) => Err(violation),
         Ok(ending) => Ok(ending),
-        Err(_) => Err(Violation { step: 0, invariant: "nothing panics", detail: "see above".to_owned() }),
+        Err(_) => Err(Violation {
+            step: 0,
+            invariant: "nothing panics",
+            detail: "see above".to_owned(),
+        }),
     }
 }
 
@@ -129,14 +162,25 @@ fn told(seed: u64, violation: &Violation) -> String {
 
 fn tell_the_story_of(seed: u64) {
     let ending = world::run(seed, None, true);
-    eprintln!("{}\n{} steps, {} claims", ending.trace, ending.steps, ending.census.count(Sight::Claim));
+    eprintln!(
+        "{}\n{} steps, {} claims",
+        ending.trace,
+        ending.steps,
+        ending.census.count(Sight::Claim)
+    );
     if let Some(violation) = &ending.violation {
         panic!("{}", told(seed, violation));
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place of this test that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of this test that reads the environment"
+)]
 fn number_of(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
-    Some(text.parse().expect("a seed or a number of seeds is a whole number"))
+    Some(
+        text.parse()
+            .expect("a seed or a number of seeds is a whole number"),
+    )
 }

@@ -116,10 +116,17 @@ impl SimNode {
         dice: &mut Dice,
     ) -> Self {
         let now = store.time();
-        let timers =
-            Timers { beat_at: now.plus_ms(HEARTBEAT_MS), strays_at: now.plus_ms(STRAYS_EVERY_MS), ..Timers::default() };
+        let timers = Timers {
+            beat_at: now.plus_ms(HEARTBEAT_MS),
+            strays_at: now.plus_ms(STRAYS_EVERY_MS),
+            ..Timers::default()
+        };
         Self {
-            engine: Engine::new(Arc::<SimStore>::clone(store), Arc::new(SilentBus), Arc::<Bells>::clone(bells)),
+            engine: Engine::new(
+                Arc::<SimStore>::clone(store),
+                Arc::new(SilentBus),
+                Arc::<Bells>::clone(bells),
+            ),
             bell: bells.of(&name),
             name,
             id,
@@ -127,7 +134,10 @@ impl SimNode {
             is_registered: false,
             desk: Desk::new(plan(dice)),
             runs: Vec::new(),
-            pace: Pace::new(PollSettings { least: Duration::from_secs(2), most: Duration::from_secs(15) }),
+            pace: Pace::new(PollSettings {
+                least: Duration::from_secs(2),
+                most: Duration::from_secs(15),
+            }),
             waits_for_room: false,
             timers,
             duties: duties.iter().map(|duty| (Arc::clone(duty), now)).collect(),
@@ -161,12 +171,20 @@ impl SimNode {
 
     /// Whether the process has nothing in hand and nothing on the way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.desk.is_clear() && self.runs.is_empty() && self.claim.is_none() && self.delivery.is_none()
+        self.desk.is_clear()
+            && self.runs.is_empty()
+            && self.claim.is_none()
+            && self.delivery.is_none()
     }
 
     /// When something is due that only waits for time.
     pub(crate) fn next_timer(&self) -> Timestamp {
-        let duty = self.duties.iter().map(|(_, at)| *at).min().unwrap_or_default();
+        let duty = self
+            .duties
+            .iter()
+            .map(|(_, at)| *at)
+            .min()
+            .unwrap_or_default();
         self.timers.look_at.min(self.timers.beat_at).min(duty)
     }
 
@@ -178,9 +196,14 @@ impl SimNode {
         if !self.is_registered {
             return vec![Action::Register];
         }
-        let ready = self.runs.iter().enumerate().filter(|(_, run)| script::is_ready(run, now));
+        let ready = self
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| script::is_ready(run, now));
         let mut actions: Vec<Action> = ready.map(|(index, _)| Action::Handler(index)).collect();
-        let looks = !self.waits_for_room && (self.bell.load(Ordering::Relaxed) || now >= self.timers.look_at);
+        let looks = !self.waits_for_room
+            && (self.bell.load(Ordering::Relaxed) || now >= self.timers.look_at);
         let drains = self.timers.leave_at.is_some();
         match &self.claim {
             Some(_) => actions.push(Action::ClaimAnswer),
@@ -189,15 +212,25 @@ impl SimNode {
         }
         match &self.delivery {
             Some(_) => actions.push(Action::DeliverAnswer),
-            None if self.desk.waiting_reports() > 0 && now >= self.timers.deliver_at => actions.push(Action::Deliver),
+            None if self.desk.waiting_reports() > 0 && now >= self.timers.deliver_at => {
+                actions.push(Action::Deliver)
+            }
             None => {}
         }
         if now >= self.timers.beat_at {
             actions.push(Action::Beat);
         }
-        let due = self.duties.iter().enumerate().filter(|(_, (_, at))| now >= *at);
+        let due = self
+            .duties
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, at))| now >= *at);
         actions.extend(due.map(|(index, _)| Action::Duty(index)));
-        if self.timers.leave_at.is_some_and(|at| self.is_idle() || now >= at) {
+        if self
+            .timers
+            .leave_at
+            .is_some_and(|at| self.is_idle() || now >= at)
+        {
             actions.push(Action::Leave);
         }
         actions
@@ -227,10 +260,15 @@ impl SimNode {
     }
 
     fn register(&mut self) {
-        match ready(self.store_of_engine().register_node(self.id, &self.name, "host", None)) {
+        match ready(
+            self.store_of_engine()
+                .register_node(self.id, &self.name, "host", None),
+        ) {
             Ok(()) => self.is_registered = true,
             // A process whose id is dead takes another one.
-            Err(StoreError::NodeLost) => self.id = NodeId(uuid::Uuid::from_u128(self.id.0.as_u128() + 1)),
+            Err(StoreError::NodeLost) => {
+                self.id = NodeId(uuid::Uuid::from_u128(self.id.0.as_u128() + 1))
+            }
             Err(_) => {}
         }
     }
@@ -255,10 +293,20 @@ impl SimNode {
         };
         if answer.as_ref().is_ok_and(Vec::is_empty) {
             let wait = self.pace.idle(dice.unit());
-            let due = ready(self.store_of_engine().next_due_at(&scope.queues, &scope.task_types));
+            let due = ready(
+                self.store_of_engine()
+                    .next_due_at(&scope.queues, &scope.task_types),
+            );
             let now = self.store.time();
-            let until = due.ok().flatten().map_or(u64::MAX, |due| due.micros_since(now) / 1_000 + 1);
-            self.timers.look_at = now.plus_ms(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(until));
+            let until = due
+                .ok()
+                .flatten()
+                .map_or(u64::MAX, |due| due.micros_since(now) / 1_000 + 1);
+            self.timers.look_at = now.plus_ms(
+                u64::try_from(wait.as_millis())
+                    .unwrap_or(u64::MAX)
+                    .min(until),
+            );
             self.store.history().saw(Sight::EarlyLook);
             return;
         }
@@ -270,10 +318,20 @@ impl SimNode {
         if dice.one_in(2) {
             return Vec::new();
         }
-        let mut ids: Vec<TaskId> = self.heard.iter().copied().filter(|_| dice.one_in(3)).collect();
+        let mut ids: Vec<TaskId> = self
+            .heard
+            .iter()
+            .copied()
+            .filter(|_| dice.one_in(3))
+            .collect();
         for queue in &request.queues {
-            let due = ready(self.store_of_engine().list_due(queue, request.limit)).unwrap_or_default();
-            ids.extend(due.into_iter().map(|bell| bell.task_id).filter(|_| !dice.one_in(5)));
+            let due =
+                ready(self.store_of_engine().list_due(queue, request.limit)).unwrap_or_default();
+            ids.extend(
+                due.into_iter()
+                    .map(|bell| bell.task_id)
+                    .filter(|_| !dice.one_in(5)),
+            );
         }
         ids.truncate(request.limit);
         self.heard.extend(&ids);
@@ -282,9 +340,18 @@ impl SimNode {
         ids
     }
 
-    fn claim_by_name(&self, request: &ClaimRequest, ids: Vec<TaskId>) -> Result<Vec<Task>, StoreError> {
+    fn claim_by_name(
+        &self,
+        request: &ClaimRequest,
+        ids: Vec<TaskId>,
+    ) -> Result<Vec<Task>, StoreError> {
         let (node_id, host, rung) = (request.node_id, request.host.clone(), ids.len());
-        let named = ClaimNamed { node_id, host, task_types: request.task_types.clone(), ids };
+        let named = ClaimNamed {
+            node_id,
+            host,
+            task_types: request.task_types.clone(),
+            ids,
+        };
         let answer = ready(self.store_of_engine().claim_named(&named));
         let claimed = answer.as_ref().map_or(rung, Vec::len);
         if claimed > 0 {
@@ -297,7 +364,9 @@ impl SimNode {
     }
 
     fn take_work(&mut self) {
-        let Some(answer) = self.claim.take() else { return };
+        let Some(answer) = self.claim.take() else {
+            return;
+        };
         self.pace.found();
         let now = self.store.time();
         match answer {
@@ -315,7 +384,9 @@ impl SimNode {
     }
 
     fn start(&mut self, task: Task) {
-        let Some(taken) = self.desk.take(&task) else { return };
+        let Some(taken) = self.desk.take(&task) else {
+            return;
+        };
         self.store.history().taken.insert(taken.lease);
         if let Some(older) = taken.replaces {
             self.store.history().saw(Sight::Replaced);
@@ -324,9 +395,19 @@ impl SimNode {
             }
         }
         // The process finds a handler by its task: a newer attempt takes the place of an older one.
-        self.runs.iter_mut().filter(|run| run.task.id == task.id).for_each(|run| run.is_known = false);
+        self.runs
+            .iter_mut()
+            .filter(|run| run.task.id == task.id)
+            .for_each(|run| run.is_known = false);
         let stop = self.timers.leave_at.map(|_| StopReason::Drain);
-        self.runs.push(Run { task, info: taken.info, lease: taken.lease, steps: 0, stop, is_known: true });
+        self.runs.push(Run {
+            task,
+            info: taken.info,
+            lease: taken.lease,
+            steps: 0,
+            stop,
+            is_known: true,
+        });
     }
 
     fn step_handler(&mut self, index: usize, dice: &mut Dice) {
@@ -385,10 +466,17 @@ impl SimNode {
         let mut held = self.desk.leases();
         match self.store.bug {
             Some(PlantedBug::StraysKept) => return,
-            Some(PlantedBug::StraysForgetReports) => held.retain(|lease| self.runs.iter().any(|r| r.lease == *lease)),
+            Some(PlantedBug::StraysForgetReports) => {
+                held.retain(|lease| self.runs.iter().any(|r| r.lease == *lease))
+            }
             _ => {}
         }
-        if ready(self.store_of_engine().hand_back_strays(self.id, &held, STRAY_AGE_MS)).is_ok_and(|s| !s.is_empty()) {
+        if ready(
+            self.store_of_engine()
+                .hand_back_strays(self.id, &held, STRAY_AGE_MS),
+        )
+        .is_ok_and(|s| !s.is_empty())
+        {
             self.engine.doorbell.ring("");
         }
     }
@@ -397,7 +485,12 @@ impl SimNode {
     fn come_back(&mut self, dice: &mut Dice) {
         self.stop_all(StopReason::Lost);
         let id = NodeId(uuid::Uuid::from_u128(dice.number()));
-        if ready(self.store_of_engine().register_node(id, &self.name, "host", None)).is_ok() {
+        if ready(
+            self.store_of_engine()
+                .register_node(id, &self.name, "host", None),
+        )
+        .is_ok()
+        {
             self.id = id;
             self.store.history().saw(Sight::ComeBack);
         } else {
@@ -406,7 +499,11 @@ impl SimNode {
     }
 
     fn ask_to_stop(&mut self, lease: Lease, reason: StopReason) {
-        if let Some(run) = self.runs.iter_mut().find(|run| run.lease == lease && run.is_known) {
+        if let Some(run) = self
+            .runs
+            .iter_mut()
+            .find(|run| run.lease == lease && run.is_known)
+        {
             run.stop.get_or_insert(reason);
         }
     }
@@ -419,9 +516,17 @@ impl SimNode {
 
     fn do_duty(&mut self, index: usize) {
         let (duty, at) = &mut self.duties[index];
-        *at = self.store.time().plus_ms(u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX));
+        *at = self
+            .store
+            .time()
+            .plus_ms(u64::try_from(duty.every().as_millis()).unwrap_or(u64::MAX));
         // A round that fails is done again at its next time.
-        let _ = ready(service::round(&self.engine, self.id, &**duty, &CancellationToken::new()));
+        let _ = ready(service::round(
+            &self.engine,
+            self.id,
+            &**duty,
+            &CancellationToken::new(),
+        ));
         if notified(&self.engine) {
             self.timers.beat_at = self.store.time();
         }
@@ -436,18 +541,36 @@ pub(crate) fn notified(engine: &Engine) -> bool {
 }
 
 fn ended_of(run: &Run, outcome: Outcome) -> Ended {
-    Ended::new(&run.task, Arc::clone(&run.info), Report { lease: run.lease, outcome })
+    Ended::new(
+        &run.task,
+        Arc::clone(&run.info),
+        Report {
+            lease: run.lease,
+            outcome,
+        },
+    )
 }
 
 /// Most processes take everything; some keep slots for one queue, or limit a type.
 fn plan(dice: &mut Dice) -> SlotPlan {
     let mut queues: Vec<QueueSlots> = QUEUES.iter().map(|name| QueueSlots::shared(name)).collect();
-    let mut types: Vec<TypeSlots> =
-        TYPES.iter().map(|name| TypeSlots { name: (*name).to_owned(), at_most: None, resources: Vec::new() }).collect();
+    let mut types: Vec<TypeSlots> = TYPES
+        .iter()
+        .map(|name| TypeSlots {
+            name: (*name).to_owned(),
+            at_most: None,
+            resources: Vec::new(),
+        })
+        .collect();
     match dice.below(4) {
         0 => queues[0].reserved = 1,
         1 => types[0].at_most = Some(1),
         _ => {}
     }
-    SlotPlan { total: 2 + dice.below(3), queues, types, resources: HashMap::new() }
+    SlotPlan {
+        total: 2 + dice.below(3),
+        queues,
+        types,
+        resources: HashMap::new(),
+    }
 }

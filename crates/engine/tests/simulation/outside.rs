@@ -50,7 +50,12 @@ impl Doorbell for Bells {
         if self.deaf.load(Ordering::Relaxed) {
             return self.lost.store(true, Ordering::Relaxed);
         }
-        for (_, bell) in self.heard.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (_, bell) in self
+            .heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+        {
             bell.store(true, Ordering::Relaxed);
         }
     }

@@ -34,14 +34,23 @@ impl World {
                 task.run_at = RunAt::AfterMs(self.dice.between(1, 20_000));
                 self.store.history().saw(Sight::Delayed);
             }
-            1 => task.deadline_at = Some(self.store.time().plus_ms(self.dice.between(1_000, 40_000))),
+            1 => {
+                task.deadline_at = Some(self.store.time().plus_ms(self.dice.between(1_000, 40_000)))
+            }
             2 | 3 => {
                 // The key stands in the row too, so that the history can tell whose task it is.
                 let key = format!("key {}", self.dice.below(4));
                 let digest = [0; 32];
-                task = NewTask { run_at: RunAt::Now, ..script::new_task(OWNER, "plain", QUEUES[0], 1) };
+                task = NewTask {
+                    run_at: RunAt::Now,
+                    ..script::new_task(OWNER, "plain", QUEUES[0], 1)
+                };
                 task.task_key = Some(key.clone());
-                task.idempotency = Some(Idempotency { key, digest, ttl_ms: DAY_MS });
+                task.idempotency = Some(Idempotency {
+                    key,
+                    digest,
+                    ttl_ms: DAY_MS,
+                });
             }
             _ => {}
         }
@@ -52,11 +61,18 @@ impl World {
     /// A client submits, and with a key it asks again until it hears; two may be at it at once.
     fn submit(&mut self, task: NewTask, races: bool) {
         let has_key = task.idempotency.is_some();
-        self.store.history().note(format_args!("somebody submits {} {:?}", task.task_type, task.task_key));
+        self.store.history().note(format_args!(
+            "somebody submits {} {:?}",
+            task.task_type, task.task_key
+        ));
         let engine = self.some_engine();
         if races {
             self.store.history().saw(Sight::KeyRaced);
-            self.store.bug_memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).race = true;
+            self.store
+                .bug_memory
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .race = true;
         }
         let mut calls = 1 + usize::from(races);
         while calls > 0 {
@@ -73,7 +89,11 @@ impl World {
                 Err(_) => {}
             }
         }
-        self.store.bug_memory.lock().unwrap_or_else(std::sync::PoisonError::into_inner).race = false;
+        self.store
+            .bug_memory
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .race = false;
     }
 
     pub(crate) fn some_engine(&mut self) -> std::sync::Arc<Engine> {
@@ -83,12 +103,19 @@ impl World {
 
     /// A person does something to a task, or to all of a kind.
     pub(crate) fn change_something(&mut self) {
-        let ids = self.store.memory.look(|tasks, _| tasks.keys().copied().collect::<Vec<_>>());
-        let Some(id) = self.dice.pick(&ids) else { return };
+        let ids = self
+            .store
+            .memory
+            .look(|tasks, _| tasks.keys().copied().collect::<Vec<_>>());
+        let Some(id) = self.dice.pick(&ids) else {
+            return;
+        };
         let engine = self.some_engine();
         let number = self.store.history().number(id);
         let what = self.dice.below(15);
-        self.store.history().note(format_args!("a person does {what} to t{number}"));
+        self.store
+            .history()
+            .note(format_args!("a person does {what} to t{number}"));
         let owner = Access::Owner(OWNER.to_owned());
         match what {
             0..=2 => drop(ready(engine.cancel(&owner, id))),
@@ -101,17 +128,28 @@ impl World {
             _ => self.change_many(&engine),
         }
         if crate::node::notified(&engine) {
-            let own = self.nodes.iter_mut().find(|node| std::sync::Arc::ptr_eq(&node.engine, &engine));
-            own.into_iter().for_each(crate::node::SimNode::look_at_leases);
+            let own = self
+                .nodes
+                .iter_mut()
+                .find(|node| std::sync::Arc::ptr_eq(&node.engine, &engine));
+            own.into_iter()
+                .for_each(crate::node::SimNode::look_at_leases);
         }
     }
 
     /// Somebody wants what ended badly to be tried again.
     pub(crate) fn replay_something(&mut self) {
         let engine = self.some_engine();
-        let ids = self.store.memory.look(|tasks, _| tasks.keys().copied().collect::<Vec<_>>());
-        let Some(id) = self.dice.pick(&ids) else { return };
-        self.store.history().note(format_args!("somebody wants things tried again"));
+        let ids = self
+            .store
+            .memory
+            .look(|tasks, _| tasks.keys().copied().collect::<Vec<_>>());
+        let Some(id) = self.dice.pick(&ids) else {
+            return;
+        };
+        self.store
+            .history()
+            .note(format_args!("somebody wants things tried again"));
         self.redo_children(&engine, id);
         drop(ready(engine.retry(&Access::All, id, RetryScope::Task)));
     }
@@ -119,20 +157,38 @@ impl World {
     /// For a parent with failed children if there is one, else for `id`, which is refused.
     fn redo_children(&mut self, engine: &Engine, id: TaskId) {
         let parents = self.store.memory.look(|tasks, _| {
-            let ended = tasks.values().filter(|task| task.status.is_ended() && task.children.failed > 0);
+            let ended = tasks
+                .values()
+                .filter(|task| task.status.is_ended() && task.children.failed > 0);
             ended.map(|task| task.id).collect::<Vec<_>>()
         });
         let id = self.dice.pick(&parents).unwrap_or(id);
-        drop(ready(engine.retry(&Access::All, id, RetryScope::FailedChildren)));
+        drop(ready(engine.retry(
+            &Access::All,
+            id,
+            RetryScope::FailedChildren,
+        )));
     }
 
     fn some_change(&mut self) -> Reschedule {
         let now = self.store.time();
         match self.dice.below(4) {
-            0 => Reschedule { run_at: Some(now.plus_ms(self.dice.between(0, 15_000))), ..Reschedule::default() },
-            1 => Reschedule { priority: Some(9), ..Reschedule::default() },
-            2 => Reschedule { max_attempts: Some(4), ..Reschedule::default() },
-            _ => Reschedule { queue: Some(QUEUES[self.dice.below(2)].to_owned()), ..Reschedule::default() },
+            0 => Reschedule {
+                run_at: Some(now.plus_ms(self.dice.between(0, 15_000))),
+                ..Reschedule::default()
+            },
+            1 => Reschedule {
+                priority: Some(9),
+                ..Reschedule::default()
+            },
+            2 => Reschedule {
+                max_attempts: Some(4),
+                ..Reschedule::default()
+            },
+            _ => Reschedule {
+                queue: Some(QUEUES[self.dice.below(2)].to_owned()),
+                ..Reschedule::default()
+            },
         }
     }
 
@@ -142,7 +198,10 @@ impl World {
         match fate {
             Err(StoreError::NotFound) => history.saw(Sight::StrangerRefused),
             Err(_) => {}
-            Ok(_) => history.violated("nobody changes a task of another owner", "a stranger cancelled it"),
+            Ok(_) => history.violated(
+                "nobody changes a task of another owner",
+                "a stranger cancelled it",
+            ),
         }
     }
 
@@ -150,8 +209,11 @@ impl World {
         let queue = QUEUES[self.dice.below(QUEUES.len())];
         let is_paused = self.store.history().paused.contains(queue);
         let engine = self.some_engine();
-        let done =
-            if is_paused { ready(engine.store.resume_queue(queue)) } else { ready(engine.store.pause_queue(queue)) };
+        let done = if is_paused {
+            ready(engine.store.resume_queue(queue))
+        } else {
+            ready(engine.store.pause_queue(queue))
+        };
         if done.is_ok() && !is_paused {
             self.store.history().saw(Sight::QueuePaused);
         }
@@ -164,7 +226,10 @@ impl World {
             2 => (Status::Failed, BulkChange::Retry),
             _ => (Status::DeadLetter, BulkChange::Retry),
         };
-        let filter = TaskFilter { statuses: vec![status], ..TaskFilter::default() };
+        let filter = TaskFilter {
+            statuses: vec![status],
+            ..TaskFilter::default()
+        };
         let access = Access::Owner(OWNER.to_owned());
         drop(ready(engine.change_many(&BulkRequest {
             access,
@@ -185,8 +250,14 @@ impl World {
         let Some(lease) = current else { return };
         let token = longhaul_domain::LeaseToken(uuid::Uuid::from_u128(self.dice.number()));
         let forged = longhaul_domain::Lease { token, ..lease };
-        let outcome = longhaul_domain::contract::store::Outcome::Completed { result: None, result_url: None };
-        let told = ready(self.some_engine().store.finish_tasks(&[Report { lease: forged, outcome }]));
+        let outcome = longhaul_domain::contract::store::Outcome::Completed {
+            result: None,
+            result_url: None,
+        };
+        let told = ready(self.some_engine().store.finish_tasks(&[Report {
+            lease: forged,
+            outcome,
+        }]));
         if matches!(told.as_deref(), Ok([Verdict::Stale(_)])) {
             self.store.history().saw(Sight::ForgedRefused);
         }

@@ -5,15 +5,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Serves, StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Clock as _, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken,
+    NewTask, Node, NodeId, Serves, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure, QueueHead, Report,
-            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired,
+            Failure, QueueHead, Report, RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -81,7 +81,8 @@ impl SimStore {
 
     /// Holds the rows against the history, after a call that changed them.
     fn seen(&self, history: &mut History, call: Call<'_>) {
-        self.memory.look(|tasks, nodes| history.observe(call, tasks, nodes));
+        self.memory
+            .look(|tasks, nodes| history.observe(call, tasks, nodes));
     }
 
     fn call<T>(
@@ -155,11 +156,14 @@ impl Store for SimStore {
             return Ok(told);
         }
         let tasks = [task];
-        self.call("submit", Call::Submit, || self.submit_with_bug(&tasks)).map(|told| told[0])
+        self.call("submit", Call::Submit, || self.submit_with_bug(&tasks))
+            .map(|told| told[0])
     }
 
     async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
-        self.call("submit children", Call::Submit, || self.submit_with_bug(&tasks))
+        self.call("submit children", Call::Submit, || {
+            self.submit_with_bug(&tasks)
+        })
     }
 
     async fn submit_and_claim(
@@ -167,7 +171,9 @@ impl Store for SimStore {
         task: NewTask,
         request: &ClaimRequest,
     ) -> Result<(Submitted, Vec<Task>), StoreError> {
-        self.call("submit and claim", Call::Submit, || ready(self.memory.submit_and_claim(task.clone(), request)))
+        self.call("submit and claim", Call::Submit, || {
+            ready(self.memory.submit_and_claim(task.clone(), request))
+        })
     }
 
     async fn register_node(
@@ -177,11 +183,19 @@ impl Store for SimStore {
         host: &str,
         serves: Option<&Serves>,
     ) -> Result<(), StoreError> {
-        self.call("register", Call::Node, || ready(self.memory.register_node(id, name, host, serves)))
+        self.call("register", Call::Node, || {
+            ready(self.memory.register_node(id, name, host, serves))
+        })
     }
 
-    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
-        self.call("heartbeat", Call::Node, || self.heartbeat_with_bug(id, leases))
+    async fn heartbeat_node(
+        &self,
+        id: NodeId,
+        leases: &[Lease],
+    ) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        self.call("heartbeat", Call::Node, || {
+            self.heartbeat_with_bug(id, leases)
+        })
     }
 
     async fn hand_back_strays(
@@ -199,30 +213,47 @@ impl Store for SimStore {
     }
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        self.call("claim", Call::Claim(request.node_id), || self.claim_with_bug(request))
+        self.call("claim", Call::Claim(request.node_id), || {
+            self.claim_with_bug(request)
+        })
     }
 
     async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
-        self.call("claim named", Call::Claim(request.node_id), || self.named_with_bug(request))
+        self.call("claim named", Call::Claim(request.node_id), || {
+            self.named_with_bug(request)
+        })
     }
 
     async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        self.call("claim kept", Call::Claim(request.node_id), || ready(self.memory.claim_kept(request)))
+        self.call("claim kept", Call::Claim(request.node_id), || {
+            ready(self.memory.claim_kept(request))
+        })
     }
 
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
-        self.call("progress", Call::Progress, || ready(self.memory.save_progress(reports)))
+        self.call("progress", Call::Progress, || {
+            ready(self.memory.save_progress(reports))
+        })
     }
 
-    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
-        self.call("checkpoint", Call::Progress, || ready(self.memory.save_checkpoint(lease, checkpoint)))
+    async fn save_checkpoint(
+        &self,
+        lease: &Lease,
+        checkpoint: &Json,
+    ) -> Result<Verdict, StoreError> {
+        self.call("checkpoint", Call::Progress, || {
+            ready(self.memory.save_checkpoint(lease, checkpoint))
+        })
     }
 
     async fn append_logs(&self, lines: &[LogLine]) -> Result<Vec<Verdict>, StoreError> {
         self.memory.append_logs(lines).await
     }
 
-    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
+    async fn note_artifact(
+        &self,
+        note: &ArtifactNote,
+    ) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
         self.memory.note_artifact(note).await
     }
 
@@ -236,25 +267,45 @@ impl Store for SimStore {
 
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
         let all = Access::All;
-        let access = if self.bug == Some(PlantedBug::OwnerNotChecked) { &all } else { access };
-        self.call("cancel", Call::Cancel, || ready(self.memory.cancel_task(access, id)))
+        let access = if self.bug == Some(PlantedBug::OwnerNotChecked) {
+            &all
+        } else {
+            access
+        };
+        self.call("cancel", Call::Cancel, || {
+            ready(self.memory.cancel_task(access, id))
+        })
     }
 
-    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+    async fn retry_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        scope: RetryScope,
+    ) -> Result<(), StoreError> {
         let call = match scope {
             RetryScope::Task => Call::Retry,
             RetryScope::FailedChildren => Call::RedoChildren,
         };
-        self.call("retry", call, || ready(self.memory.retry_task(access, id, scope)))
+        self.call("retry", call, || {
+            ready(self.memory.retry_task(access, id, scope))
+        })
     }
 
-    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+    async fn reschedule_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        change: &Reschedule,
+    ) -> Result<Task, StoreError> {
         let changed = || ready(self.memory.reschedule_task(access, id, change));
         self.call("reschedule", Call::Reschedule, changed)
     }
 
     async fn change_tasks(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
-        self.call("bulk", Call::Bulk(&request.change), || ready(self.memory.change_tasks(request)))
+        self.call("bulk", Call::Bulk(&request.change), || {
+            ready(self.memory.change_tasks(request))
+        })
     }
 
     async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
@@ -267,7 +318,12 @@ impl Store for SimStore {
         self.memory.resume_queue(name).await
     }
 
-    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
+    async fn take_duty(
+        &self,
+        duty: &str,
+        node: NodeId,
+        ttl_ms: u64,
+    ) -> Result<Option<DutyLease>, StoreError> {
         let taken = ready(self.memory.take_duty(duty, node, ttl_ms))?;
         if taken.is_none() {
             self.history().saw(Sight::DutyHeldByAnother);
@@ -280,11 +336,15 @@ impl Store for SimStore {
     }
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
-        self.call("rescue", Call::Rescue(request), || self.rescue_with_bug(request))
+        self.call("rescue", Call::Rescue(request), || {
+            self.rescue_with_bug(request)
+        })
     }
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
-        self.call("expire", Call::Expire, || ready(self.memory.expire_tasks(overdue, limit)))
+        self.call("expire", Call::Expire, || {
+            ready(self.memory.expire_tasks(overdue, limit))
+        })
     }
 
     async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Bell>, StoreError> {
@@ -295,15 +355,30 @@ impl Store for SimStore {
         self.memory.list_heads().await
     }
 
-    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError> {
+    async fn bring_forward(
+        &self,
+        queue: &str,
+        waited_ms: u64,
+        most: usize,
+    ) -> Result<usize, StoreError> {
         self.memory.bring_forward(queue, waited_ms, most).await
     }
 
-    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
-        self.call("fail waiting", Call::FailWaiting, || ready(self.memory.fail_waiting(ids, failure)))
+    async fn fail_waiting(
+        &self,
+        ids: &[TaskId],
+        failure: &Failure,
+    ) -> Result<Vec<TaskId>, StoreError> {
+        self.call("fail waiting", Call::FailWaiting, || {
+            ready(self.memory.fail_waiting(ids, failure))
+        })
     }
 
-    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_due_at(
+        &self,
+        queues: &[String],
+        task_types: &[String],
+    ) -> Result<Option<Timestamp>, StoreError> {
         self.memory.next_due_at(queues, task_types).await
     }
 
@@ -320,7 +395,10 @@ impl Store for SimStore {
         self.memory.prune_tasks(keep, ids).await
     }
 
-    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError> {
+    async fn list_expired_artifacts(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<ArtifactRecord>, StoreError> {
         self.memory.list_expired_artifacts(limit).await
     }
 
@@ -332,7 +410,11 @@ impl Store for SimStore {
         self.memory.prune_idempotency_keys(limit).await
     }
 
-    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
+    async fn lease_outbox(
+        &self,
+        limit: usize,
+        ttl_ms: u64,
+    ) -> Result<Vec<LeasedMessage>, StoreError> {
         self.memory.lease_outbox(limit, ttl_ms).await
     }
 
@@ -367,7 +449,12 @@ impl Store for SimStore {
         self.memory.list_attempts(access, id, after, limit).await
     }
 
-    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn count_ahead(
+        &self,
+        task: &Task,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
         self.memory.count_ahead(task, now, limit).await
     }
 
@@ -385,7 +472,11 @@ impl Store for SimStore {
         self.memory.list_logs(access, id, after, limit).await
     }
 
-    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError> {
+    async fn list_artifacts(
+        &self,
+        access: &Access,
+        id: TaskId,
+    ) -> Result<Vec<ArtifactRecord>, StoreError> {
         self.memory.list_artifacts(access, id).await
     }
 
@@ -413,7 +504,11 @@ impl Store for SimStore {
         self.memory.find_token(id).await
     }
 
-    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+    async fn list_tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccessToken>, StoreError> {
         self.memory.list_tokens(after, limit).await
     }
 

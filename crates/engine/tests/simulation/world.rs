@@ -71,14 +71,35 @@ impl World {
         let mut dice = Dice::new(seed);
         let store = Arc::new(SimStore::new(seed, bug, traced));
         let rescue_every = Duration::from_secs(5);
-        let settings = DutySettings { max_crashes: MAX_CRASHES, rescue_every, ..DutySettings::default() };
+        let settings = DutySettings {
+            max_crashes: MAX_CRASHES,
+            rescue_every,
+            ..DutySettings::default()
+        };
         // The duties that move tasks. The others only tidy up, and have tests of their own.
-        let duties: Vec<Arc<dyn Duty>> = vec![Arc::new(Rescuer::new(&settings)), Arc::new(Expirer::new(&settings))];
+        let duties: Vec<Arc<dyn Duty>> = vec![
+            Arc::new(Rescuer::new(&settings)),
+            Arc::new(Expirer::new(&settings)),
+        ];
         let bells = Arc::new(Bells::default());
-        let mut world = Self { store, nodes: Vec::new(), bells, duties, step: 0, dice: Dice::new(0) };
+        let mut world = Self {
+            store,
+            nodes: Vec::new(),
+            bells,
+            duties,
+            step: 0,
+            dice: Dice::new(0),
+        };
         for index in 0..[2, 2, 2, 3, 3, 4][dice.below(6)] {
             let id = NodeId(uuid::Uuid::from_u128(dice.number()));
-            let node = SimNode::new(format!("n{index}"), id, &world.store, &world.bells, &world.duties, &mut dice);
+            let node = SimNode::new(
+                format!("n{index}"),
+                id,
+                &world.store,
+                &world.bells,
+                &world.duties,
+                &mut dice,
+            );
             world.nodes.push(node);
         }
         world.dice = dice;
@@ -131,7 +152,9 @@ impl World {
         let index = self.some_node();
         let now = self.store.time();
         let actions = self.nodes[index].actions(now);
-        let Some(action) = self.dice.pick(&actions) else { return };
+        let Some(action) = self.dice.pick(&actions) else {
+            return;
+        };
         self.bells.deafen(self.dice.one_in(10));
         self.act(index, action);
         self.bells.deafen(false);
@@ -141,7 +164,9 @@ impl World {
     }
 
     fn act(&mut self, index: usize, action: Action) {
-        self.store.history().note(format_args!("n{index} {action:?}"));
+        self.store
+            .history()
+            .note(format_args!("n{index} {action:?}"));
         let has_left = self.nodes[index].act(action, &mut self.dice);
         if has_left {
             self.store.history().saw(Sight::Drain);
@@ -160,9 +185,20 @@ impl World {
     }
 
     fn replace(&mut self, index: usize, keeps_id: bool) {
-        let id = if keeps_id { self.nodes[index].id } else { NodeId(uuid::Uuid::from_u128(self.dice.number())) };
+        let id = if keeps_id {
+            self.nodes[index].id
+        } else {
+            NodeId(uuid::Uuid::from_u128(self.dice.number()))
+        };
         let name = self.nodes[index].name.clone();
-        let fresh = SimNode::new(name, id, &self.store, &self.bells, &self.duties, &mut self.dice);
+        let fresh = SimNode::new(
+            name,
+            id,
+            &self.store,
+            &self.bells,
+            &self.duties,
+            &mut self.dice,
+        );
         self.nodes[index] = fresh;
     }
 
@@ -182,7 +218,9 @@ impl World {
 
     fn drain(&mut self) {
         let index = self.some_node();
-        self.store.history().note(format_args!("n{index} is told to shut down"));
+        self.store
+            .history()
+            .note(format_args!("n{index} is told to shut down"));
         self.nodes[index].drain();
     }
 
@@ -202,7 +240,9 @@ impl World {
 
     /// Nothing goes wrong any more: everything must come to its end, or wait for something that people can see.
     fn settle(&mut self) {
-        self.store.history().note(format_args!("nothing goes wrong from here on"));
+        self.store
+            .history()
+            .note(format_args!("nothing goes wrong from here on"));
         self.nodes.iter_mut().for_each(SimNode::wake);
         for queue in QUEUES {
             if self.dice.below(4) > 0 {
@@ -220,8 +260,15 @@ impl World {
                 return self.look_who_waits();
             }
             if !self.let_all_nodes_act(now) {
-                let next = self.nodes.iter().map(SimNode::next_timer).min().unwrap_or(now);
-                self.store.clock.advance_ms((next.micros_since(now) / 1_000).clamp(2_000, 5_000));
+                let next = self
+                    .nodes
+                    .iter()
+                    .map(SimNode::next_timer)
+                    .min()
+                    .unwrap_or(now);
+                self.store
+                    .clock
+                    .advance_ms((next.micros_since(now) / 1_000).clamp(2_000, 5_000));
             }
         }
         if self.is_well() {
@@ -235,7 +282,9 @@ impl World {
         let mut was_busy = false;
         for index in 0..self.nodes.len() {
             let actions = self.nodes[index].actions(now);
-            let Some(action) = self.dice.pick(&actions) else { continue };
+            let Some(action) = self.dice.pick(&actions) else {
+                continue;
+            };
             self.step += 1;
             self.store.history().step = self.step;
             self.act(index, action);
@@ -254,7 +303,8 @@ impl World {
         self.store.memory.look(|tasks, _| {
             let waits = |task: &Task| {
                 let is_paused = history.paused.contains(&task.queue);
-                task.status.is_claimable() && (is_paused || !TYPES.contains(&task.task_type.as_str()))
+                task.status.is_claimable()
+                    && (is_paused || !TYPES.contains(&task.task_type.as_str()))
             };
             // A parent waits for what its children wait for.
             let below = |parent: &Task| {
@@ -269,13 +319,17 @@ impl World {
                 found
             };
             let open = tasks.values().filter(|task| !task.status.is_ended());
-            let stuck = open.filter(|task| !waits(task) && (task.status != Status::Waiting || !below(task)));
+            let stuck = open
+                .filter(|task| !waits(task) && (task.status != Status::Waiting || !below(task)));
             stuck.map(|task| task.id).collect()
         })
     }
 
     fn look_who_waits(&self) {
-        let waits = self.store.memory.look(|tasks, _| tasks.values().any(|task| !task.status.is_ended()));
+        let waits = self
+            .store
+            .memory
+            .look(|tasks, _| tasks.values().any(|task| !task.status.is_ended()));
         if waits {
             self.store.history().saw(Sight::LegitimateWait);
         }
@@ -287,12 +341,24 @@ impl World {
             let one = |id: &TaskId| {
                 let task = &tasks[id];
                 let number = self.store.history().number(*id);
-                format!("t{number} {} {} attempt {}", task.task_type, task.status.as_str(), task.attempt)
+                format!(
+                    "t{number} {} {} attempt {}",
+                    task.task_type,
+                    task.status.as_str(),
+                    task.attempt
+                )
             };
             open.iter().map(one).collect::<Vec<_>>()
         });
-        let busy = self.nodes.iter().filter(|node| !node.is_idle()).map(|node| node.name.as_str());
+        let busy = self
+            .nodes
+            .iter()
+            .filter(|node| !node.is_idle())
+            .map(|node| node.name.as_str());
         let busy = busy.collect::<Vec<_>>().join(", ");
-        format!("without faults for {SETTLE_MS} ms, open: {}; nodes with something in hand: {busy}", told.join(", "))
+        format!(
+            "without faults for {SETTLE_MS} ms, open: {}; nodes with something in hand: {busy}",
+            told.join(", ")
+        )
     }
 }

@@ -19,8 +19,17 @@ async fn a_task_of_another_process_starts_by_its_bell() {
     let looks = fleet.far.line.count("claim_tasks", Way::There);
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(100)).await;
-    assert_eq!((fleet.status(handle.id()), runs.runs()), (Status::Completed, 1));
-    assert_eq!((fleet.far.line.count("claim_tasks", Way::There), fleet.claims_by_bell()), (looks, 1));
+    assert_eq!(
+        (fleet.status(handle.id()), runs.runs()),
+        (Status::Completed, 1)
+    );
+    assert_eq!(
+        (
+            fleet.far.line.count("claim_tasks", Way::There),
+            fleet.claims_by_bell()
+        ),
+        (looks, 1)
+    );
     node.stop().await;
 }
 
@@ -30,10 +39,17 @@ async fn one_statement_claims_for_all_bells_that_are_there() {
     let client = fleet.client(counted(&runs));
     let node = fleet.node(slots(50), counted(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
-    client.submit_all((0..40).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    client
+        .submit_all((0..40).map(|_| client.submit::<Counted>(())))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_millis(500)).await;
     assert_eq!(runs.runs(), 40);
-    assert!(fleet.claims_by_bell() <= 2, "{} statements", fleet.claims_by_bell());
+    assert!(
+        fleet.claims_by_bell() <= 2,
+        "{} statements",
+        fleet.claims_by_bell()
+    );
     node.stop().await;
 }
 
@@ -45,8 +61,15 @@ async fn a_lone_task_is_rung_for_ahead_of_its_commit_and_others_after_it() {
     let ids = [submit().await, submit().await];
     fleet.pass(Duration::from_millis(100)).await;
     let heard = fleet.broker.bells("free_default").next(10).await;
-    let told: Vec<_> = heard.iter().map(|one| (one.bell.task_id, one.bell.looks)).collect();
-    assert_eq!(told, [(ids[0], bounds::AHEAD_LOOKS), (ids[1], 0)], "bells that follow each other share a batch");
+    let told: Vec<_> = heard
+        .iter()
+        .map(|one| (one.bell.task_id, one.bell.looks))
+        .collect();
+    assert_eq!(
+        told,
+        [(ids[0], bounds::AHEAD_LOOKS), (ids[1], 0)],
+        "bells that follow each other share a batch"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +94,11 @@ async fn a_task_that_never_comes_is_not_looked_for_without_end() {
     fleet.broker.ring(&[ahead(node.store().next_id())]).await;
     fleet.pass(A_WHILE).await;
     assert_eq!(fleet.claims_by_bell(), 1 + usize::from(bounds::AHEAD_LOOKS));
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "it was answered");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(0),
+        "it was answered"
+    );
     node.stop().await;
 }
 
@@ -88,7 +115,13 @@ async fn a_full_node_gives_away_what_it_looks_for() {
     let busy = fleet.node(slots(1), types(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
     let id = busy.store().next_id();
-    fleet.broker.ring(&[Bell { looks: u8::MAX, ..ahead(id) }]).await;
+    fleet
+        .broker
+        .ring(&[Bell {
+            looks: u8::MAX,
+            ..ahead(id)
+        }])
+        .await;
     fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
     busy.submit::<Endless>(()).await.unwrap();
     fleet.pass(Duration::from_millis(100)).await;
@@ -107,27 +140,59 @@ async fn a_node_that_cannot_claim_or_stops_gives_away_what_it_looks_for() {
     let (fleet, runs) = (Fleet::new(), Counted::default());
     let node = fleet.node(slots(1), counted(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
-    fleet.broker.ring(&[Bell { looks: u8::MAX, ..ahead(node.store().next_id()) }]).await;
+    fleet
+        .broker
+        .ring(&[Bell {
+            looks: u8::MAX,
+            ..ahead(node.store().next_id())
+        }])
+        .await;
     fleet.far.line.comes_by("claim_named", Way::Back, 1).await;
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "the node has it");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(0),
+        "the node has it"
+    );
     fleet.far.line.cut(true);
     fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(1), "others may claim");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(1),
+        "others may claim"
+    );
     fleet.far.line.cut(false);
     let heard = fleet.far.line.count("claim_named", Way::Back);
-    fleet.far.line.comes_by("claim_named", Way::Back, heard + 1).await;
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "the node has it again");
+    fleet
+        .far
+        .line
+        .comes_by("claim_named", Way::Back, heard + 1)
+        .await;
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(0),
+        "the node has it again"
+    );
     node.begin_drain();
     fleet.pass(Duration::from_millis(50)).await;
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(1), "others go on");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(1),
+        "others go on"
+    );
     node.stop().await;
 }
 
 /// Makes a task without a word to anybody.
 async fn commit(longhaul: &Longhaul, id: TaskId) {
     let parameters = Json::trusted("null".to_owned());
-    let task = NewTask { id: Some(id), ..NewTask::new("default", Counted::TYPE, "free_default", parameters) };
-    assert_eq!(longhaul.store().submit_task(task).await.unwrap().task_id, id);
+    let task = NewTask {
+        id: Some(id),
+        ..NewTask::new("default", Counted::TYPE, "free_default", parameters)
+    };
+    assert_eq!(
+        longhaul.store().submit_task(task).await.unwrap().task_id,
+        id
+    );
 }
 
 /// The bell of a task that is not committed yet.
@@ -156,9 +221,16 @@ async fn a_bell_that_is_lost_is_rung_again() {
     fleet.broker.lose_next(1);
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(100)).await;
-    assert_eq!(fleet.status(handle.id()), Status::Queued, "nobody has heard of it");
+    assert_eq!(
+        fleet.status(handle.id()),
+        Status::Queued,
+        "nobody has heard of it"
+    );
     fleet.pass(Duration::from_millis(2_000)).await;
-    assert_eq!((fleet.status(handle.id()), fleet.claims_by_bell()), (Status::Completed, 1));
+    assert_eq!(
+        (fleet.status(handle.id()), fleet.claims_by_bell()),
+        (Status::Completed, 1)
+    );
     node.stop().await;
 }
 
@@ -179,7 +251,11 @@ async fn a_task_whose_bell_rings_twice_runs_once() {
         fleet.pass(Duration::from_millis(50)).await;
     }
     assert_eq!(runs.runs(), 1);
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(0), "all were answered");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(0),
+        "all were answered"
+    );
     node.stop().await;
 }
 
@@ -188,16 +264,28 @@ async fn behind_a_backlog_a_bell_is_worth_more_than_one_task() {
     let (fleet, runs) = (Fleet::new(), Counted::default());
     let client = fleet.client(counted(&runs));
     for _ in 0..10 {
-        client.submit_all((0..1_000).map(|_| client.submit::<Counted>(()))).await.unwrap();
+        client
+            .submit_all((0..1_000).map(|_| client.submit::<Counted>(())))
+            .await
+            .unwrap();
     }
-    let nodes = [fleet.node(slots(100), counted(&runs)).await, fleet.node(slots(100), counted(&runs)).await];
+    let nodes = [
+        fleet.node(slots(100), counted(&runs)).await,
+        fleet.node(slots(100), counted(&runs)).await,
+    ];
     while runs.runs() < 10_000 {
         fleet.pass(Duration::from_millis(50)).await;
     }
     let traffic = fleet.broker.traffic();
-    let published: u64 =
-        traffic.iter().filter(|(name, _)| name.contains("free_default")).map(|(_, t)| t.published).sum();
-    assert!((1..=2_000).contains(&published), "{published} bells for 10,000 tasks");
+    let published: u64 = traffic
+        .iter()
+        .filter(|(name, _)| name.contains("free_default"))
+        .map(|(_, t)| t.published)
+        .sum();
+    assert!(
+        (1..=2_000).contains(&published),
+        "{published} bells for 10,000 tasks"
+    );
     for node in nodes {
         node.stop().await;
     }
@@ -209,21 +297,32 @@ async fn a_deep_backlog_stays_in_the_store_and_is_worked_off() {
     let client = fleet.client(counted(&runs));
     let duties = fleet.node(slots(0), no_types).await;
     for _ in 0..20 {
-        client.submit_all((0..1_000).map(|_| client.submit::<Counted>(()))).await.unwrap();
+        client
+            .submit_all((0..1_000).map(|_| client.submit::<Counted>(())))
+            .await
+            .unwrap();
     }
     for _ in 0..10 {
         fleet.pass(Duration::from_secs(1)).await;
         let depth = fleet.broker.depth("free_default").await.unwrap();
         // A burst that was rung for before the queue was held, and the few that are out since.
-        assert!((1..=ringing::MOST + ringing::LEAST).contains(&depth), "{depth} bells are out");
+        assert!(
+            (1..=ringing::MOST + ringing::LEAST).contains(&depth),
+            "{depth} bells are out"
+        );
     }
     let node = fleet.node(slots(100), counted(&runs)).await;
     while runs.runs() < 20_000 {
         fleet.pass(Duration::from_millis(50)).await;
-        assert!(fleet.broker.depth("free_default").await.unwrap() <= ringing::MOST + ringing::LEAST);
+        assert!(
+            fleet.broker.depth("free_default").await.unwrap() <= ringing::MOST + ringing::LEAST
+        );
     }
     fleet.pass(A_WHILE).await;
-    assert_eq!((runs.runs(), fleet.count(Status::Completed)), (20_000, 20_000));
+    assert_eq!(
+        (runs.runs(), fleet.count(Status::Completed)),
+        (20_000, 20_000)
+    );
     node.stop().await;
     duties.stop().await;
 }
@@ -237,14 +336,28 @@ async fn an_edit_after_the_submit_wins_over_the_bell() {
         handles.push(client.submit::<Counted>(()).await.unwrap().id());
     }
     fleet.pass(Duration::from_millis(100)).await;
-    assert_eq!(fleet.broker.depth("free_default").await, Ok(3), "all bells have been rung");
+    assert_eq!(
+        fleet.broker.depth("free_default").await,
+        Ok(3),
+        "all bells have been rung"
+    );
     client.cancel(handles[0]).await.unwrap();
-    let later = Reschedule { run_at: Some(fleet.far.clock.now().plus_ms(3_600_000)), ..Reschedule::default() };
-    client.engine().reschedule(&Access::All, handles[1], &later).await.unwrap();
+    let later = Reschedule {
+        run_at: Some(fleet.far.clock.now().plus_ms(3_600_000)),
+        ..Reschedule::default()
+    };
+    client
+        .engine()
+        .reschedule(&Access::All, handles[1], &later)
+        .await
+        .unwrap();
     let node = fleet.node(slots(10), counted(&runs)).await;
     fleet.pass(A_WHILE).await;
     let statuses: Vec<Status> = handles.iter().map(|id| fleet.status(*id)).collect();
-    assert_eq!(statuses, [Status::Cancelled, Status::Queued, Status::Completed]);
+    assert_eq!(
+        statuses,
+        [Status::Cancelled, Status::Queued, Status::Completed]
+    );
     assert_eq!(runs.runs(), 1);
     node.stop().await;
 }
@@ -258,7 +371,10 @@ async fn a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed() {
     fleet.pass(Duration::from_millis(100)).await;
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_secs(20)).await;
-    assert_eq!((fleet.status(handle.id()), runs.runs()), (Status::Queued, 0));
+    assert_eq!(
+        (fleet.status(handle.id()), runs.runs()),
+        (Status::Queued, 0)
+    );
     client.engine().resume_queue("free_default").await.unwrap();
     fleet.pass(Duration::from_secs(1)).await;
     assert_eq!(fleet.status(handle.id()), Status::Completed);
@@ -281,7 +397,12 @@ impl Task for Stumbles {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().retry(RetryPolicy { initial_ms: 2_100, factor: 1.0, jitter: 0.0, max_ms: 2_100 })
+        TypeSettings::new().retry(RetryPolicy {
+            initial_ms: 2_100,
+            factor: 1.0,
+            jitter: 0.0,
+            max_ms: 2_100,
+        })
     }
 }
 
@@ -289,14 +410,24 @@ impl Task for Stumbles {
 async fn a_retry_comes_back_when_it_is_due() {
     let (fleet, runs) = (Fleet::new(), Arc::new(AtomicUsize::new(0)));
     // Without duties: no ringer helps.
-    let settings = WorkerSettings { duties: false, ..slots(10) };
-    let node = fleet.node(settings, |registry| registry.register(Stumbles(Arc::clone(&runs))).unwrap()).await;
+    let settings = WorkerSettings {
+        duties: false,
+        ..slots(10)
+    };
+    let node = fleet
+        .node(settings, |registry| {
+            registry.register(Stumbles(Arc::clone(&runs))).unwrap()
+        })
+        .await;
     fleet.pass(Duration::from_millis(500)).await;
     let handle = node.submit::<Stumbles>(()).await.unwrap();
     fleet.pass(Duration::from_millis(2_000)).await;
     assert_eq!(fleet.status(handle.id()), Status::Retrying);
     fleet.pass(Duration::from_millis(400)).await;
-    assert_eq!((fleet.status(handle.id()), runs.load(Ordering::SeqCst)), (Status::Completed, 2));
+    assert_eq!(
+        (fleet.status(handle.id()), runs.load(Ordering::SeqCst)),
+        (Status::Completed, 2)
+    );
     node.stop().await;
 }
 
@@ -305,7 +436,11 @@ async fn a_delayed_task_starts_when_it_is_due() {
     let (fleet, runs) = (Fleet::new(), Counted::default());
     let client = fleet.client(counted(&runs));
     let node = fleet.node(slots(10), counted(&runs)).await;
-    let handle = client.submit::<Counted>(()).delay(Duration::from_secs(600)).await.unwrap();
+    let handle = client
+        .submit::<Counted>(())
+        .delay(Duration::from_secs(600))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_secs(599)).await;
     assert_eq!(fleet.status(handle.id()), Status::Queued);
     fleet.pass(Duration::from_millis(2_500)).await;

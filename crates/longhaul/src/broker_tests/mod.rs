@@ -36,13 +36,20 @@ impl Fleet {
     }
 
     fn with(policy: OutboxPolicy) -> Self {
-        Self { far: Far::with(policy), broker: Arc::new(MemoryBroker::new()) }
+        Self {
+            far: Far::with(policy),
+            broker: Arc::new(MemoryBroker::new()),
+        }
     }
 
     /// A process that submits and looks.
     fn client(&self, types: impl FnOnce(&mut Registry)) -> Longhaul {
         let broker: Arc<dyn Broker> = Arc::<MemoryBroker>::clone(&self.broker);
-        self.far.client(|parts| parts.broker(Some(broker)), Arc::new(LocalDoorbell::new()), types)
+        self.far.client(
+            |parts| parts.broker(Some(broker)),
+            Arc::new(LocalDoorbell::new()),
+            types,
+        )
     }
 
     /// A process that works.
@@ -60,7 +67,9 @@ impl Fleet {
 
     /// How many tasks are at this status.
     fn count(&self, status: Status) -> usize {
-        self.far.store.look(|tasks, _| tasks.values().filter(|task| task.status == status).count())
+        self.far
+            .store
+            .look(|tasks, _| tasks.values().filter(|task| task.status == status).count())
     }
 
     /// Lets time go on until the task is so.
@@ -110,7 +119,10 @@ impl Task for Unserved {
 }
 
 fn slots(slots: usize) -> WorkerSettings {
-    WorkerSettings { slots, ..WorkerSettings::default() }
+    WorkerSettings {
+        slots,
+        ..WorkerSettings::default()
+    }
 }
 
 fn no_types(_: &mut Registry) {}

@@ -15,7 +15,11 @@ impl Task for Gated {
 
     async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
         self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.acquire().await.map(tokio::sync::SemaphorePermit::forget).map_err(|_| Stop::fatal("closed"))
+        self.0
+            .acquire()
+            .await
+            .map(tokio::sync::SemaphorePermit::forget)
+            .map_err(|_| Stop::fatal("closed"))
     }
 
     fn settings(&self) -> TypeSettings {
@@ -29,20 +33,32 @@ async fn a_type_that_is_full_holds_up_no_other_and_goes_on_when_it_has_room() {
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
-        registry.register(Gated(Arc::clone(&gate), Arc::clone(&started))).unwrap();
+        registry
+            .register(Gated(Arc::clone(&gate), Arc::clone(&started)))
+            .unwrap();
     };
     let client = fleet.client(types);
     let node = fleet.node(slots(3), types).await;
     fleet.pass(Duration::from_millis(500)).await;
-    client.submit_all((0..10).map(|_| client.submit::<Gated>(()))).await.unwrap();
+    client
+        .submit_all((0..10).map(|_| client.submit::<Gated>(())))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_millis(200)).await;
-    client.submit_all((0..10).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    client
+        .submit_all((0..10).map(|_| client.submit::<Counted>(())))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_millis(500)).await;
     assert_eq!((started.load(Ordering::SeqCst), runs.runs()), (1, 10));
     for done in 1..10 {
         gate.add_permits(1);
         fleet.pass(Duration::from_millis(100)).await;
-        assert_eq!(started.load(Ordering::SeqCst), done + 1, "the next one starts when one has ended");
+        assert_eq!(
+            started.load(Ordering::SeqCst),
+            done + 1,
+            "the next one starts when one has ended"
+        );
     }
     gate.add_permits(1);
     fleet.pass(Duration::from_millis(100)).await;
@@ -55,7 +71,9 @@ async fn nothing_waits_behind_a_node_that_is_full() {
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let busy_types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
-        registry.register(Gated(Arc::clone(&gate), Arc::clone(&started))).unwrap();
+        registry
+            .register(Gated(Arc::clone(&gate), Arc::clone(&started)))
+            .unwrap();
     };
     let client = fleet.client(busy_types);
     let busy = fleet.node(slots(1), busy_types).await;
@@ -65,7 +83,10 @@ async fn nothing_waits_behind_a_node_that_is_full() {
     }
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(500)).await;
-    assert!(fleet.broker.depth("free_default").await.unwrap() > 0, "its bell is in the broker");
+    assert!(
+        fleet.broker.depth("free_default").await.unwrap() > 0,
+        "its bell is in the broker"
+    );
     let free = fleet.node(slots(1), counted(&runs)).await;
     fleet.pass(Duration::from_millis(100)).await;
     assert_eq!(fleet.status(handle.id()), Status::Completed);
@@ -79,9 +100,14 @@ async fn a_bell_that_meets_a_node_without_its_type_finds_one_that_has_it() {
     let (fleet, runs) = (Fleet::new(), Counted::default());
     let client = fleet.client(counted(&runs));
     // Without duties: no ringer helps.
-    let settings = WorkerSettings { duties: false, ..slots(10) };
+    let settings = WorkerSettings {
+        duties: false,
+        ..slots(10)
+    };
     let knows = fleet.node(settings.clone(), counted(&runs)).await;
-    let knows_not = fleet.node(settings, |registry| registry.register(Unserved).unwrap()).await;
+    let knows_not = fleet
+        .node(settings, |registry| registry.register(Unserved).unwrap())
+        .await;
     fleet.pass(Duration::from_millis(500)).await;
     // The bell is in the hands of one of them.
     let handle = client.submit::<Counted>(()).await.unwrap();
@@ -102,10 +128,16 @@ async fn a_flood_of_a_type_that_nobody_serves_does_not_hold_up_the_others() {
     let node = fleet.node(slots(10), counted(&runs)).await;
     // More than is ever listed.
     for _ in 0..6 {
-        client.submit_all((0..1_000).map(|_| client.submit::<Unserved>(()))).await.unwrap();
+        client
+            .submit_all((0..1_000).map(|_| client.submit::<Unserved>(())))
+            .await
+            .unwrap();
     }
     fleet.pass(A_WHILE).await;
-    client.submit_all((0..300).map(|_| client.submit::<Counted>(()))).await.unwrap();
+    client
+        .submit_all((0..300).map(|_| client.submit::<Counted>(())))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_secs(5)).await;
     assert_eq!((runs.runs(), fleet.count(Status::Queued)), (300, 6_000));
     node.stop().await;
@@ -117,19 +149,41 @@ async fn a_flood_in_one_queue_leaves_another_its_portion() {
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
-        registry.register(Slow(Arc::clone(&gate), Arc::clone(&started))).unwrap();
+        registry
+            .register(Slow(Arc::clone(&gate), Arc::clone(&started)))
+            .unwrap();
     };
     let client = fleet.client(types);
-    let queues = vec![QueueSlots::shared("free_default"), QueueSlots::shared("vip_short")];
-    let node = fleet.node(WorkerSettings { queues, ..slots(4) }, types).await;
+    let queues = vec![
+        QueueSlots::shared("free_default"),
+        QueueSlots::shared("vip_short"),
+    ];
+    let node = fleet
+        .node(WorkerSettings { queues, ..slots(4) }, types)
+        .await;
     fleet.pass(Duration::from_millis(500)).await;
-    client.submit_all((0..100).map(|_| client.submit::<Slow>(()))).await.unwrap();
+    client
+        .submit_all((0..100).map(|_| client.submit::<Slow>(())))
+        .await
+        .unwrap();
     fleet.pass(Duration::from_millis(500)).await;
-    assert_eq!(started.load(Ordering::SeqCst), 4, "the flood has every slot while nobody else wants one");
-    let handle = client.submit::<Counted>(()).queue("vip_short").await.unwrap();
+    assert_eq!(
+        started.load(Ordering::SeqCst),
+        4,
+        "the flood has every slot while nobody else wants one"
+    );
+    let handle = client
+        .submit::<Counted>(())
+        .queue("vip_short")
+        .await
+        .unwrap();
     gate.add_permits(1);
     fleet.pass(Duration::from_millis(200)).await;
-    assert_eq!(fleet.status(handle.id()), Status::Completed, "the first slot that is free is the other queue's");
+    assert_eq!(
+        fleet.status(handle.id()),
+        Status::Completed,
+        "the first slot that is free is the other queue's"
+    );
     gate.close();
     node.stop().await;
 }
@@ -144,6 +198,10 @@ impl Task for Slow {
 
     async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
         self.1.fetch_add(1, Ordering::SeqCst);
-        self.0.acquire().await.map(tokio::sync::SemaphorePermit::forget).map_err(|_| Stop::fatal("closed"))
+        self.0
+            .acquire()
+            .await
+            .map(tokio::sync::SemaphorePermit::forget)
+            .map_err(|_| Stop::fatal("closed"))
     }
 }

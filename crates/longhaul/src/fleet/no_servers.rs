@@ -24,7 +24,10 @@ impl FleetSettings {
         Ok(OutboxPolicy::default())
     }
 
-    pub(super) fn broker(&self, _dependencies: &mut Vec<Arc<dyn Dependency>>) -> Connected<dyn Broker, dyn EventBus> {
+    pub(super) fn broker(
+        &self,
+        _dependencies: &mut Vec<Arc<dyn Dependency>>,
+    ) -> Connected<dyn Broker, dyn EventBus> {
         Ok(None)
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use longhaul_domain::{
     Clock, Invalid,
-    contract::{Broker, EventBus, ProgressCache, RateLimiter, broker::BrokerState, rate_limiter::LimitRules},
+    contract::{
+        Broker, EventBus, ProgressCache, RateLimiter, broker::BrokerState, rate_limiter::LimitRules,
+    },
     event::OutboxPolicy,
     event_selection::{EventRule, EventSelection},
 };
@@ -37,7 +39,12 @@ impl std::fmt::Debug for Secret {
 
 impl Default for FleetSettings {
     fn default() -> Self {
-        Self { rabbitmq: None, redis: None, nodes: 1, external: Vec::new() }
+        Self {
+            rabbitmq: None,
+            redis: None,
+            nodes: 1,
+            external: Vec::new(),
+        }
     }
 }
 
@@ -83,19 +90,33 @@ impl FleetSettings {
 
     /// What the store writes for the broker.
     pub(super) fn outbox(&self) -> Result<OutboxPolicy, Invalid> {
-        let outbox = OutboxPolicy { events: EventSelection::new(&self.external)?, dead_letters: self.has_broker() };
+        let outbox = OutboxPolicy {
+            events: EventSelection::new(&self.external)?,
+            dead_letters: self.has_broker(),
+        };
         if !self.has_broker() && !outbox.events.is_empty() {
             let allowed = "none, or a broker that carries them (broker.url)";
-            return Err(Invalid::new("events.external", "names events, and there is no broker", allowed));
+            return Err(Invalid::new(
+                "events.external",
+                "names events, and there is no broker",
+                allowed,
+            ));
         }
         Ok(outbox)
     }
 
     /// The broker, and the bus that goes over it.
-    pub(super) fn broker(&self, dependencies: &mut Vec<Arc<dyn Dependency>>) -> Connected<dyn Broker, dyn EventBus> {
-        let Some((url, options)) = &self.rabbitmq else { return Ok(None) };
+    pub(super) fn broker(
+        &self,
+        dependencies: &mut Vec<Arc<dyn Dependency>>,
+    ) -> Connected<dyn Broker, dyn EventBus> {
+        let Some((url, options)) = &self.rabbitmq else {
+            return Ok(None);
+        };
         let broker = RabbitBroker::connect(&url.0, options.clone())?;
-        dependencies.push(Arc::new(BrokerThere(Arc::clone(&broker) as Arc<dyn Broker>)));
+        dependencies.push(Arc::new(
+            BrokerThere(Arc::clone(&broker) as Arc<dyn Broker>),
+        ));
         let bus = Arc::new(RabbitEventBus::new(&broker, super::news()));
         Ok(Some((broker, bus)))
     }
@@ -107,12 +128,20 @@ impl FleetSettings {
         clock: &Arc<dyn Clock>,
         dependencies: &mut Vec<Arc<dyn Dependency>>,
     ) -> Connected<dyn RateLimiter, dyn ProgressCache> {
-        let Some((url, namespace)) = &self.redis else { return Ok(None) };
+        let Some((url, namespace)) = &self.redis else {
+            return Ok(None);
+        };
         let redis = Redis::open(&url.0, namespace)?;
         dependencies.push(Arc::new(RedisThere(Arc::clone(&redis))));
-        let fallback = Fallback { nodes: self.nodes, clock: Arc::clone(clock) };
+        let fallback = Fallback {
+            nodes: self.nodes,
+            clock: Arc::clone(clock),
+        };
         let limiter = RedisRateLimiter::new(Arc::clone(&redis), limits.clone(), fallback)?;
-        Ok(Some((Arc::new(limiter), Arc::new(RedisProgressCache::new(redis)))))
+        Ok(Some((
+            Arc::new(limiter),
+            Arc::new(RedisProgressCache::new(redis)),
+        )))
     }
 }
 

@@ -16,10 +16,16 @@ impl TestLonghaul {
     /// The parameters of every task of type `T` that was submitted, children too, in the order of their submission.
     #[track_caller]
     pub fn submitted<T: Task>(&self) -> Vec<T::Params> {
-        let filter = TaskFilter { task_types: vec![T::TYPE.to_owned()], ..TaskFilter::default() };
+        let filter = TaskFilter {
+            task_types: vec![T::TYPE.to_owned()],
+            ..TaskFilter::default()
+        };
         let read = |task: Record| match task.parameters.read() {
             Ok(params) => params,
-            Err(error) => panic!("the parameters of {} are none of its type: {error}", describe(&task)),
+            Err(error) => panic!(
+                "the parameters of {} are none of its type: {error}",
+                describe(&task)
+            ),
         };
         self.records(&filter).into_iter().map(read).collect()
     }
@@ -39,7 +45,10 @@ impl TestLonghaul {
     /// What the task's handlers said with `ctx.info`, `ctx.warn` and `ctx.error`, in order.
     #[track_caller]
     pub fn logs<K: Kind>(&self, handle: &Handle<K>) -> Vec<String> {
-        self.log_entries(handle.id()).into_iter().map(|entry| entry.message).collect()
+        self.log_entries(handle.id())
+            .into_iter()
+            .map(|entry| entry.message)
+            .collect()
     }
 
     /// The result.
@@ -52,9 +61,14 @@ impl TestLonghaul {
         let task = self.record(handle);
         match Handle::<K>::result_of(&task) {
             Ok(result) => result,
-            Err(error @ (NoResult::Unreadable(_) | NoResult::Nothing)) => panic!("{error}: {}", self.explain(&task)),
+            Err(error @ (NoResult::Unreadable(_) | NoResult::Nothing)) => {
+                panic!("{error}: {}", self.explain(&task))
+            }
             Err(NoResult::Ended { .. } | NoResult::Store(_)) => {
-                panic!("there is no result, has it been run (run_until_idle)? {}", self.explain(&task))
+                panic!(
+                    "there is no result, has it been run (run_until_idle)? {}",
+                    self.explain(&task)
+                )
             }
         }
     }
@@ -66,22 +80,39 @@ impl TestLonghaul {
     /// When it has not, with everything that is known of it.
     #[track_caller]
     pub fn assert_ended<K: Kind>(&self, handle: &Handle<K>, status: Status) {
-        assert!(status.is_ended(), "{} is no end; ask for the record's status instead", status.as_str());
+        assert!(
+            status.is_ended(),
+            "{} is no end; ask for the record's status instead",
+            status.as_str()
+        );
         let task = self.record(handle);
         if task.status != status {
-            panic!("the task should have ended {}: {}", status.as_str(), self.explain(&task));
+            panic!(
+                "the task should have ended {}: {}",
+                status.as_str(),
+                self.explain(&task)
+            );
         }
     }
 
     #[track_caller]
     pub(super) fn open_records(&self) -> Vec<Record> {
-        let statuses = Status::ALL.into_iter().filter(|status| !status.is_ended()).collect();
-        self.records(&TaskFilter { statuses, ..TaskFilter::default() })
+        let statuses = Status::ALL
+            .into_iter()
+            .filter(|status| !status.is_ended())
+            .collect();
+        self.records(&TaskFilter {
+            statuses,
+            ..TaskFilter::default()
+        })
     }
 
     #[track_caller]
     fn records(&self, filter: &TaskFilter) -> Vec<Record> {
-        let mut page = PageRequest { order: SortOrder::OldestFirst, ..PageRequest::first(bounds::PAGE_SIZE) };
+        let mut page = PageRequest {
+            order: SortOrder::OldestFirst,
+            ..PageRequest::first(bounds::PAGE_SIZE)
+        };
         let mut all = Vec::new();
         loop {
             let found = at_once(self.store().list_tasks(&Access::All, filter, &page));
@@ -98,7 +129,10 @@ impl TestLonghaul {
         let mut all: Vec<LogEntry> = Vec::new();
         loop {
             let after = all.last().map(|entry| entry.number);
-            let page = at_once(self.store().list_logs(&Access::All, id, after, bounds::PAGE_SIZE));
+            let page = at_once(
+                self.store()
+                    .list_logs(&Access::All, id, after, bounds::PAGE_SIZE),
+            );
             all.extend(page.items);
             if page.next.is_none() {
                 return all;
@@ -115,15 +149,27 @@ impl TestLonghaul {
     #[track_caller]
     fn explain(&self, task: &Record) -> String {
         let attempt = |attempt: &Attempt| {
-            let error = attempt.error.as_ref().map(|error| format!(" ({}: {})", error.class, error.message));
+            let error = attempt
+                .error
+                .as_ref()
+                .map(|error| format!(" ({}: {})", error.class, error.message));
             let (number, outcome) = (attempt.attempt, attempt.outcome.as_str());
             format!("  attempt {number}: {outcome}{}", error.unwrap_or_default())
         };
         let line = |entry: &LogEntry| {
-            format!("  log of attempt {}: [{}] {}", entry.attempt, entry.level.as_str(), entry.message)
+            format!(
+                "  log of attempt {}: [{}] {}",
+                entry.attempt,
+                entry.level.as_str(),
+                entry.message
+            )
         };
         let mut lines = vec![describe(task)];
-        lines.extend(at_once(self.store().list_attempts(&Access::All, task.id, 0, 1_000)).iter().map(attempt));
+        lines.extend(
+            at_once(self.store().list_attempts(&Access::All, task.id, 0, 1_000))
+                .iter()
+                .map(attempt),
+        );
         lines.extend(self.log_entries(task.id).iter().map(line));
         lines.join("\n")
     }
@@ -139,10 +185,25 @@ pub(super) fn describe(task: &Record) -> String {
         (task.crash_count, "crashes"),
         (task.children.open(), "open children"),
     ];
-    let counts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    let counts = if counts.is_empty() { "never run".to_owned() } else { counts.join(", ") };
-    let error = task.error.as_ref().map(|error| format!("; last error ({}): {}", error.class, error.message));
-    format!("{name} {id} is {status} in queue {}: {counts}{}", task.queue, error.unwrap_or_default())
+    let counts: Vec<String> = counts
+        .iter()
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, what)| format!("{n} {what}"))
+        .collect();
+    let counts = if counts.is_empty() {
+        "never run".to_owned()
+    } else {
+        counts.join(", ")
+    };
+    let error = task
+        .error
+        .as_ref()
+        .map(|error| format!("; last error ({}): {}", error.class, error.message));
+    format!(
+        "{name} {id} is {status} in queue {}: {counts}{}",
+        task.queue,
+        error.unwrap_or_default()
+    )
 }
 
 #[track_caller]

@@ -32,7 +32,11 @@ impl TestBuilder {
         let builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
         let mut builder = builder.artifact_key([7; 32]);
         builder.artifacts = Arc::new(MemoryArtifacts::default());
-        Self { builder, clock, fuse }
+        Self {
+            builder,
+            clock,
+            fuse,
+        }
     }
 
     /// Adds a task type.
@@ -73,12 +77,22 @@ impl TestBuilder {
     /// When something is wrong with the types or limits, as [`Builder::start`] would refuse it.
     #[track_caller]
     pub fn start(self) -> TestLonghaul {
-        let (settings, files) = (self.builder.worker.clone(), Arc::clone(&self.builder.artifacts));
+        let (settings, files) = (
+            self.builder.worker.clone(),
+            Arc::clone(&self.builder.artifacts),
+        );
         let duties = services::all(&self.builder.duties, None, &files);
         let longhaul = match self.builder.without_worker() {
             Ok(longhaul) => longhaul,
             Err(error) => panic!("Longhaul cannot be started: {error}"),
         };
-        TestLonghaul { longhaul, clock: self.clock, fuse: self.fuse, settings, duties, worker: Mutex::new(None) }
+        TestLonghaul {
+            longhaul,
+            clock: self.clock,
+            fuse: self.fuse,
+            settings,
+            duties,
+            worker: Mutex::new(None),
+        }
     }
 }

@@ -57,7 +57,10 @@
 //! [`TestLonghaul::crash_after_checkpoints`] ends the worker as `kill -9` does, at a place that the test knows. The
 //! node counts as dead at once, and the next round goes on from the checkpoint.
 
-#![expect(clippy::panic, reason = "for tests: what is not as it must be stops the test, and says what is so")]
+#![expect(
+    clippy::panic,
+    reason = "for tests: what is not as it must be stops the test, and says what is so"
+)]
 
 mod artifacts;
 mod assertions;
@@ -101,7 +104,10 @@ pub struct TestLonghaul {
 
 impl TestLonghaul {
     /// To be given task types and started: `TestLonghaul::new().register(MyTask).start()`.
-    #[expect(clippy::new_ret_no_self, reason = "what a test writes first; there is nothing to be had before the types")]
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "what a test writes first; there is nothing to be had before the types"
+    )]
     pub fn new() -> TestBuilder {
         TestBuilder::new()
     }

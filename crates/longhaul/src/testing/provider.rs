@@ -55,7 +55,9 @@ impl ProviderError {
     /// What the error means for its task.
     pub const fn class(&self) -> Class {
         match self {
-            Self::TooManyRequests { retry_after } => Class::RateLimited { retry_after: *retry_after },
+            Self::TooManyRequests { retry_after } => Class::RateLimited {
+                retry_after: *retry_after,
+            },
             Self::CutOff { .. } => Class::Retryable,
         }
     }
@@ -84,7 +86,10 @@ impl FakeProvider {
     /// The next call gets this text, but only after so long by tokio's clock.
     #[must_use]
     pub fn slow(self, after: Duration, text: &str) -> Self {
-        self.then(Answer::Text { after, text: text.to_owned() })
+        self.then(Answer::Text {
+            after,
+            text: text.to_owned(),
+        })
     }
 
     /// The next call is refused with status 429 and this `Retry-After`.
@@ -96,7 +101,9 @@ impl FakeProvider {
     /// The next call gets this much of an answer; then the connection breaks.
     #[must_use]
     pub fn cut_off_after(self, received: &str) -> Self {
-        self.then(Answer::CutOff { received: received.to_owned() })
+        self.then(Answer::CutOff {
+            received: received.to_owned(),
+        })
     }
 
     fn then(mut self, answer: Answer) -> Self {
@@ -113,7 +120,9 @@ impl FakeProvider {
     pub async fn call(&self) -> Result<String, ProviderError> {
         let number = self.calls.fetch_add(1, Ordering::SeqCst);
         let Some(answer) = self.script.get(number).or(self.script.last()) else {
-            panic!("the fake provider was called but has no script: give it a text() or another answer");
+            panic!(
+                "the fake provider was called but has no script: give it a text() or another answer"
+            );
         };
         match answer.clone() {
             Answer::Text { after, text } => {
@@ -122,7 +131,9 @@ impl FakeProvider {
                 }
                 Ok(text)
             }
-            Answer::TooManyRequests { retry_after } => Err(ProviderError::TooManyRequests { retry_after }),
+            Answer::TooManyRequests { retry_after } => {
+                Err(ProviderError::TooManyRequests { retry_after })
+            }
             Answer::CutOff { received } => Err(ProviderError::CutOff { received }),
         }
     }

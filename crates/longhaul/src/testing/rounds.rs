@@ -25,7 +25,9 @@ impl TestLonghaul {
             }
         }
         let open = self.describe_open();
-        panic!("something was still due after {ROUNDS} rounds; a task that is put back at once for ever?\n{open}");
+        panic!(
+            "something was still due after {ROUNDS} rounds; a task that is put back at once for ever?\n{open}"
+        );
     }
 
     /// Runs until every task has ended. When nothing is due the clock jumps to the next moment at which something is:
@@ -43,16 +45,25 @@ impl TestLonghaul {
             }
             let now = self.now();
             match next_moment(&open, now) {
-                Some(moment) => self.clock.advance_ms(moment.micros_since(now).div_ceil(1_000)),
-                None => panic!("nothing will ever run these tasks:\n{}", self.describe_open()),
+                Some(moment) => self
+                    .clock
+                    .advance_ms(moment.micros_since(now).div_ceil(1_000)),
+                None => panic!(
+                    "nothing will ever run these tasks:\n{}",
+                    self.describe_open()
+                ),
             }
         }
-        panic!("tasks were still open after {ROUNDS} jumps of the clock:\n{}", self.describe_open());
+        panic!(
+            "tasks were still open after {ROUNDS} jumps of the clock:\n{}",
+            self.describe_open()
+        );
     }
 
     /// Moves the clock forward. What becomes due by that runs when the test says so.
     pub fn advance(&self, duration: Duration) {
-        self.clock.advance_ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+        self.clock
+            .advance_ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
     }
 
     /// The time that everything in this Longhaul goes by, for `run_at` and `deadline`.
@@ -118,7 +129,10 @@ enum Round {
 
 /// The first moment to come at which one of the tasks can go on, or ends.
 fn next_moment(open: &[Record], now: Timestamp) -> Option<Timestamp> {
-    let due = open.iter().filter(|task| task.status.is_claimable()).map(|task| task.due_at);
+    let due = open
+        .iter()
+        .filter(|task| task.status.is_claimable())
+        .map(|task| task.due_at);
     let deadlines = open.iter().filter_map(|task| task.deadline_at);
     due.chain(deadlines).filter(|moment| *moment > now).min()
 }

@@ -28,7 +28,11 @@ async fn what_a_claim_under_way_brings_is_handed_back_and_nothing_more_is_claime
     far.pass(Duration::from_secs(1)).await;
     far.line.hold("claim_tasks", Way::Back);
     // With a key, so that the submit leaves the claim to the worker.
-    let handle = longhaul.submit::<Counted>(()).idempotency_key("k").await.unwrap();
+    let handle = longhaul
+        .submit::<Counted>(())
+        .idempotency_key("k")
+        .await
+        .unwrap();
     let (id, store) = (handle.id(), &far.store);
     while store.look(|tasks, _| tasks[&id].status) != Status::Running {
         far.pass(Duration::from_millis(50)).await;
@@ -39,7 +43,10 @@ async fn what_a_claim_under_way_brings_is_handed_back_and_nothing_more_is_claime
     far.line.free("claim_tasks", Way::Back);
     stopped.await.unwrap();
     let (status, crashes) = store.look(|tasks, _| (tasks[&id].status, tasks[&id].crash_count));
-    assert_eq!((status, crashes, counted.0.load(Ordering::SeqCst)), (Status::Queued, 0, 0));
+    assert_eq!(
+        (status, crashes, counted.0.load(Ordering::SeqCst)),
+        (Status::Queued, 0, 0)
+    );
     assert_eq!(far.line.count("claim_tasks", Way::There), claims);
 }
 
@@ -85,6 +92,13 @@ impl Duty for Endless {
 async fn a_duty_stops_between_two_passes() {
     let longhaul = Far::new().builder().without_worker().unwrap();
     let duty = Endless::default();
-    service::round(longhaul.engine(), NodeId(uuid::Uuid::nil()), &duty, &duty.stop).await.unwrap();
+    service::round(
+        longhaul.engine(),
+        NodeId(uuid::Uuid::nil()),
+        &duty,
+        &duty.stop,
+    )
+    .await
+    .unwrap();
     assert_eq!(duty.passes.load(Ordering::SeqCst), 2);
 }

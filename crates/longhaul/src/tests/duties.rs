@@ -51,27 +51,46 @@ impl Duty for Noted {
 
 /// How long after the start it looks first, in hundredths of a second, and how long after that again, in seconds.
 async fn first_looks(is_urgent: bool, is_woken: bool, jitter: f64) -> (u128, u64) {
-    let duty = Arc::new(Noted { is_urgent, ..Noted::default() });
+    let duty = Arc::new(Noted {
+        is_urgent,
+        ..Noted::default()
+    });
     if is_woken {
         duty.wake.notify_one();
     }
     let longhaul = Far::new().builder().without_worker().unwrap();
-    let (engine, stop) = (Arc::clone(&longhaul.services.engine), CancellationToken::new());
+    let (engine, stop) = (
+        Arc::clone(&longhaul.services.engine),
+        CancellationToken::new(),
+    );
     let (started, node) = (Instant::now(), NodeId(uuid::Uuid::nil()));
-    let running = tokio::spawn(service::run(engine, node, Arc::<Noted>::clone(&duty), stop.clone(), jitter));
+    let running = tokio::spawn(service::run(
+        engine,
+        node,
+        Arc::<Noted>::clone(&duty),
+        stop.clone(),
+        jitter,
+    ));
     duty.looked.notified().await;
     duty.looked.notified().await;
     stop.cancel();
     running.await.unwrap();
     let looks = duty.looks.lock().unwrap();
-    ((looks[0] - started).as_millis() / 10, (looks[1] - looks[0]).as_secs())
+    (
+        (looks[0] - started).as_millis() / 10,
+        (looks[1] - looks[0]).as_secs(),
+    )
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_duty_that_can_wait_lets_its_node_start_first() {
     assert_eq!(first_looks(false, false, 0.0).await, (50, 60));
     assert_eq!(first_looks(false, false, 1.0).await, (100, 60));
-    assert_eq!(first_looks(true, false, 1.0).await, (0, 60), "somebody waits for it");
+    assert_eq!(
+        first_looks(true, false, 1.0).await,
+        (0, 60),
+        "somebody waits for it"
+    );
     assert_eq!(first_looks(false, true, 1.0).await, (0, 60), "it was woken");
 }
 
@@ -80,7 +99,8 @@ async fn a_node_that_starts_looks_for_dead_ones_at_once_and_does_the_rest_soon()
     let far = Far::new();
     let longhaul = far.builder().start().await.unwrap();
     far.pass(Duration::from_millis(300)).await;
-    let counts = ["rescue_tasks", "take_duty"].map(|operation| far.line.count(operation, Way::There));
+    let counts =
+        ["rescue_tasks", "take_duty"].map(|operation| far.line.count(operation, Way::There));
     assert_eq!(counts, [1, 1], "the rescuer's, and nobody else's");
     far.pass(Duration::from_millis(800)).await;
     assert_eq!(far.line.count("take_duty", Way::There), 7, "of each duty");

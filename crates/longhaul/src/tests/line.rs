@@ -34,27 +34,47 @@ impl Line {
     }
 
     pub(crate) fn hold(&self, operation: &'static str, way: Way) {
-        self.0.send_modify(|state| state.held.extend([(operation, way)]));
+        self.0
+            .send_modify(|state| state.held.extend([(operation, way)]));
     }
 
     pub(crate) fn free(&self, operation: &'static str, way: Way) {
-        self.0.send_modify(|state| state.held.retain(|held| *held != (operation, way)));
+        self.0
+            .send_modify(|state| state.held.retain(|held| *held != (operation, way)));
     }
 
     /// How many calls of the operation have come by.
     pub(crate) fn count(&self, operation: &'static str, way: Way) -> usize {
-        self.0.borrow().seen.iter().filter(|seen| **seen == (operation, way)).count()
+        self.0
+            .borrow()
+            .seen
+            .iter()
+            .filter(|seen| **seen == (operation, way))
+            .count()
     }
 
     /// Waits until so many calls of the operation have come by.
     pub(crate) async fn comes_by(&self, operation: &'static str, way: Way, times: usize) {
-        let enough = |state: &State| state.seen.iter().filter(|seen| **seen == (operation, way)).count() >= times;
+        let enough = |state: &State| {
+            state
+                .seen
+                .iter()
+                .filter(|seen| **seen == (operation, way))
+                .count()
+                >= times
+        };
         self.0.subscribe().wait_for(enough).await.map(drop).unwrap();
     }
 
     async fn pass(&self, operation: &'static str, way: Way) {
-        self.0.send_modify(|state| state.seen.push((operation, way)));
-        self.0.subscribe().wait_for(|state| !state.held.contains(&(operation, way))).await.map(drop).unwrap();
+        self.0
+            .send_modify(|state| state.seen.push((operation, way)));
+        self.0
+            .subscribe()
+            .wait_for(|state| !state.held.contains(&(operation, way)))
+            .await
+            .map(drop)
+            .unwrap();
     }
 }
 

@@ -24,23 +24,42 @@ impl Task for Telling {
 #[tokio::test(start_paused = true)]
 async fn the_next_look_after_a_find_comes_soon() {
     let (far, (telling, mut told)) = (Far::new(), mpsc::unbounded_channel());
-    let longhaul = far.builder().register(Telling(telling)).start().await.unwrap();
+    let longhaul = far
+        .builder()
+        .register(Telling(telling))
+        .start()
+        .await
+        .unwrap();
     let unheard = || NewTask::new("ann", Telling::TYPE, "free_default", Json::trusted("null"));
     far.pass(Duration::from_secs(10)).await;
     far.store.submit_task(unheard()).await.unwrap();
     longhaul.wake();
     timeout(Duration::from_secs(1), told.recv()).await.unwrap();
     far.store.submit_task(unheard()).await.unwrap();
-    timeout(Duration::from_millis(30), told.recv()).await.expect("whoever found one task looks for the next");
+    timeout(Duration::from_millis(30), told.recv())
+        .await
+        .expect("whoever found one task looks for the next");
     longhaul.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_in_a_queue_that_nobody_serves_says_so() {
     let (far, (telling, _told)) = (Far::new(), mpsc::unbounded_channel());
-    let longhaul = far.builder().register(Telling(telling)).start().await.unwrap();
-    let handle = longhaul.submit::<Telling>(()).queue("nobodys").await.unwrap();
+    let longhaul = far
+        .builder()
+        .register(Telling(telling))
+        .start()
+        .await
+        .unwrap();
+    let handle = longhaul
+        .submit::<Telling>(())
+        .queue("nobodys")
+        .await
+        .unwrap();
     let why = handle.why().await.unwrap();
-    assert!(matches!(&why, Why::QueueNotServed { queue, .. } if queue == "nobodys"), "{why:?}");
+    assert!(
+        matches!(&why, Why::QueueNotServed { queue, .. } if queue == "nobodys"),
+        "{why:?}"
+    );
     longhaul.stop().await;
 }

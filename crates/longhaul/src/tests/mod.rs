@@ -33,7 +33,10 @@ use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
 use longhaul_transport::local::{MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds};
 use longhaul_worker::{Registry, Services, Worker};
 
-use crate::{Builder, Context, Longhaul, Outcome, Task, TypeSettings, WorkerSettings, artifacts::LazyArtifacts};
+use crate::{
+    Builder, Context, Longhaul, Outcome, Task, TypeSettings, WorkerSettings,
+    artifacts::LazyArtifacts,
+};
 use line::Line;
 
 /// A store in memory at the other end of a line.
@@ -71,7 +74,12 @@ impl Far {
         let mut registry = Registry::default();
         types(&mut registry);
         let store: Arc<MemoryStore> = Arc::clone(&self.store);
-        let engine = more(Parts::new(store, Arc::new(MemoryEventBus::new(1_000)), bell)).build();
+        let engine = more(Parts::new(
+            store,
+            Arc::new(MemoryEventBus::new(1_000)),
+            bell,
+        ))
+        .build();
         let clock = Arc::new(self.clock.clone());
         let files = Files {
             store: Arc::new(LazyArtifacts::new("unused".into())),
@@ -102,14 +110,23 @@ impl Far {
 /// The process, with a worker.
 pub(crate) async fn working(client: Longhaul, settings: WorkerSettings) -> Longhaul {
     let duties = services::all(&DutySettings::default(), None, &client.services().artifacts);
-    let worker = Worker::start(Arc::clone(client.services()), settings, duties, false).await.unwrap();
+    let worker = Worker::start(Arc::clone(client.services()), settings, duties, false)
+        .await
+        .unwrap();
     client.with_worker(worker)
 }
 
 /// Never looks by itself in the time of a test.
 fn deaf(slots: usize) -> WorkerSettings {
     let hour = Duration::from_secs(3_600);
-    WorkerSettings { slots, poll: PollSettings { least: hour, most: hour }, ..WorkerSettings::default() }
+    WorkerSettings {
+        slots,
+        poll: PollSettings {
+            least: hour,
+            most: hour,
+        },
+        ..WorkerSettings::default()
+    }
 }
 
 /// Counts how often it runs.

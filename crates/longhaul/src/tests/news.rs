@@ -39,13 +39,20 @@ impl Task for Writer {
 impl Far {
     /// Everything that is heard of a writer until it has ended, or waits for its children.
     async fn news_of(&self, params: (u8, u8, u8)) -> Vec<TaskEvent> {
-        let longhaul = self.builder().register(Writer).register(Counted::default()).start().await.unwrap();
+        let longhaul = self
+            .builder()
+            .register(Writer)
+            .register(Counted::default())
+            .start()
+            .await
+            .unwrap();
         let mut news = longhaul.events(Subscription::default());
         let id = longhaul.submit::<Writer>(params).await.unwrap().id();
         self.pass(Duration::from_secs(30)).await;
         longhaul.stop().await;
         let mut heard = Vec::new();
-        let is_last = |event: &TaskEvent| event.status.is_ended() || event.status == Status::Waiting;
+        let is_last =
+            |event: &TaskEvent| event.status.is_ended() || event.status == Status::Waiting;
         while !heard.last().is_some_and(is_last) {
             match news.next().await {
                 Some(Heard::Event(event)) if event.task_id == id => heard.push(event),
@@ -64,7 +71,11 @@ async fn the_end_has_the_version_of_the_row_whatever_was_written_before() {
         let heard = far.news_of(params).await;
         let end = &heard[heard.len() - 1];
         assert_eq!(end.event, EventKind::Completed);
-        assert_eq!(end.version, far.store.look(|tasks, _| tasks[&end.task_id].version), "{params:?}");
+        assert_eq!(
+            end.version,
+            far.store.look(|tasks, _| tasks[&end.task_id].version),
+            "{params:?}"
+        );
         assert!(heard.is_sorted_by_key(|event| event.version), "{heard:?}");
     }
 }
@@ -81,10 +92,20 @@ async fn the_end_of_a_parents_own_code_is_no_older_than_its_children() {
 #[tokio::test(start_paused = true)]
 async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
     let heard = Far::new().news_of((4, 0, 0)).await;
-    let reports: Vec<&TaskEvent> = heard.iter().filter(|event| event.event == EventKind::Progress).collect();
+    let reports: Vec<&TaskEvent> = heard
+        .iter()
+        .filter(|event| event.event == EventKind::Progress)
+        .collect();
     let numbers: Vec<u64> = reports.iter().map(|event| event.sequence).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
-    assert_eq!(reports.iter().map(|event| event.id()).collect::<HashSet<_>>().len(), 4);
+    assert_eq!(
+        reports
+            .iter()
+            .map(|event| event.id())
+            .collect::<HashSet<_>>()
+            .len(),
+        4
+    );
 }
 
 /// So many generations, the last of which is due after so many seconds.
@@ -102,8 +123,12 @@ impl Task for Family {
         }
         let after = Duration::from_secs(if below == 1 { last_after } else { 0 });
         // Two children, which may end in one delivery of reports.
-        ctx.submit::<Self>((below - 1, last_after)).delay(after).await?;
-        ctx.submit::<Self>((below - 1, last_after)).delay(after).await?;
+        ctx.submit::<Self>((below - 1, last_after))
+            .delay(after)
+            .await?;
+        ctx.submit::<Self>((below - 1, last_after))
+            .delay(after)
+            .await?;
         Err(Stop::wait_for_children())
     }
 }
@@ -114,7 +139,10 @@ impl Far {
     async fn ends_of_a_family(&self, is_cancelled: bool) -> Vec<(TaskId, Status)> {
         let longhaul = self.builder().register(Family).start().await.unwrap();
         let mut news = longhaul.events(Subscription::default());
-        let head = longhaul.submit::<Family>((2, if is_cancelled { 86_400 } else { 0 })).await.unwrap();
+        let head = longhaul
+            .submit::<Family>((2, if is_cancelled { 86_400 } else { 0 }))
+            .await
+            .unwrap();
         if is_cancelled {
             self.pass(Duration::from_secs(30)).await;
             assert_eq!(self.store.look(|tasks, _| tasks.len()), 7);
@@ -126,7 +154,9 @@ impl Far {
         longhaul.stop().await;
         let mut ends = Vec::new();
         while let Some(Some(heard)) = news.next().now_or_never() {
-            let Heard::Event(event) = heard else { panic!("{heard:?}") };
+            let Heard::Event(event) = heard else {
+                panic!("{heard:?}")
+            };
             if event.status.is_ended() {
                 ends.push((event.task_id, event.status));
             }
@@ -141,7 +171,9 @@ async fn each_end_in_a_family_is_told_once() {
     for (is_cancelled, status) in [(false, Status::Completed), (true, Status::Cancelled)] {
         let far = Far::new();
         let ends = far.ends_of_a_family(is_cancelled).await;
-        let family: Vec<_> = far.store.look(|tasks, _| tasks.keys().map(|id| (*id, status)).collect());
+        let family: Vec<_> = far
+            .store
+            .look(|tasks, _| tasks.keys().map(|id| (*id, status)).collect());
         assert_eq!(ends, family, "cancelled: {is_cancelled}");
     }
 }
@@ -151,9 +183,16 @@ async fn a_cancel_that_nobody_came_to_tell_of_is_told_by_the_next_one() {
     let far = Far::new();
     let longhaul = far.builder().register(Family).start().await.unwrap();
     let mut news = longhaul.events(Subscription::default());
-    let handle = longhaul.submit::<Family>((0, 0)).delay(Duration::from_secs(86_400)).await.unwrap();
+    let handle = longhaul
+        .submit::<Family>((0, 0))
+        .delay(Duration::from_secs(86_400))
+        .await
+        .unwrap();
     // By a process that died before it said so.
-    far.store.cancel_task(&Access::All, handle.id()).await.unwrap();
+    far.store
+        .cancel_task(&Access::All, handle.id())
+        .await
+        .unwrap();
     handle.cancel().await.unwrap();
     longhaul.stop().await;
     let mut told = Vec::new();

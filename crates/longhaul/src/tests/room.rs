@@ -29,12 +29,24 @@ impl Task for Quick {
 #[tokio::test(start_paused = true)]
 async fn reports_that_wait_take_room_until_they_are_delivered() {
     let (far, quick) = (Far::new(), Quick::default());
-    let longhaul = far.builder().register(quick.clone()).worker(deaf(10)).start().await.unwrap();
+    let longhaul = far
+        .builder()
+        .register(quick.clone())
+        .worker(deaf(10))
+        .start()
+        .await
+        .unwrap();
     far.line.hold("finish_tasks", Way::There);
-    let handles = longhaul.submit_all((0..3_000).map(|_| longhaul.submit::<Quick>(()))).await.unwrap();
+    let handles = longhaul
+        .submit_all((0..3_000).map(|_| longhaul.submit::<Quick>(())))
+        .await
+        .unwrap();
     far.pass(Duration::from_secs(5)).await;
     let ran = quick.0.load(Ordering::SeqCst);
-    assert!((1_000..1_600).contains(&ran), "{ran} ran and nobody was told of their ends");
+    assert!(
+        (1_000..1_600).contains(&ran),
+        "{ran} ran and nobody was told of their ends"
+    );
     far.line.free("finish_tasks", Way::There);
     far.pass(Duration::from_secs(5)).await;
     assert_eq!(quick.0.load(Ordering::SeqCst), handles.len());
@@ -44,14 +56,26 @@ async fn reports_that_wait_take_room_until_they_are_delivered() {
 #[tokio::test(start_paused = true)]
 async fn ends_that_come_together_are_reported_together() {
     let (far, quick) = (Far::new(), Quick::default());
-    let longhaul = far.builder().register(quick.clone()).worker(deaf(1_000)).start().await.unwrap();
-    let handles = longhaul.submit_all((0..1_000).map(|_| longhaul.submit::<Quick>(()))).await.unwrap();
+    let longhaul = far
+        .builder()
+        .register(quick.clone())
+        .worker(deaf(1_000))
+        .start()
+        .await
+        .unwrap();
+    let handles = longhaul
+        .submit_all((0..1_000).map(|_| longhaul.submit::<Quick>(())))
+        .await
+        .unwrap();
     far.pass(Duration::from_secs(5)).await;
     for handle in handles {
         assert_eq!(handle.status().await.unwrap(), Status::Completed);
     }
     let finishes = far.line.count("finish_tasks", Way::Back);
-    assert!((1..=10).contains(&finishes), "{finishes} calls for 1,000 ends");
+    assert!(
+        (1..=10).contains(&finishes),
+        "{finishes} calls for 1,000 ends"
+    );
     longhaul.stop().await;
 }
 
@@ -79,8 +103,18 @@ async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle
     let far = Far::new();
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
     let gated = Gated(Arc::clone(&gate), Arc::clone(&started));
-    let longhaul = far.builder().register(gated).register(Counted::default()).worker(deaf(10)).start().await.unwrap();
-    longhaul.submit_all((0..3).map(|_| longhaul.submit::<Gated>(()))).await.unwrap();
+    let longhaul = far
+        .builder()
+        .register(gated)
+        .register(Counted::default())
+        .worker(deaf(10))
+        .start()
+        .await
+        .unwrap();
+    longhaul
+        .submit_all((0..3).map(|_| longhaul.submit::<Gated>(())))
+        .await
+        .unwrap();
     for running in 1..=3 {
         far.pass(Duration::from_secs(1)).await;
         assert_eq!(started.load(Ordering::SeqCst), running);

@@ -64,9 +64,16 @@ impl World {
     }
 
     async fn with(settings: WorkerSettings) -> Self {
-        let (far, bell, may_end) = (Far::new(), Arc::new(Named::default()), Arc::new(Semaphore::new(0)));
+        let (far, bell, may_end) = (
+            Far::new(),
+            Arc::new(Named::default()),
+            Arc::new(Semaphore::new(0)),
+        );
         let (tell, told) = mpsc::unbounded_channel();
-        let telling = Telling { told: tell, may_end: Arc::clone(&may_end) };
+        let telling = Telling {
+            told: tell,
+            may_end: Arc::clone(&may_end),
+        };
         let client = far.client(
             |parts| parts,
             Arc::clone(&bell) as _,
@@ -77,13 +84,22 @@ impl World {
         let node = working(client, settings).await;
         far.line.comes_by("claim_tasks", Way::Back, 1).await;
         far.pass(Duration::from_secs(1)).await;
-        Self { far, bell, node, told, may_end }
+        Self {
+            far,
+            bell,
+            node,
+            told,
+            may_end,
+        }
     }
 
     /// A task that nobody rings for.
     async fn submit(&self, queue: &str, priority: u8, number: u32) -> TaskId {
         let parameters = Json::trusted(number.to_string());
-        let task = NewTask { priority, ..NewTask::new("ann", Telling::TYPE, queue, parameters) };
+        let task = NewTask {
+            priority,
+            ..NewTask::new("ann", Telling::TYPE, queue, parameters)
+        };
         self.far.store.submit_task(task).await.unwrap().task_id
     }
 
@@ -93,7 +109,11 @@ impl World {
             queue: (*queue).to_owned(),
             task_type: (*task_type).to_owned(),
         };
-        self.bell.tasks.lock().unwrap().extend(tasks.iter().map(named));
+        self.bell
+            .tasks
+            .lock()
+            .unwrap()
+            .extend(tasks.iter().map(named));
         self.bell.rung.notify_one();
     }
 
@@ -117,13 +137,23 @@ const SERVED: &str = "free_default";
 async fn a_named_task_is_claimed_without_a_look_for_others() {
     let mut world = World::new(10).await;
     let looks = world.looks();
-    let (unheard, named) = (world.submit(SERVED, 9, 1).await, world.submit(SERVED, 1, 2).await);
+    let (unheard, named) = (
+        world.submit(SERVED, 9, 1).await,
+        world.submit(SERVED, 1, 2).await,
+    );
     world.ring(&[(named, SERVED, Telling::TYPE)]);
     assert_eq!(world.told.recv().await, Some(2));
     world.far.pass(Duration::from_secs(5)).await;
-    assert_eq!((world.looks(), world.status(unheard)), (looks, Status::Queued));
+    assert_eq!(
+        (world.looks(), world.status(unheard)),
+        (looks, Status::Queued)
+    );
     world.ring(&[]);
-    assert_eq!(world.told.recv().await, Some(1), "a ring that names nothing is about anything");
+    assert_eq!(
+        world.told.recv().await,
+        Some(1),
+        "a ring that names nothing is about anything"
+    );
     world.stop().await;
 }
 
@@ -131,14 +161,26 @@ async fn a_named_task_is_claimed_without_a_look_for_others() {
 async fn what_is_not_served_here_is_left_to_others() {
     let mut world = World::new(10).await;
     let looks = world.looks();
-    let (elsewhere, here) = (world.submit("elsewhere", 1, 1).await, world.submit(SERVED, 1, 2).await);
-    world.ring(&[(elsewhere, "elsewhere", Telling::TYPE), (here, SERVED, "unknown")]);
+    let (elsewhere, here) = (
+        world.submit("elsewhere", 1, 1).await,
+        world.submit(SERVED, 1, 2).await,
+    );
+    world.ring(&[
+        (elsewhere, "elsewhere", Telling::TYPE),
+        (here, SERVED, "unknown"),
+    ]);
     world.far.pass(Duration::from_secs(5)).await;
     assert_eq!(world.far.line.count("claim_named", Way::There), 0);
-    world.ring(&[(elsewhere, "elsewhere", Telling::TYPE), (here, SERVED, Telling::TYPE)]);
+    world.ring(&[
+        (elsewhere, "elsewhere", Telling::TYPE),
+        (here, SERVED, Telling::TYPE),
+    ]);
     assert_eq!(world.told.recv().await, Some(2));
     world.far.pass(Duration::from_secs(5)).await;
-    assert_eq!((world.looks(), world.status(elsewhere)), (looks, Status::Queued));
+    assert_eq!(
+        (world.looks(), world.status(elsewhere)),
+        (looks, Status::Queued)
+    );
     world.stop().await;
 }
 
@@ -148,10 +190,16 @@ async fn a_task_without_a_slot_does_not_overtake_by_its_name() {
     let running = world.submit(SERVED, 1, 1).await;
     world.ring(&[(running, SERVED, Telling::TYPE)]);
     assert_eq!(world.told.recv().await, Some(1));
-    let (urgent, named) = (world.submit(SERVED, 9, 2).await, world.submit(SERVED, 1, 3).await);
+    let (urgent, named) = (
+        world.submit(SERVED, 9, 2).await,
+        world.submit(SERVED, 1, 3).await,
+    );
     world.ring(&[(named, SERVED, Telling::TYPE)]);
     world.far.pass(Duration::from_secs(1)).await;
-    assert_eq!((world.status(urgent), world.status(named)), (Status::Queued, Status::Queued));
+    assert_eq!(
+        (world.status(urgent), world.status(named)),
+        (Status::Queued, Status::Queued)
+    );
     world.may_end.add_permits(1);
     assert_eq!(world.told.recv().await, Some(2));
     world.may_end.add_permits(1);
@@ -176,7 +224,10 @@ async fn a_store_that_does_not_answer_to_a_name_is_looked_into() {
 #[tokio::test(start_paused = true)]
 async fn however_many_rings_there_are_the_next_look_comes() {
     let second = Duration::from_secs(1);
-    let poll = PollSettings { least: second, most: second };
+    let poll = PollSettings {
+        least: second,
+        most: second,
+    };
     let world = World::with(WorkerSettings { poll, ..deaf(100) }).await;
     let mut unheard = None;
     for number in 1..=10 {

@@ -15,7 +15,10 @@ impl Far {
     }
 
     async fn is_lost(&self, id: NodeId) -> bool {
-        self.nodes().await.iter().any(|node| node.id == id && node.lost_at.is_some())
+        self.nodes()
+            .await
+            .iter()
+            .any(|node| node.id == id && node.lost_at.is_some())
     }
 }
 
@@ -25,7 +28,10 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
     let longhaul = far.builder().start().await.unwrap();
     far.pass(LEASE).await;
     let (this, other) = (far.nodes().await[0].id, NodeId(uuid::Uuid::from_u128(1)));
-    far.store.register_node(other, "other", "host", None).await.unwrap();
+    far.store
+        .register_node(other, "other", "host", None)
+        .await
+        .unwrap();
     far.line.cut(true);
     far.pass(LEASE * 2).await;
 
@@ -34,15 +40,27 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
     far.line.cut(false);
     let looks = far.line.count("rescue_tasks", Way::Back);
     far.pass(LEASE).await;
-    assert!(far.line.count("rescue_tasks", Way::Back) > looks, "the rescuer has looked");
-    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, false));
+    assert!(
+        far.line.count("rescue_tasks", Way::Back) > looks,
+        "the rescuer has looked"
+    );
+    assert_eq!(
+        (far.is_lost(this).await, far.is_lost(other).await),
+        (false, false)
+    );
 
     // Once the heart has beaten, the others have half a lease.
     far.line.free("heartbeat_node", Way::There);
     far.pass(LEASE / 3).await;
-    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, false));
+    assert_eq!(
+        (far.is_lost(this).await, far.is_lost(other).await),
+        (false, false)
+    );
     far.pass(LEASE).await;
-    assert_eq!((far.is_lost(this).await, far.is_lost(other).await), (false, true));
+    assert_eq!(
+        (far.is_lost(this).await, far.is_lost(other).await),
+        (false, true)
+    );
     longhaul.stop().await;
 }
 
@@ -50,10 +68,18 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
 async fn a_node_with_a_short_lease_beats_often_enough() {
     let far = Far::new();
     let lease = Duration::from_millis(900);
-    let duties = DutySettings { lease, rescue_every: Duration::from_millis(50), ..DutySettings::default() };
+    let duties = DutySettings {
+        lease,
+        rescue_every: Duration::from_millis(50),
+        ..DutySettings::default()
+    };
     let longhaul = far.builder().duties(duties).start().await.unwrap();
     far.pass(lease * 10).await;
-    assert!(far.nodes().await.iter().all(|node| node.lost_at.is_none()), "{:?}", far.nodes().await);
+    assert!(
+        far.nodes().await.iter().all(|node| node.lost_at.is_none()),
+        "{:?}",
+        far.nodes().await
+    );
     longhaul.stop().await;
 }
 
@@ -78,7 +104,10 @@ async fn beats_while_running(tasks: usize) -> (usize, usize) {
     let beats = || far.line.count("heartbeat_node", Way::Back);
     far.pass(Duration::from_secs(20)).await;
     let idle = beats();
-    let handles = longhaul.submit_all((0..tasks).map(|_| longhaul.submit::<Endless>(()))).await.unwrap();
+    let handles = longhaul
+        .submit_all((0..tasks).map(|_| longhaul.submit::<Endless>(())))
+        .await
+        .unwrap();
     far.pass(Duration::from_secs(20)).await;
     let busy = beats() - idle;
     for handle in handles {

@@ -46,7 +46,9 @@ impl Task for Rounds {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         for round in ctx.checkpoint()?.unwrap_or(0)..ctx.params {
-            ctx.submit::<Echo>(0).idempotency_key(&format!("round {round}")).await?;
+            ctx.submit::<Echo>(0)
+                .idempotency_key(&format!("round {round}"))
+                .await?;
             ctx.save_checkpoint(&(round + 1)).await?;
         }
         Err(Stop::wait_for_children())
@@ -64,7 +66,11 @@ async fn equal_children_on_both_sides_of_a_checkpoint_are_told_apart_by_their_ke
     longhaul.run_until_done().await;
     for handle in [first, second] {
         longhaul.assert_ended(&handle, Status::Completed);
-        assert_eq!(longhaul.record(&handle).children.total, 3, "a key counts within its parent");
+        assert_eq!(
+            longhaul.record(&handle).children.total,
+            3,
+            "a key counts within its parent"
+        );
     }
 }
 
@@ -110,8 +116,13 @@ async fn a_childs_key_that_is_too_long_is_refused_by_its_own_bound() {
         type Params = ();
         type Output = String;
         async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
-            let refused = ctx.submit::<Echo>(0).idempotency_key(&"k".repeat(141)).await;
-            ctx.submit::<Echo>(0).idempotency_key(&"k".repeat(140)).await?;
+            let refused = ctx
+                .submit::<Echo>(0)
+                .idempotency_key(&"k".repeat(141))
+                .await;
+            ctx.submit::<Echo>(0)
+                .idempotency_key(&"k".repeat(140))
+                .await?;
             Ok(refused.map_or_else(|error| error.to_string(), |_| "taken".to_owned()))
         }
     }
@@ -119,5 +130,8 @@ async fn a_childs_key_that_is_too_long_is_refused_by_its_own_bound() {
     let handle = longhaul.submit::<Wordy>(()).await.unwrap();
     longhaul.run_until_done().await;
     let refused = longhaul.result(&handle);
-    assert!(refused.contains("childKey") && refused.contains("140"), "{refused}");
+    assert!(
+        refused.contains("childKey") && refused.contains("140"),
+        "{refused}"
+    );
 }

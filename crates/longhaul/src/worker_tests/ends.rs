@@ -54,27 +54,45 @@ impl Task for Late {
 #[tokio::test]
 async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
     let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
-    let late = Late { go_on: Mutex::new(gate), told: Mutex::new(Some(tell)) };
+    let late = Late {
+        go_on: Mutex::new(gate),
+        told: Mutex::new(Some(tell)),
+    };
     let longhaul = TestLonghaul::new().register(late).start();
     let handle = longhaul.submit::<Late>(()).await.unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     go_on.send(()).unwrap();
     assert_eq!(told.await.unwrap(), [true; 5]);
-    assert_eq!(longhaul.engine().hot_progress(handle.id()), None, "nobody would ever remove it");
+    assert_eq!(
+        longhaul.engine().hot_progress(handle.id()),
+        None,
+        "nobody would ever remove it"
+    );
 }
 
 #[tokio::test]
 async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
     let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
-    let late = Late { go_on: Mutex::new(gate), told: Mutex::new(Some(tell)) };
-    let longhaul = TestLonghaul::new().register(late).register(Echo).configure(|builder| builder.slots(1)).start();
+    let late = Late {
+        go_on: Mutex::new(gate),
+        told: Mutex::new(Some(tell)),
+    };
+    let longhaul = TestLonghaul::new()
+        .register(late)
+        .register(Echo)
+        .configure(|builder| builder.slots(1))
+        .start();
     let hung = longhaul.submit::<Late>(()).await.unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&hung, Status::DeadLetter);
     let next = longhaul.submit::<Echo>(7).await.unwrap();
     longhaul.run_until_idle().await;
-    assert_eq!(longhaul.record(&next).status, Status::Queued, "its slot is taken");
+    assert_eq!(
+        longhaul.record(&next).status,
+        Status::Queued,
+        "its slot is taken"
+    );
     go_on.send(()).unwrap();
     told.await.unwrap();
     let is_run = async {
@@ -83,7 +101,9 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), is_run).await.expect("the slot is free again");
+    tokio::time::timeout(Duration::from_secs(60), is_run)
+        .await
+        .expect("the slot is free again");
 }
 
 /// Panics where it is dropped.
@@ -106,7 +126,9 @@ impl Task for Fragile {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().timeout(Duration::from_millis(20)).max_attempts(1)
+        TypeSettings::new()
+            .timeout(Duration::from_millis(20))
+            .max_attempts(1)
     }
 }
 
@@ -118,7 +140,10 @@ async fn a_panic_of_a_handler_that_is_dropped_ends_its_attempt_and_frees_its_slo
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&fragile, Status::DeadLetter);
     let error = longhaul.record(&fragile).error.unwrap();
-    assert_eq!((error.class.as_str(), error.message.as_str()), ("panic", "dropped"));
+    assert_eq!(
+        (error.class.as_str(), error.message.as_str()),
+        ("panic", "dropped")
+    );
     let next = longhaul.submit::<Echo>(1).await.unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&next, Status::Completed);
@@ -132,10 +157,20 @@ struct FullDisk(AtomicBool);
 impl ArtifactStore for FullDisk {
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
         if !self.0.swap(true, Ordering::SeqCst) {
-            return Err(ArtifactError::Unavailable("no space left on device".to_owned()));
+            return Err(ArtifactError::Unavailable(
+                "no space left on device".to_owned(),
+            ));
         }
-        let (file_name, content_type) = (artifact.file_name.to_owned(), artifact.content_type.to_owned());
-        Ok(Artifact { key: artifact.key(), file_name, content_type, bytes: 1 })
+        let (file_name, content_type) = (
+            artifact.file_name.to_owned(),
+            artifact.content_type.to_owned(),
+        );
+        Ok(Artifact {
+            key: artifact.key(),
+            file_name,
+            content_type,
+            bytes: 1,
+        })
     }
 
     async fn get(&self, _key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError> {

@@ -9,8 +9,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::{Echo, on, store};
 use crate::{
-    Children, Context, DutySettings, Heard, Outcome, Status, Stop, Subscription, Task, TaskInfo, WorkerSettings,
-    testing::TestLonghaul,
+    Children, Context, DutySettings, Heard, Outcome, Status, Stop, Subscription, Task, TaskInfo,
+    WorkerSettings, testing::TestLonghaul,
 };
 
 /// Far more than any case takes.
@@ -30,7 +30,11 @@ struct Calls {
 
 impl Calls {
     fn new() -> Self {
-        Self { store: Arc::new(store()), made: Arc::default(), one_more: Arc::new(Semaphore::new(0)) }
+        Self {
+            store: Arc::new(store()),
+            made: Arc::default(),
+            one_more: Arc::new(Semaphore::new(0)),
+        }
     }
 
     fn note(&self, hook: &'static str, task: &TaskInfo) {
@@ -46,7 +50,11 @@ impl Calls {
     /// Waits until so many more were called.
     async fn called(&self, more: u32) {
         let called = self.one_more.acquire_many(more);
-        tokio::time::timeout(DEADLINE, called).await.expect("a hook was not called").unwrap().forget();
+        tokio::time::timeout(DEADLINE, called)
+            .await
+            .expect("a hook was not called")
+            .unwrap()
+            .forget();
     }
 }
 
@@ -62,7 +70,11 @@ impl Task for Hooked {
     type Output = ();
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
-        if ctx.attempt() == 1 { (self.first)() } else { Ok(()) }
+        if ctx.attempt() == 1 {
+            (self.first)()
+        } else {
+            Ok(())
+        }
     }
 
     async fn on_running(&self, task: &TaskInfo) {
@@ -95,9 +107,16 @@ async fn calls_of(first: End) -> Vec<Call> {
 /// The same of a task that may have so many.
 async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
     let calls = Calls::new();
-    let hooked = Hooked { calls: calls.clone(), first };
+    let hooked = Hooked {
+        calls: calls.clone(),
+        first,
+    };
     let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
-    longhaul.submit::<Hooked>(()).max_attempts(attempts).await.unwrap();
+    longhaul
+        .submit::<Hooked>(())
+        .max_attempts(attempts)
+        .await
+        .unwrap();
     calls.called(2).await;
     longhaul.stop().await;
     calls.made().clone()
@@ -105,27 +124,47 @@ async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
 
 #[tokio::test]
 async fn a_start_hook_comes_while_the_task_runs_and_an_end_hook_after_the_store_has_the_end() {
-    let ends: [(End, &'static str, Status); 2] =
-        [(|| Ok(()), "completed", Status::Completed), (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled)];
+    let ends: [(End, &'static str, Status); 2] = [
+        (|| Ok(()), "completed", Status::Completed),
+        (|| Err(Stop::cancelled()), "cancelled", Status::Cancelled),
+    ];
     for (first, hook, status) in ends {
-        assert_eq!(calls_of(first).await, [("running", 1, Status::Running), (hook, 1, status)]);
+        assert_eq!(
+            calls_of(first).await,
+            [("running", 1, Status::Running), (hook, 1, status)]
+        );
     }
 }
 
 #[tokio::test]
 async fn a_last_failure_is_told_as_a_failure_and_as_the_last() {
-    let ends: [(End, Status); 2] =
-        [(|| Err(Stop::fatal("no")), Status::Failed), (|| Err(Stop::retryable("no")), Status::DeadLetter)];
+    let ends: [(End, Status); 2] = [
+        (|| Err(Stop::fatal("no")), Status::Failed),
+        (|| Err(Stop::retryable("no")), Status::DeadLetter),
+    ];
     for (first, status) in ends {
         let calls = calls_of_at_most(first, 1).await;
-        assert_eq!(calls, [("running", 1, Status::Running), ("failed", 1, status), ("given up", 1, status)]);
+        assert_eq!(
+            calls,
+            [
+                ("running", 1, Status::Running),
+                ("failed", 1, status),
+                ("given up", 1, status)
+            ]
+        );
     }
 }
 
 #[tokio::test]
 async fn an_attempt_that_will_be_retried_is_told_as_failed() {
     let calls = calls_of(|| Err(Stop::retry_after("not yet", Duration::from_secs(3_600)))).await;
-    assert_eq!(calls, [("running", 1, Status::Running), ("failed", 1, Status::Retrying)]);
+    assert_eq!(
+        calls,
+        [
+            ("running", 1, Status::Running),
+            ("failed", 1, Status::Retrying)
+        ]
+    );
 }
 
 /// Waits in its first attempt until it should stop.
@@ -157,13 +196,29 @@ impl Task for Held {
 #[tokio::test]
 async fn a_lost_attempt_has_no_end_hook() {
     let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
-    let worker = WorkerSettings { heartbeat: Duration::from_millis(10), ..WorkerSettings::default() };
-    let duties = DutySettings { rescue_every: Duration::from_millis(10), ..DutySettings::default() };
+    let worker = WorkerSettings {
+        heartbeat: Duration::from_millis(10),
+        ..WorkerSettings::default()
+    };
+    let duties = DutySettings {
+        rescue_every: Duration::from_millis(10),
+        ..DutySettings::default()
+    };
     let held = Held(calls.clone(), Arc::clone(&started));
-    let longhaul = on(&calls.store).register(held).worker(worker).duties(duties).start().await.unwrap();
+    let longhaul = on(&calls.store)
+        .register(held)
+        .worker(worker)
+        .duties(duties)
+        .start()
+        .await
+        .unwrap();
     longhaul.submit::<Held>(()).await.unwrap();
     started.notified().await;
-    calls.store.declare_others_dead(NodeId(uuid::Uuid::nil())).await.unwrap();
+    calls
+        .store
+        .declare_others_dead(NodeId(uuid::Uuid::nil()))
+        .await
+        .unwrap();
     calls.called(1).await;
     longhaul.stop().await;
     assert_eq!(*calls.made(), [("completed", 2, Status::Completed)]);
@@ -174,7 +229,10 @@ async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
     for is_elsewhere in [false, true] {
         let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
         let builder = || on(&calls.store).register(Held(calls.clone(), Arc::clone(&started)));
-        let worker = WorkerSettings { heartbeat: Duration::from_millis(10), ..WorkerSettings::default() };
+        let worker = WorkerSettings {
+            heartbeat: Duration::from_millis(10),
+            ..WorkerSettings::default()
+        };
         let longhaul = builder().worker(worker).start().await.unwrap();
         let elsewhere = builder().without_worker().unwrap();
         let id = longhaul.submit::<Held>(()).await.unwrap().id();
@@ -214,7 +272,12 @@ impl Task for Parent {
 #[tokio::test]
 async fn a_parent_that_waits_has_not_completed() {
     let calls = Calls::new();
-    let longhaul = on(&calls.store).register(Parent(calls.clone())).register(Echo).start().await.unwrap();
+    let longhaul = on(&calls.store)
+        .register(Parent(calls.clone()))
+        .register(Echo)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Parent>(()).await.unwrap();
     let attempt = handle.ended().await.unwrap().attempt;
     longhaul.stop().await;
@@ -239,7 +302,10 @@ impl Task for Counted {
 
     async fn on_queued(&self, task: &TaskInfo) {
         self.0.lock().unwrap().push(task.parent_id);
-        assert!(task.parent_id.is_some(), "a hook that panics takes no other along");
+        assert!(
+            task.parent_id.is_some(),
+            "a hook that panics takes no other along"
+        );
     }
 }
 
@@ -247,11 +313,18 @@ impl Task for Counted {
 async fn each_task_of_a_bulk_submit_and_each_child_is_told_as_queued_once() {
     let counted = Counted::default();
     let longhaul = TestLonghaul::new().register(counted.clone()).start();
-    let tasks = [0, 1, 2, 2].map(|number| longhaul.submit::<Counted>(number).idempotency_key(&format!("{number}")));
+    let tasks = [0, 1, 2, 2].map(|number| {
+        longhaul
+            .submit::<Counted>(number)
+            .idempotency_key(&format!("{number}"))
+    });
     let handles = longhaul.submit_all(tasks).await.unwrap();
     longhaul.run_until_done().await;
     let parent = Some(handles[3].id());
-    assert_eq!(*counted.0.lock().unwrap(), [None, None, None, parent, parent, parent]);
+    assert_eq!(
+        *counted.0.lock().unwrap(),
+        [None, None, None, parent, parent, parent]
+    );
 }
 
 /// Its hooks take their time.
@@ -293,7 +366,13 @@ async fn a_shutdown_waits_for_hooks() {
 async fn a_process_without_a_worker_waits_for_hooks_as_well() {
     let (slow, store) = (Slow::default(), Arc::new(store()));
     let longhaul = on(&store).register(slow.clone()).without_worker().unwrap();
-    longhaul.submit::<Slow>(()).await.unwrap().cancel().await.unwrap();
+    longhaul
+        .submit::<Slow>(())
+        .await
+        .unwrap()
+        .cancel()
+        .await
+        .unwrap();
     longhaul.stop().await;
     assert!(*slow.1.lock().unwrap());
 }
@@ -315,26 +394,41 @@ impl Task for Orphanage {
 #[tokio::test]
 async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
     let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
-    let duties = DutySettings { rescue_every: Duration::from_millis(10), max_crashes: 1, ..DutySettings::default() };
+    let duties = DutySettings {
+        rescue_every: Duration::from_millis(10),
+        max_crashes: 1,
+        ..DutySettings::default()
+    };
     let held = Held(calls.clone(), Arc::clone(&started));
-    let builder = on(&calls.store).register(held).register(Orphanage).duties(duties);
+    let builder = on(&calls.store)
+        .register(held)
+        .register(Orphanage)
+        .duties(duties);
     let longhaul = builder.start().await.unwrap();
     let mut news = longhaul.events(Subscription::default());
     let parent = longhaul.submit::<Orphanage>(()).await.unwrap().id();
     let mut next_of_parent = async |is_it: fn(Status) -> bool| {
         let told = async {
             loop {
-                let Some(Heard::Event(event)) = news.next().await else { continue };
+                let Some(Heard::Event(event)) = news.next().await else {
+                    continue;
+                };
                 if event.task_id == parent && is_it(event.status) {
                     return event.status;
                 }
             }
         };
-        tokio::time::timeout(DEADLINE, told).await.expect("nobody tells of it")
+        tokio::time::timeout(DEADLINE, told)
+            .await
+            .expect("nobody tells of it")
     };
     next_of_parent(|status| status == Status::Waiting).await;
     started.notified().await;
-    calls.store.declare_others_dead(NodeId(uuid::Uuid::nil())).await.unwrap();
+    calls
+        .store
+        .declare_others_dead(NodeId(uuid::Uuid::nil()))
+        .await
+        .unwrap();
     assert_eq!(next_of_parent(Status::is_ended).await, Status::Failed);
     longhaul.stop().await;
 }

@@ -34,12 +34,20 @@ impl Task for Draw {
     type Output = bool;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<bool> {
-        ctx.ask(MayUse { picture: ctx.params }).await
+        ctx.ask(MayUse {
+            picture: ctx.params,
+        })
+        .await
     }
 }
 
 async fn run(longhaul: &TestLonghaul) -> Handle<Draw> {
-    let handle = longhaul.submit::<Draw>(7).owner("u-7").max_attempts(2).await.unwrap();
+    let handle = longhaul
+        .submit::<Draw>(7)
+        .owner("u-7")
+        .max_attempts(2)
+        .await
+        .unwrap();
     longhaul.run_until_idle().await;
     handle
 }
@@ -47,7 +55,10 @@ async fn run(longhaul: &TestLonghaul) -> Handle<Draw> {
 /// Its answers fail like this.
 fn failing(kind: ErrorKind) -> TestLonghaul {
     let failing = move |_: MayUse, _| async move { Err::<bool, _>(Error::from(kind)) };
-    TestLonghaul::new().register(Draw).configure(|builder| builder.answer(failing)).start()
+    TestLonghaul::new()
+        .register(Draw)
+        .configure(|builder| builder.answer(failing))
+        .start()
 }
 
 #[tokio::test]
@@ -55,7 +66,10 @@ async fn whoever_answers_hears_the_question_and_who_asks() {
     let answer = |question: MayUse, asker: Arc<TaskInfo>| async move {
         Ok::<_, Infallible>(asker.owner == format!("u-{}", question.picture))
     };
-    let longhaul = TestLonghaul::new().register(Draw).configure(|builder| builder.answer(answer)).start();
+    let longhaul = TestLonghaul::new()
+        .register(Draw)
+        .configure(|builder| builder.answer(answer))
+        .start();
     let handle = run(&longhaul).await;
     assert!(longhaul.result(&handle));
 }
@@ -68,16 +82,25 @@ async fn every_answer_is_of_its_moment() {
         let now = now.load(Ordering::Relaxed);
         async move { Ok::<_, Infallible>(now) }
     };
-    let longhaul = TestLonghaul::new().register(Draw).configure(|builder| builder.answer(answer)).start();
+    let longhaul = TestLonghaul::new()
+        .register(Draw)
+        .configure(|builder| builder.answer(answer))
+        .start();
     let before = run(&longhaul).await;
     is_allowed.store(false, Ordering::Relaxed);
     let after = run(&longhaul).await;
-    assert_eq!((longhaul.result(&before), longhaul.result(&after)), (true, false));
+    assert_eq!(
+        (longhaul.result(&before), longhaul.result(&after)),
+        (true, false)
+    );
 }
 
 #[tokio::test]
 async fn what_a_failed_answer_means_is_said_by_the_type_that_asks() {
-    let (passing, lasting) = (failing(ErrorKind::ConnectionRefused), failing(ErrorKind::NotFound));
+    let (passing, lasting) = (
+        failing(ErrorKind::ConnectionRefused),
+        failing(ErrorKind::NotFound),
+    );
     let (retried, failed) = (run(&passing).await, run(&lasting).await);
     assert_eq!(passing.record(&retried).status, Status::Retrying);
     lasting.assert_ended(&failed, Status::Failed);
@@ -90,17 +113,27 @@ async fn a_question_that_nobody_answers_fails_its_task_and_says_what_to_do() {
     longhaul.assert_ended(&handle, Status::Failed);
     let error = longhaul.record(&handle).error.unwrap();
     assert_eq!(error.class, "unanswered");
-    assert!(error.message.contains("\"may_use\"; Builder::answer"), "{}", error.message);
+    assert!(
+        error.message.contains("\"may_use\"; Builder::answer"),
+        "{}",
+        error.message
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
     let silent = |_: MayUse, _| pending::<Result<bool, Infallible>>();
-    let longhaul = TestLonghaul::new().register(Draw).configure(|builder| builder.answer(silent)).start();
+    let longhaul = TestLonghaul::new()
+        .register(Draw)
+        .configure(|builder| builder.answer(silent))
+        .start();
     let handle = run(&longhaul).await;
     let task = longhaul.record(&handle);
     assert_eq!(task.status, Status::Retrying);
-    assert_eq!(task.error.unwrap().message, "may_use was not answered within 10s");
+    assert_eq!(
+        task.error.unwrap().message,
+        "may_use was not answered within 10s"
+    );
 }
 
 #[tokio::test]
@@ -112,7 +145,12 @@ async fn a_handler_that_waits_for_an_answer_hears_of_a_cancel() {
         pending::<Result<bool, Infallible>>()
     };
     let store = Arc::new(store());
-    let longhaul = on(&store).register(Draw).answer(silent).start().await.unwrap();
+    let longhaul = on(&store)
+        .register(Draw)
+        .answer(silent)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Draw>(7).await.unwrap();
     asked.notified().await;
     handle.cancel().await.unwrap();
@@ -123,6 +161,14 @@ async fn a_handler_that_waits_for_an_answer_hears_of_a_cancel() {
 #[tokio::test]
 async fn two_who_answer_one_question_are_refused_at_start() {
     let yes = |_: MayUse, _| async { Ok::<_, Infallible>(true) };
-    let refused = on(&Arc::new(store())).answer(yes).answer(yes).start().await.unwrap_err();
-    assert_eq!(refused.to_string(), "question \"may_use\" is answered twice; allowed: one who answers for each name");
+    let refused = on(&Arc::new(store()))
+        .answer(yes)
+        .answer(yes)
+        .start()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "question \"may_use\" is answered twice; allowed: one who answers for each name"
+    );
 }

@@ -10,7 +10,13 @@ async fn ended(errors: Vec<StoreError>) -> Record {
     let store = Arc::new(store());
     store.refuse_finishes(errors);
     let longhaul = on(&store).register(Echo).start().await.unwrap();
-    let task = longhaul.submit::<Echo>(1).await.unwrap().ended().await.unwrap();
+    let task = longhaul
+        .submit::<Echo>(1)
+        .await
+        .unwrap()
+        .ended()
+        .await
+        .unwrap();
     longhaul.stop().await;
     task
 }
@@ -34,6 +40,9 @@ async fn a_store_that_fails_costs_no_result() {
 async fn a_report_that_can_never_be_stored_is_a_failure_also_when_that_is_not_stored_at_once() {
     let task = ended(vec![invalid(), invalid(), failed(), failed()]).await;
     let error = task.error.unwrap();
-    assert_eq!((task.status, error.class.as_str()), (Status::Failed, "invalid_result"));
+    assert_eq!(
+        (task.status, error.class.as_str()),
+        (Status::Failed, "invalid_result")
+    );
     assert!(error.message.contains("is odd"), "{}", error.message);
 }

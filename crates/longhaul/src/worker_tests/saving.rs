@@ -11,7 +11,9 @@ use longhaul_testkit::reference::CheckpointWatch;
 use tokio::sync::{Notify, Semaphore};
 
 use super::{on, store};
-use crate::{Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings, testing::TestLonghaul};
+use crate::{
+    Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings, testing::TestLonghaul,
+};
 
 /// Holds up the first checkpoint on its way to the store; the others pass.
 #[derive(Debug)]
@@ -25,7 +27,12 @@ struct Gate {
 impl Gate {
     fn new() -> Arc<Self> {
         let (exit, landed) = (Semaphore::new(0), Semaphore::new(0));
-        Arc::new(Self { came: AtomicUsize::new(0), is_held: Notify::new(), exit, landed })
+        Arc::new(Self {
+            came: AtomicUsize::new(0),
+            is_held: Notify::new(),
+            exit,
+            landed,
+        })
     }
 
     fn open(&self) {
@@ -52,7 +59,9 @@ impl CheckpointWatch for Gate {
 }
 
 fn checkpoint(task: &Record) -> Option<&str> {
-    task.checkpoint.as_ref().map(|checkpoint| checkpoint.as_str())
+    task.checkpoint
+        .as_ref()
+        .map(|checkpoint| checkpoint.as_str())
 }
 
 /// Its state is saved by itself as 1, and that write is held up; then it saves 2.
@@ -84,7 +93,13 @@ async fn a_checkpoint_is_not_overtaken_by_an_older_one_that_was_slow() {
     let gate = Gate::new();
     let store = Arc::new(store().watched(Arc::clone(&gate) as _));
     let longhaul = on(&store).register(Overtaking(gate)).start().await.unwrap();
-    let task = longhaul.submit::<Overtaking>(()).await.unwrap().ended().await.unwrap();
+    let task = longhaul
+        .submit::<Overtaking>(())
+        .await
+        .unwrap()
+        .ended()
+        .await
+        .unwrap();
     assert_eq!(checkpoint(&task), Some("2"));
     longhaul.stop().await;
 }
@@ -121,8 +136,16 @@ impl Task for Long {
 async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
     let (gate, over) = (Gate::new(), Arc::new(Notify::new()));
     let store = Arc::new(store().watched(Arc::clone(&gate) as _));
-    let soon = WorkerSettings { drain: Duration::ZERO, ..WorkerSettings::default() };
-    let longhaul = on(&store).register(Long(Arc::clone(&over))).worker(soon).start().await.unwrap();
+    let soon = WorkerSettings {
+        drain: Duration::ZERO,
+        ..WorkerSettings::default()
+    };
+    let longhaul = on(&store)
+        .register(Long(Arc::clone(&over)))
+        .worker(soon)
+        .start()
+        .await
+        .unwrap();
     let id = longhaul.submit::<Long>(()).await.unwrap().id();
     gate.is_held.notified().await;
     tokio::join!(longhaul.stop(), async {
@@ -156,8 +179,11 @@ impl Task for Steps {
 
 #[tokio::test]
 async fn what_was_done_before_a_snooze_or_a_failure_is_not_done_again() {
-    let ends: [fn() -> Stop; 3] =
-        [|| Stop::snooze(Duration::from_secs(1)), || Stop::retryable("not yet"), Stop::hand_back];
+    let ends: [fn() -> Stop; 3] = [
+        || Stop::snooze(Duration::from_secs(1)),
+        || Stop::retryable("not yet"),
+        Stop::hand_back,
+    ];
     for end in ends {
         let longhaul = TestLonghaul::new().register(Steps(end)).start();
         let handle = longhaul.submit::<Steps>(()).await.unwrap();

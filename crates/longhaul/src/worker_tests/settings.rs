@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Echo, on, store};
-use crate::{Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings, WorkerSettings};
+use crate::{
+    Builder, Context, Outcome, QueueSlots, RetryPolicy, Task, TypeSettings, WorkerSettings,
+};
 
 struct Set(TypeSettings);
 
@@ -28,7 +30,10 @@ async fn refused(builder: Builder) -> String {
 
 #[tokio::test]
 async fn of_a_type() {
-    let falling = RetryPolicy { factor: 0.5, ..RetryPolicy::default() };
+    let falling = RetryPolicy {
+        factor: 0.5,
+        ..RetryPolicy::default()
+    };
     for (settings, named) in [
         (TypeSettings::new().concurrency(0), "concurrency"),
         (TypeSettings::new().max_attempts(0), "maxAttempts"),
@@ -49,11 +54,29 @@ async fn of_a_worker() {
     assert!(why.contains("gpu"), "{why}");
     let shared = || QueueSlots::shared("vip");
     for queues in [
-        vec![QueueSlots { reserved: 3, at_most: Some(2), ..shared() }],
-        vec![QueueSlots { at_most: Some(0), ..shared() }],
-        vec![QueueSlots { reserved: 4, ..QueueSlots::shared("all") }, shared()],
+        vec![QueueSlots {
+            reserved: 3,
+            at_most: Some(2),
+            ..shared()
+        }],
+        vec![QueueSlots {
+            at_most: Some(0),
+            ..shared()
+        }],
+        vec![
+            QueueSlots {
+                reserved: 4,
+                ..QueueSlots::shared("all")
+            },
+            shared(),
+        ],
     ] {
-        let why = refused(builder().worker(WorkerSettings { slots: 4, queues, ..WorkerSettings::default() })).await;
+        let why = refused(builder().worker(WorkerSettings {
+            slots: 4,
+            queues,
+            ..WorkerSettings::default()
+        }))
+        .await;
         assert!(why.contains("vip"), "{why}");
     }
 }

@@ -18,17 +18,43 @@ async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
     let store = Arc::new(store());
     let longhaul = on(&store).register(Echo).start().await.unwrap();
     let node_id = longhaul.services().engine.local_node().unwrap().id();
-    let task = NewTask::new("ann", "elsewhere", "free_default", Json::trusted("1".to_owned()));
+    let task = NewTask::new(
+        "ann",
+        "elsewhere",
+        "free_default",
+        Json::trusted("1".to_owned()),
+    );
     let id = store.submit_task(task).await.unwrap().task_id;
-    let (queues, task_types) = (vec!["free_default".to_owned()], vec!["elsewhere".to_owned()]);
-    let request = ClaimRequest { node_id, host: "host".to_owned(), queues, task_types, limit: 1 };
-    assert_eq!(store.claim_tasks(&request).await.unwrap().len(), 1, "the node hears nothing of it");
+    let (queues, task_types) = (
+        vec!["free_default".to_owned()],
+        vec!["elsewhere".to_owned()],
+    );
+    let request = ClaimRequest {
+        node_id,
+        host: "host".to_owned(),
+        queues,
+        task_types,
+        limit: 1,
+    };
+    assert_eq!(
+        store.claim_tasks(&request).await.unwrap().len(),
+        1,
+        "the node hears nothing of it"
+    );
     longhaul.stop().await;
-    store.look(|tasks, _| assert_eq!((tasks[&id].status, tasks[&id].crash_count), (Status::Queued, 0)));
+    store.look(|tasks, _| {
+        assert_eq!(
+            (tasks[&id].status, tasks[&id].crash_count),
+            (Status::Queued, 0)
+        )
+    });
 }
 
 /// Runs until it is told to stop, and tells why.
-struct Waits(Mutex<Option<oneshot::Sender<()>>>, Mutex<Option<oneshot::Sender<Option<StopReason>>>>);
+struct Waits(
+    Mutex<Option<oneshot::Sender<()>>>,
+    Mutex<Option<oneshot::Sender<Option<StopReason>>>>,
+);
 
 impl Task for Waits {
     const TYPE: &'static str = "waits";
@@ -50,8 +76,16 @@ async fn a_handler_can_tell_a_shutdown_from_a_cancel() {
     for reason in [StopReason::Cancelled, StopReason::Drain] {
         let ((start, started), (tell, told)) = (oneshot::channel(), oneshot::channel());
         let waits = Waits(Mutex::new(Some(start)), Mutex::new(Some(tell)));
-        let soon = WorkerSettings { drain: Duration::ZERO, ..WorkerSettings::default() };
-        let longhaul = on(&Arc::new(store())).register(waits).worker(soon).start().await.unwrap();
+        let soon = WorkerSettings {
+            drain: Duration::ZERO,
+            ..WorkerSettings::default()
+        };
+        let longhaul = on(&Arc::new(store()))
+            .register(waits)
+            .worker(soon)
+            .start()
+            .await
+            .unwrap();
         let handle = longhaul.submit::<Waits>(()).await.unwrap();
         started.await.unwrap();
         if reason == StopReason::Cancelled {

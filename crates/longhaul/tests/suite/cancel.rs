@@ -11,14 +11,38 @@ use crate::{Home, Place, fresh::Backend, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     let mut trials = vec![
-        trial(place, "cancel::a_running_handler_is_told", a_running_handler_is_told),
-        trial(place, "cancel::a_deaf_handler_is_dropped", a_deaf_handler_is_dropped),
-        trial(place, "cancel::a_waiting_task_never_runs", a_waiting_task_never_runs),
-        trial(place, "cancel::a_task_that_does_not_run_is_told_once_by_its_canceller", who_does_not_run_is_told),
-        trial(place, "cancel::what_is_not_cancellable_is_left_alone", what_is_not_cancellable_is_left_alone),
+        trial(
+            place,
+            "cancel::a_running_handler_is_told",
+            a_running_handler_is_told,
+        ),
+        trial(
+            place,
+            "cancel::a_deaf_handler_is_dropped",
+            a_deaf_handler_is_dropped,
+        ),
+        trial(
+            place,
+            "cancel::a_waiting_task_never_runs",
+            a_waiting_task_never_runs,
+        ),
+        trial(
+            place,
+            "cancel::a_task_that_does_not_run_is_told_once_by_its_canceller",
+            who_does_not_run_is_told,
+        ),
+        trial(
+            place,
+            "cancel::what_is_not_cancellable_is_left_alone",
+            what_is_not_cancellable_is_left_alone,
+        ),
     ];
     if place != Place::Alone(Backend::Sqlite) {
-        trials.push(trial(place, "cancel::another_process_is_heard_within_two_seconds", another_process_is_heard));
+        trials.push(trial(
+            place,
+            "cancel::another_process_is_heard_within_two_seconds",
+            another_process_is_heard,
+        ));
     }
     trials
 }
@@ -93,21 +117,38 @@ impl Task for Stubborn {
 
 async fn a_running_handler_is_told(database: Home) {
     let signs = Signs::default();
-    let longhaul = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Patient(signs.clone()))
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
-    assert_eq!(longhaul.cancel(handle.id()).await.unwrap(), Status::Cancelled);
+    assert_eq!(
+        longhaul.cancel(handle.id()).await.unwrap(),
+        Status::Cancelled
+    );
     signs.stopped.notified().await;
     signs.hooked.notified().await;
     let task = handle.task().await.unwrap();
     assert_eq!((task.status, task.result), (Status::Cancelled, None));
-    assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled, "a second cancel succeeds too");
+    assert_eq!(
+        handle.cancel().await.unwrap(),
+        Status::Cancelled,
+        "a second cancel succeeds too"
+    );
     longhaul.stop().await;
 }
 
 async fn a_deaf_handler_is_dropped(database: Home) {
     let signs = Signs::default();
-    let longhaul = open(&database).await.register(Deaf(signs.clone())).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Deaf(signs.clone()))
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Deaf>(()).await.unwrap();
     signs.started.notified().await;
     handle.cancel().await.unwrap();
@@ -117,8 +158,17 @@ async fn a_deaf_handler_is_dropped(database: Home) {
 
 async fn a_waiting_task_never_runs(database: Home) {
     let signs = Signs::default();
-    let longhaul = open(&database).await.register(Patient(signs.clone())).start().await.unwrap();
-    let handle = longhaul.submit::<Patient>(()).delay(Duration::from_secs(3_600)).await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Patient(signs.clone()))
+        .start()
+        .await
+        .unwrap();
+    let handle = longhaul
+        .submit::<Patient>(())
+        .delay(Duration::from_secs(3_600))
+        .await
+        .unwrap();
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
     assert_eq!(handle.task().await.unwrap().attempt, 0);
     longhaul.stop().await;
@@ -151,17 +201,28 @@ impl Task for Idle {
 
 async fn who_does_not_run_is_told(database: Home) {
     let idle = Idle::default();
-    let longhaul = open(&database).await.register(idle.clone()).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(idle.clone())
+        .start()
+        .await
+        .unwrap();
     let queued = longhaul.submit::<Idle>(false).delay(DAY).await.unwrap();
-    let (retrying, waiting) =
-        (longhaul.submit::<Idle>(false).await.unwrap(), longhaul.submit::<Idle>(true).await.unwrap());
+    let (retrying, waiting) = (
+        longhaul.submit::<Idle>(false).await.unwrap(),
+        longhaul.submit::<Idle>(true).await.unwrap(),
+    );
     let mut told = Vec::new();
-    for (handle, status, attempt) in
-        [(queued, Status::Queued, 0), (retrying, Status::Retrying, 1), (waiting, Status::Waiting, 1)]
-    {
+    for (handle, status, attempt) in [
+        (queued, Status::Queued, 0),
+        (retrying, Status::Retrying, 1),
+        (waiting, Status::Waiting, 1),
+    ] {
         until(async || handle.status().await.unwrap() == status).await;
         // At once, and once more after that.
-        let cancelled = futures::future::try_join_all((0..4).map(|_| handle.cancel())).await.unwrap();
+        let cancelled = futures::future::try_join_all((0..4).map(|_| handle.cancel()))
+            .await
+            .unwrap();
         assert_eq!(cancelled, [Status::Cancelled; 4]);
         assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
         told.push((handle.id(), attempt));
@@ -172,18 +233,30 @@ async fn who_does_not_run_is_told(database: Home) {
     heard.sort();
     // The child, which was made last, was cancelled with its parent.
     let (child, attempt) = heard.pop().unwrap();
-    assert!(told.iter().all(|(id, _)| *id != child) && attempt == 0, "{child:?} of {told:?}");
+    assert!(
+        told.iter().all(|(id, _)| *id != child) && attempt == 0,
+        "{child:?} of {told:?}"
+    );
     assert_eq!(heard, told);
 }
 
 async fn what_is_not_cancellable_is_left_alone(database: Home) {
     let signs = Signs::default();
-    let longhaul = open(&database).await.register(Stubborn(signs.clone())).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Stubborn(signs.clone()))
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Stubborn>(()).await.unwrap();
     signs.started.notified().await;
     let refused = longhaul.cancel(handle.id()).await.unwrap_err();
     assert_eq!(refused.code(), "wrong_state");
-    assert_eq!(handle.cancel().await.unwrap_err().code(), "wrong_state", "the handle is no way around it");
+    assert_eq!(
+        handle.cancel().await.unwrap_err().code(),
+        "wrong_state",
+        "the handle is no way around it"
+    );
     signs.stopped.notify_one();
     handle.result().await.unwrap();
     longhaul.stop().await;
@@ -192,15 +265,28 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
 /// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
 async fn another_process_is_heard(database: Home) {
     let signs = Signs::default();
-    let settings = WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() };
-    let worker = open(&database).await.register(Patient(signs.clone())).worker(settings).start().await.unwrap();
+    let settings = WorkerSettings {
+        heartbeat: Duration::from_millis(200),
+        ..WorkerSettings::default()
+    };
+    let worker = open(&database)
+        .await
+        .register(Patient(signs.clone()))
+        .worker(settings)
+        .start()
+        .await
+        .unwrap();
     let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
     let handle = elsewhere.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
     let asked = Instant::now();
     elsewhere.cancel(handle.id()).await.unwrap();
     signs.stopped.notified().await;
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    assert!(
+        asked.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        asked.elapsed()
+    );
     elsewhere.stop().await;
     worker.stop().await;
 }

@@ -15,15 +15,51 @@ use crate::{Home, Place, open, quick, trial};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(place, "ends::a_retryable_error_is_tried_again", a_retryable_error_is_tried_again),
-        trial(place, "ends::used_up_retries_are_a_dead_letter", used_up_retries_are_a_dead_letter),
-        trial(place, "ends::an_unknown_error_is_fatal", an_unknown_error_is_fatal),
-        trial(place, "ends::a_type_knows_its_own_errors", a_type_knows_its_own_errors),
-        trial(place, "ends::a_panic_is_a_failure_of_its_task_alone", a_panic_is_a_failure_of_its_task_alone),
-        trial(place, "ends::parameters_that_do_not_parse_are_not_retried", parameters_that_do_not_parse),
-        trial(place, "ends::an_attempt_that_takes_too_long_is_ended", an_attempt_that_takes_too_long_is_ended),
-        trial(place, "ends::a_snooze_uses_up_no_retry", a_snooze_uses_up_no_retry),
-        trial(place, "ends::a_result_that_is_too_large_is_a_failure", a_result_that_is_too_large_is_a_failure),
+        trial(
+            place,
+            "ends::a_retryable_error_is_tried_again",
+            a_retryable_error_is_tried_again,
+        ),
+        trial(
+            place,
+            "ends::used_up_retries_are_a_dead_letter",
+            used_up_retries_are_a_dead_letter,
+        ),
+        trial(
+            place,
+            "ends::an_unknown_error_is_fatal",
+            an_unknown_error_is_fatal,
+        ),
+        trial(
+            place,
+            "ends::a_type_knows_its_own_errors",
+            a_type_knows_its_own_errors,
+        ),
+        trial(
+            place,
+            "ends::a_panic_is_a_failure_of_its_task_alone",
+            a_panic_is_a_failure_of_its_task_alone,
+        ),
+        trial(
+            place,
+            "ends::parameters_that_do_not_parse_are_not_retried",
+            parameters_that_do_not_parse,
+        ),
+        trial(
+            place,
+            "ends::an_attempt_that_takes_too_long_is_ended",
+            an_attempt_that_takes_too_long_is_ended,
+        ),
+        trial(
+            place,
+            "ends::a_snooze_uses_up_no_retry",
+            a_snooze_uses_up_no_retry,
+        ),
+        trial(
+            place,
+            "ends::a_result_that_is_too_large_is_a_failure",
+            a_result_that_is_too_large_is_a_failure,
+        ),
     ]
 }
 
@@ -80,13 +116,26 @@ impl Task for Ends {
     }
 
     fn classify(&self, error: &(dyn std::error::Error + 'static)) -> Class {
-        if error.is::<Busy>() { Class::Retryable } else { Class::Fatal }
+        if error.is::<Busy>() {
+            Class::Retryable
+        } else {
+            Class::Fatal
+        }
     }
 }
 
 /// Runs one task and answers with its end.
-async fn run(database: &Home, how: How, times: u32) -> (Result<String, NoResult>, longhaul_domain::Task) {
-    let longhaul = open(database).await.register(Ends::default()).start().await.unwrap();
+async fn run(
+    database: &Home,
+    how: How,
+    times: u32,
+) -> (Result<String, NoResult>, longhaul_domain::Task) {
+    let longhaul = open(database)
+        .await
+        .register(Ends::default())
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Ends>(Plan { how, times }).await.unwrap();
     let result = handle.result().await;
     let task = handle.task().await.unwrap();
@@ -102,7 +151,9 @@ async fn a_retryable_error_is_tried_again(database: Home) {
 
 async fn used_up_retries_are_a_dead_letter(database: Home) {
     let (result, task) = run(&database, How::Retryable, 9).await;
-    let Err(NoResult::Ended { status, error }) = result else { panic!("{result:?}") };
+    let Err(NoResult::Ended { status, error }) = result else {
+        panic!("{result:?}")
+    };
     assert_eq!(status, Status::DeadLetter);
     assert_eq!(error.unwrap().message, "not yet");
     assert_eq!(task.attempt, 3);
@@ -140,10 +191,22 @@ impl Task for Beside {
 async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
     let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
     let beside = Beside(Arc::clone(&gate), Arc::clone(&started));
-    let longhaul = open(&database).await.register(Ends::default()).register(beside).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Ends::default())
+        .register(beside)
+        .start()
+        .await
+        .unwrap();
     let beside = longhaul.submit::<Beside>(()).await.unwrap();
     started.notified().await;
-    let panics = longhaul.submit::<Ends>(Plan { how: How::Panic, times: 2 }).await.unwrap();
+    let panics = longhaul
+        .submit::<Ends>(Plan {
+            how: How::Panic,
+            times: 2,
+        })
+        .await
+        .unwrap();
     assert_eq!(panics.result().await.unwrap(), "attempt 3");
     assert_eq!(panics.task().await.unwrap().retry_count, 2);
     gate.add_permits(1);
@@ -152,7 +215,12 @@ async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
 }
 
 async fn parameters_that_do_not_parse(database: Home) {
-    let longhaul = open(&database).await.register(Ends::default()).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Ends::default())
+        .start()
+        .await
+        .unwrap();
     let json = longhaul::Json::parse("parameters", r#"{"how":"Nonsense"}"#).unwrap();
     let task = longhaul::NewTask::new("u-1", "ends", "free_default", json);
     let id = longhaul.engine().submit(task).await.unwrap().task_id;

@@ -9,7 +9,10 @@ use tokio::process::Command;
 /// Each example, and a line that it prints when it has shown what it shows.
 const EXAMPLES: &[(&str, &str)] = &[
     ("first_task", "it has 4 words"),
-    ("retry", "down: DEAD_LETTER after 3 attempts: the server is down"),
+    (
+        "retry",
+        "down: DEAD_LETTER after 3 attempts: the server is down",
+    ),
     ("cancel", "cancelled, and no result is kept"),
     ("children", "6 words, 1 unreadable page"),
     ("checkpoint", "the second process went on after page 3"),
@@ -25,7 +28,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) fn trials() -> Vec<Trial> {
     let one = |(name, line): &'static (&str, &str)| {
         Trial::test(format!("examples::{name}"), move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
             runtime.block_on(run(name, line));
             Ok(())
         })
@@ -49,12 +54,25 @@ async fn run(name: &str, line: &str) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{}: {error}", program.display())),
         Err(_) => panic!("the example {name} had not ended by itself after {DEADLINE:?}"),
     };
-    let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{name} ended with {}:\n{told}{errors}", output.status);
-    assert!(told.lines().any(|said| said.starts_with(line)), "{name} did not say {line:?}:\n{told}{errors}");
+    let (told, errors) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert!(
+        output.status.success(),
+        "{name} ended with {}:\n{told}{errors}",
+        output.status
+    );
+    assert!(
+        told.lines().any(|said| said.starts_with(line)),
+        "{name} did not say {line:?}:\n{told}{errors}"
+    );
 }
 
-#[expect(clippy::disallowed_methods, reason = "where these tests learn of their servers")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "where these tests learn of their servers"
+)]
 fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -62,8 +80,14 @@ fn setting(name: &str) -> Option<String> {
 /// Beside this program's folder, where cargo puts it.
 fn program(name: &str) -> PathBuf {
     let this = std::env::current_exe().unwrap();
-    let folder = this.parent().and_then(Path::parent).unwrap().join("examples");
-    let program = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    let folder = this
+        .parent()
+        .and_then(Path::parent)
+        .unwrap()
+        .join("examples");
+    let program = folder
+        .join(name)
+        .with_extension(std::env::consts::EXE_EXTENSION);
     assert!(
         program.exists(),
         "{} is missing: cargo build -p longhaul --features fleet,testing --examples",
@@ -80,7 +104,13 @@ fn every_one_is_run() {
         .filter(|name| name.ends_with(".rs"))
         .collect();
     files.sort();
-    let mut run: Vec<String> = EXAMPLES.iter().map(|(name, _)| format!("{name}.rs")).collect();
+    let mut run: Vec<String> = EXAMPLES
+        .iter()
+        .map(|(name, _)| format!("{name}.rs"))
+        .collect();
     run.sort();
-    assert_eq!(files, run, "each file in examples/ is registered in Cargo.toml and in EXAMPLES");
+    assert_eq!(
+        files, run,
+        "each file in examples/ is registered in Cargo.toml and in EXAMPLES"
+    );
 }

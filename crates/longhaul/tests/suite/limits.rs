@@ -6,20 +6,51 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul::{Context, Limit, LimitRules, Outcome, QueueSlots, Status, Stop, Task, TypeSettings, WorkerSettings};
+use longhaul::{
+    Context, Limit, LimitRules, Outcome, QueueSlots, Status, Stop, Task, TypeSettings,
+    WorkerSettings,
+};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{Home, Place, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(place, "limits::a_type_never_runs_more_than_it_may", a_type_never_runs_more_than_it_may),
-        trial(place, "limits::types_of_one_resource_never_run_more_than_it_has", types_share_a_resource),
-        trial(place, "limits::a_node_never_runs_more_than_its_slots", a_node_never_runs_more_than_its_slots),
-        trial(place, "limits::a_flood_does_not_hold_up_another_queue", a_flood_does_not_hold_up_another_queue),
-        trial(place, "limits::a_blocking_handler_holds_up_nobody", a_blocking_handler_holds_up_nobody),
-        trial(place, "limits::a_permit_that_takes_too_long_is_a_snooze", a_permit_that_takes_too_long_is_a_snooze),
-        trial(place, "limits::a_providers_refusal_parks_its_key", a_providers_refusal_parks_its_key),
+        trial(
+            place,
+            "limits::a_type_never_runs_more_than_it_may",
+            a_type_never_runs_more_than_it_may,
+        ),
+        trial(
+            place,
+            "limits::types_of_one_resource_never_run_more_than_it_has",
+            types_share_a_resource,
+        ),
+        trial(
+            place,
+            "limits::a_node_never_runs_more_than_its_slots",
+            a_node_never_runs_more_than_its_slots,
+        ),
+        trial(
+            place,
+            "limits::a_flood_does_not_hold_up_another_queue",
+            a_flood_does_not_hold_up_another_queue,
+        ),
+        trial(
+            place,
+            "limits::a_blocking_handler_holds_up_nobody",
+            a_blocking_handler_holds_up_nobody,
+        ),
+        trial(
+            place,
+            "limits::a_permit_that_takes_too_long_is_a_snooze",
+            a_permit_that_takes_too_long_is_a_snooze,
+        ),
+        trial(
+            place,
+            "limits::a_providers_refusal_parks_its_key",
+            a_providers_refusal_parks_its_key,
+        ),
     ]
 }
 
@@ -34,7 +65,12 @@ struct Crowd {
 impl Crowd {
     fn new() -> Arc<Self> {
         let none = || AtomicUsize::new(0);
-        Arc::new(Self { now: none(), most: none(), left: none(), exit: Semaphore::new(0) })
+        Arc::new(Self {
+            now: none(),
+            most: none(),
+            left: none(),
+            exit: Semaphore::new(0),
+        })
     }
 
     async fn join(&self) -> Outcome<()> {
@@ -79,8 +115,16 @@ impl Task for Crowded {
 
 async fn a_type_never_runs_more_than_it_may(database: Home) {
     let crowd = Crowd::new();
-    let longhaul = open(&database).await.register(Crowded(Arc::clone(&crowd))).start().await.unwrap();
-    let handles = longhaul.submit_all((0..40).map(|_| longhaul.submit::<Crowded>(()))).await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Crowded(Arc::clone(&crowd)))
+        .start()
+        .await
+        .unwrap();
+    let handles = longhaul
+        .submit_all((0..40).map(|_| longhaul.submit::<Crowded>(())))
+        .await
+        .unwrap();
     crowd.empty(handles.len(), 3).await;
     for handle in handles {
         handle.result().await.unwrap();
@@ -124,9 +168,22 @@ impl Task for Paints {
 async fn types_share_a_resource(database: Home) {
     let crowd = Crowd::new();
     let (draws, paints) = (Draws(Arc::clone(&crowd)), Paints(Arc::clone(&crowd)));
-    let longhaul = open(&database).await.register(draws).register(paints).resource("gpu", 3).start().await.unwrap();
-    let draws = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Draws>(()))).await.unwrap();
-    let paints = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Paints>(()))).await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(draws)
+        .register(paints)
+        .resource("gpu", 3)
+        .start()
+        .await
+        .unwrap();
+    let draws = longhaul
+        .submit_all((0..20).map(|_| longhaul.submit::<Draws>(())))
+        .await
+        .unwrap();
+    let paints = longhaul
+        .submit_all((0..20).map(|_| longhaul.submit::<Paints>(())))
+        .await
+        .unwrap();
     crowd.empty(draws.len() + paints.len(), 3).await;
     for handle in draws {
         handle.result().await.unwrap();
@@ -161,11 +218,23 @@ impl Task for Passing {
 /// when all slots are free.
 async fn a_node_never_runs_more_than_its_slots(database: Home) {
     let count = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let worker = WorkerSettings { slots: 3, ..WorkerSettings::default() };
+    let worker = WorkerSettings {
+        slots: 3,
+        ..WorkerSettings::default()
+    };
     let passing = Passing(Arc::clone(&count));
-    let longhaul = open(&database).await.register(passing).worker(worker).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(passing)
+        .worker(worker)
+        .start()
+        .await
+        .unwrap();
     for _ in 0..60 {
-        let mut handles = longhaul.submit_all((0..6).map(|_| longhaul.submit::<Passing>(()))).await.unwrap();
+        let mut handles = longhaul
+            .submit_all((0..6).map(|_| longhaul.submit::<Passing>(())))
+            .await
+            .unwrap();
         for _ in 0..6 {
             handles.push(longhaul.submit::<Passing>(()).await.unwrap());
         }
@@ -194,11 +263,28 @@ impl Task for Gated {
 
 async fn a_flood_does_not_hold_up_another_queue(database: Home) {
     let gate = Arc::new(Semaphore::new(0));
-    let mut worker = WorkerSettings { slots: 4, ..WorkerSettings::default() };
-    worker.queues =
-        vec![QueueSlots { reserved: 1, ..QueueSlots::shared("vip_short") }, QueueSlots::shared("free_default")];
-    let longhaul = open(&database).await.register(Gated(Arc::clone(&gate))).worker(worker).start().await.unwrap();
-    let flood = longhaul.submit_all((0..20).map(|_| longhaul.submit::<Gated>(()))).await.unwrap();
+    let mut worker = WorkerSettings {
+        slots: 4,
+        ..WorkerSettings::default()
+    };
+    worker.queues = vec![
+        QueueSlots {
+            reserved: 1,
+            ..QueueSlots::shared("vip_short")
+        },
+        QueueSlots::shared("free_default"),
+    ];
+    let longhaul = open(&database)
+        .await
+        .register(Gated(Arc::clone(&gate)))
+        .worker(worker)
+        .start()
+        .await
+        .unwrap();
+    let flood = longhaul
+        .submit_all((0..20).map(|_| longhaul.submit::<Gated>(())))
+        .await
+        .unwrap();
     let running = "SELECT count(*) FROM tasks WHERE status = 'RUNNING'";
     while database.count(running).await < 3 {
         tokio::task::yield_now().await;
@@ -236,8 +322,16 @@ impl Task for Blocking {
 /// More blocking handlers than the runtime has threads, all at once: each waits for all the others.
 async fn a_blocking_handler_holds_up_nobody(database: Home) {
     let barrier = Arc::new(std::sync::Barrier::new(8));
-    let longhaul = open(&database).await.register(Blocking(barrier)).start().await.unwrap();
-    let handles = longhaul.submit_all((0..8).map(|_| longhaul.submit::<Blocking>(()))).await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Blocking(barrier))
+        .start()
+        .await
+        .unwrap();
+    let handles = longhaul
+        .submit_all((0..8).map(|_| longhaul.submit::<Blocking>(())))
+        .await
+        .unwrap();
     for handle in handles {
         handle.result().await.unwrap();
     }
@@ -259,31 +353,58 @@ impl Task for Caller {
         let _permit = ctx.permit("openai/gpt-4").await?;
         self.called.notify_one();
         if ctx.attempt() <= self.refuse {
-            return Err(Stop::rate_limited("429 too many requests", Duration::from_millis(50)));
+            return Err(Stop::rate_limited(
+                "429 too many requests",
+                Duration::from_millis(50),
+            ));
         }
         Ok(ctx.attempt())
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().permit_wait(Duration::from_millis(1)).max_attempts(1)
+        TypeSettings::new()
+            .permit_wait(Duration::from_millis(1))
+            .max_attempts(1)
     }
 }
 
 fn one_per(per_ms: u64) -> LimitRules {
-    let limit = Limit { permits: 1, per_ms, burst: 1 };
-    LimitRules { limits: BTreeMap::from([("openai".to_owned(), limit)]), default: None }
+    let limit = Limit {
+        permits: 1,
+        per_ms,
+        burst: 1,
+    };
+    LimitRules {
+        limits: BTreeMap::from([("openai".to_owned(), limit)]),
+        default: None,
+    }
 }
 
 async fn a_permit_that_takes_too_long_is_a_snooze(database: Home) {
-    let caller = Caller { refuse: 0, called: Arc::default() };
-    let longhaul = open(&database).await.register(caller).limits(one_per(3_600_000)).start().await.unwrap();
-    longhaul.submit_all((0..3).map(|_| longhaul.submit::<Caller>(()))).await.unwrap();
+    let caller = Caller {
+        refuse: 0,
+        called: Arc::default(),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(caller)
+        .limits(one_per(3_600_000))
+        .start()
+        .await
+        .unwrap();
+    longhaul
+        .submit_all((0..3).map(|_| longhaul.submit::<Caller>(())))
+        .await
+        .unwrap();
     let snoozed = "SELECT count(*) FROM tasks WHERE status = 'RETRYING' AND snooze_count = 1 AND retry_count = 0";
     let completed = "SELECT count(*) FROM tasks WHERE status = 'COMPLETED' AND snooze_count = 0";
     // In a fleet a server that is slow to answer is not waited for, and then this process grants one by itself.
     let most = if database.fleet.is_some() { 2 } else { 1 };
     until(async || {
-        let (snoozed, completed) = (database.count(snoozed).await, database.count(completed).await);
+        let (snoozed, completed) = (
+            database.count(snoozed).await,
+            database.count(completed).await,
+        );
         snoozed + completed == 3 && (1..=most).contains(&completed)
     })
     .await;
@@ -291,8 +412,16 @@ async fn a_permit_that_takes_too_long_is_a_snooze(database: Home) {
 }
 
 async fn a_providers_refusal_parks_its_key(database: Home) {
-    let caller = Caller { refuse: 1, called: Arc::default() };
-    let longhaul = open(&database).await.register(caller).start().await.unwrap();
+    let caller = Caller {
+        refuse: 1,
+        called: Arc::default(),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(caller)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Caller>(()).await.unwrap();
     let attempts = handle.result().await.unwrap();
     let task = handle.task().await.unwrap();

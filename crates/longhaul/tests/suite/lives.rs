@@ -12,13 +12,41 @@ use crate::{Home, Place, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(place, "lives::a_drain_hands_back_without_a_charge", a_drain_hands_back_without_a_charge),
-        trial(place, "lives::a_deploy_cancels_nothing", a_deploy_cancels_nothing),
-        trial(place, "lives::a_drain_lets_what_runs_finish", a_drain_lets_what_runs_finish),
-        trial(place, "lives::a_drain_amid_claims_runs_nothing_twice", a_drain_amid_claims_runs_nothing_twice),
-        trial(place, "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint", a_crashed_nodes_task_goes_on),
-        trial(place, "lives::an_idle_node_is_not_taken_for_dead", an_idle_node_is_not_taken_for_dead),
-        trial(place, "lives::a_long_handlers_state_is_saved_by_itself", state_is_saved_by_itself),
+        trial(
+            place,
+            "lives::a_drain_hands_back_without_a_charge",
+            a_drain_hands_back_without_a_charge,
+        ),
+        trial(
+            place,
+            "lives::a_deploy_cancels_nothing",
+            a_deploy_cancels_nothing,
+        ),
+        trial(
+            place,
+            "lives::a_drain_lets_what_runs_finish",
+            a_drain_lets_what_runs_finish,
+        ),
+        trial(
+            place,
+            "lives::a_drain_amid_claims_runs_nothing_twice",
+            a_drain_amid_claims_runs_nothing_twice,
+        ),
+        trial(
+            place,
+            "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint",
+            a_crashed_nodes_task_goes_on,
+        ),
+        trial(
+            place,
+            "lives::an_idle_node_is_not_taken_for_dead",
+            an_idle_node_is_not_taken_for_dead,
+        ),
+        trial(
+            place,
+            "lives::a_long_handlers_state_is_saved_by_itself",
+            state_is_saved_by_itself,
+        ),
     ]
 }
 
@@ -36,11 +64,19 @@ struct Steps {
 
 impl Steps {
     fn new() -> Self {
-        Self { at_five: Arc::default(), go_on: Arc::default(), seen: Arc::default() }
+        Self {
+            at_five: Arc::default(),
+            go_on: Arc::default(),
+            seen: Arc::default(),
+        }
     }
 
     fn share(&self) -> Self {
-        Self { at_five: Arc::clone(&self.at_five), go_on: Arc::clone(&self.go_on), seen: Arc::clone(&self.seen) }
+        Self {
+            at_five: Arc::clone(&self.at_five),
+            go_on: Arc::clone(&self.go_on),
+            seen: Arc::clone(&self.seen),
+        }
     }
 }
 
@@ -69,37 +105,66 @@ impl Task for Steps {
 }
 
 fn soon() -> WorkerSettings {
-    WorkerSettings { drain: Duration::from_millis(50), ..WorkerSettings::default() }
+    WorkerSettings {
+        drain: Duration::from_millis(50),
+        ..WorkerSettings::default()
+    }
 }
 
 /// Beats often beside any lease, so that a machine that stands still for a moment kills nobody.
 fn lively() -> WorkerSettings {
-    WorkerSettings { heartbeat: Duration::from_millis(200), ..WorkerSettings::default() }
+    WorkerSettings {
+        heartbeat: Duration::from_millis(200),
+        ..WorkerSettings::default()
+    }
 }
 
 async fn a_drain_hands_back_without_a_charge(database: Home) {
     let steps = Steps::new();
-    let first = open(&database).await.register(steps.share()).worker(soon()).start().await.unwrap();
+    let first = open(&database)
+        .await
+        .register(steps.share())
+        .worker(soon())
+        .start()
+        .await
+        .unwrap();
     let id = first.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     first.stop().await;
 
-    let second = open(&database).await.register(steps.share()).start().await.unwrap();
+    let second = open(&database)
+        .await
+        .register(steps.share())
+        .start()
+        .await
+        .unwrap();
     assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
     let task = second.task(id).await.unwrap();
-    assert_eq!((task.attempt, task.retry_count, task.crash_count), (2, 0, 0));
+    assert_eq!(
+        (task.attempt, task.retry_count, task.crash_count),
+        (2, 0, 0)
+    );
     assert_eq!(*steps.seen.lock().unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     second.stop().await;
 }
 
 async fn a_drain_lets_what_runs_finish(database: Home) {
     let steps = Steps::new();
-    let longhaul = open(&database).await.register(steps.share()).start().await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(steps.share())
+        .start()
+        .await
+        .unwrap();
     let id = longhaul.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     steps.go_on.notify_one();
     longhaul.stop().await;
-    let after = open(&database).await.register(steps.share()).without_worker().unwrap();
+    let after = open(&database)
+        .await
+        .register(steps.share())
+        .without_worker()
+        .unwrap();
     assert_eq!(after.handle::<Steps>(id).result().await.unwrap(), 0);
     after.stop().await;
 }
@@ -132,30 +197,72 @@ impl Task for Brief {
 async fn a_drain_amid_claims_runs_nothing_twice(database: Home) {
     const TASKS: u32 = 5_000;
     let (ran, is_amid) = (Arc::default(), Arc::<Notify>::default());
-    let brief = || Brief { ran: Arc::clone(&ran), is_amid: Arc::clone(&is_amid) };
-    let submitter = open(&database).await.register(brief()).without_worker().unwrap();
+    let brief = || Brief {
+        ran: Arc::clone(&ran),
+        is_amid: Arc::clone(&is_amid),
+    };
+    let submitter = open(&database)
+        .await
+        .register(brief())
+        .without_worker()
+        .unwrap();
     for first in (0..TASKS).step_by(1_000) {
         let tasks = (first..first + 1_000).map(|number| submitter.submit::<Brief>(number));
-        submitter.submit_all(tasks.collect::<Vec<_>>()).await.unwrap();
+        submitter
+            .submit_all(tasks.collect::<Vec<_>>())
+            .await
+            .unwrap();
     }
     submitter.stop().await;
-    let first = open(&database).await.register(brief()).slots(2_000).start().await.unwrap();
+    let first = open(&database)
+        .await
+        .register(brief())
+        .slots(2_000)
+        .start()
+        .await
+        .unwrap();
     is_amid.notified().await;
     first.stop().await;
 
-    let second = open(&database).await.register(brief()).slots(2_000).start().await.unwrap();
-    until(async || database.count("SELECT count(*) FROM tasks WHERE status <> 'COMPLETED'").await == 0).await;
+    let second = open(&database)
+        .await
+        .register(brief())
+        .slots(2_000)
+        .start()
+        .await
+        .unwrap();
+    until(async || {
+        database
+            .count("SELECT count(*) FROM tasks WHERE status <> 'COMPLETED'")
+            .await
+            == 0
+    })
+    .await;
     second.stop().await;
     let mut ran = ran.lock().unwrap().clone();
     ran.sort_unstable();
-    assert!(ran.iter().copied().eq(0..TASKS), "{} runs of {TASKS} tasks", ran.len());
-    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE retry_count + crash_count > 0").await, 0);
+    assert!(
+        ran.iter().copied().eq(0..TASKS),
+        "{} runs of {TASKS} tasks",
+        ran.len()
+    );
+    assert_eq!(
+        database
+            .count("SELECT count(*) FROM tasks WHERE retry_count + crash_count > 0")
+            .await,
+        0
+    );
 }
 
 /// The first node is dropped without a word, as `kill -9` does it.
 async fn a_crashed_nodes_task_goes_on(database: Home) {
     let steps = Steps::new();
-    let first = open(&database).await.register(steps.share()).start().await.unwrap();
+    let first = open(&database)
+        .await
+        .register(steps.share())
+        .start()
+        .await
+        .unwrap();
     let id = first.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     drop(first);
@@ -169,7 +276,13 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
         // The embedded file is free once everything of the first process is gone.
         match longhaul::Longhaul::open(&database.url).await {
             Ok(builder) => {
-                break builder.register(steps.share()).worker(lively()).duties(duties).start().await.unwrap();
+                break builder
+                    .register(steps.share())
+                    .worker(lively())
+                    .duties(duties)
+                    .start()
+                    .await
+                    .unwrap();
             }
             // Nobody tells of a lock that is given back. Anything else would never go away.
             Err(error) if error.to_string().contains("open in another process") => {
@@ -180,21 +293,48 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
     };
     assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
     let task = second.task(id).await.unwrap();
-    assert_eq!((task.attempt, task.retry_count, task.crash_count), (2, 0, 1));
+    assert_eq!(
+        (task.attempt, task.retry_count, task.crash_count),
+        (2, 0, 1)
+    );
     second.stop().await;
 }
 
 /// With a lease that is shorter than a node without work would wait between two signs of life.
 async fn an_idle_node_is_not_taken_for_dead(database: Home) {
     let lease = Duration::from_secs(5);
-    let duties = DutySettings { lease, rescue_every: Duration::from_millis(50), ..DutySettings::default() };
-    let longhaul = open(&database).await.register(Steps::new()).worker(lively()).duties(duties).start().await.unwrap();
-    let outlives_its_lease = |node: &longhaul_domain::Node| {
-        node.heartbeat_at.micros_since(node.started_at) > lease.as_micros() as u64 || node.lost_at.is_some()
+    let duties = DutySettings {
+        lease,
+        rescue_every: Duration::from_millis(50),
+        ..DutySettings::default()
     };
-    until(async || longhaul.store().list_nodes().await.unwrap().iter().any(outlives_its_lease)).await;
+    let longhaul = open(&database)
+        .await
+        .register(Steps::new())
+        .worker(lively())
+        .duties(duties)
+        .start()
+        .await
+        .unwrap();
+    let outlives_its_lease = |node: &longhaul_domain::Node| {
+        node.heartbeat_at.micros_since(node.started_at) > lease.as_micros() as u64
+            || node.lost_at.is_some()
+    };
+    until(async || {
+        longhaul
+            .store()
+            .list_nodes()
+            .await
+            .unwrap()
+            .iter()
+            .any(outlives_its_lease)
+    })
+    .await;
     let nodes = longhaul.store().list_nodes().await.unwrap();
-    assert!(matches!(&nodes[..], [node] if node.lost_at.is_none()), "{nodes:?}");
+    assert!(
+        matches!(&nodes[..], [node] if node.lost_at.is_none()),
+        "{nodes:?}"
+    );
     longhaul.stop().await;
 }
 
@@ -224,14 +364,25 @@ impl Task for Long {
 
 async fn state_is_saved_by_itself(database: Home) {
     let changed = Arc::new(Notify::new());
-    let first = open(&database).await.register(Long(Arc::clone(&changed))).worker(soon()).start().await.unwrap();
+    let first = open(&database)
+        .await
+        .register(Long(Arc::clone(&changed)))
+        .worker(soon())
+        .start()
+        .await
+        .unwrap();
     let id = first.submit::<Long>(()).await.unwrap().id();
     changed.notified().await;
     while first.task(id).await.unwrap().checkpoint.is_none() {
         tokio::task::yield_now().await;
     }
     first.stop().await;
-    let second = open(&database).await.register(Long(changed)).start().await.unwrap();
+    let second = open(&database)
+        .await
+        .register(Long(changed))
+        .start()
+        .await
+        .unwrap();
     assert_eq!(second.handle::<Long>(id).result().await.unwrap(), 7);
     second.stop().await;
 }
@@ -256,11 +407,22 @@ impl Task for Hasty {
 
 async fn a_deploy_cancels_nothing(database: Home) {
     let started = Arc::new(Notify::new());
-    let first = open(&database).await.register(Hasty(Arc::clone(&started))).worker(soon()).start().await.unwrap();
+    let first = open(&database)
+        .await
+        .register(Hasty(Arc::clone(&started)))
+        .worker(soon())
+        .start()
+        .await
+        .unwrap();
     let id = first.submit::<Hasty>(()).await.unwrap().id();
     started.notified().await;
     first.stop().await;
-    let second = open(&database).await.register(Hasty(started)).start().await.unwrap();
+    let second = open(&database)
+        .await
+        .register(Hasty(started))
+        .start()
+        .await
+        .unwrap();
     assert_eq!(second.handle::<Hasty>(id).result().await.unwrap(), 2);
     second.stop().await;
 }

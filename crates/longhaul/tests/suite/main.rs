@@ -13,7 +13,10 @@
 mod cancel;
 mod ends;
 mod examples;
-#[expect(dead_code, reason = "shared with the tests of the store, which use more of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the store, which use more of it"
+)]
 #[path = "../../../store/tests/conformance/fresh.rs"]
 mod fresh;
 mod limits;
@@ -35,11 +38,20 @@ use longhaul_testkit::{rabbit_namespace::RabbitNamespace, suite};
 /// Far more than any case takes.
 const DEADLINE: Duration = Duration::from_secs(180);
 /// The queues of tasks that the cases use.
-const LANES: [&str; 5] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default", "bulk"];
+const LANES: [&str; 5] = [
+    "enterprise_exclusive",
+    "vip_short",
+    "vip_long",
+    "free_default",
+    "bulk",
+];
 
 fn main() {
     let arguments = suite::arguments();
-    let places = Backend::ALL.map(Place::Alone).into_iter().chain([Place::Fleet]);
+    let places = Backend::ALL
+        .map(Place::Alone)
+        .into_iter()
+        .chain([Place::Fleet]);
     let trials: Vec<Trial> = places
         .flat_map(|place| {
             [
@@ -86,11 +98,17 @@ struct Home {
 impl Home {
     async fn make(place: Place) -> Self {
         match place {
-            Place::Alone(backend) => Self { database: FreshDatabase::make(backend).await, fleet: None },
+            Place::Alone(backend) => Self {
+                database: FreshDatabase::make(backend).await,
+                fleet: None,
+            },
             Place::Fleet => {
                 let namespace = RabbitNamespace::new(&server("LONGHAUL_TEST_RABBITMQ"), &LANES);
                 let fleet = Some((namespace, server("LONGHAUL_TEST_REDIS")));
-                Self { database: FreshDatabase::make(Backend::Postgres).await, fleet }
+                Self {
+                    database: FreshDatabase::make(Backend::Postgres).await,
+                    fleet,
+                }
             }
         }
     }
@@ -104,17 +122,29 @@ impl Deref for Home {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the servers that the tests are given")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the servers that the tests are given"
+)]
 fn server(variable: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| panic!("{variable} is not set: run `make test`"))
 }
 
 /// One case on its own runtime, in a fresh home.
-fn trial<F: Future<Output = ()>>(place: Place, name: &str, case: impl FnOnce(Home) -> F + Send + 'static) -> Trial {
+fn trial<F: Future<Output = ()>>(
+    place: Place,
+    name: &str,
+    case: impl FnOnce(Home) -> F + Send + 'static,
+) -> Trial {
     Trial::test(format!("{}::{name}", place.name()), move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
         let case = async move { case(Home::make(place).await).await };
-        runtime.block_on(async { tokio::time::timeout(DEADLINE, case).await }).map_err(|_| "it did not end in time")?;
+        runtime
+            .block_on(async { tokio::time::timeout(DEADLINE, case).await })
+            .map_err(|_| "it did not end in time")?;
         Ok(())
     })
 }
@@ -124,8 +154,13 @@ async fn open(home: &Home) -> Builder {
     match &home.fleet {
         None => builder,
         Some((namespace, redis)) => {
-            let options = RabbitOptions { namespace: namespace.name.clone(), ..RabbitOptions::default() };
-            builder.rabbitmq(&namespace.url, options).redis(redis, &namespace.name)
+            let options = RabbitOptions {
+                namespace: namespace.name.clone(),
+                ..RabbitOptions::default()
+            };
+            builder
+                .rabbitmq(&namespace.url, options)
+                .redis(redis, &namespace.name)
         }
     }
 }
@@ -139,5 +174,10 @@ async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
 
 /// Retries at once, so that no test waits.
 fn quick() -> TypeSettings {
-    TypeSettings::new().retry(RetryPolicy { initial_ms: 1, factor: 1.0, jitter: 0.0, max_ms: 1 })
+    TypeSettings::new().retry(RetryPolicy {
+        initial_ms: 1,
+        factor: 1.0,
+        jitter: 0.0,
+        max_ms: 1,
+    })
 }

@@ -14,13 +14,41 @@ use crate::{Home, Place, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(place, "parents::the_finish_step_sees_all_results", the_finish_step_sees_all_results),
-        trial(place, "parents::failed_children_can_be_redone_alone", failed_children_can_be_redone_alone),
-        trial(place, "parents::children_over_which_the_finish_step_failed_can_be_redone", finish_that_failed),
-        trial(place, "parents::a_second_attempt_makes_no_second_children", a_second_attempt_makes_no_second_children),
-        trial(place, "parents::a_child_whose_submit_was_given_up_is_the_same_one_later", a_submit_that_was_given_up),
-        trial(place, "parents::cancel_takes_the_children_along", cancel_takes_the_children_along),
-        trial(place, "parents::a_running_child_hears_of_its_parents_cancel", a_running_child_hears),
+        trial(
+            place,
+            "parents::the_finish_step_sees_all_results",
+            the_finish_step_sees_all_results,
+        ),
+        trial(
+            place,
+            "parents::failed_children_can_be_redone_alone",
+            failed_children_can_be_redone_alone,
+        ),
+        trial(
+            place,
+            "parents::children_over_which_the_finish_step_failed_can_be_redone",
+            finish_that_failed,
+        ),
+        trial(
+            place,
+            "parents::a_second_attempt_makes_no_second_children",
+            a_second_attempt_makes_no_second_children,
+        ),
+        trial(
+            place,
+            "parents::a_child_whose_submit_was_given_up_is_the_same_one_later",
+            a_submit_that_was_given_up,
+        ),
+        trial(
+            place,
+            "parents::cancel_takes_the_children_along",
+            cancel_takes_the_children_along,
+        ),
+        trial(
+            place,
+            "parents::a_running_child_hears_of_its_parents_cancel",
+            a_running_child_hears,
+        ),
     ]
 }
 
@@ -72,42 +100,81 @@ impl Task for Summer {
             let delay = std::time::Duration::from_secs(ctx.params.child_delay_s);
             ctx.submit::<Squarer>(Square(1)).delay(delay).await?;
         }
-        ctx.submit_all::<Squarer>((0..ctx.params.numbers).map(Square)).await?;
+        ctx.submit_all::<Squarer>((0..ctx.params.numbers).map(Square))
+            .await?;
         if ctx.params.fail_first && ctx.attempt() == 1 {
-            return Err(Stop::retry_after("once more", std::time::Duration::from_millis(1)));
+            return Err(Stop::retry_after(
+                "once more",
+                std::time::Duration::from_millis(1),
+            ));
         }
         Err(Stop::wait_for_children())
     }
 
     async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Sum> {
-        Ok(Sum { sum: children.results::<Squarer>()?.iter().sum(), failed: children.failed().count() })
+        Ok(Sum {
+            sum: children.results::<Squarer>()?.iter().sum(),
+            failed: children.failed().count(),
+        })
     }
 }
 
 fn up_to(numbers: u32) -> UpTo {
-    UpTo { numbers, fail_first: false, child_delay_s: 0 }
+    UpTo {
+        numbers,
+        fail_first: false,
+        child_delay_s: 0,
+    }
 }
 
 async fn the_finish_step_sees_all_results(database: Home) {
-    let squarer = Squarer { is_picky: Arc::default() };
-    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let squarer = Squarer {
+        is_picky: Arc::default(),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(squarer)
+        .register(Summer)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Summer>(up_to(20)).await.unwrap();
-    assert_eq!(handle.result().await.unwrap(), Sum { sum: 2_470, failed: 0 });
+    assert_eq!(
+        handle.result().await.unwrap(),
+        Sum {
+            sum: 2_470,
+            failed: 0
+        }
+    );
     let task = handle.task().await.unwrap();
-    assert_eq!((task.status, task.children.total, task.children.completed), (Status::Completed, 20, 20));
+    assert_eq!(
+        (task.status, task.children.total, task.children.completed),
+        (Status::Completed, 20, 20)
+    );
     longhaul.stop().await;
 }
 
 async fn failed_children_can_be_redone_alone(database: Home) {
     let is_picky = Arc::new(AtomicBool::new(true));
-    let squarer = Squarer { is_picky: Arc::clone(&is_picky) };
-    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
+    let squarer = Squarer {
+        is_picky: Arc::clone(&is_picky),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(squarer)
+        .register(Summer)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Summer>(up_to(4)).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 4, failed: 2 });
     assert_eq!(handle.status().await.unwrap(), Status::CompletedWithErrors);
 
     is_picky.store(false, Ordering::Relaxed);
-    longhaul.retry(handle.id(), RetryScope::FailedChildren).await.unwrap();
+    longhaul
+        .retry(handle.id(), RetryScope::FailedChildren)
+        .await
+        .unwrap();
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 14, failed: 0 });
     assert_eq!(handle.status().await.unwrap(), Status::Completed);
     longhaul.stop().await;
@@ -123,12 +190,17 @@ impl Task for Strict {
     type Output = u32;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<u32> {
-        ctx.submit_all::<Squarer>((0..ctx.params).map(Square)).await?;
+        ctx.submit_all::<Squarer>((0..ctx.params).map(Square))
+            .await?;
         Err(Stop::wait_for_children())
     }
 
     async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<u32> {
-        if children.all.iter().any(|child| child.status != Status::Completed) {
+        if children
+            .all
+            .iter()
+            .any(|child| child.status != Status::Completed)
+        {
             return Err(Stop::fatal("it takes all of them"));
         }
         Ok(children.results::<Squarer>()?.iter().sum())
@@ -137,32 +209,76 @@ impl Task for Strict {
 
 async fn finish_that_failed(database: Home) {
     let is_picky = Arc::new(AtomicBool::new(true));
-    let squarer = Squarer { is_picky: Arc::clone(&is_picky) };
-    let longhaul = open(&database).await.register(squarer).register(Strict).start().await.unwrap();
+    let squarer = Squarer {
+        is_picky: Arc::clone(&is_picky),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(squarer)
+        .register(Strict)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Strict>(4).await.unwrap();
     assert_eq!(handle.ended().await.unwrap().status, Status::Failed);
     is_picky.store(false, Ordering::Relaxed);
-    longhaul.retry(handle.id(), RetryScope::FailedChildren).await.unwrap();
+    longhaul
+        .retry(handle.id(), RetryScope::FailedChildren)
+        .await
+        .unwrap();
     assert_eq!(handle.result().await.unwrap(), 14);
     longhaul.stop().await;
 }
 
 async fn a_second_attempt_makes_no_second_children(database: Home) {
-    let squarer = Squarer { is_picky: Arc::default() };
-    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
-    let handle = longhaul.submit::<Summer>(UpTo { fail_first: true, ..up_to(5) }).await.unwrap();
+    let squarer = Squarer {
+        is_picky: Arc::default(),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(squarer)
+        .register(Summer)
+        .start()
+        .await
+        .unwrap();
+    let handle = longhaul
+        .submit::<Summer>(UpTo {
+            fail_first: true,
+            ..up_to(5)
+        })
+        .await
+        .unwrap();
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 30, failed: 0 });
     assert_eq!(handle.task().await.unwrap().children.total, 5);
     longhaul.stop().await;
 }
 
 async fn cancel_takes_the_children_along(database: Home) {
-    let squarer = Squarer { is_picky: Arc::default() };
-    let longhaul = open(&database).await.register(squarer).register(Summer).start().await.unwrap();
-    let handle = longhaul.submit::<Summer>(UpTo { child_delay_s: 3_600, ..up_to(2) }).await.unwrap();
+    let squarer = Squarer {
+        is_picky: Arc::default(),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(squarer)
+        .register(Summer)
+        .start()
+        .await
+        .unwrap();
+    let handle = longhaul
+        .submit::<Summer>(UpTo {
+            child_delay_s: 3_600,
+            ..up_to(2)
+        })
+        .await
+        .unwrap();
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
     handle.cancel().await.unwrap();
-    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'RUNNING')").await, 0);
+    assert_eq!(
+        database
+            .count("SELECT count(*) FROM tasks WHERE status IN ('QUEUED', 'RUNNING')")
+            .await,
+        0
+    );
     longhaul.stop().await;
 }
 
@@ -200,8 +316,17 @@ impl Task for Listener {
 
 async fn a_running_child_hears(database: Home) {
     let (started, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let listener = Listener { started: Arc::clone(&started), told: Arc::clone(&told) };
-    let longhaul = open(&database).await.register(listener).register(Guardian).start().await.unwrap();
+    let listener = Listener {
+        started: Arc::clone(&started),
+        told: Arc::clone(&told),
+    };
+    let longhaul = open(&database)
+        .await
+        .register(listener)
+        .register(Guardian)
+        .start()
+        .await
+        .unwrap();
     let handle = longhaul.submit::<Guardian>(()).await.unwrap();
     started.notified().await;
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
@@ -245,9 +370,24 @@ impl Task for Quiet {
 }
 
 async fn a_submit_that_was_given_up(database: Home) {
-    let longhaul = open(&database).await.register(Repeats).register(Quiet).start().await.unwrap();
-    let handle = longhaul.submit::<Repeats>(()).max_attempts(1).await.unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(Repeats)
+        .register(Quiet)
+        .start()
+        .await
+        .unwrap();
+    let handle = longhaul
+        .submit::<Repeats>(())
+        .max_attempts(1)
+        .await
+        .unwrap();
     let task = handle.ended().await.unwrap();
-    assert_eq!((task.status, task.children.total), (Status::Completed, 4), "{:?}", task.error);
+    assert_eq!(
+        (task.status, task.children.total),
+        (Status::Completed, 4),
+        "{:?}",
+        task.error
+    );
     longhaul.stop().await;
 }

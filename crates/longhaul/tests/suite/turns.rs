@@ -14,15 +14,31 @@ use crate::{Home, Place, open, trial, until};
 
 pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
-        trial(place, "turns::ten_thousand_tasks_of_one_do_not_hold_up_another", ten_thousand_do_not_hold_up_another),
-        trial(place, "turns::a_process_learns_of_the_floods_of_others", a_process_learns_of_the_floods_of_others),
-        trial(place, "turns::a_lone_task_is_due_when_it_was_made", a_lone_task_is_due_when_it_was_made),
+        trial(
+            place,
+            "turns::ten_thousand_tasks_of_one_do_not_hold_up_another",
+            ten_thousand_do_not_hold_up_another,
+        ),
+        trial(
+            place,
+            "turns::a_process_learns_of_the_floods_of_others",
+            a_process_learns_of_the_floods_of_others,
+        ),
+        trial(
+            place,
+            "turns::a_lone_task_is_due_when_it_was_made",
+            a_lone_task_is_due_when_it_was_made,
+        ),
         trial(
             place,
             "turns::a_freed_slot_goes_to_the_queue_that_has_none",
             a_freed_slot_goes_to_the_queue_that_has_none,
         ),
-        trial(place, "turns::whoever_has_waited_too_long_is_started", whoever_has_waited_too_long_is_started),
+        trial(
+            place,
+            "turns::whoever_has_waited_too_long_is_started",
+            whoever_has_waited_too_long_is_started,
+        ),
     ]
 }
 
@@ -74,7 +90,11 @@ async fn claim(longhaul: &Longhaul, node: NodeId, limit: usize) -> Vec<Record> {
 
 async fn node_of(longhaul: &Longhaul) -> NodeId {
     let node = NodeId(uuid::Uuid::from_u128(7));
-    longhaul.store().register_node(node, "other", "elsewhere", None).await.unwrap();
+    longhaul
+        .store()
+        .register_node(node, "other", "elsewhere", None)
+        .await
+        .unwrap();
     node
 }
 
@@ -83,7 +103,11 @@ fn owners(tasks: &[Record]) -> Vec<&str> {
 }
 
 async fn ten_thousand_do_not_hold_up_another(database: Home) {
-    let longhaul = open(&database).await.register(gated()).without_worker().unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(gated())
+        .without_worker()
+        .unwrap();
     until_it_has_looked(&longhaul).await;
     for _ in 0..10 {
         submit_many(&longhaul, "heavy", 1_000).await;
@@ -98,18 +122,37 @@ async fn ten_thousand_do_not_hold_up_another(database: Home) {
     submit_many(&longhaul, "b", 50).await;
     let next = claim(&longhaul, node, 90).await;
     let mut counts: HashMap<&str, usize> = HashMap::new();
-    owners(&next).into_iter().for_each(|owner| *counts.entry(owner).or_default() += 1);
-    assert!(["a", "b"].iter().all(|owner| counts.get(owner).is_some_and(|tasks| *tasks >= 25)), "{counts:?}");
+    owners(&next)
+        .into_iter()
+        .for_each(|owner| *counts.entry(owner).or_default() += 1);
+    assert!(
+        ["a", "b"]
+            .iter()
+            .all(|owner| counts.get(owner).is_some_and(|tasks| *tasks >= 25)),
+        "{counts:?}"
+    );
     longhaul.stop().await;
 }
 
 async fn a_process_learns_of_the_floods_of_others(database: Home) {
-    let here = open(&database).await.register(gated()).without_worker().unwrap();
+    let here = open(&database)
+        .await
+        .register(gated())
+        .without_worker()
+        .unwrap();
     submit_many(&here, "heavy", 1_000).await;
     // One that has been told nothing, as another process is.
-    let options = StoreOptions { is_beside: true, ..StoreOptions::default() };
+    let options = StoreOptions {
+        is_beside: true,
+        ..StoreOptions::default()
+    };
     let store = SqlStore::connect(&database.url, options).await.unwrap();
-    let there = Longhaul::on(store).await.unwrap().register(gated()).without_worker().unwrap();
+    let there = Longhaul::on(store)
+        .await
+        .unwrap()
+        .register(gated())
+        .without_worker()
+        .unwrap();
     until_it_has_looked(&there).await;
     submit_many(&there, "light", 1).await;
     let node = node_of(&here).await;
@@ -120,11 +163,20 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
 }
 
 async fn a_lone_task_is_due_when_it_was_made(database: Home) {
-    let longhaul = open(&database).await.register(gated()).without_worker().unwrap();
+    let longhaul = open(&database)
+        .await
+        .register(gated())
+        .without_worker()
+        .unwrap();
     until_it_has_looked(&longhaul).await;
     // Each in a line of its own, for somebody may look between them.
     for (owner, priority) in [("a", 1), ("b", 2), ("c", 3)] {
-        let made = longhaul.submit::<Gated>(()).owner(owner).priority(priority).await.unwrap();
+        let made = longhaul
+            .submit::<Gated>(())
+            .owner(owner)
+            .priority(priority)
+            .await
+            .unwrap();
         let task = longhaul.task(made.id()).await.unwrap();
         assert_eq!(task.due_at, task.created_at);
     }
@@ -134,18 +186,41 @@ async fn a_lone_task_is_due_when_it_was_made(database: Home) {
     let mut batch = claim(&longhaul, node, 100).await;
     batch.retain(|task| task.owner == "d");
     assert_eq!(batch.len(), 20);
-    assert!(batch.windows(2).all(|pair| pair[1].due_at.micros_since(pair[0].due_at) == 1), "{batch:?}");
-    assert!(batch.iter().all(|task| task.due_at <= task.created_at && task.waits_since() == task.created_at));
+    assert!(
+        batch
+            .windows(2)
+            .all(|pair| pair[1].due_at.micros_since(pair[0].due_at) == 1),
+        "{batch:?}"
+    );
+    assert!(
+        batch
+            .iter()
+            .all(|task| task.due_at <= task.created_at && task.waits_since() == task.created_at)
+    );
     longhaul.stop().await;
 }
 
 async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
     let (gate, slots) = (Arc::new(Semaphore::new(0)), 4);
-    let worker = WorkerSettings { slots, ..WorkerSettings::default() };
-    let longhaul = open(&database).await.register(Gated(Arc::clone(&gate))).worker(worker).start().await.unwrap();
+    let worker = WorkerSettings {
+        slots,
+        ..WorkerSettings::default()
+    };
+    let longhaul = open(&database)
+        .await
+        .register(Gated(Arc::clone(&gate)))
+        .worker(worker)
+        .start()
+        .await
+        .unwrap();
     submit_many(&longhaul, "heavy", 200).await;
     until(async || running(&database).await == 4).await;
-    let vip = longhaul.submit::<Gated>(()).owner("light").tier("enterprise").await.unwrap();
+    let vip = longhaul
+        .submit::<Gated>(())
+        .owner("light")
+        .tier("enterprise")
+        .await
+        .unwrap();
     gate.add_permits(1);
     let mut freed = 1;
     // In a fleet a bell may come a moment after the slot was free: then the next one is its. On a busy machine several such
@@ -155,7 +230,10 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
         if vip.status().await.unwrap() == Status::Running {
             break;
         }
-        assert!(freed < 30, "{freed} slots became free, and none was for the queue that had none");
+        assert!(
+            freed < 30,
+            "{freed} slots became free, and none was for the queue that had none"
+        );
         gate.add_permits(1);
         freed += 1;
     }
@@ -167,28 +245,52 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
 }
 
 async fn ended(database: &Home) -> i64 {
-    database.count("SELECT count(*) FROM tasks WHERE status = 'COMPLETED'").await
+    database
+        .count("SELECT count(*) FROM tasks WHERE status = 'COMPLETED'")
+        .await
 }
 
 async fn running(database: &Home) -> i64 {
-    database.count("SELECT count(*) FROM tasks WHERE status = 'RUNNING'").await
+    database
+        .count("SELECT count(*) FROM tasks WHERE status = 'RUNNING'")
+        .await
 }
 
 async fn whoever_has_waited_too_long_is_started(database: Home) {
     let gate = Arc::new(Semaphore::new(0));
-    let worker = WorkerSettings { slots: 1, ..WorkerSettings::default() };
-    let duties = DutySettings { starve_after: Duration::from_millis(200), ..DutySettings::default() };
-    let builder = open(&database).await.register(Gated(Arc::clone(&gate))).worker(worker).duties(duties);
+    let worker = WorkerSettings {
+        slots: 1,
+        ..WorkerSettings::default()
+    };
+    let duties = DutySettings {
+        starve_after: Duration::from_millis(200),
+        ..DutySettings::default()
+    };
+    let builder = open(&database)
+        .await
+        .register(Gated(Arc::clone(&gate)))
+        .worker(worker)
+        .duties(duties);
     let longhaul = builder.start().await.unwrap();
     // The slot is taken, and whatever is urgent goes before the one that is not.
     let first = longhaul.submit::<Gated>(()).priority(9).await.unwrap();
     until(async || first.status().await.unwrap() == Status::Running).await;
-    let humble = longhaul.submit::<Gated>(()).owner("humble").priority(1).await.unwrap();
+    let humble = longhaul
+        .submit::<Gated>(())
+        .owner("humble")
+        .priority(1)
+        .await
+        .unwrap();
     let mut urgent = 0;
     while humble.status().await.unwrap() == Status::Queued {
         // Two more come for each that ends: without help the humble one waits for ever.
         for _ in 0..2 {
-            longhaul.submit::<Gated>(()).owner("urgent").priority(9).await.unwrap();
+            longhaul
+                .submit::<Gated>(())
+                .owner("urgent")
+                .priority(9)
+                .await
+                .unwrap();
         }
         urgent += 2;
         gate.add_permits(1);

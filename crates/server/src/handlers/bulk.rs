@@ -30,7 +30,10 @@ fn doc(name: &'static str, summary: &'static str) -> Doc {
 }
 
 pub(crate) fn cancel_doc() -> Doc {
-    doc("cancelTasks", "Cancels the tasks that match; running ones of types that are not cancellable are left alone")
+    doc(
+        "cancelTasks",
+        "Cancels the tasks that match; running ones of types that are not cancellable are left alone",
+    )
 }
 
 pub(crate) async fn cancel(
@@ -56,9 +59,12 @@ pub(crate) async fn retry(
 }
 
 pub(crate) fn reschedule_doc() -> Doc {
-    doc("rescheduleTasks", "Changes time, priority, attempts or queue of the tasks that match")
-        .body::<TaskChange>()
-        .problems(&[415])
+    doc(
+        "rescheduleTasks",
+        "Changes time, priority, attempts or queue of the tasks that match",
+    )
+    .body::<TaskChange>()
+    .problems(&[415])
 }
 
 pub(crate) async fn reschedule(
@@ -73,12 +79,35 @@ pub(crate) async fn reschedule(
     change(&api, &caller, &query, BulkChange::Reschedule(wanted)).await
 }
 
-async fn change(api: &Api, caller: &Caller, query: &Query, change: BulkChange) -> Result<Response, ApiError> {
+async fn change(
+    api: &Api,
+    caller: &Caller,
+    query: &Query,
+    change: BulkChange,
+) -> Result<Response, ApiError> {
     let (filter, after) = query.bulk()?;
     let access = caller.access();
-    let spared = api.catalog.types().filter(|kind| !kind.is_cancellable).map(|kind| kind.name.clone()).collect();
-    let request = BulkRequest { access, filter, change, spared, after, limit: bounds::MAINTENANCE_BATCH };
+    let spared = api
+        .catalog
+        .types()
+        .filter(|kind| !kind.is_cancellable)
+        .map(|kind| kind.name.clone())
+        .collect();
+    let request = BulkRequest {
+        access,
+        filter,
+        change,
+        spared,
+        after,
+        limit: bounds::MAINTENANCE_BATCH,
+    };
     let done = api.engine.change_all(request).await?;
-    let next_cursor = done.next.map(|id| cursor::of_task(SortOrder::OldestFirst, id));
-    Ok(reply::ok(&BulkAnswer { matched: done.matched, changed: done.changed, next_cursor }))
+    let next_cursor = done
+        .next
+        .map(|id| cursor::of_task(SortOrder::OldestFirst, id));
+    Ok(reply::ok(&BulkAnswer {
+        matched: done.matched,
+        changed: done.changed,
+        next_cursor,
+    }))
 }

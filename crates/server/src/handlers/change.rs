@@ -21,10 +21,13 @@ use crate::{
 };
 
 pub(crate) fn patch_doc() -> Doc {
-    Doc::new("changeTask", "Changes when, how urgently, where and how often a task is tried")
-        .body::<TaskChange>()
-        .answer::<TaskView>(200, "The task as it is now")
-        .problems(&[400, 409, 413, 415, 422])
+    Doc::new(
+        "changeTask",
+        "Changes when, how urgently, where and how often a task is tried",
+    )
+    .body::<TaskChange>()
+    .answer::<TaskView>(200, "The task as it is now")
+    .problems(&[400, 409, 413, 415, 422])
 }
 
 pub(crate) async fn patch(
@@ -34,20 +37,36 @@ pub(crate) async fn patch(
     JsonBody(change): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
     check_queue(&api, &caller, change.queue.as_deref())?;
-    let mut task = api.engine.reschedule(&caller.access(), id, &reschedule(change)).await?;
+    let mut task = api
+        .engine
+        .reschedule(&caller.access(), id, &reschedule(change))
+        .await?;
     show_live_progress(&api, std::slice::from_mut(&mut task)).await;
     Ok(reply::ok(&TaskView::from(task)))
 }
 
 pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
-    let TaskChange { run_at, priority, max_attempts, queue } = change;
-    Reschedule { run_at: run_at.map(|moment| moment.0), priority, max_attempts, queue }
+    let TaskChange {
+        run_at,
+        priority,
+        max_attempts,
+        queue,
+    } = change;
+    Reschedule {
+        run_at: run_at.map(|moment| moment.0),
+        priority,
+        max_attempts,
+        queue,
+    }
 }
 
 pub(crate) fn cancel_doc() -> Doc {
-    Doc::new("cancelTask", "Cancels a task and all below it; one that has ended is left alone")
-        .empty(204, "The task has ended")
-        .problems(&[409])
+    Doc::new(
+        "cancelTask",
+        "Cancels a task and all below it; one that has ended is left alone",
+    )
+    .empty(204, "The task has ended")
+    .problems(&[409])
 }
 
 pub(crate) async fn cancel(
@@ -60,10 +79,13 @@ pub(crate) async fn cancel(
 }
 
 pub(crate) fn retry_doc() -> Doc {
-    Doc::new("retryTask", "Replays a task that ended badly, or the failed children of one that ended")
-        .optional_body::<RetryRequest>()
-        .answer::<SubmitAnswer>(202, "The task will be run again")
-        .problems(&[400, 409, 413, 415, 422])
+    Doc::new(
+        "retryTask",
+        "Replays a task that ended badly, or the failed children of one that ended",
+    )
+    .optional_body::<RetryRequest>()
+    .answer::<SubmitAnswer>(202, "The task will be run again")
+    .problems(&[400, 409, 413, 415, 422])
 }
 
 pub(crate) async fn retry(
@@ -77,5 +99,11 @@ pub(crate) async fn retry(
         RetryScope::FailedChildren => (store::RetryScope::FailedChildren, Status::Waiting),
     };
     api.engine.retry(&caller.access(), id, scope).await?;
-    Ok(reply::json(StatusCode::ACCEPTED, &SubmitAnswer { task_id: id, status }))
+    Ok(reply::json(
+        StatusCode::ACCEPTED,
+        &SubmitAnswer {
+            task_id: id,
+            status,
+        },
+    ))
 }

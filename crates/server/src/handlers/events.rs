@@ -23,9 +23,12 @@ use crate::{
 };
 
 pub(crate) fn of_task_doc() -> Doc {
-    Doc::new("followTask", "Follows one task: an event `state` with its summary, then one for each change")
-        .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
-        .refers_to::<TaskSummary>()
+    Doc::new(
+        "followTask",
+        "Follows one task: an event `state` with its summary, then one for each change",
+    )
+    .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+    .refers_to::<TaskSummary>()
 }
 
 pub(crate) async fn of_task(
@@ -37,12 +40,18 @@ pub(crate) async fn of_task(
 }
 
 pub(crate) fn of_owner_doc() -> Doc {
-    Doc::new("followTasks", "Follows the caller's tasks: an event `state` with the open ones, then one for each change")
-        .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
-        .refers_to::<TaskSummary>()
+    Doc::new(
+        "followTasks",
+        "Follows the caller's tasks: an event `state` with the open ones, then one for each change",
+    )
+    .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+    .refers_to::<TaskSummary>()
 }
 
-pub(crate) async fn of_owner(State(api): State<Arc<Api>>, caller: Caller) -> Result<Response, ApiError> {
+pub(crate) async fn of_owner(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+) -> Result<Response, ApiError> {
     follow(api, &caller, About::Owner).await
 }
 
@@ -50,9 +59,13 @@ async fn follow(api: Arc<Api>, caller: &Caller, about: About) -> Result<Response
     Ok(event_stream(events(api, caller.access(), about).await?))
 }
 
-pub(super) fn event_stream(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+pub(super) fn event_stream(
+    events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
+) -> Response {
     let mut response = Sse::new(events).into_response();
     // Proxies that gather an answer before they pass it on would gather this one for ever.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

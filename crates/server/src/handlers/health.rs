@@ -14,7 +14,10 @@ const STORE_ANSWERS: Duration = Duration::from_secs(2);
 
 fn health(missing: Vec<String>) -> Response {
     let status = if missing.is_empty() { "ok" } else { "degraded" };
-    reply::ok(&Health { status: status.to_owned(), missing })
+    reply::ok(&Health {
+        status: status.to_owned(),
+        missing,
+    })
 }
 
 pub(crate) fn live_doc() -> Doc {
@@ -26,9 +29,15 @@ pub(crate) async fn live() -> Response {
 }
 
 pub(crate) fn ready_doc() -> Doc {
-    Doc::new("readyz", "Whether the process can reach its store and takes work")
-        .answer::<Health>(200, "It can; without its broker or Redis it is degraded, and works")
-        .problems(&[503])
+    Doc::new(
+        "readyz",
+        "Whether the process can reach its store and takes work",
+    )
+    .answer::<Health>(
+        200,
+        "It can; without its broker or Redis it is degraded, and works",
+    )
+    .problems(&[503])
 }
 
 pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
@@ -36,9 +45,17 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiEr
         return Err(ApiError::Draining);
     }
     let silent = || StoreError::Unavailable("it does not answer in time".to_owned());
-    tokio::time::timeout(STORE_ANSWERS, api.engine.store.now()).await.unwrap_or_else(|_| Err(silent()))?;
+    tokio::time::timeout(STORE_ANSWERS, api.engine.store.now())
+        .await
+        .unwrap_or_else(|_| Err(silent()))?;
     // Names and no reasons: anybody may ask.
-    Ok(health(api.engine.missing().into_iter().map(str::to_owned).collect()))
+    Ok(health(
+        api.engine
+            .missing()
+            .into_iter()
+            .map(str::to_owned)
+            .collect(),
+    ))
 }
 
 pub(crate) fn openapi_doc() -> Doc {

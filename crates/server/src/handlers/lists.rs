@@ -28,16 +28,23 @@ pub(crate) fn tasks_doc() -> Doc {
         .problems(&[400])
 }
 
-pub(crate) async fn tasks(State(api): State<Arc<Api>>, caller: Caller, query: Query) -> Result<Response, ApiError> {
+pub(crate) async fn tasks(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    query: Query,
+) -> Result<Response, ApiError> {
     let (filter, page) = query.task_list(SortOrder::NewestFirst, &[])?;
     list(&api, &caller.access(), &filter, &page).await
 }
 
 pub(crate) fn dead_letters_doc() -> Doc {
-    Doc::new("listDeadLetters", "Lists the caller's tasks whose retries are used up")
-        .parameters(list_parameters(&["status"]))
-        .page::<TaskSummary>("A page of tasks")
-        .problems(&[400])
+    Doc::new(
+        "listDeadLetters",
+        "Lists the caller's tasks whose retries are used up",
+    )
+    .parameters(list_parameters(&["status"]))
+    .page::<TaskSummary>("A page of tasks")
+    .problems(&[400])
 }
 
 pub(crate) async fn dead_letters(
@@ -51,10 +58,13 @@ pub(crate) async fn dead_letters(
 }
 
 pub(crate) fn children_doc() -> Doc {
-    Doc::new("listChildren", "Lists the children of a task, the oldest first")
-        .parameters(list_parameters(&["parentTaskId"]))
-        .page::<TaskSummary>("A page of tasks")
-        .problems(&[400])
+    Doc::new(
+        "listChildren",
+        "Lists the children of a task, the oldest first",
+    )
+    .parameters(list_parameters(&["parentTaskId"]))
+    .page::<TaskSummary>("A page of tasks")
+    .problems(&[400])
 }
 
 pub(crate) async fn children(
@@ -70,7 +80,12 @@ pub(crate) async fn children(
     list(&api, &access, &filter, &page).await
 }
 
-async fn list(api: &Api, access: &Access, filter: &TaskFilter, page: &PageRequest) -> Result<Response, ApiError> {
+async fn list(
+    api: &Api,
+    access: &Access,
+    filter: &TaskFilter,
+    page: &PageRequest,
+) -> Result<Response, ApiError> {
     let mut found = api.engine.store.list_tasks(access, filter, page).await?;
     show_live_progress(api, &mut found.items).await;
     let items: Vec<TaskSummary> = found.items.iter().map(TaskSummary::of).collect();

@@ -13,8 +13,18 @@ pub(crate) fn list_doc() -> Doc {
 }
 
 pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
-    let items: Vec<NodeView> = api.engine.store.list_nodes().await?.into_iter().map(view).collect();
-    Ok(reply::ok(&Page { items, next_cursor: None }))
+    let items: Vec<NodeView> = api
+        .engine
+        .store
+        .list_nodes()
+        .await?
+        .into_iter()
+        .map(view)
+        .collect();
+    Ok(reply::ok(&Page {
+        items,
+        next_cursor: None,
+    }))
 }
 
 fn view(node: Node) -> NodeView {

@@ -18,9 +18,17 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const FILES: [(&str, &str, &str); 6] = [
     ("common.js", SCRIPT, include_str!("../../pages/common.js")),
     ("docs.js", SCRIPT, include_str!("../../pages/docs.js")),
-    ("icon.svg", "image/svg+xml", include_str!("../../pages/icon.svg")),
+    (
+        "icon.svg",
+        "image/svg+xml",
+        include_str!("../../pages/icon.svg"),
+    ),
     ("live.js", SCRIPT, include_str!("../../pages/live.js")),
-    ("pages.css", "text/css; charset=utf-8", include_str!("../../pages/pages.css")),
+    (
+        "pages.css",
+        "text/css; charset=utf-8",
+        include_str!("../../pages/pages.css"),
+    ),
     ("status.js", SCRIPT, include_str!("../../pages/status.js")),
 ];
 
@@ -53,12 +61,16 @@ pub(crate) async fn docs() -> Response {
 }
 
 pub(crate) fn file_doc() -> Doc {
-    Doc::new("pageFile", "A script, style or picture of the pages").text("text/javascript", "The file").problems(&[404])
+    Doc::new("pageFile", "A script, style or picture of the pages")
+        .text("text/javascript", "The file")
+        .problems(&[404])
 }
 
 pub(crate) async fn file(PathText(name): PathText) -> Result<Response, ApiError> {
     let found = FILES.into_iter().find(|(known, ..)| *known == name);
-    found.map(|(_, kind, text)| answer(kind, text)).ok_or(ApiError::NoRoute)
+    found
+        .map(|(_, kind, text)| answer(kind, text))
+        .ok_or(ApiError::NoRoute)
 }
 
 fn answer(kind: &'static str, text: &'static str) -> Response {

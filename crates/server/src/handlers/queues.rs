@@ -31,26 +31,40 @@ pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiErr
     };
     let census = api.engine.queue_census().await?;
     let items: Vec<QueueView> = census.into_iter().map(view).collect();
-    Ok(reply::ok(&Page { items, next_cursor: None }))
+    Ok(reply::ok(&Page {
+        items,
+        next_cursor: None,
+    }))
 }
 
 pub(crate) fn pause_doc() -> Doc {
-    Doc::new("pauseQueue", "Claims nothing more from a queue; what runs goes on")
-        .empty(204, "The queue is paused")
-        .problems(&[422])
+    Doc::new(
+        "pauseQueue",
+        "Claims nothing more from a queue; what runs goes on",
+    )
+    .empty(204, "The queue is paused")
+    .problems(&[422])
 }
 
-pub(crate) async fn pause(State(api): State<Arc<Api>>, PathText(name): PathText) -> Result<Response, ApiError> {
+pub(crate) async fn pause(
+    State(api): State<Arc<Api>>,
+    PathText(name): PathText,
+) -> Result<Response, ApiError> {
     bounds::check_label("queue", &name)?;
     api.engine.pause_queue(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 pub(crate) fn resume_doc() -> Doc {
-    Doc::new("resumeQueue", "Claims from a queue again").empty(204, "The queue is open").problems(&[422])
+    Doc::new("resumeQueue", "Claims from a queue again")
+        .empty(204, "The queue is open")
+        .problems(&[422])
 }
 
-pub(crate) async fn resume(State(api): State<Arc<Api>>, PathText(name): PathText) -> Result<Response, ApiError> {
+pub(crate) async fn resume(
+    State(api): State<Arc<Api>>,
+    PathText(name): PathText,
+) -> Result<Response, ApiError> {
     bounds::check_label("queue", &name)?;
     api.engine.resume_queue(&name).await?;
     Ok(StatusCode::NO_CONTENT.into_response())

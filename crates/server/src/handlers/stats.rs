@@ -19,12 +19,18 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 const LONGEST_MICROS: u64 = SPAN_HOURS as u64 * 3_600 * 1_000_000;
 
 pub(crate) fn get_doc() -> Doc {
-    let from = query_parameter("from", "the start of the span, a day before its end if nothing is said");
+    let from = query_parameter(
+        "from",
+        "the start of the span, a day before its end if nothing is said",
+    );
     let to = query_parameter("to", "the end of the span, now if nothing is said");
-    Doc::new("getStats", "Counts of the present and statistics of a span, by type and queue")
-        .parameters(vec![from, to])
-        .answer::<StatsView>(200, "The statistics")
-        .problems(&[400])
+    Doc::new(
+        "getStats",
+        "Counts of the present and statistics of a span, by type and queue",
+    )
+    .parameters(vec![from, to])
+    .answer::<StatsView>(200, "The statistics")
+    .problems(&[400])
 }
 
 pub(crate) async fn get(State(api): State<Arc<Api>>, query: Query) -> Result<Response, ApiError> {
@@ -47,7 +53,12 @@ pub(crate) async fn get(State(api): State<Arc<Api>>, query: Query) -> Result<Res
     }
     let told = api.engine.statistics(from, to).await?;
     let types = told.rows.into_iter().map(view).collect();
-    Ok(reply::ok(&StatsView { from: told.from.into(), to: told.to.into(), tasks: told.tasks, types }))
+    Ok(reply::ok(&StatsView {
+        from: told.from.into(),
+        to: told.to.into(),
+        tasks: told.tasks,
+        types,
+    }))
 }
 
 fn view(row: Row) -> TypeStats {
@@ -66,5 +77,9 @@ fn view(row: Row) -> TypeStats {
 }
 
 const fn percentiles(told: Percentiles) -> PercentilesView {
-    PercentilesView { p50_ms: told.p50_ms, p95_ms: told.p95_ms, p99_ms: told.p99_ms }
+    PercentilesView {
+        p50_ms: told.p50_ms,
+        p95_ms: told.p95_ms,
+        p99_ms: told.p99_ms,
+    }
 }

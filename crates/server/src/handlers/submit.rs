@@ -32,11 +32,17 @@ const KEY_HEADER: &str = "Idempotency-Key";
 const CHILD_KEYS: &str = "child/";
 
 pub(crate) fn one_doc() -> Doc {
-    let key = header_parameter(KEY_HEADER, "for 24 hours the same key is the same task; with another body, 422");
+    let key = header_parameter(
+        KEY_HEADER,
+        "for 24 hours the same key is the same task; with another body, 422",
+    );
     Doc::new("submitTask", "Submits a task")
         .parameters(vec![key])
         .body::<SubmitRequest>()
-        .answer::<SubmitAnswer>(202, "The task is durable and will be run; Location leads to it")
+        .answer::<SubmitAnswer>(
+            202,
+            "The task is durable and will be run; Location leads to it",
+        )
         .problems(&[400, 413, 415, 422])
 }
 
@@ -48,12 +54,19 @@ pub(crate) async fn one(
     JsonBody(request): JsonBody<SubmitRequest>,
 ) -> Result<Response, ApiError> {
     let idempotency = match key(&headers)? {
-        Some(key) => Some(Idempotency { key, digest: digest([&request])?, ttl_ms: KEY_HOLDS_MS }),
+        Some(key) => Some(Idempotency {
+            key,
+            digest: digest([&request])?,
+            ttl_ms: KEY_HOLDS_MS,
+        }),
         None => None,
     };
     let task = task(&api, &caller, &ids, request, idempotency)?;
     let submitted = api.intake.submit(task).await?;
-    let answer = SubmitAnswer { task_id: submitted.task_id, status: Status::Queued };
+    let answer = SubmitAnswer {
+        task_id: submitted.task_id,
+        status: Status::Queued,
+    };
     let mut response = reply::json(StatusCode::ACCEPTED, &answer);
     if let Ok(place) = HeaderValue::from_str(&format!("/api/tasks/{}", submitted.task_id)) {
         response.headers_mut().insert(header::LOCATION, place);
@@ -62,11 +75,17 @@ pub(crate) async fn one(
 }
 
 pub(crate) fn batch_doc() -> Doc {
-    let key = header_parameter(KEY_HEADER, "for 24 hours the same key is the same tasks; with another body, 422");
+    let key = header_parameter(
+        KEY_HEADER,
+        "for 24 hours the same key is the same tasks; with another body, 422",
+    );
     Doc::new("submitTasks", "Submits many tasks, all or none")
         .parameters(vec![key])
         .body::<BatchRequest>()
-        .answer::<BatchAnswer>(202, "The tasks are durable; their ids in the order of the request")
+        .answer::<BatchAnswer>(
+            202,
+            "The tasks are durable; their ids in the order of the request",
+        )
         .problems(&[400, 413, 415, 422])
 }
 
@@ -79,7 +98,11 @@ pub(crate) async fn batch(
 ) -> Result<Response, ApiError> {
     let count = request.tasks.len();
     if !(1..=BATCH).contains(&count) {
-        return Err(ApiError::unfit("tasks", format!("has {count} items"), format!("1 to {BATCH}")));
+        return Err(ApiError::unfit(
+            "tasks",
+            format!("has {count} items"),
+            format!("1 to {BATCH}"),
+        ));
     }
     let promise = match key(&headers)? {
         Some(key) => Some((key, digest(&request.tasks)?)),
@@ -89,9 +112,16 @@ pub(crate) async fn batch(
     for (n, one) in request.tasks.into_iter().enumerate() {
         let idempotency = promise.as_ref().map(|(key, digest)| {
             // Each task has a key of its own; the digest is the whole batch's, so that a changed one is refused.
-            Idempotency { key: format!("{key}#{n}"), digest: *digest, ttl_ms: KEY_HOLDS_MS }
+            Idempotency {
+                key: format!("{key}#{n}"),
+                digest: *digest,
+                ttl_ms: KEY_HOLDS_MS,
+            }
         });
-        tasks.push(task(&api, &caller, &ids, one, idempotency).map_err(|error| error.within(&format!("tasks[{n}]")))?);
+        tasks.push(
+            task(&api, &caller, &ids, one, idempotency)
+                .map_err(|error| error.within(&format!("tasks[{n}]")))?,
+        );
     }
     let submitted = api.intake.submit_many(tasks).await?;
     let task_ids = submitted.into_iter().map(|made| made.task_id).collect();
@@ -110,10 +140,18 @@ fn task(
         (None, None) => RunAt::Now,
         (Some(moment), None) => RunAt::At(moment.0),
         (None, Some(delay)) => RunAt::AfterMs(delay.as_millis()),
-        (Some(_), Some(_)) => return Err(ApiError::unfit("delay", "is given beside runAt", "one of the two")),
+        (Some(_), Some(_)) => {
+            return Err(ApiError::unfit(
+                "delay",
+                "is given beside runAt",
+                "one of the two",
+            ));
+        }
     };
     check_queue(api, caller, request.queue.as_deref())?;
-    let text = request.parameters.map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
+    let text = request
+        .parameters
+        .map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
     let task = api.catalog.new_task(Order {
         owner: caller.owner.clone(),
         task_type: request.task_type,
@@ -126,7 +164,9 @@ fn task(
         max_attempts: request.max_attempts,
         timeout: request.timeout.map(|duration| duration.0),
         task_key: request.task_key,
-        correlation_id: request.correlation_id.or_else(|| ids.correlation_id.clone()),
+        correlation_id: request
+            .correlation_id
+            .or_else(|| ids.correlation_id.clone()),
         trace_context: ids.trace.map(|trace| trace.to_string()),
         idempotency,
     })?;
@@ -141,20 +181,29 @@ fn tier(caller: &Caller, asked: Option<String>) -> Result<Option<String>, ApiErr
         (None, None) => Ok(None),
         (None, Some(asked)) if asked == LOWEST_TIER => Ok(Some(asked)),
         (None, Some(asked)) => {
-            let allowed =
-                format!("{LOWEST_TIER}, or none; another tier comes with the token (longhaul token create --tier)");
-            Err(ApiError::unfit("tier", format!("is {asked:?}, and this caller has none"), allowed))
+            let allowed = format!(
+                "{LOWEST_TIER}, or none; another tier comes with the token (longhaul token create --tier)"
+            );
+            Err(ApiError::unfit(
+                "tier",
+                format!("is {asked:?}, and this caller has none"),
+                allowed,
+            ))
         }
-        (Some(own), Some(asked)) if asked != *own => {
-            Err(ApiError::unfit("tier", format!("is {asked:?}"), format!("{own}, the tier of this caller")))
-        }
+        (Some(own), Some(asked)) if asked != *own => Err(ApiError::unfit(
+            "tier",
+            format!("is {asked:?}"),
+            format!("{own}, the tier of this caller"),
+        )),
         (Some(own), _) => Ok(Some(own.clone())),
     }
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut given = headers.get_all(KEY_HEADER).iter();
-    let Some(value) = given.next() else { return Ok(None) };
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
     let refuse = |problem| ApiError::unfit(KEY_HEADER, problem, "1 to 190 bytes of text, once");
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| refuse("is not text"))?;
     if given.next().is_some() {

@@ -9,12 +9,19 @@ use longhaul_engine::catalog::TaskType;
 use crate::{api::Api, openapi::Doc, reply};
 
 pub(crate) fn list_doc() -> Doc {
-    Doc::new("listTypes", "The types that tasks can be submitted of, with their schemas").page::<TypeView>("All types")
+    Doc::new(
+        "listTypes",
+        "The types that tasks can be submitted of, with their schemas",
+    )
+    .page::<TypeView>("All types")
 }
 
 pub(crate) async fn list(State(api): State<Arc<Api>>) -> Response {
     let items: Vec<TypeView> = api.catalog.types().map(view).collect();
-    reply::ok(&Page { items, next_cursor: None })
+    reply::ok(&Page {
+        items,
+        next_cursor: None,
+    })
 }
 
 fn view(kind: &TaskType) -> TypeView {

@@ -17,10 +17,15 @@ use crate::{
 };
 
 pub(crate) fn get_doc() -> Doc {
-    Doc::new("whyTask", "Why a task is not running yet").answer::<WhyView>(200, "One sentence and its facts")
+    Doc::new("whyTask", "Why a task is not running yet")
+        .answer::<WhyView>(200, "One sentence and its facts")
 }
 
-pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id): PathId) -> Result<Response, ApiError> {
+pub(crate) async fn get(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    PathId(id): PathId,
+) -> Result<Response, ApiError> {
     let knows = |task_type: &str| api.catalog.get(task_type).is_some();
     let why = api.engine.why(&caller.access(), id, knows).await?;
     let (sentence, mut facts) = told(&why);
@@ -29,8 +34,15 @@ pub(crate) async fn get(State(api): State<Arc<Api>>, caller: Caller, PathId(id):
     {
         facts.push(("servedQueues", json!(served)));
     }
-    let facts = facts.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    Ok(reply::ok(&WhyView { sentence, reason: why.code().to_owned(), facts }))
+    let facts = facts
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    Ok(reply::ok(&WhyView {
+        sentence,
+        reason: why.code().to_owned(),
+        facts,
+    }))
 }
 
 fn words(ahead: Ahead) -> String {
@@ -57,9 +69,20 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
                 vec![("status", json!(status)), ("endedAt", json!(at))],
             )
         }
-        Why::Running { attempt, host, since } => {
-            let place = host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
-            let facts = vec![("attempt", json!(attempt)), ("host", json!(host)), ("since", json!(since.map(Moment)))];
+        Why::Running {
+            attempt,
+            host,
+            since,
+        } => {
+            let place = host
+                .as_ref()
+                .map(|host| format!(" on {host}"))
+                .unwrap_or_default();
+            let facts = vec![
+                ("attempt", json!(attempt)),
+                ("host", json!(host)),
+                ("since", json!(since.map(Moment))),
+            ];
             (format!("It is running{place}, attempt {attempt}."), facts)
         }
         Why::WaitsForChildren { open, total } => (
@@ -71,27 +94,72 @@ fn told(why: &Why) -> (String, Vec<(&'static str, Value)>) {
             vec![("queue", json!(queue)), ("pausedAt", json!(Moment(*since)))],
         ),
         Why::NotDue { due_at, status } => {
-            let what = if *status == Status::Retrying { "Its next attempt is due" } else { "It is due" };
-            (format!("{what} at {}.", Moment(*due_at)), vec![("dueAt", json!(Moment(*due_at)))])
+            let what = if *status == Status::Retrying {
+                "Its next attempt is due"
+            } else {
+                "It is due"
+            };
+            (
+                format!("{what} at {}.", Moment(*due_at)),
+                vec![("dueAt", json!(Moment(*due_at)))],
+            )
         }
         Why::NoWorker { task_type } => {
-            let sentence = format!("No node that is alive runs the type {task_type}: start a worker that does.");
+            let sentence = format!(
+                "No node that is alive runs the type {task_type}: start a worker that does."
+            );
             (sentence, vec![("taskType", json!(task_type))])
         }
-        Why::QueueNotServed { queue, task_type, served: _ } => (
-            format!("No node that is alive takes {task_type} from the queue {queue}: start a worker that does."),
+        Why::QueueNotServed {
+            queue,
+            task_type,
+            served: _,
+        } => (
+            format!(
+                "No node that is alive takes {task_type} from the queue {queue}: start a worker that does."
+            ),
             vec![("queue", json!(queue)), ("taskType", json!(task_type))],
         ),
-        Why::NoNode => ("No node is alive that runs tasks: start a worker.".to_owned(), vec![]),
-        Why::Limited { reason, due_at, in_s } => (
+        Why::NoNode => (
+            "No node is alive that runs tasks: start a worker.".to_owned(),
+            vec![],
+        ),
+        Why::Limited {
+            reason,
+            due_at,
+            in_s,
+        } => (
             format!("A rate limit holds it back ({reason}); it is tried again in {in_s} s."),
-            vec![("limit", json!(reason)), ("dueAt", json!(Moment(*due_at))), ("inSeconds", json!(in_s))],
+            vec![
+                ("limit", json!(reason)),
+                ("dueAt", json!(Moment(*due_at))),
+                ("inSeconds", json!(in_s)),
+            ],
         ),
-        Why::SlotsFull { queue, used, slots, ahead } => (
-            format!("It is due, and no slot is free: {used} of {slots} run; {} ahead of it in {queue}.", words(*ahead)),
-            vec![("queue", json!(queue)), ("used", json!(used)), ("slots", json!(slots)), ("ahead", number(*ahead))],
+        Why::SlotsFull {
+            queue,
+            used,
+            slots,
+            ahead,
+        } => (
+            format!(
+                "It is due, and no slot is free: {used} of {slots} run; {} ahead of it in {queue}.",
+                words(*ahead)
+            ),
+            vec![
+                ("queue", json!(queue)),
+                ("used", json!(used)),
+                ("slots", json!(slots)),
+                ("ahead", number(*ahead)),
+            ],
         ),
-        Why::InLine { queue, ahead, waiting, running, nodes } => (
+        Why::InLine {
+            queue,
+            ahead,
+            waiting,
+            running,
+            nodes,
+        } => (
             format!(
                 "It is due and in line: {} ahead of it in {queue}, {running} run, {nodes} nodes run tasks.",
                 words(*ahead)

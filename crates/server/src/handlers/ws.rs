@@ -20,7 +20,8 @@ use crate::{
 };
 
 pub(crate) fn connect_doc() -> Doc {
-    let what = "Live news over a WebSocket: send SocketRequest messages, receive SocketMessage ones";
+    let what =
+        "Live news over a WebSocket: send SocketRequest messages, receive SocketMessage ones";
     Doc::new("connectSocket", what)
         .refers_to::<SocketRequest>()
         .refers_to::<SocketMessage>()
@@ -39,7 +40,9 @@ pub(crate) async fn connect(
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|_| ApiError::NotWebSocket)?;
     // Twice the bound: what is a little too large can still be told so. Buffers are small, for there may be thousands.
-    let upgrade = upgrade.max_message_size(2 * MESSAGE_BYTES).max_frame_size(2 * MESSAGE_BYTES);
+    let upgrade = upgrade
+        .max_message_size(2 * MESSAGE_BYTES)
+        .max_frame_size(2 * MESSAGE_BYTES);
     let upgrade = upgrade.read_buffer_size(2 * 1024).write_buffer_size(0);
     Ok(upgrade.on_upgrade(async move |socket| {
         let until_refused = async {

@@ -19,30 +19,51 @@ pub(super) struct Patience<S> {
 
 impl<S> Patience<S> {
     pub(super) const fn new(inner: S, most: Duration) -> Self {
-        Self { inner, most, until: None }
+        Self {
+            inner,
+            most,
+            until: None,
+        }
     }
 
     /// What a write came to; one that waits too long is an error.
-    fn judge<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn judge<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.until = None;
             return written;
         }
         let most = self.most;
-        let until = self.until.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + most)));
+        let until = self
+            .until
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + most)));
         ready!(until.as_mut().poll(cx));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client does not read",
+        )))
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Patience<S> {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.inner).poll_read(cx, buf)
     }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Patience<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.inner).poll_write(cx, buf);
         self.judge(cx, written)
     }

@@ -45,7 +45,9 @@ impl Company {
                 }
             }
         };
-        let Ok(nodes) = engine.store.list_nodes().await else { return before };
+        let Ok(nodes) = engine.store.list_nodes().await else {
+            return before;
+        };
         let own = usize::from(engine.local_node().is_some());
         let is_there = nodes.iter().filter(|node| node.lost_at.is_none()).count() > own;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), is_there));
@@ -57,7 +59,11 @@ impl Company {
 pub(crate) async fn next_look(api: &Api) -> Instant {
     // Over a broker the news of all processes come here; looks are then for what is no news to anybody.
     let is_alone = api.engine.is_broker_up() || !api.company.is_there(&api.engine).await;
-    let wait = if is_alone { HEARTBEAT } else { between_looks(api.http.open_streams()) };
+    let wait = if is_alone {
+        HEARTBEAT
+    } else {
+        between_looks(api.http.open_streams())
+    };
     Instant::now() + wait
 }
 
@@ -74,8 +80,13 @@ impl Follower {
             self.tell_change(&task);
         }
         // Older ones than the page shows are not missing from it.
-        let is_missing = |id: &TaskId| !listed.contains(id) && open.next.is_none_or(|oldest| *id > oldest);
-        let left = self.known.iter().filter(|(id, known)| !known.is_ended && is_missing(id)).map(|(id, _)| *id);
+        let is_missing =
+            |id: &TaskId| !listed.contains(id) && open.next.is_none_or(|oldest| *id > oldest);
+        let left = self
+            .known
+            .iter()
+            .filter(|(id, known)| !known.is_ended && is_missing(id))
+            .map(|(id, _)| *id);
         for id in left.take(LEFT).collect::<Vec<_>>() {
             match self.api.engine.store.get_task(&self.access, id).await {
                 Ok(task) => self.tell_change(&task),
@@ -107,7 +118,9 @@ fn kind_of(before: Option<Known>, task: &Task) -> EventKind {
     match task.status {
         Status::Queued if before.is_none() && task.attempt == 0 => EventKind::Submitted,
         Status::Queued => EventKind::Requeued,
-        Status::Running if before.is_some_and(|known| known.attempt == task.attempt) => EventKind::Progress,
+        Status::Running if before.is_some_and(|known| known.attempt == task.attempt) => {
+            EventKind::Progress
+        }
         Status::Running => EventKind::Started,
         Status::Waiting => EventKind::Waiting,
         Status::Retrying => EventKind::Retrying,
@@ -119,7 +132,11 @@ fn kind_of(before: Option<Known>, task: &Task) -> EventKind {
 }
 
 fn news_of(task: &Task, event: EventKind) -> Told {
-    let progress = task.progress.as_ref().filter(|_| event == EventKind::Progress).and_then(|json| json.read().ok());
+    let progress = task
+        .progress
+        .as_ref()
+        .filter(|_| event == EventKind::Progress)
+        .and_then(|json| json.read().ok());
     let told = TaskEvent {
         task_id: task.id,
         owner: task.owner.clone(),
@@ -133,7 +150,10 @@ fn news_of(task: &Task, event: EventKind) -> Told {
         error: task.error.as_ref().map(|error| error.message.clone()),
         correlation_id: task.correlation_id.clone(),
     };
-    Told::News { id: told.id(), news: Box::new(TaskNews::from(told)) }
+    Told::News {
+        id: told.id(),
+        news: Box::new(TaskNews::from(told)),
+    }
 }
 
 #[cfg(test)]

@@ -28,9 +28,20 @@ impl Failures {
     /// Refuses an address that has failed too often, until its stretch ends.
     pub(super) fn check(&self, peer: IpAddr, now: Instant) -> Result<(), ApiError> {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = counts.get(&caller_at(peer)).filter(|count| count.failures >= FREE) else { return Ok(()) };
+        let Some(count) = counts
+            .get(&caller_at(peer))
+            .filter(|count| count.failures >= FREE)
+        else {
+            return Ok(());
+        };
         let left = STRETCH.saturating_sub(now.duration_since(count.since));
-        if left.is_zero() { Ok(()) } else { Err(ApiError::TooManyFailures { seconds: left.as_secs() + 1 }) }
+        if left.is_zero() {
+            Ok(())
+        } else {
+            Err(ApiError::TooManyFailures {
+                seconds: left.as_secs() + 1,
+            })
+        }
     }
 
     pub(super) fn note(&self, peer: IpAddr, now: Instant) {
@@ -38,9 +49,15 @@ impl Failures {
         if counts.len() >= ADDRESSES {
             counts.clear();
         }
-        let count = counts.entry(caller_at(peer)).or_insert(Count { since: now, failures: 0 });
+        let count = counts.entry(caller_at(peer)).or_insert(Count {
+            since: now,
+            failures: 0,
+        });
         if now.duration_since(count.since) >= STRETCH {
-            *count = Count { since: now, failures: 0 };
+            *count = Count {
+                since: now,
+                failures: 0,
+            };
         }
         count.failures = count.failures.saturating_add(1);
     }
@@ -77,10 +94,16 @@ mod tests {
             assert!(failures.check(one, now).is_ok());
             failures.note(one, now);
         }
-        assert!(matches!(failures.check(one, now), Err(ApiError::TooManyFailures { seconds: 1..=61 })));
+        assert!(matches!(
+            failures.check(one, now),
+            Err(ApiError::TooManyFailures { seconds: 1..=61 })
+        ));
         assert!(failures.check(two, now).is_ok());
         assert!(failures.check(one, now + STRETCH).is_ok());
         failures.note(one, now + STRETCH);
-        assert!(failures.check(one, now + STRETCH).is_ok(), "the count starts anew");
+        assert!(
+            failures.check(one, now + STRETCH).is_ok(),
+            "the count starts anew"
+        );
     }
 }

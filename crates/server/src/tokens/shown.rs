@@ -30,7 +30,9 @@ pub(crate) fn shown(request: &mut Request, is_live: bool) -> Result<String, ApiE
 
 fn bearer(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = given.next() else { return Ok(None) };
+    let Some(value) = given.next() else {
+        return Ok(None);
+    };
     let text = value.to_str().map_err(|_| ApiError::NoToken)?;
     let (scheme, token) = text.split_once(' ').ok_or(ApiError::NoToken)?;
     if given.next().is_some() || !scheme.eq_ignore_ascii_case("bearer") {
@@ -43,11 +45,23 @@ fn bearer(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
 fn split(uri: &Uri) -> (Vec<String>, Option<Uri>) {
     let pairs = form_urlencoded::parse(uri.query().unwrap_or("").as_bytes());
     let (tokens, others): (Vec<_>, Vec<_>) = pairs.partition(|(name, _)| name == PARAMETER);
-    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(others).finish();
-    let path = if query.is_empty() { uri.path().to_owned() } else { format!("{}?{query}", uri.path()) };
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs(others)
+        .finish();
+    let path = if query.is_empty() {
+        uri.path().to_owned()
+    } else {
+        format!("{}?{query}", uri.path())
+    };
     let mut parts = uri.clone().into_parts();
     parts.path_and_query = PathAndQuery::try_from(path).ok();
-    (tokens.into_iter().map(|(_, token)| token.into_owned()).collect(), Uri::from_parts(parts).ok())
+    (
+        tokens
+            .into_iter()
+            .map(|(_, token)| token.into_owned())
+            .collect(),
+        Uri::from_parts(parts).ok(),
+    )
 }
 
 #[cfg(test)]
@@ -79,7 +93,10 @@ mod tests {
     fn a_live_route_takes_it_from_the_address_and_out_of_it() {
         let (token, rest) = told("/x?a=1&access_token=t&b=2", &[], true);
         assert_eq!((token.as_deref(), rest.as_str()), (Some("t"), "/x?a=1&b=2"));
-        assert_eq!(told("/x?access_token=t", &[], true), (Some("t".to_owned()), "/x".to_owned()));
+        assert_eq!(
+            told("/x?access_token=t", &[], true),
+            (Some("t".to_owned()), "/x".to_owned())
+        );
         assert_eq!(told("/x?access_token=t&access_token=u", &[], true).0, None);
         assert_eq!(told("/x?access_token=t", &["Bearer t"], true).0, None);
         assert_eq!(told("/x?access_token=t", &[], false).0, None);

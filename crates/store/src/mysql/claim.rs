@@ -53,13 +53,20 @@ fn chunked(name: &'static str, file: &str) -> Chunked {
 }
 
 pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let chunked = [&*HEADS, &*NAMED_PICK, &*TAKE].into_iter().flat_map(Chunked::statements);
-    [&*LANES, &*PEEK, &*PICK, &*NAMED_FIND].into_iter().chain(chunked)
+    let chunked = [&*HEADS, &*NAMED_PICK, &*TAKE]
+        .into_iter()
+        .flat_map(Chunked::statements);
+    [&*LANES, &*PEEK, &*PICK, &*NAMED_FIND]
+        .into_iter()
+        .chain(chunked)
 }
 
 /// Claims from where the claims before have come to. The entries of tasks that were claimed stay in the index until the server
 /// has cleaned up behind them, and a claim that began at the front would walk over them all.
-pub(super) async fn claim_tasks(session: &mut MySqlSession<'_>, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+pub(super) async fn claim_tasks(
+    session: &mut MySqlSession<'_>,
+    request: &ClaimRequest,
+) -> Result<Vec<Task>, Failure> {
     let mut bounds = session.shared().claim_bounds.current();
     let mut picked = Vec::new();
     if !bounds.is_empty() {
@@ -69,12 +76,27 @@ pub(super) async fn claim_tasks(session: &mut MySqlSession<'_>, request: &ClaimR
         bounds.clear();
         let started = Instant::now();
         picked = pick(session, request, &[]).await?;
-        session.shared().claim_bounds.note_full_scan(started.elapsed());
+        session
+            .shared()
+            .claim_bounds
+            .note_full_scan(started.elapsed());
     }
     for Picked { task, lane, .. } in &picked {
-        lane.iter().for_each(|lane| session.moves.claimed(&bounds, *lane, task.due_at.as_micros()));
+        lane.iter().for_each(|lane| {
+            session
+                .moves
+                .claimed(&bounds, *lane, task.due_at.as_micros())
+        });
     }
-    take(session, Claimant { node: request.node_id, host: &request.host }, &picked).await
+    take(
+        session,
+        Claimant {
+            node: request.node_id,
+            host: &request.host,
+        },
+        &picked,
+    )
+    .await
 }
 
 /// Picks lane by lane, highest priority first; lanes of one priority share by due time.
@@ -90,7 +112,12 @@ async fn pick(
             break;
         }
         for (lane, share) in shares(session, &PEEK, &group, wanted).await? {
-            let params = [session.clock().into(), lane.id.into(), share.into(), lane.from.into()];
+            let params = [
+                session.clock().into(),
+                lane.id.into(),
+                share.into(),
+                lane.from.into(),
+            ];
             for row in session.fetch_sql(&PICK, &params).await? {
                 picked.push(Picked::from_row(&row, Some(lane.id), lane.priority)?);
             }
@@ -105,13 +132,28 @@ async fn open_lanes(
     request: &ClaimRequest,
     bounds: &[LaneBound],
 ) -> Result<Vec<Lane>, Failure> {
-    let from: HashMap<i64, i64> = bounds.iter().map(|bound| (bound.lane, bound.due_at)).collect();
-    let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
-    let params = [session.clock().into(), (&queues).into(), (&types).into(), request.node_id.0.into()];
+    let from: HashMap<i64, i64> = bounds
+        .iter()
+        .map(|bound| (bound.lane, bound.due_at))
+        .collect();
+    let (queues, types) = (
+        serde_json::to_string(&request.queues)?,
+        serde_json::to_string(&request.task_types)?,
+    );
+    let params = [
+        session.clock().into(),
+        (&queues).into(),
+        (&types).into(),
+        request.node_id.0.into(),
+    ];
     let (mut lanes, mut now) = (Vec::new(), 0);
     for row in session.fetch_sql(&LANES, &params).await? {
         let id = row.must_int(0)?;
-        lanes.push(Lane { id, priority: row.must_int(1)?, from: from.get(&id).copied().unwrap_or(0) });
+        lanes.push(Lane {
+            id,
+            priority: row.must_int(1)?,
+            from: from.get(&id).copied().unwrap_or(0),
+        });
         now = row.must_int(2)?;
     }
     if lanes.len() < 2 {
@@ -119,9 +161,14 @@ async fn open_lanes(
     }
     let mut open = Vec::new();
     // Each column opens the table once more, and the server keeps only so many open.
-    for (sql, chunk) in lanes.chunks(HEADS_AT_ONCE).flat_map(|lanes| HEADS.filled(lanes)) {
+    for (sql, chunk) in lanes
+        .chunks(HEADS_AT_ONCE)
+        .flat_map(|lanes| HEADS.filled(lanes))
+    {
         let query = sqlx::query(super::text(sql));
-        let query = chunk.iter().fold(query, |query, lane| query.bind(lane.id).bind(lane.id).bind(lane.from));
+        let query = chunk.iter().fold(query, |query, lane| {
+            query.bind(lane.id).bind(lane.id).bind(lane.from)
+        });
         let heads = SqlRow::MySql(query.fetch_one(session.connection()).await?);
         for (place, lane) in chunk.into_iter().enumerate() {
             let is_open = heads.int(place)?.is_some_and(|head| head <= now);
@@ -134,9 +181,20 @@ async fn open_lanes(
 }
 
 /// Claims what can be claimed of the named tasks.
-pub(super) async fn claim_named(session: &mut MySqlSession<'_>, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
-    let (list, types) = (hex_list(request.ids.iter().copied()), serde_json::to_string(&request.task_types)?);
-    let params = [session.clock().into(), (&list).into(), (&types).into(), request.node_id.0.into()];
+pub(super) async fn claim_named(
+    session: &mut MySqlSession<'_>,
+    request: &ClaimNamed,
+) -> Result<Vec<Task>, Failure> {
+    let (list, types) = (
+        hex_list(request.ids.iter().copied()),
+        serde_json::to_string(&request.task_types)?,
+    );
+    let params = [
+        session.clock().into(),
+        (&list).into(),
+        (&types).into(),
+        request.node_id.0.into(),
+    ];
     let mut standings = HashMap::new();
     for row in session.fetch_sql(&NAMED_FIND, &params).await? {
         standings.insert(TaskId(row.must_id(0)?), row.must_int(1)?);
@@ -146,14 +204,28 @@ pub(super) async fn claim_named(session: &mut MySqlSession<'_>, request: &ClaimN
     let mut picked = Vec::new();
     for (sql, ids) in NAMED_PICK.filled(&found) {
         let query = sqlx::query(super::text(sql)).bind(session.clock());
-        let query = ids.iter().fold(query, |query, id| query.bind(id.0.as_bytes().to_vec())).bind(session.clock());
+        let query = ids
+            .iter()
+            .fold(query, |query, id| query.bind(id.0.as_bytes().to_vec()))
+            .bind(session.clock());
         for row in query.fetch_all(session.connection()).await? {
             let row = SqlRow::MySql(row);
-            let standing = standings.get(&TaskId(row.must_id(0)?)).copied().unwrap_or(0);
+            let standing = standings
+                .get(&TaskId(row.must_id(0)?))
+                .copied()
+                .unwrap_or(0);
             picked.push(Picked::from_row(&row, None, standing)?);
         }
     }
-    take(session, Claimant { node: request.node_id, host: &request.host }, &picked).await
+    take(
+        session,
+        Claimant {
+            node: request.node_id,
+            host: &request.host,
+        },
+        &picked,
+    )
+    .await
 }
 
 struct Picked {
@@ -168,31 +240,55 @@ struct Picked {
 
 impl Picked {
     fn from_row(row: &SqlRow, lane: Option<i64>, standing: i64) -> Result<Self, Failure> {
-        Ok(Self { task: record::task(row)?, at: row.must_int(TASK_COLUMNS)?, lane, standing })
+        Ok(Self {
+            task: record::task(row)?,
+            at: row.must_int(TASK_COLUMNS)?,
+            lane,
+            standing,
+        })
     }
 }
 
 /// Claims what was picked and locked.
-async fn take(session: &mut MySqlSession<'_>, claimant: Claimant<'_>, picked: &[Picked]) -> Result<Vec<Task>, Failure> {
-    let Some(now) = picked.iter().map(|picked| picked.at).max() else { return Ok(Vec::new()) };
+async fn take(
+    session: &mut MySqlSession<'_>,
+    claimant: Claimant<'_>,
+    picked: &[Picked],
+) -> Result<Vec<Task>, Failure> {
+    let Some(now) = picked.iter().map(|picked| picked.at).max() else {
+        return Ok(Vec::new());
+    };
     let drawn = random::token();
     let mut ids: Vec<TaskId> = picked.iter().map(|picked| picked.task.id).collect();
     ids.sort_unstable();
     let mut taken = 0;
     for (sql, ids) in TAKE.filled(&ids) {
         let query = sqlx::query(super::text(sql)).bind(drawn.as_bytes().to_vec());
-        let query = query.bind(claimant.node.0.as_bytes().to_vec()).bind(claimant.host);
+        let query = query
+            .bind(claimant.node.0.as_bytes().to_vec())
+            .bind(claimant.host);
         let query = query.bind(now).bind(now).bind(now);
-        let query = ids.iter().fold(query, |query, id| query.bind(id.0.as_bytes().to_vec()));
+        let query = ids
+            .iter()
+            .fold(query, |query, id| query.bind(id.0.as_bytes().to_vec()));
         taken += query.execute(session.connection()).await?.rows_affected();
     }
     if taken != picked.len() as u64 {
-        return Err(Failure::Again(format!("{taken} of {} picked tasks were taken", picked.len())));
+        return Err(Failure::Again(format!(
+            "{taken} of {} picked tasks were taken",
+            picked.len()
+        )));
     }
     let (mut claimed, mut sheet) = (Vec::with_capacity(picked.len()), TallySheet::default());
-    for Picked { task: before, standing, .. } in picked {
+    for Picked {
+        task: before,
+        standing,
+        ..
+    } in picked
+    {
         let (token, at) = (token(drawn, before.id), Timestamp::from_micros(now));
-        let after = lifecycle::claim::decide(before, claimant.node, claimant.host, token, at)?.after;
+        let after =
+            lifecycle::claim::decide(before, claimant.node, claimant.host, token, at)?.after;
         sheet.record_move(before, &after);
         claimed.push((*standing, after));
     }
@@ -202,7 +298,14 @@ async fn take(session: &mut MySqlSession<'_>, claimant: Claimant<'_>, picked: &[
 
 /// The token of one task of a claim, as `claim_take` makes it, too: the first half of a digest.
 fn token(drawn: Uuid, id: TaskId) -> LeaseToken {
-    let digest: [u8; 32] = Sha256::new_with_prefix(drawn.as_bytes()).chain_update(id.0.as_bytes()).finalize().into();
+    let digest: [u8; 32] = Sha256::new_with_prefix(drawn.as_bytes())
+        .chain_update(id.0.as_bytes())
+        .finalize()
+        .into();
     let (first, _) = digest.split_at(16);
-    LeaseToken(Uuid::from_u128(first.iter().fold(0, |number, byte| (number << 8) | u128::from(*byte))))
+    LeaseToken(Uuid::from_u128(
+        first
+            .iter()
+            .fold(0, |number, byte| (number << 8) | u128::from(*byte)),
+    ))
 }

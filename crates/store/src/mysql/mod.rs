@@ -42,20 +42,32 @@ impl MySqlDatabase {
             .after_release(|connection, _| Box::pin(lives::<sqlx::MySql>(connection)))
             .after_connect(|connection, _| Box::pin(set_session(connection)));
         let pool = open_pool(pool, connect_options(url)?).await?;
-        Ok(Self { connections: Connections::new(pool, bounds.operation_wait), shared: Arc::new(shared) })
+        Ok(Self {
+            connections: Connections::new(pool, bounds.operation_wait),
+            shared: Arc::new(shared),
+        })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?.detach();
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?
+            .detach();
         // sqlx asks for a lock without an end to the wait, which MariaDB does not know, and then goes on without one. This one goes
         // with the connection.
-        let is_ours: Option<i64> = sqlx::query_scalar("SELECT GET_LOCK(CONCAT('longhaul.', MD5(DATABASE())), ?)")
-            .bind(MIGRATION_WAIT.as_secs())
-            .fetch_one(&mut connection)
-            .await
-            .map_err(migrate::failed)?;
+        let is_ours: Option<i64> =
+            sqlx::query_scalar("SELECT GET_LOCK(CONCAT('longhaul.', MD5(DATABASE())), ?)")
+                .bind(MIGRATION_WAIT.as_secs())
+                .fetch_one(&mut connection)
+                .await
+                .map_err(migrate::failed)?;
         if is_ours != Some(1) {
-            return Err(migrate::failed(format!("another process has been at it for {MIGRATION_WAIT:?}")));
+            return Err(migrate::failed(format!(
+                "another process has been at it for {MIGRATION_WAIT:?}"
+            )));
         }
         let migrated = migrate::run(&mut connection, &migrate::MYSQL).await;
         // Whatever becomes of the goodbye, the server notices that it is gone.
@@ -64,12 +76,22 @@ impl MySqlDatabase {
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?;
         migrate::state(&mut *connection, &migrate::MYSQL).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?;
         migrate::check(&mut *connection, &migrate::MYSQL).await
     }
 
@@ -102,7 +124,9 @@ impl MySqlDatabase {
     /// Runs an operation that only reads.
     pub(crate) async fn read<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
         let mut taken = self.connections.take().await?;
-        let read = operation.run(&mut MySqlSession::new(&mut taken.connection, &self.shared)).await;
+        let read = operation
+            .run(&mut MySqlSession::new(&mut taken.connection, &self.shared))
+            .await;
         taken.answered(read)
     }
 
@@ -113,7 +137,9 @@ impl MySqlDatabase {
         operation: &O,
     ) -> Result<O::Output, Failure> {
         savepoint::set::<sqlx::MySql>(connection).await?;
-        let ran = operation.run(&mut MySqlSession::new(connection, &self.shared)).await;
+        let ran = operation
+            .run(&mut MySqlSession::new(connection, &self.shared))
+            .await;
         savepoint::settle::<sqlx::MySql, _>(connection, ran).await
     }
 
@@ -132,8 +158,11 @@ impl MySqlDatabase {
 
     /// The settings on which a commit's durability rests.
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
-        let query = "SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit)";
-        Ok(sqlx::query_scalar(query).fetch_one(&self.connections.pool).await?)
+        let query =
+            "SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit)";
+        Ok(sqlx::query_scalar(query)
+            .fetch_one(&self.connections.pool)
+            .await?)
     }
 
     pub(crate) async fn close(&self) {
@@ -154,7 +183,9 @@ fn connect_options(url: &str) -> Result<MySqlConnectOptions, Failure> {
 /// What every connection is told before its first use.
 async fn set_session(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     use sqlx::Executor as _;
-    connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+    connection
+        .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        .await?;
     // The second is MariaDB's alone: how long a transaction may wait for its next statement. A node that is cut off or
     // stopped in the middle of one would hold its locks, and whoever rescues its tasks would wait for them.
     connection

@@ -24,7 +24,13 @@ use crate::{
 
 macro_rules! chunked {
     ($name:literal) => {
-        LazyLock::new(|| Chunked::new(&MYSQL_DIALECT, $name, include_str!(concat!("sql/", $name, ".sql"))))
+        LazyLock::new(|| {
+            Chunked::new(
+                &MYSQL_DIALECT,
+                $name,
+                include_str!(concat!("sql/", $name, ".sql")),
+            )
+        })
     };
 }
 
@@ -35,7 +41,9 @@ static COMPLETE: LazyLock<Chunked> = chunked!("complete_tasks");
 
 /// Every statement that this database is ever sent.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
-    let own = [&*INSERT, &*APPEND, &*FIND, &*COMPLETE].into_iter().flat_map(Chunked::statements);
+    let own = [&*INSERT, &*APPEND, &*FIND, &*COMPLETE]
+        .into_iter()
+        .flat_map(Chunked::statements);
     MYSQL_CATALOG.iter().chain(claim::statements()).chain(own)
 }
 
@@ -50,7 +58,11 @@ type MySqlQuery<'q> = sqlx::query::Query<'q, sqlx::MySql, sqlx::mysql::MySqlArgu
 
 impl<'c> MySqlSession<'c> {
     pub(super) fn new(connection: &'c mut MySqlConnection, shared: &'c Shared) -> Self {
-        Self { connection, shared, moves: Moves::default() }
+        Self {
+            connection,
+            shared,
+            moves: Moves::default(),
+        }
     }
 
     pub(super) fn into_moves(self) -> Moves {
@@ -64,11 +76,14 @@ impl<'c> MySqlSession<'c> {
 
 fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> MySqlQuery<'q> {
     let order = sql.order.as_deref().unwrap_or_default();
-    order.iter().fold(sqlx::query(super::text(sql)), |query, position| match params[*position] {
-        Param::Int(value) => query.bind(value),
-        Param::Text(value) => query.bind(value.map(str::to_owned)),
-        Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
-    })
+    order.iter().fold(
+        sqlx::query(super::text(sql)),
+        |query, position| match params[*position] {
+            Param::Int(value) => query.bind(value),
+            Param::Text(value) => query.bind(value.map(str::to_owned)),
+            Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
+        },
+    )
 }
 
 #[async_trait]
@@ -78,7 +93,9 @@ impl Session for MySqlSession<'_> {
     }
 
     fn clock(&self) -> i64 {
-        self.shared.offset.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared
+            .offset
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn sql(&self, statement: Statement) -> &'static Sql {
@@ -89,16 +106,31 @@ impl Session for MySqlSession<'_> {
         self.moves.requeued(lane, due_at);
     }
 
-    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
-        Ok(bind(sql, params).execute(&mut *self.connection).await?.rows_affected())
+    async fn execute_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure> {
+        Ok(bind(sql, params)
+            .execute(&mut *self.connection)
+            .await?
+            .rows_affected())
     }
 
-    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+    async fn fetch_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure> {
         let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
         Ok(rows.into_iter().map(SqlRow::MySql).collect())
     }
 
-    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+    async fn insert_tasks(
+        &mut self,
+        tasks: &[Submission<'_>],
+        tallies: &[Tally],
+    ) -> Result<(), Failure> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let mut query = sqlx::query(super::text(sql));
             for submission in chunk {
@@ -113,7 +145,11 @@ impl Session for MySqlSession<'_> {
         for (sql, chunk) in APPEND.chunks(tallies) {
             let mut query = sqlx::query(super::text(sql));
             for Tally { key, n } in chunk {
-                query = query.bind(key.span_start).bind(&key.queue).bind(&key.task_type).bind(key.measure.as_str());
+                query = query
+                    .bind(key.span_start)
+                    .bind(&key.queue)
+                    .bind(&key.task_type)
+                    .bind(key.measure.as_str());
                 query = query.bind(&key.label).bind(key.bucket).bind(n);
             }
             query.execute(&mut *self.connection).await?;
@@ -129,25 +165,43 @@ impl Session for MySqlSession<'_> {
         claim::claim_named(self, request).await
     }
 
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
+    async fn complete_tasks(
+        &mut self,
+        completions: &[Completion<'_>],
+    ) -> Result<Vec<TaskId>, Failure> {
         // An address is rare; with one, the longer way is short enough.
-        let mut plain: Vec<&Completion<'_>> = completions.iter().filter(|done| done.result_url.is_none()).collect();
+        let mut plain: Vec<&Completion<'_>> = completions
+            .iter()
+            .filter(|done| done.result_url.is_none())
+            .collect();
         plain.sort_unstable_by_key(|done| done.lease.task_id);
         let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(plain.len()));
         for (sql, chunk) in FIND.filled(&plain) {
             let query = sqlx::query(super::text(sql)).bind(self.clock());
-            let rows = bind_ids(query, &chunk).fetch_all(&mut *self.connection).await?;
-            let found = rows.into_iter().map(|row| Found::from_row(&SqlRow::MySql(row)));
+            let rows = bind_ids(query, &chunk)
+                .fetch_all(&mut *self.connection)
+                .await?;
+            let found = rows
+                .into_iter()
+                .map(|row| Found::from_row(&SqlRow::MySql(row)));
             let mut found = found.collect::<Result<HashMap<_, _>, _>>()?;
             for done in chunk {
                 // A row that fills the chunk up was looked for before.
-                let Some(found) = found.remove(&done.lease) else { continue };
+                let Some(found) = found.remove(&done.lease) else {
+                    continue;
+                };
                 ended.push((done, found));
             }
         }
-        let Some(now) = ended.iter().map(|(_, found)| found.at).max() else { return Ok(Vec::new()) };
+        let Some(now) = ended.iter().map(|(_, found)| found.at).max() else {
+            return Ok(Vec::new());
+        };
         for (done, found) in &ended {
-            sheet.end_running(&found.ending(done.lease.attempt, now), &found.queue, &found.task_type);
+            sheet.end_running(
+                &found.ending(done.lease.attempt, now),
+                &found.queue,
+                &found.task_type,
+            );
         }
         let done: Vec<&Completion<'_>> = ended.iter().map(|(done, _)| *done).collect();
         self.complete(&done, now).await?;
@@ -173,7 +227,10 @@ impl MySqlSession<'_> {
         }
         match updated == ended.len() as u64 {
             true => Ok(()),
-            false => Err(Failure::Again(format!("{updated} of {} tasks were completed", ended.len()))),
+            false => Err(Failure::Again(format!(
+                "{updated} of {} tasks were completed",
+                ended.len()
+            ))),
         }
     }
 }
@@ -193,7 +250,11 @@ impl Found {
     /// With the lease that runs it, from a row of `complete_find`.
     fn from_row(row: &SqlRow) -> Result<(Lease, Self), Failure> {
         let attempt = u32::try_from(row.must_int(1)?).map_err(Failure::internal)?;
-        let lease = Lease { task_id: TaskId(row.must_id(0)?), attempt, token: LeaseToken(row.must_id(2)?) };
+        let lease = Lease {
+            task_id: TaskId(row.must_id(0)?),
+            attempt,
+            token: LeaseToken(row.must_id(2)?),
+        };
         let found = Self {
             queue: row.must_text(3)?,
             task_type: row.must_text(4)?,
@@ -218,7 +279,9 @@ impl Found {
 }
 
 fn bind_ids<'q>(query: MySqlQuery<'q>, chunk: &[&Completion<'_>]) -> MySqlQuery<'q> {
-    chunk.iter().fold(query, |query, done| query.bind(done.lease.task_id.0.as_bytes().to_vec()))
+    chunk.iter().fold(query, |query, done| {
+        query.bind(done.lease.task_id.0.as_bytes().to_vec())
+    })
 }
 
 fn bind_submission<'q>(

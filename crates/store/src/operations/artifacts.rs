@@ -33,7 +33,15 @@ impl Operation for NoteArtifact {
     type Output = (Verdict, Option<ArtifactRecord>);
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
-        let ArtifactNote { lease, id, key, file_name, content_type, bytes, keep_ms } = &self.note;
+        let ArtifactNote {
+            lease,
+            id,
+            key,
+            file_name,
+            content_type,
+            bytes,
+            keep_ms,
+        } = &self.note;
         // The task stays locked until the note is committed: no attempt can end in between.
         let held = read_holders(session, Statement::LockLeases, &[*lease]).await?;
         let told = verdict(&held, lease);
@@ -41,11 +49,19 @@ impl Operation for NoteArtifact {
             return Ok((told, None));
         }
         let task_id = lease.task_id.0;
-        let counted = session.fetch(Statement::CountArtifacts, &[task_id.into()]).await?;
-        let count = counted.first().map(|row| row.must_int(0)).transpose()?.unwrap_or(0);
+        let counted = session
+            .fetch(Statement::CountArtifacts, &[task_id.into()])
+            .await?;
+        let count = counted
+            .first()
+            .map(|row| row.must_int(0))
+            .transpose()?
+            .unwrap_or(0);
         if count >= bounds::ARTIFACTS as i64 {
             let allowed = format!("at most {} of one task", bounds::ARTIFACTS);
-            return Err(Failure::Store(Invalid::new("artifacts", "are too many", allowed).into()));
+            return Err(Failure::Store(
+                Invalid::new("artifacts", "are too many", allowed).into(),
+            ));
         }
         let micros = i64::try_from(keep_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
         let params = [
@@ -60,7 +76,9 @@ impl Operation for NoteArtifact {
             micros.into(),
         ];
         session.execute(Statement::InsertArtifact, &params).await?;
-        let rows = session.fetch(Statement::GetArtifact, &[id.0.into()]).await?;
+        let rows = session
+            .fetch(Statement::GetArtifact, &[id.0.into()])
+            .await?;
         let record = rows.first().map(record::artifact).transpose()?;
         Ok((told, record))
     }
@@ -70,9 +88,17 @@ impl Operation for NoteArtifact {
 fn published(row: &SqlRow) -> Result<Option<ArtifactRecord>, Failure> {
     let record = record::artifact(row)?;
     let unknown = |text: &str| Failure::internal(format!("unknown outcome {text:?}"));
-    let archived = row.text(13)?.map(|text| AttemptOutcome::parse(&text).ok_or_else(|| unknown(&text))).transpose()?;
+    let archived = row
+        .text(13)?
+        .map(|text| AttemptOutcome::parse(&text).ok_or_else(|| unknown(&text)))
+        .transpose()?;
     let task_attempt = u32::try_from(row.must_int(12)?).map_err(Failure::internal)?;
-    let is_seen = is_published(record.attempt, archived, task_attempt, record::status(row, 11)?);
+    let is_seen = is_published(
+        record.attempt,
+        archived,
+        task_attempt,
+        record::status(row, 11)?,
+    );
     Ok(is_seen.then_some(record))
 }
 
@@ -89,8 +115,12 @@ impl Operation for ListArtifacts {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, Failure> {
         check_owner(session, &self.access, self.id).await?;
-        let rows = session.fetch(Statement::ListArtifacts, &[self.id.0.into()]).await?;
-        rows.iter().filter_map(|row| published(row).transpose()).collect()
+        let rows = session
+            .fetch(Statement::ListArtifacts, &[self.id.0.into()])
+            .await?;
+        rows.iter()
+            .filter_map(|row| published(row).transpose())
+            .collect()
     }
 }
 
@@ -105,7 +135,9 @@ impl Operation for GetArtifact {
     type Output = ArtifactRecord;
 
     async fn run(&self, session: &mut dyn Session) -> Result<ArtifactRecord, Failure> {
-        let rows = session.fetch(Statement::GetArtifact, &[self.id.0.into()]).await?;
+        let rows = session
+            .fetch(Statement::GetArtifact, &[self.id.0.into()])
+            .await?;
         let found = rows.first().map(published).transpose()?.flatten();
         found.ok_or(Failure::Store(StoreError::NotFound))
     }
@@ -123,7 +155,9 @@ impl Operation for ListExpiredArtifacts {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, Failure> {
         let params = [session.clock().into(), self.limit.into()];
-        let rows = session.fetch(Statement::FindExpiredArtifacts, &params).await?;
+        let rows = session
+            .fetch(Statement::FindExpiredArtifacts, &params)
+            .await?;
         rows.iter().map(record::artifact).collect()
     }
 }
@@ -142,22 +176,38 @@ impl Operation for NoteSweep {
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
         // A task that is pruned meanwhile must not leave a row behind that nobody looks at again.
         let mut ledger = Ledger::default();
-        ledger.lock(session, self.swept.iter().map(|one| one.task_id)).await?;
+        ledger
+            .lock(session, self.swept.iter().map(|one| one.task_id))
+            .await?;
         let list = |wanted: &dyn Fn(&Swept) -> bool| {
-            let ids: Vec<TaskId> = self.swept.iter().filter(|one| wanted(one)).map(|one| TaskId(one.id.0)).collect();
+            let ids: Vec<TaskId> = self
+                .swept
+                .iter()
+                .filter(|one| wanted(one))
+                .map(|one| TaskId(one.id.0))
+                .collect();
             (!ids.is_empty()).then(|| hex_list(ids))
         };
         let has_task = |one: &Swept| ledger.get(one.task_id).is_some();
         let clock = session.clock();
         if let Some(ids) = list(&|one| one.is_deleted && has_task(one)) {
-            session.execute(Statement::CleanArtifacts, &[clock.into(), (&ids).into()]).await?;
+            session
+                .execute(Statement::CleanArtifacts, &[clock.into(), (&ids).into()])
+                .await?;
         }
         if let Some(ids) = list(&|one| one.is_deleted && !has_task(one)) {
-            session.execute(Statement::DeleteArtifacts, &[(&ids).into()]).await?;
+            session
+                .execute(Statement::DeleteArtifacts, &[(&ids).into()])
+                .await?;
         }
         if let Some(ids) = list(&|one| !one.is_deleted) {
             let micros = i64::try_from(self.retry_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
-            session.execute(Statement::RetryArtifacts, &[clock.into(), micros.into(), (&ids).into()]).await?;
+            session
+                .execute(
+                    Statement::RetryArtifacts,
+                    &[clock.into(), micros.into(), (&ids).into()],
+                )
+                .await?;
         }
         Ok(())
     }

@@ -30,7 +30,11 @@ impl Operation for ChangeTasks {
 
     async fn run(&self, session: &mut dyn Session) -> Result<BulkOutcome, Failure> {
         let request = &self.request;
-        let page = PageRequest { order: SortOrder::OldestFirst, after: request.after, size: request.limit };
+        let page = PageRequest {
+            order: SortOrder::OldestFirst,
+            after: request.after,
+            size: request.limit,
+        };
         let matched = list_page(session, &request.access, &request.filter, &page).await?;
         let ids: Vec<TaskId> = matched.items.iter().map(|task| task.id).collect();
         let mut ledger = Ledger::default();
@@ -51,7 +55,11 @@ impl Operation for ChangeTasks {
         let now = session.now().await?;
         let changed = change(session, &mut ledger, &request.change, &wanted, now).await?;
         ledger.save(session, now).await?;
-        Ok(BulkOutcome { matched: ids.len(), changed, next: matched.next })
+        Ok(BulkOutcome {
+            matched: ids.len(),
+            changed,
+            next: matched.next,
+        })
     }
 }
 

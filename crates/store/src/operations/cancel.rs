@@ -33,12 +33,18 @@ impl Operation for CancelTask {
         lock_trees(session, &mut ledger, &[self.id]).await?;
         let task = visible(ledger.get(self.id), &self.access)?;
         if task.status.is_ended() {
-            return Ok(Cancelled { status: task.status, moved: Vec::new() });
+            return Ok(Cancelled {
+                status: task.status,
+                moved: Vec::new(),
+            });
         }
         let now = session.now().await?;
         cancel_trees(session, &mut ledger, &[self.id], now).await?;
         let moved = ledger.save_and_tell(session, now).await?;
-        Ok(Cancelled { status: Status::Cancelled, moved })
+        Ok(Cancelled {
+            status: Status::Cancelled,
+            moved,
+        })
     }
 }
 
@@ -53,7 +59,8 @@ pub(crate) async fn cancel_trees(
     let open: Vec<TaskId> = roots.iter().filter(is_open).copied().collect();
     cancel_below(session, ledger, &open, now).await?;
     // A root may lie below another one, and has been cancelled with it.
-    open.iter().for_each(|root| cancel_locked(session, ledger, *root, now));
+    open.iter()
+        .for_each(|root| cancel_locked(session, ledger, *root, now));
     Ok(open.len())
 }
 
@@ -67,7 +74,9 @@ pub(crate) async fn cancel_below(
 ) -> Result<(), Failure> {
     for level in open_levels(session, roots).await?.into_iter().rev() {
         ledger.lock(session, level.iter().copied()).await?;
-        level.iter().for_each(|id| cancel_locked(session, ledger, *id, now));
+        level
+            .iter()
+            .for_each(|id| cancel_locked(session, ledger, *id, now));
     }
     Ok(())
 }
@@ -91,13 +100,19 @@ pub(crate) async fn lock_trees(
 }
 
 /// The open tasks below `roots`, level by level; what is open below an ended task is among them.
-async fn open_levels(session: &mut dyn Session, roots: &[TaskId]) -> Result<Vec<Vec<TaskId>>, Failure> {
+async fn open_levels(
+    session: &mut dyn Session,
+    roots: &[TaskId],
+) -> Result<Vec<Vec<TaskId>>, Failure> {
     let mut levels = Vec::new();
     let mut level = roots.to_vec();
     while !level.is_empty() {
         let list = hex_list(level);
         let (mut all, mut open) = (Vec::new(), Vec::new());
-        for row in session.fetch(Statement::FindChildren, &[(&list).into()]).await? {
+        for row in session
+            .fetch(Statement::FindChildren, &[(&list).into()])
+            .await?
+        {
             all.push(TaskId(row.must_id(0)?));
             if !record::status(&row, 2)?.is_ended() {
                 open.push(TaskId(row.must_id(0)?));

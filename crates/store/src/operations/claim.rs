@@ -60,13 +60,20 @@ impl Operation for ClaimTheNamed {
 /// Writes the messages of claims, if the policy wants any.
 async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
     let policy = session.shared().outbox();
-    let messages: Vec<_> = claimed.iter().flat_map(|task| policy.messages(task, EventKind::Started)).collect();
+    let messages: Vec<_> = claimed
+        .iter()
+        .flat_map(|task| policy.messages(task, EventKind::Started))
+        .collect();
     ledger::insert_messages(session, &messages).await
 }
 
 /// Refuses a node that is unknown or was declared dead.
 pub(crate) async fn check_node(session: &mut dyn Session, node: NodeId) -> Result<(), Failure> {
-    match session.fetch(Statement::FindLiveNode, &[node.0.into()]).await?.is_empty() {
+    match session
+        .fetch(Statement::FindLiveNode, &[node.0.into()])
+        .await?
+        .is_empty()
+    {
         true => Err(StoreError::NodeLost.into()),
         false => Ok(()),
     }
@@ -100,12 +107,24 @@ pub(crate) async fn open_lanes(
     lanes: &'static Sql,
     request: &ClaimRequest,
 ) -> Result<Vec<Vec<Lane>>, Failure> {
-    let (queues, types) = (serde_json::to_string(&request.queues)?, serde_json::to_string(&request.task_types)?);
-    let params = [session.clock().into(), (&queues).into(), (&types).into(), request.node_id.0.into()];
+    let (queues, types) = (
+        serde_json::to_string(&request.queues)?,
+        serde_json::to_string(&request.task_types)?,
+    );
+    let params = [
+        session.clock().into(),
+        (&queues).into(),
+        (&types).into(),
+        request.node_id.0.into(),
+    ];
     let mut open = Vec::new();
     for row in session.fetch_sql(lanes, &params).await? {
         if row.int(2)?.is_some() {
-            open.push(Lane { id: row.must_int(0)?, priority: row.must_int(1)?, from: 0 });
+            open.push(Lane {
+                id: row.must_int(0)?,
+                priority: row.must_int(1)?,
+                from: 0,
+            });
         }
     }
     Ok(by_priority(open))
@@ -116,7 +135,10 @@ pub(crate) fn by_priority(mut lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
     lanes.sort_by_key(|lane| Reverse(lane.priority));
     let mut groups: Vec<Vec<Lane>> = Vec::new();
     for lane in lanes {
-        match groups.last_mut().filter(|group| group[0].priority == lane.priority) {
+        match groups
+            .last_mut()
+            .filter(|group| group[0].priority == lane.priority)
+        {
             Some(group) => group.push(lane),
             None => groups.push(vec![lane]),
         }
@@ -136,7 +158,12 @@ pub(crate) async fn shares<'g>(
     }
     let mut heads = Vec::new();
     for (place, lane) in group.iter().enumerate() {
-        let params = [session.clock().into(), lane.id.into(), wanted.into(), lane.from.into()];
+        let params = [
+            session.clock().into(),
+            lane.id.into(),
+            wanted.into(),
+            lane.from.into(),
+        ];
         for row in session.fetch_sql(peek, &params).await? {
             heads.push((row.must_int(1)?, row.must_id(0)?, place));
         }
@@ -146,5 +173,9 @@ pub(crate) async fn shares<'g>(
     for (_, _, place) in heads.into_iter().take(wanted) {
         shares[place] += 1;
     }
-    Ok(group.iter().zip(shares).filter(|(_, share)| *share > 0).collect())
+    Ok(group
+        .iter()
+        .zip(shares)
+        .filter(|(_, share)| *share > 0)
+        .collect())
 }

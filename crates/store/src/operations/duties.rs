@@ -23,9 +23,15 @@ impl Operation for TakeDuty {
     type Output = Option<DutyLease>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Option<DutyLease>, Failure> {
-        session.execute(Statement::InsertDuty, &[(&self.duty).into()]).await?;
-        let rows = session.fetch(Statement::LockDuty, &[(&self.duty).into()]).await?;
-        let row = rows.first().ok_or_else(|| Failure::internal("the duty's row is gone"))?;
+        session
+            .execute(Statement::InsertDuty, &[(&self.duty).into()])
+            .await?;
+        let rows = session
+            .fetch(Statement::LockDuty, &[(&self.duty).into()])
+            .await?;
+        let row = rows
+            .first()
+            .ok_or_else(|| Failure::internal("the duty's row is gone"))?;
         let held = row.id(0)?.map(|node| -> Result<DutyLease, Failure> {
             Ok(DutyLease {
                 duty: self.duty.to_owned(),
@@ -39,7 +45,12 @@ impl Operation for TakeDuty {
         let granted = DutyLease::grant(held.as_ref(), &self.duty, self.node, self.ttl_ms, now);
         if let Some(lease) = &granted {
             let epoch = i64::try_from(lease.epoch).unwrap_or(i64::MAX);
-            let params = [(&self.duty).into(), self.node.0.into(), epoch.into(), lease.leased_until.as_micros().into()];
+            let params = [
+                (&self.duty).into(),
+                self.node.0.into(),
+                epoch.into(),
+                lease.leased_until.as_micros().into(),
+            ];
             session.execute(Statement::SaveDuty, &params).await?;
         }
         Ok(granted)
@@ -59,9 +70,13 @@ impl Operation for PauseQueue {
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
         let clock = session.clock();
-        session.execute(Statement::PauseQueue, &[clock.into(), (&self.name).into()]).await?;
+        session
+            .execute(Statement::PauseQueue, &[clock.into(), (&self.name).into()])
+            .await?;
         if !self.paused {
-            session.execute(Statement::ResumeQueue, &[(&self.name).into()]).await?;
+            session
+                .execute(Statement::ResumeQueue, &[(&self.name).into()])
+                .await?;
         }
         Ok(())
     }

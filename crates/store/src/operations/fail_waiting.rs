@@ -30,9 +30,12 @@ impl Operation for FailWaiting {
         let mut failed = Vec::new();
         for id in ids {
             // Whoever claimed or ended it in between has won.
-            let decide =
-                |task: &longhaul_domain::Task| fail_waiting::decide(task, self.failure.at(now, task.attempt), now).ok();
-            let Some(transition) = ledger.get(id).and_then(decide) else { continue };
+            let decide = |task: &longhaul_domain::Task| {
+                fail_waiting::decide(task, self.failure.at(now, task.attempt), now).ok()
+            };
+            let Some(transition) = ledger.get(id).and_then(decide) else {
+                continue;
+            };
             ledger.record(session, transition);
             failed.push(id);
         }

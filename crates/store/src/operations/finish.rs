@@ -28,10 +28,19 @@ pub(crate) struct FinishTasks {
 pub(crate) fn check(reports: &[Report]) -> Result<(), Invalid> {
     bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
     reports.iter().try_for_each(|report| match &report.outcome {
-        Outcome::Completed { result_url: Some(url), .. } => bounds::check_text("resultUrl", url, bounds::URL_BYTES),
-        Outcome::Failed { retry_in_ms: Some(ms), .. } => bounds::check_duration_ms("retryIn", *ms),
+        Outcome::Completed {
+            result_url: Some(url),
+            ..
+        } => bounds::check_text("resultUrl", url, bounds::URL_BYTES),
+        Outcome::Failed {
+            retry_in_ms: Some(ms),
+            ..
+        } => bounds::check_duration_ms("retryIn", *ms),
         Outcome::Snoozed { delay_ms, .. } => bounds::check_duration_ms("delay", *delay_ms),
-        Outcome::Completed { .. } | Outcome::Failed { .. } | Outcome::HandedBack | Outcome::Cancelled => Ok(()),
+        Outcome::Completed { .. }
+        | Outcome::Failed { .. }
+        | Outcome::HandedBack
+        | Outcome::Cancelled => Ok(()),
     })
 }
 
@@ -48,8 +57,12 @@ impl Operation for CompleteTasks {
     async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
         // A second report on a task must see what the first did, so only the first of each takes the short way.
         let mut named = HashSet::with_capacity(self.reports.len());
-        let plain: Vec<Completion<'_>> =
-            self.reports.iter().filter(|report| named.insert(report.lease.task_id)).filter_map(completion).collect();
+        let plain: Vec<Completion<'_>> = self
+            .reports
+            .iter()
+            .filter(|report| named.insert(report.lease.task_id))
+            .filter_map(completion)
+            .collect();
         let mut ended = HashSet::with_capacity(plain.len());
         for portion in portions(&plain, |done| 200 + done.result.map_or(0, str::len)) {
             ended.extend(session.complete_tasks(portion).await?);
@@ -77,7 +90,12 @@ impl Operation for FinishTasks {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
         let mut ledger = Ledger::default();
-        ledger.lock(session, self.reports.iter().map(|report| report.lease.task_id)).await?;
+        ledger
+            .lock(
+                session,
+                self.reports.iter().map(|report| report.lease.task_id),
+            )
+            .await?;
         let now = session.now().await?;
         let mut verdicts = Vec::with_capacity(self.reports.len());
         for report in &self.reports {
@@ -96,7 +114,9 @@ async fn decide_one(
 ) -> Result<Verdict, Failure> {
     // Reports count in their order: a child's end earlier in the batch is known to its parent here.
     ledger.count_children(session, report.lease.task_id, now)?;
-    let Some(task) = ledger.get(report.lease.task_id) else { return Ok(Verdict::Missing) };
+    let Some(task) = ledger.get(report.lease.task_id) else {
+        return Ok(Verdict::Missing);
+    };
     let (task_id, open) = (task.id, task.children.open());
     let transition = match decide(task, report, now) {
         Ok(transition) => transition,
@@ -117,7 +137,10 @@ fn completion(report: &Report) -> Option<Completion<'_>> {
             result: result.as_ref().map(Json::as_str),
             result_url: result_url.as_deref(),
         }),
-        Outcome::Failed { .. } | Outcome::Snoozed { .. } | Outcome::HandedBack | Outcome::Cancelled => None,
+        Outcome::Failed { .. }
+        | Outcome::Snoozed { .. }
+        | Outcome::HandedBack
+        | Outcome::Cancelled => None,
     }
 }
 
@@ -127,9 +150,16 @@ fn decide(task: &Task, report: &Report, now: Timestamp) -> Result<Transition, Re
         Outcome::Completed { result, result_url } => {
             finish::decide(task, lease, result.clone(), result_url.clone(), now)
         }
-        Outcome::Failed { failure, retry_in_ms } => {
-            fail::decide(task, lease, failure.at(now, lease.attempt), *retry_in_ms, now)
-        }
+        Outcome::Failed {
+            failure,
+            retry_in_ms,
+        } => fail::decide(
+            task,
+            lease,
+            failure.at(now, lease.attempt),
+            *retry_in_ms,
+            now,
+        ),
         Outcome::Snoozed { reason, delay_ms } => {
             let reason = reason.as_ref().map(|reason| reason.at(now, lease.attempt));
             snooze::decide(task, lease, reason, *delay_ms, now)

@@ -34,8 +34,15 @@ struct LogRow {
 
 impl LogRow {
     fn new(line: &LogLine) -> Self {
-        let Lease { task_id, attempt, .. } = line.lease;
-        Self { task_id: hex(task_id.0), attempt, level: line.level.as_str(), message: line.storable_message() }
+        let Lease {
+            task_id, attempt, ..
+        } = line.lease;
+        Self {
+            task_id: hex(task_id.0),
+            attempt,
+            level: line.level.as_str(),
+            message: line.storable_message(),
+        }
     }
 }
 
@@ -49,7 +56,11 @@ impl Operation for AppendLogs {
         // one task the second has the higher numbers.
         let held = read_holders(session, Statement::LockLeases, &leases).await?;
         let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
-        let kept = self.lines.iter().zip(&verdicts).filter(|(_, told)| **told == Verdict::Applied(Status::Running));
+        let kept = self
+            .lines
+            .iter()
+            .zip(&verdicts)
+            .filter(|(_, told)| **told == Verdict::Applied(Status::Running));
         let kept: Vec<&LogLine> = kept.map(|(line, _)| line).collect();
         if kept.is_empty() {
             return Ok(verdicts);
@@ -58,7 +69,9 @@ impl Operation for AppendLogs {
         for portion in portions(&rows, |row| 200 + row.message.len()) {
             let document = serde_json::to_string(portion)?;
             let clock = session.clock();
-            session.execute(Statement::AppendLogs, &[clock.into(), (&document).into()]).await?;
+            session
+                .execute(Statement::AppendLogs, &[clock.into(), (&document).into()])
+                .await?;
         }
         let mut written: Vec<TaskId> = kept.iter().map(|line| line.lease.task_id).collect();
         written.sort_unstable();
@@ -73,9 +86,17 @@ impl Operation for AppendLogs {
 async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), Failure> {
     let list = hex_list(tasks);
     let most = bounds::LOG_LINES + bounds::LOG_SLACK;
-    for row in session.fetch(Statement::FindLongLogs, &[(&list).into(), most.into()]).await? {
+    for row in session
+        .fetch(Statement::FindLongLogs, &[(&list).into(), most.into()])
+        .await?
+    {
         let excess = row.must_int(1)? - bounds::LOG_LINES as i64;
-        session.execute(Statement::TrimLogs, &[row.must_id(0)?.into(), excess.into()]).await?;
+        session
+            .execute(
+                Statement::TrimLogs,
+                &[row.must_id(0)?.into(), excess.into()],
+            )
+            .await?;
     }
     Ok(())
 }
@@ -95,23 +116,39 @@ impl Operation for ListLogs {
 
     async fn run(&self, session: &mut dyn Session) -> Result<LogPage, Failure> {
         check_owner(session, &self.access, self.id).await?;
-        let after = self.after.map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
+        let after = self
+            .after
+            .map_or(0, |number| i64::try_from(number).unwrap_or(i64::MAX));
         let params = [self.id.0.into(), after.into(), self.limit.into()];
         let rows = session.fetch(Statement::ListLogs, &params).await?;
-        let items = rows.iter().map(record::log_entry).collect::<Result<Vec<_>, _>>()?;
-        let next = items.last().map(|entry| entry.number).filter(|_| items.len() == self.limit);
+        let items = rows
+            .iter()
+            .map(record::log_entry)
+            .collect::<Result<Vec<_>, _>>()?;
+        let next = items
+            .last()
+            .map(|entry| entry.number)
+            .filter(|_| items.len() == self.limit);
         Ok(LogPage { items, next })
     }
 }
 
 /// Refuses a task that the caller may not see. Readers come often, and the whole row of a task may be large: its owner is
 /// enough to know.
-pub(crate) async fn check_owner(session: &mut dyn Session, access: &Access, id: TaskId) -> Result<(), Failure> {
+pub(crate) async fn check_owner(
+    session: &mut dyn Session,
+    access: &Access,
+    id: TaskId,
+) -> Result<(), Failure> {
     let rows = session.fetch(Statement::FindOwner, &[id.0.into()]).await?;
     let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
     let is_visible = owner.is_some_and(|owner| match access {
         Access::All => true,
         Access::Owner(own) => owner == *own,
     });
-    if is_visible { Ok(()) } else { Err(Failure::Store(StoreError::NotFound)) }
+    if is_visible {
+        Ok(())
+    } else {
+        Err(Failure::Store(StoreError::NotFound))
+    }
 }

@@ -25,7 +25,12 @@ impl Operation for RegisterNode {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let serves = self.serves.as_ref().map(serde_json::to_string).transpose().map_err(Failure::internal)?;
+        let serves = self
+            .serves
+            .as_ref()
+            .map(serde_json::to_string)
+            .transpose()
+            .map_err(Failure::internal)?;
         let params = [
             session.clock().into(),
             self.id.0.into(),
@@ -51,12 +56,21 @@ impl Operation for HeartbeatNode {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
         let clock = session.clock();
-        if session.execute(Statement::BeatNode, &[clock.into(), self.id.0.into()]).await? == 0 {
+        if session
+            .execute(Statement::BeatNode, &[clock.into(), self.id.0.into()])
+            .await?
+            == 0
+        {
             return Err(StoreError::NodeLost.into());
         }
         let held = read_holders(session, Statement::ReadLeases, &self.leases).await?;
-        let told = self.leases.iter().map(|lease| (*lease, verdict(&held, lease)));
-        Ok(told.filter(|(_, verdict)| *verdict != Verdict::Applied(Status::Running)).collect())
+        let told = self
+            .leases
+            .iter()
+            .map(|lease| (*lease, verdict(&held, lease)));
+        Ok(told
+            .filter(|(_, verdict)| *verdict != Verdict::Applied(Status::Running))
+            .collect())
     }
 }
 
@@ -71,7 +85,9 @@ impl Operation for RetireNode {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        session.execute(Statement::DeleteNode, &[self.id.0.into()]).await?;
+        session
+            .execute(Statement::DeleteNode, &[self.id.0.into()])
+            .await?;
         Ok(())
     }
 }
@@ -88,8 +104,15 @@ impl Operation for DeclareOthersDead {
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
         let clock = session.clock();
-        session.execute(Statement::LoseOtherNodes, &[clock.into(), self.survivor.0.into()]).await?;
-        session.execute(Statement::FreeOtherDuties, &[self.survivor.0.into()]).await?;
+        session
+            .execute(
+                Statement::LoseOtherNodes,
+                &[clock.into(), self.survivor.0.into()],
+            )
+            .await?;
+        session
+            .execute(Statement::FreeOtherDuties, &[self.survivor.0.into()])
+            .await?;
         Ok(())
     }
 }

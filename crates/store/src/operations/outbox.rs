@@ -25,13 +25,23 @@ impl Operation for LeaseOutbox {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<LeasedMessage>, Failure> {
         let clock = session.clock();
-        let rows = session.fetch(Statement::FindOutbox, &[clock.into(), self.limit.into()]).await?;
-        let messages = rows.iter().map(record::message).collect::<Result<Vec<_>, _>>()?;
+        let rows = session
+            .fetch(Statement::FindOutbox, &[clock.into(), self.limit.into()])
+            .await?;
+        let messages = rows
+            .iter()
+            .map(record::message)
+            .collect::<Result<Vec<_>, _>>()?;
         if !messages.is_empty() {
             let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
             let list = serde_json::to_string(&ids)?;
             let ttl_us = i64::try_from(self.ttl_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
-            session.execute(Statement::HoldOutbox, &[clock.into(), ttl_us.into(), (&list).into()]).await?;
+            session
+                .execute(
+                    Statement::HoldOutbox,
+                    &[clock.into(), ttl_us.into(), (&list).into()],
+                )
+                .await?;
         }
         Ok(messages)
     }
@@ -49,7 +59,9 @@ impl Operation for ConfirmOutbox {
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
         let list = serde_json::to_string(&self.ids)?;
-        session.execute(Statement::DeleteOutbox, &[(&list).into()]).await?;
+        session
+            .execute(Statement::DeleteOutbox, &[(&list).into()])
+            .await?;
         Ok(())
     }
 }
@@ -65,6 +77,10 @@ impl Operation for CountOutbox {
     type Output = usize;
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
-        count(&session.fetch(Statement::CountOutbox, &[self.limit.into()]).await?)
+        count(
+            &session
+                .fetch(Statement::CountOutbox, &[self.limit.into()])
+                .await?,
+        )
     }
 }

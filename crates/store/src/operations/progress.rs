@@ -50,7 +50,15 @@ impl Operation for SaveState {
         for ((lease, body), verdict) in self.reports.iter().zip(&verdicts) {
             if *verdict == Verdict::Applied(Status::Running) {
                 let (id, token) = (hex(lease.task_id.0), hex(lease.token.0));
-                rows.insert(lease.task_id, StateRow { id, attempt: lease.attempt, token, body: body.as_str() });
+                rows.insert(
+                    lease.task_id,
+                    StateRow {
+                        id,
+                        attempt: lease.attempt,
+                        token,
+                        body: body.as_str(),
+                    },
+                );
             }
         }
         if !rows.is_empty() {
@@ -62,7 +70,9 @@ impl Operation for SaveState {
             for portion in portions(&rows, |row| 200 + row.body.len()) {
                 let document = serde_json::to_string(portion)?;
                 let clock = session.clock();
-                session.execute(statement, &[clock.into(), (&document).into()]).await?;
+                session
+                    .execute(statement, &[clock.into(), (&document).into()])
+                    .await?;
             }
         }
         Ok(verdicts)
@@ -87,7 +97,11 @@ pub(crate) async fn read_holders(
     let list = hex_list(ids);
     let mut held = Holders::new();
     for row in session.fetch(statement, &[(&list).into()]).await? {
-        let holder = (record::status(&row, 1)?, row.must_int(2)?, row.id(3)?.map(LeaseToken));
+        let holder = (
+            record::status(&row, 1)?,
+            row.must_int(2)?,
+            row.id(3)?.map(LeaseToken),
+        );
         held.insert(TaskId(row.must_id(0)?), holder);
     }
     Ok(held)

@@ -45,9 +45,19 @@ impl Operation for ListPrunable {
             self.limit.into(),
         ];
         let rows = session.fetch(Statement::FindPrunable, &params).await?;
-        let mut items = rows.iter().map(record::task).collect::<Result<Vec<_>, _>>()?;
-        let next = items.last().map(|task| task.id).filter(|_| items.len() == self.limit);
-        let parents: Vec<TaskId> = items.iter().filter(|task| task.children.total > 0).map(|task| task.id).collect();
+        let mut items = rows
+            .iter()
+            .map(record::task)
+            .collect::<Result<Vec<_>, _>>()?;
+        let next = items
+            .last()
+            .map(|task| task.id)
+            .filter(|_| items.len() == self.limit);
+        let parents: Vec<TaskId> = items
+            .iter()
+            .filter(|task| task.children.total > 0)
+            .map(|task| task.id)
+            .collect();
         let protected = roots_with_open_descendants(session, &parents).await?;
         items.retain(|task| !protected.contains(&task.id));
         Ok(Page { items, next })
@@ -69,12 +79,18 @@ impl Operation for PruneTasks {
         let mut ledger = Ledger::default();
         ledger.lock(session, self.ids.iter().copied()).await?;
         let now = session.now().await?;
-        let old = |id: &&TaskId| ledger.get(**id).is_some_and(|task| prune::decide(task, &self.keep, now).is_ok());
+        let old = |id: &&TaskId| {
+            ledger
+                .get(**id)
+                .is_some_and(|task| prune::decide(task, &self.keep, now).is_ok())
+        };
         let roots: Vec<TaskId> = self.ids.iter().filter(old).copied().collect();
         let mut doomed: Vec<TaskId> = Vec::new();
         for root in roots {
             let tree = locked_tree(session, &mut ledger, root).await?;
-            let open = tree.iter().any(|id| ledger.get(*id).is_none_or(|task| !task.status.is_ended()));
+            let open = tree
+                .iter()
+                .any(|id| ledger.get(*id).is_none_or(|task| !task.status.is_ended()));
             if !open {
                 doomed.extend(tree);
             }
@@ -89,26 +105,45 @@ impl Operation for PruneTasks {
             task.iter().for_each(|task| ledger.count_removed(task));
         }
         let list = hex_list(doomed.iter().copied());
-        session.execute(Statement::DeleteAttempts, &[(&list).into()]).await?;
-        session.execute(Statement::DeleteLogs, &[(&list).into()]).await?;
+        session
+            .execute(Statement::DeleteAttempts, &[(&list).into()])
+            .await?;
+        session
+            .execute(Statement::DeleteLogs, &[(&list).into()])
+            .await?;
         let clock = session.clock();
-        session.execute(Statement::ExpireArtifacts, &[clock.into(), (&list).into()]).await?;
-        session.execute(Statement::DeleteCleanArtifacts, &[(&list).into()]).await?;
-        session.execute(Statement::DeleteTasks, &[(&list).into()]).await?;
+        session
+            .execute(Statement::ExpireArtifacts, &[clock.into(), (&list).into()])
+            .await?;
+        session
+            .execute(Statement::DeleteCleanArtifacts, &[(&list).into()])
+            .await?;
+        session
+            .execute(Statement::DeleteTasks, &[(&list).into()])
+            .await?;
         ledger.save(session, now).await?;
         Ok(doomed.len())
     }
 }
 
 /// A root and everything below it, locked.
-async fn locked_tree(session: &mut dyn Session, ledger: &mut Ledger, root: TaskId) -> Result<Vec<TaskId>, Failure> {
+async fn locked_tree(
+    session: &mut dyn Session,
+    ledger: &mut Ledger,
+    root: TaskId,
+) -> Result<Vec<TaskId>, Failure> {
     let mut tree = vec![root];
     let has_children = ledger.get(root).is_some_and(|task| task.children.total > 0);
     let mut level = if has_children { vec![root] } else { Vec::new() };
     while !level.is_empty() {
         let list = hex_list(level);
-        let rows = session.fetch(Statement::FindChildren, &[(&list).into()]).await?;
-        level = rows.iter().map(|row| Ok(TaskId(row.must_id(0)?))).collect::<Result<_, Failure>>()?;
+        let rows = session
+            .fetch(Statement::FindChildren, &[(&list).into()])
+            .await?;
+        level = rows
+            .iter()
+            .map(|row| Ok(TaskId(row.must_id(0)?)))
+            .collect::<Result<_, Failure>>()?;
         ledger.lock(session, level.iter().copied()).await?;
         tree.extend(&level);
     }
@@ -116,15 +151,23 @@ async fn locked_tree(session: &mut dyn Session, ledger: &mut Ledger, root: TaskI
 }
 
 /// Which of the roots have an open task somewhere below.
-async fn roots_with_open_descendants(session: &mut dyn Session, roots: &[TaskId]) -> Result<HashSet<TaskId>, Failure> {
+async fn roots_with_open_descendants(
+    session: &mut dyn Session,
+    roots: &[TaskId],
+) -> Result<HashSet<TaskId>, Failure> {
     let mut protected = HashSet::new();
     let mut level: Vec<(TaskId, TaskId)> = roots.iter().map(|root| (*root, *root)).collect();
     while !level.is_empty() {
         let root_of: std::collections::HashMap<TaskId, TaskId> = level.iter().copied().collect();
         let list = hex_list(root_of.keys().copied());
         let mut below = Vec::new();
-        for row in session.fetch(Statement::FindChildren, &[(&list).into()]).await? {
-            let Some(root) = root_of.get(&TaskId(row.must_id(1)?)) else { continue };
+        for row in session
+            .fetch(Statement::FindChildren, &[(&list).into()])
+            .await?
+        {
+            let Some(root) = root_of.get(&TaskId(row.must_id(1)?)) else {
+                continue;
+            };
             if !record::status(&row, 2)?.is_ended() {
                 protected.insert(*root);
             }
@@ -147,7 +190,12 @@ impl Operation for PruneIdempotencyKeys {
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
         let clock = session.clock();
-        let removed = session.execute(Statement::PruneIdempotencyKeys, &[clock.into(), self.limit.into()]).await?;
+        let removed = session
+            .execute(
+                Statement::PruneIdempotencyKeys,
+                &[clock.into(), self.limit.into()],
+            )
+            .await?;
         Ok(usize::try_from(removed).unwrap_or(usize::MAX))
     }
 }

@@ -38,7 +38,9 @@ impl Operation for GetTask {
     type Output = Task;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
-        let rows = session.fetch(Statement::GetTask, &[self.id.0.into()]).await?;
+        let rows = session
+            .fetch(Statement::GetTask, &[self.id.0.into()])
+            .await?;
         let task = rows.first().map(record::task).transpose()?;
         visible(task.as_ref(), &self.access).cloned()
     }
@@ -58,10 +60,22 @@ impl Operation for ListAttempts {
     type Output = Vec<Attempt>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, Failure> {
-        let task = GetTask { access: self.access.clone(), id: self.id }.run(session).await?;
-        let page = [self.id.0.into(), i64::from(self.after).into(), self.limit.into()];
+        let task = GetTask {
+            access: self.access.clone(),
+            id: self.id,
+        }
+        .run(session)
+        .await?;
+        let page = [
+            self.id.0.into(),
+            i64::from(self.after).into(),
+            self.limit.into(),
+        ];
         let rows = session.fetch(Statement::ListAttempts, &page).await?;
-        let mut attempts = rows.iter().map(record::attempt).collect::<Result<Vec<_>, _>>()?;
+        let mut attempts = rows
+            .iter()
+            .map(record::attempt)
+            .collect::<Result<Vec<_>, _>>()?;
         let is_new = |last: &Attempt| attempts.iter().all(|past| past.attempt != last.attempt);
         let told = Attempt::told_by(&task).filter(|last| last.attempt > self.after && is_new(last));
         if attempts.len() < self.limit {
@@ -90,7 +104,11 @@ impl Operation for ListTasks {
 
 /// The lowest id of a task made at `moment`, allowing for clocks that differ; the highest when `above`.
 pub(crate) fn id_floor(moment: Timestamp, above: bool) -> Uuid {
-    let moment = if above { moment.plus_ms(ID_SKEW_MS) } else { moment.minus_ms(ID_SKEW_MS) };
+    let moment = if above {
+        moment.plus_ms(ID_SKEW_MS)
+    } else {
+        moment.minus_ms(ID_SKEW_MS)
+    };
     let millis = (moment.as_micros().max(0) / 1_000) as u128 & ((1 << 48) - 1);
     Uuid::from_u128((millis << 80) | if above { (1 << 80) - 1 } else { 0 })
 }
@@ -106,11 +124,17 @@ pub(crate) async fn list_page(
         Access::All => filter.owner.clone(),
         // A filter for somebody else's tasks finds none, as if there were none.
         Access::Owner(own) if filter.owner.as_ref().is_some_and(|owner| owner != own) => {
-            return Ok(Page { items: Vec::new(), next: None });
+            return Ok(Page {
+                items: Vec::new(),
+                next: None,
+            });
         }
         Access::Owner(own) => Some(own.clone()),
     };
-    let narrowed = TaskFilter { owner, ..filter.clone() };
+    let narrowed = TaskFilter {
+        owner,
+        ..filter.clone()
+    };
     let bound = Conditions::new(&narrowed)?;
     let mut items = Vec::new();
     for range in ranges(session, &narrowed).await? {
@@ -123,7 +147,10 @@ pub(crate) async fn list_page(
     // A task that moved between two reads is in both; once is enough.
     items.dedup_by_key(|task| task.id);
     items.truncate(page.size);
-    let next = items.last().map(|task| task.id).filter(|_| items.len() == page.size);
+    let next = items
+        .last()
+        .map(|task| task.id)
+        .filter(|_| items.len() == page.size);
     Ok(Page { items, next })
 }
 
@@ -148,17 +175,27 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
         return Ok(vec![Range::Key]);
     }
     let named: BTreeSet<Status> = filter.statuses.iter().copied().collect();
-    let wanted = if named.is_empty() { Status::ALL.into() } else { named };
+    let wanted = if named.is_empty() {
+        Status::ALL.into()
+    } else {
+        named
+    };
     if filter.owner.is_none() && wanted.contains(&Status::Completed) {
         return Ok(vec![Range::All]);
     }
     let mut ranges = Vec::new();
     for status in wanted {
         match &filter.owner {
-            Some(owner) if status != Status::Running => ranges.push(Range::Owner(owner.clone(), status)),
+            Some(owner) if status != Status::Running => {
+                ranges.push(Range::Owner(owner.clone(), status))
+            }
             _ => {
                 let types = types_of(session, filter).await?;
-                ranges.extend(types.into_iter().map(|name| Range::StatusAndType(status, name)));
+                ranges.extend(
+                    types
+                        .into_iter()
+                        .map(|name| Range::StatusAndType(status, name)),
+                );
             }
         }
     }
@@ -171,7 +208,12 @@ async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<
         let named: BTreeSet<&String> = filter.task_types.iter().collect();
         return Ok(named.into_iter().cloned().collect());
     }
-    session.fetch(Statement::ListTypes, &[]).await?.iter().map(|row| row.must_text(0)).collect()
+    session
+        .fetch(Statement::ListTypes, &[])
+        .await?
+        .iter()
+        .map(|row| row.must_text(0))
+        .collect()
 }
 
 /// The filter as the statements take it.
@@ -188,13 +230,28 @@ impl<'a> Conditions<'a> {
             true => Ok(None),
             false => serde_json::to_string(names).map(Some),
         };
-        let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-        Ok(Self { filter, statuses: list(&statuses)?, types: list(&filter.task_types)?, queues: list(&filter.queues)? })
+        let statuses: Vec<String> = filter
+            .statuses
+            .iter()
+            .map(|status| status.as_str().to_owned())
+            .collect();
+        Ok(Self {
+            filter,
+            statuses: list(&statuses)?,
+            types: list(&filter.task_types)?,
+            queues: list(&filter.queues)?,
+        })
     }
 
-    async fn read(&self, session: &mut dyn Session, range: &Range, page: &PageRequest) -> Result<Vec<Task>, Failure> {
+    async fn read(
+        &self,
+        session: &mut dyn Session,
+        range: &Range,
+        page: &PageRequest,
+    ) -> Result<Vec<Task>, Failure> {
         let filter = self.filter;
-        let micros = |moment: Option<Timestamp>, otherwise| moment.map_or(otherwise, Timestamp::as_micros);
+        let micros =
+            |moment: Option<Timestamp>, otherwise| moment.map_or(otherwise, Timestamp::as_micros);
         let (above, below) = self.id_bounds(page);
         let mut params: Vec<Param<'_>> = vec![
             Param::Text(filter.owner.as_deref()),
@@ -213,8 +270,12 @@ impl<'a> Conditions<'a> {
         ];
         match range {
             Range::All | Range::Parent | Range::Key => {}
-            Range::Owner(owner, status) => params.extend([owner.into(), Param::from(status.as_str())]),
-            Range::StatusAndType(status, name) => params.extend([Param::from(status.as_str()), name.into()]),
+            Range::Owner(owner, status) => {
+                params.extend([owner.into(), Param::from(status.as_str())])
+            }
+            Range::StatusAndType(status, name) => {
+                params.extend([Param::from(status.as_str()), name.into()])
+            }
         }
         let rows = session.fetch(statement(range, page.order), &params).await?;
         rows.iter().map(record::task).collect()
@@ -222,8 +283,14 @@ impl<'a> Conditions<'a> {
 
     /// The ids between which the page lies, both excluded. The times of creation narrow them.
     fn id_bounds(&self, page: &PageRequest) -> (Uuid, Uuid) {
-        let lowest = self.filter.created_after.map_or(Uuid::nil(), |moment| id_floor(moment, false));
-        let highest = self.filter.created_before.map_or(Uuid::max(), |moment| id_floor(moment, true));
+        let lowest = self
+            .filter
+            .created_after
+            .map_or(Uuid::nil(), |moment| id_floor(moment, false));
+        let highest = self
+            .filter
+            .created_before
+            .map_or(Uuid::max(), |moment| id_floor(moment, true));
         match (page.order, page.after) {
             (_, None) => (lowest, highest),
             (SortOrder::NewestFirst, Some(after)) => (lowest, highest.min(after.0)),
@@ -258,7 +325,10 @@ impl Operation for ListQueues {
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Queue>, Failure> {
         let rows = session.fetch(Statement::ListQueues, &[]).await?;
         let queue = |row: &crate::row::SqlRow| {
-            Ok(Queue { name: row.must_text(0)?, paused_at: row.int(1)?.map(Timestamp::from_micros) })
+            Ok(Queue {
+                name: row.must_text(0)?,
+                paused_at: row.int(1)?.map(Timestamp::from_micros),
+            })
         };
         rows.iter().map(queue).collect()
     }
@@ -273,7 +343,12 @@ impl Operation for ListNodes {
     type Output = Vec<Node>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<Node>, Failure> {
-        session.fetch(Statement::ListNodes, &[]).await?.iter().map(record::node).collect()
+        session
+            .fetch(Statement::ListNodes, &[])
+            .await?
+            .iter()
+            .map(record::node)
+            .collect()
     }
 }
 
@@ -289,8 +364,13 @@ impl Operation for NextDueAt {
     type Output = Option<Timestamp>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, Failure> {
-        let (queues, types) = (serde_json::to_string(&self.queues)?, serde_json::to_string(&self.task_types)?);
-        let rows = session.fetch(Statement::FindNextDue, &[(&queues).into(), (&types).into()]).await?;
+        let (queues, types) = (
+            serde_json::to_string(&self.queues)?,
+            serde_json::to_string(&self.task_types)?,
+        );
+        let rows = session
+            .fetch(Statement::FindNextDue, &[(&queues).into(), (&types).into()])
+            .await?;
         let due = rows.first().map(|row| row.int(0)).transpose()?.flatten();
         Ok(due.map(Timestamp::from_micros))
     }
@@ -326,7 +406,12 @@ impl Operation for CountAhead {
 
 /// The one number of an answer.
 pub(crate) fn count(rows: &[crate::row::SqlRow]) -> Result<usize, Failure> {
-    let number = rows.first().map(|row| row.int(0)).transpose()?.flatten().unwrap_or(0);
+    let number = rows
+        .first()
+        .map(|row| row.int(0))
+        .transpose()?
+        .flatten()
+        .unwrap_or(0);
     Ok(usize::try_from(number).unwrap_or(0))
 }
 

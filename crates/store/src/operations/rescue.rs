@@ -28,12 +28,23 @@ impl Operation for RescueTasks {
     type Output = Rescued;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Rescued, Failure> {
-        let lease_us = i64::try_from(self.request.lease_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        let lease_us =
+            i64::try_from(self.request.lease_ms.saturating_mul(1_000)).unwrap_or(i64::MAX);
         let clock = session.clock();
         // No node has the id of nobody.
-        let asker = self.request.asker.map_or_else(uuid::Uuid::nil, |node| node.0);
-        session.execute(Statement::LoseSilentNodes, &[clock.into(), lease_us.into(), asker.into()]).await?;
-        let rows = session.fetch(Statement::FindRescuable, &[self.request.limit.into()]).await?;
+        let asker = self
+            .request
+            .asker
+            .map_or_else(uuid::Uuid::nil, |node| node.0);
+        session
+            .execute(
+                Statement::LoseSilentNodes,
+                &[clock.into(), lease_us.into(), asker.into()],
+            )
+            .await?;
+        let rows = session
+            .fetch(Statement::FindRescuable, &[self.request.limit.into()])
+            .await?;
         let mut held = Vec::new();
         for row in &rows {
             held.push((TaskId(row.must_id(0)?), record::any_id(row, 1).map(NodeId)));
@@ -44,9 +55,12 @@ impl Operation for RescueTasks {
         let (mut rescued, mut kept) = (Rescued::default(), Vec::new());
         for (id, dead) in held {
             // Whoever finished or rescued it in between has won: the refusal is the verdict.
-            let decided =
-                ledger.get(id).and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
-            let Some(mut transition) = decided else { continue };
+            let decided = ledger
+                .get(id)
+                .and_then(|task| rescue::decide(task, dead, self.request.max_crashes, now).ok());
+            let Some(mut transition) = decided else {
+                continue;
+            };
             if self.request.keep_for_host_ms > 0 {
                 transition = rescue::keep_for_host(transition, self.request.keep_for_host_ms, now);
                 kept.push(transition.after.clone());
@@ -58,7 +72,9 @@ impl Operation for RescueTasks {
             ledger.record(session, transition);
         }
         ledger.save(session, now).await?;
-        session.execute(Statement::PruneKept, &[clock.into()]).await?;
+        session
+            .execute(Statement::PruneKept, &[clock.into()])
+            .await?;
         kept::keep(session, &kept).await?;
         Ok(rescued)
     }

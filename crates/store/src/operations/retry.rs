@@ -62,8 +62,10 @@ async fn redo_children(
     let failed = failed_children(session, parent).await?;
     ledger.lock(session, failed.iter().copied()).await?;
     for child in failed {
-        let decided =
-            ledger.get(child).filter(|task| retry::is_redone(task.status)).map(|task| retry::decide(task, now));
+        let decided = ledger
+            .get(child)
+            .filter(|task| retry::is_redone(task.status))
+            .map(|task| retry::decide(task, now));
         if let Some(transition) = decided.transpose()? {
             ledger.record(session, transition);
         }
@@ -71,10 +73,16 @@ async fn redo_children(
     Ok(())
 }
 
-async fn failed_children(session: &mut dyn Session, parent: TaskId) -> Result<Vec<TaskId>, Failure> {
+async fn failed_children(
+    session: &mut dyn Session,
+    parent: TaskId,
+) -> Result<Vec<TaskId>, Failure> {
     let list = hex_list([parent]);
     let mut failed = Vec::new();
-    for row in session.fetch(Statement::FindChildren, &[(&list).into()]).await? {
+    for row in session
+        .fetch(Statement::FindChildren, &[(&list).into()])
+        .await?
+    {
         if retry::is_redone(record::status(&row, 2)?) {
             failed.push(TaskId(row.must_id(0)?));
         }

@@ -40,7 +40,11 @@ pub(crate) fn check(tasks: &[NewTask]) -> Result<(), Invalid> {
     let mut parents = tasks.iter().filter_map(|task| task.parent);
     let first = parents.next();
     if parents.any(|parent| Some(parent) != first) {
-        return Err(Invalid::new("parent", "differs within one batch", "one parent for all children of a batch"));
+        return Err(Invalid::new(
+            "parent",
+            "differs within one batch",
+            "one parent for all children of a batch",
+        ));
     }
     Ok(())
 }
@@ -52,13 +56,24 @@ pub(crate) fn is_same_lane(one: &NewTask, other: &NewTask) -> bool {
 
 /// The lane that a new task belongs to.
 pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
-    (task.queue.to_string(), task.task_type.to_string(), task.priority)
+    (
+        task.queue.to_string(),
+        task.task_type.to_string(),
+        task.priority,
+    )
 }
 
 impl SubmitTasks {
     /// Whether plain tasks go in with one statement.
     pub(crate) fn is_one_statement(&self) -> bool {
-        let bytes = |task: &NewTask| Submission { id: self.ids[0], lane: 0, task }.bytes();
+        let bytes = |task: &NewTask| {
+            Submission {
+                id: self.ids[0],
+                lane: 0,
+                task,
+            }
+            .bytes()
+        };
         portions(&self.tasks, bytes).len() == 1
     }
 
@@ -70,7 +85,10 @@ impl SubmitTasks {
         let mut sheet = TallySheet::default();
         // Those of one lane are counted together, as far as they follow each other.
         for alike in submissions.chunk_by(|one, next| one.lane == next.lane) {
-            let (first, count) = (alike[0].task, i64::try_from(alike.len()).unwrap_or(i64::MAX));
+            let (first, count) = (
+                alike[0].task,
+                i64::try_from(alike.len()).unwrap_or(i64::MAX),
+            );
             sheet.count(&first.queue, &first.task_type, Status::Queued, count);
         }
         for submission in &submissions {
@@ -87,7 +105,11 @@ impl SubmitTasks {
         Ok(())
     }
 
-    async fn with_lanes(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<Vec<Submission<'_>>, Failure> {
+    async fn with_lanes(
+        &self,
+        session: &mut dyn Session,
+        fresh: &[usize],
+    ) -> Result<Vec<Submission<'_>>, Failure> {
         let mut submissions = Vec::with_capacity(fresh.len());
         let mut made: HashMap<LaneKey, i64> = HashMap::new();
         for index in fresh {
@@ -111,15 +133,25 @@ impl SubmitTasks {
 
     async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
         let events = &session.shared().outbox().events;
-        let told = fresh.iter().filter(|index| events.selects(EventKind::Submitted, &self.tasks[**index].task_type));
+        let told = fresh
+            .iter()
+            .filter(|index| events.selects(EventKind::Submitted, &self.tasks[**index].task_type));
         let told: Vec<TaskId> = told.map(|index| self.ids[*index]).collect();
         if told.is_empty() {
             return Ok(());
         }
         let list = hex_list(told);
         let mut messages = Vec::new();
-        for row in session.fetch(Statement::ReadTasks, &[(&list).into()]).await? {
-            messages.extend(session.shared().outbox().messages(&record::task(&row)?, EventKind::Submitted));
+        for row in session
+            .fetch(Statement::ReadTasks, &[(&list).into()])
+            .await?
+        {
+            messages.extend(
+                session
+                    .shared()
+                    .outbox()
+                    .messages(&record::task(&row)?, EventKind::Submitted),
+            );
         }
         ledger::insert_messages(session, &messages).await
     }
@@ -134,14 +166,24 @@ impl Operation for SubmitTasks {
         let mut ledger = Ledger::default();
         if let Some(lease) = &parent {
             ledger.lock(session, [lease.task_id]).await?;
-            let task = ledger.get(lease.task_id).ok_or(Failure::Store(StoreError::NotFound))?;
+            let task = ledger
+                .get(lease.task_id)
+                .ok_or(Failure::Store(StoreError::NotFound))?;
             heartbeat::decide(task, lease)?;
         }
         let answers = settle_keys(session, &self.tasks, &self.ids).await?;
-        let fresh: Vec<usize> = (0..self.tasks.len()).filter(|index| !answers[*index].repeated).collect();
+        let fresh: Vec<usize> = (0..self.tasks.len())
+            .filter(|index| !answers[*index].repeated)
+            .collect();
         if let Some(lease) = &parent {
-            let children = fresh.iter().filter(|index| self.tasks[**index].parent.is_some()).count();
-            let made = ChildMove { from: None, to: Status::Queued };
+            let children = fresh
+                .iter()
+                .filter(|index| self.tasks[**index].parent.is_some())
+                .count();
+            let made = ChildMove {
+                from: None,
+                to: Status::Queued,
+            };
             ledger.add_children(lease.task_id, vec![made; children]);
             let now = session.now().await?;
             ledger.save(session, now).await?;
@@ -163,12 +205,24 @@ struct KeyRow<'a> {
 }
 
 /// Settles for each task whether it is new or was made before under the same key.
-async fn settle_keys(session: &mut dyn Session, tasks: &[NewTask], ids: &[TaskId]) -> Result<Vec<Submitted>, Failure> {
-    let mut answers: Vec<Submitted> = ids.iter().map(|id| Submitted { task_id: *id, repeated: false }).collect();
+async fn settle_keys(
+    session: &mut dyn Session,
+    tasks: &[NewTask],
+    ids: &[TaskId],
+) -> Result<Vec<Submitted>, Failure> {
+    let mut answers: Vec<Submitted> = ids
+        .iter()
+        .map(|id| Submitted {
+            task_id: *id,
+            repeated: false,
+        })
+        .collect();
     let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     let mut rows = Vec::new();
     for (index, task) in tasks.iter().enumerate() {
-        let Some(promise) = &task.idempotency else { continue };
+        let Some(promise) = &task.idempotency else {
+            continue;
+        };
         let at = *first.entry((&task.owner, &promise.key)).or_insert(index);
         if at == index {
             rows.push(key_row(task, promise, ids[index]));
@@ -179,26 +233,42 @@ async fn settle_keys(session: &mut dyn Session, tasks: &[NewTask], ids: &[TaskId
     }
     let found = take_and_read(session, &mut rows).await?;
     for (index, task) in tasks.iter().enumerate() {
-        let Some(promise) = &task.idempotency else { continue };
+        let Some(promise) = &task.idempotency else {
+            continue;
+        };
         let key = (task.owner.to_string(), promise.key.clone());
-        let (digest, task_id) =
-            found.get(&key).ok_or_else(|| Failure::Again("the key was removed at this moment".to_owned()))?;
+        let (digest, task_id) = found
+            .get(&key)
+            .ok_or_else(|| Failure::Again("the key was removed at this moment".to_owned()))?;
         if *digest != digest_text(promise) {
             return Err(StoreError::IdempotencyMismatch.into());
         }
-        answers[index] = Submitted { task_id: *task_id, repeated: *task_id != ids[index] };
+        answers[index] = Submitted {
+            task_id: *task_id,
+            repeated: *task_id != ids[index],
+        };
     }
     Ok(answers)
 }
 
 type FoundKeys = HashMap<(String, String), (String, TaskId)>;
 
-async fn take_and_read(session: &mut dyn Session, rows: &mut [KeyRow<'_>]) -> Result<FoundKeys, Failure> {
+async fn take_and_read(
+    session: &mut dyn Session,
+    rows: &mut [KeyRow<'_>],
+) -> Result<FoundKeys, Failure> {
     rows.sort_by_key(|row| (row.owner, row.idempotency_key));
     let document = serde_json::to_string(rows)?;
     let clock = session.clock();
-    session.execute(Statement::TakeIdempotencyKeys, &[clock.into(), (&document).into()]).await?;
-    let found = session.fetch(Statement::ReadIdempotencyKeys, &[(&document).into()]).await?;
+    session
+        .execute(
+            Statement::TakeIdempotencyKeys,
+            &[clock.into(), (&document).into()],
+        )
+        .await?;
+    let found = session
+        .fetch(Statement::ReadIdempotencyKeys, &[(&document).into()])
+        .await?;
     let read = |row: &SqlRow| {
         let key = (row.must_text(0)?, row.must_text(1)?);
         Ok((key, (row.must_text(2)?, TaskId(row.must_id(3)?))))
@@ -218,11 +288,14 @@ fn key_row<'a>(task: &'a NewTask, promise: &'a Idempotency, id: TaskId) -> KeyRo
 
 fn digest_text(promise: &Idempotency) -> String {
     use std::fmt::Write as _;
-    promise.digest.iter().fold(String::with_capacity(64), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    promise
+        .digest
+        .iter()
+        .fold(String::with_capacity(64), |mut text, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
 }
 
 /// Makes tasks and claims behind them, in one transaction.

@@ -22,7 +22,9 @@ impl Operation for FoldTallies {
     type Output = usize;
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
-        let rows = session.fetch(Statement::FindTallyDeltas, &[self.limit.into()]).await?;
+        let rows = session
+            .fetch(Statement::FindTallyDeltas, &[self.limit.into()])
+            .await?;
         if rows.is_empty() {
             return Ok(0);
         }
@@ -35,11 +37,18 @@ impl Operation for FoldTallies {
         // Sorted by key, so that two folds at once wait for each other instead of in a circle.
         let sums = serde_json::to_string(&sheet.into_tallies())?;
         let list = serde_json::to_string(&found)?;
-        let deleted = session.execute(Statement::DeleteTallyDeltas, &[(&list).into()]).await?;
+        let deleted = session
+            .execute(Statement::DeleteTallyDeltas, &[(&list).into()])
+            .await?;
         if deleted != found.len() as u64 {
-            return Err(Failure::Again(format!("{deleted} of {} lines of counts were deleted", found.len())));
+            return Err(Failure::Again(format!(
+                "{deleted} of {} lines of counts were deleted",
+                found.len()
+            )));
         }
-        session.execute(Statement::FoldTallies, &[(&sums).into()]).await?;
+        session
+            .execute(Statement::FoldTallies, &[(&sums).into()])
+            .await?;
         Ok(found.len())
     }
 }
@@ -59,7 +68,9 @@ impl Operation for ReadTallies {
             None => (0, 1),
             Some((from, to)) => (from.as_micros().max(1), to.as_micros()),
         };
-        let rows = session.fetch(Statement::ReadTallies, &[from.into(), to.into()]).await?;
+        let rows = session
+            .fetch(Statement::ReadTallies, &[from.into(), to.into()])
+            .await?;
         let mut sheet = TallySheet::default();
         for row in &rows {
             sheet.add_all(&[record::tally(row, 0)?]);

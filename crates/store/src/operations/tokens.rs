@@ -27,7 +27,9 @@ impl Operation for CreateToken {
     async fn run(&self, session: &mut dyn Session) -> Result<AccessToken, Failure> {
         let (token, clock) = (&self.token, session.clock());
         let (digest, scopes) = (record::digest_text(token.digest), token.scopes.join(" "));
-        let ttl_micros = i64::try_from(token.ttl_ms).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000);
+        let ttl_micros = i64::try_from(token.ttl_ms)
+            .unwrap_or(i64::MAX / 1_000)
+            .saturating_mul(1_000);
         let params = [
             clock.into(),
             (&token.id).into(),
@@ -40,9 +42,15 @@ impl Operation for CreateToken {
             ttl_micros.into(),
         ];
         session.execute(Statement::InsertToken, &params).await?;
-        let known = find(session, &token.id).await?.ok_or_else(|| Failure::internal("the token's row is gone"))?;
+        let known = find(session, &token.id)
+            .await?
+            .ok_or_else(|| Failure::internal("the token's row is gone"))?;
         if known.digest != token.digest {
-            let taken = Invalid::new("tokenId", "is taken", "the id of a token that is not known yet");
+            let taken = Invalid::new(
+                "tokenId",
+                "is taken",
+                "the id of a token that is not known yet",
+            );
             return Err(Failure::Store(taken.into()));
         }
         Ok(known.token)
@@ -66,7 +74,9 @@ impl Operation for FindToken {
 
 async fn find(session: &mut dyn Session, id: &str) -> Result<Option<KnownToken>, Failure> {
     let clock = session.clock();
-    let rows = session.fetch(Statement::FindToken, &[clock.into(), id.into()]).await?;
+    let rows = session
+        .fetch(Statement::FindToken, &[clock.into(), id.into()])
+        .await?;
     rows.first().map(record::known_token).transpose()
 }
 
@@ -82,7 +92,12 @@ impl Operation for ListTokens {
     type Output = Vec<AccessToken>;
 
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<AccessToken>, Failure> {
-        let rows = session.fetch(Statement::ListTokens, &[(&self.after).into(), self.limit.into()]).await?;
+        let rows = session
+            .fetch(
+                Statement::ListTokens,
+                &[(&self.after).into(), self.limit.into()],
+            )
+            .await?;
         rows.iter().map(record::access_token).collect()
     }
 }
@@ -98,8 +113,16 @@ impl Operation for TouchToken {
     type Output = ();
 
     async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let (clock, every) = (session.clock(), i64::try_from(TOUCH_EVERY_MS * 1_000).unwrap_or(i64::MAX));
-        session.execute(Statement::TouchToken, &[clock.into(), (&self.id).into(), every.into()]).await?;
+        let (clock, every) = (
+            session.clock(),
+            i64::try_from(TOUCH_EVERY_MS * 1_000).unwrap_or(i64::MAX),
+        );
+        session
+            .execute(
+                Statement::TouchToken,
+                &[clock.into(), (&self.id).into(), every.into()],
+            )
+            .await?;
         Ok(())
     }
 }
@@ -115,7 +138,10 @@ impl Operation for PruneTokens {
     type Output = usize;
 
     async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
-        let (clock, keep) = (session.clock(), i64::try_from(KEEP_ENDED_MS * 1_000).unwrap_or(i64::MAX));
+        let (clock, keep) = (
+            session.clock(),
+            i64::try_from(KEEP_ENDED_MS * 1_000).unwrap_or(i64::MAX),
+        );
         let params = [clock.into(), keep.into(), self.limit.into()];
         let removed = session.execute(Statement::PruneTokens, &params).await?;
         Ok(usize::try_from(removed).unwrap_or(usize::MAX))
@@ -134,7 +160,9 @@ impl Operation for RevokeToken {
 
     async fn run(&self, session: &mut dyn Session) -> Result<Option<AccessToken>, Failure> {
         let clock = session.clock();
-        session.execute(Statement::RevokeToken, &[clock.into(), (&self.id).into()]).await?;
+        session
+            .execute(Statement::RevokeToken, &[clock.into(), (&self.id).into()])
+            .await?;
         Ok(find(session, &self.id).await?.map(|known| known.token))
     }
 }

@@ -29,20 +29,42 @@ struct Waiting {
 }
 
 /// The first `limit` due tasks of a lane.
-async fn peek(session: &mut dyn Session, head: &LaneHead, limit: usize) -> Result<Vec<Waiting>, Failure> {
-    let params = [session.clock().into(), head.lane.into(), head.due_at.into(), limit.into()];
+async fn peek(
+    session: &mut dyn Session,
+    head: &LaneHead,
+    limit: usize,
+) -> Result<Vec<Waiting>, Failure> {
+    let params = [
+        session.clock().into(),
+        head.lane.into(),
+        head.due_at.into(),
+        limit.into(),
+    ];
     let rows = session.fetch(Statement::PeekLane, &params).await?;
     let waiting = |row: &crate::row::SqlRow| {
         let (id, due_at) = (TaskId(row.must_id(0)?), row.must_int(1)?);
-        Ok(Waiting { id, due_at, lane: head.lane, standing: head.priority })
+        Ok(Waiting {
+            id,
+            due_at,
+            lane: head.lane,
+            standing: head.priority,
+        })
     };
     rows.iter().map(waiting).collect()
 }
 
 /// The first `limit` due tasks of several lanes together. Of each, somewhat more than its share is read; all that may be needed
 /// only of those that turn out to have more.
-async fn peek_all(session: &mut dyn Session, heads: &[LaneHead], limit: usize) -> Result<Vec<Waiting>, Failure> {
-    let share = if heads.len() == 1 { limit } else { (2 * limit / heads.len()).clamp(1, limit) };
+async fn peek_all(
+    session: &mut dyn Session,
+    heads: &[LaneHead],
+    limit: usize,
+) -> Result<Vec<Waiting>, Failure> {
+    let share = if heads.len() == 1 {
+        limit
+    } else {
+        (2 * limit / heads.len()).clamp(1, limit)
+    };
     let mut waiting = Vec::new();
     for head in heads {
         waiting.extend(peek(session, head, share).await?);
@@ -52,8 +74,9 @@ async fn peek_all(session: &mut dyn Session, heads: &[LaneHead], limit: usize) -
         waiting.truncate(limit);
     };
     in_order(&mut waiting);
-    let used_up =
-        |head: &&LaneHead| share < limit && waiting.iter().filter(|task| task.lane == head.lane).count() == share;
+    let used_up = |head: &&LaneHead| {
+        share < limit && waiting.iter().filter(|task| task.lane == head.lane).count() == share
+    };
     let deeper: Vec<&LaneHead> = heads.iter().filter(used_up).collect();
     for head in deeper {
         waiting.retain(|task| task.lane != head.lane);
@@ -64,13 +87,20 @@ async fn peek_all(session: &mut dyn Session, heads: &[LaneHead], limit: usize) -
 }
 
 /// What is rung with for those of the tasks that still wait; each with the priority that it has by itself.
-async fn read_bells(session: &mut dyn Session, ids: &[TaskId]) -> Result<HashMap<TaskId, Bell>, Failure> {
+async fn read_bells(
+    session: &mut dyn Session,
+    ids: &[TaskId],
+) -> Result<HashMap<TaskId, Bell>, Failure> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let list = hex_list(ids.iter().copied());
-    let rows = session.fetch(Statement::ReadBells, &[(&list).into()]).await?;
-    rows.iter().map(|row| record::bell(row).map(|bell| (bell.task_id, bell))).collect()
+    let rows = session
+        .fetch(Statement::ReadBells, &[(&list).into()])
+        .await?;
+    rows.iter()
+        .map(|row| record::bell(row).map(|bell| (bell.task_id, bell)))
+        .collect()
 }
 
 /// The first due tasks of a queue.
@@ -118,7 +148,11 @@ impl Operation for ListHeads {
     async fn run(&self, session: &mut dyn Session) -> Result<Vec<QueueHead>, Failure> {
         let mut heads = session.find_heads(None).await?;
         heads.sort_by(|one, other| {
-            (&one.queue, one.priority, &one.task_type).cmp(&(&other.queue, other.priority, &other.task_type))
+            (&one.queue, one.priority, &one.task_type).cmp(&(
+                &other.queue,
+                other.priority,
+                &other.task_type,
+            ))
         });
         let head = |head: LaneHead| QueueHead {
             queue: head.queue,
@@ -178,7 +212,11 @@ impl Operation for BringForward {
 
 impl BringForward {
     /// How many more of a type may stand before all others, where some do.
-    async fn room(&self, session: &mut dyn Session, heads: &[LaneHead]) -> Result<HashMap<String, usize>, Failure> {
+    async fn room(
+        &self,
+        session: &mut dyn Session,
+        heads: &[LaneHead],
+    ) -> Result<HashMap<String, usize>, Failure> {
         let mut room = HashMap::new();
         for head in heads.iter().filter(|head| head.priority == bounds::FORWARD) {
             let standing = peek(session, head, self.most).await?.len();
@@ -198,20 +236,31 @@ impl BringForward {
         for head in heads.iter().filter(|head| head.priority != bounds::FORWARD) {
             if is_late(Timestamp::from_micros(head.due_at)) {
                 let first = peek(session, head, bounds::AGING_LOOK).await?;
-                late.extend(first.into_iter().filter(|task| is_late(Timestamp::from_micros(task.due_at))));
+                late.extend(
+                    first
+                        .into_iter()
+                        .filter(|task| is_late(Timestamp::from_micros(task.due_at))),
+                );
             }
         }
         let ids: Vec<TaskId> = late.iter().map(|task| task.id).collect();
         let mut bells = read_bells(session, &ids).await?;
         let with_bell = late.into_iter().filter_map(|task| {
             let bell = bells.remove(&task.id)?;
-            Some(Overdue { since: bell.submitted_at.max(bell.due_at), task, bell })
+            Some(Overdue {
+                since: bell.submitted_at.max(bell.due_at),
+                task,
+                bell,
+            })
         });
         Ok(with_bell.filter(|one| is_late(one.since)).collect())
     }
 }
 
-async fn move_forward(session: &mut dyn Session, mut chosen: Vec<Overdue>) -> Result<usize, Failure> {
+async fn move_forward(
+    session: &mut dyn Session,
+    mut chosen: Vec<Overdue>,
+) -> Result<usize, Failure> {
     if chosen.is_empty() {
         return Ok(0);
     }
@@ -220,11 +269,22 @@ async fn move_forward(session: &mut dyn Session, mut chosen: Vec<Overdue>) -> Re
     let mut lanes: HashMap<LaneKey, i64> = HashMap::new();
     let mut moved = Vec::with_capacity(chosen.len());
     for Overdue { task, bell, .. } in chosen {
-        let lane_to = lane_of(session, &mut lanes, (bell.queue, bell.task_type, bounds::FORWARD)).await?;
+        let lane_to = lane_of(
+            session,
+            &mut lanes,
+            (bell.queue, bell.task_type, bounds::FORWARD),
+        )
+        .await?;
         session.note_requeued(lane_to, task.due_at);
-        moved.push(Moved { id: hex(task.id.0), lane_from: task.lane, lane_to });
+        moved.push(Moved {
+            id: hex(task.id.0),
+            lane_from: task.lane,
+            lane_to,
+        });
     }
     let document = serde_json::to_string(&moved)?;
-    let count = session.execute(Statement::MoveToLanes, &[(&document).into()]).await?;
+    let count = session
+        .execute(Statement::MoveToLanes, &[(&document).into()])
+        .await?;
     Ok(usize::try_from(count).unwrap_or(moved.len()))
 }

@@ -91,7 +91,11 @@ fn named(payload: &str) -> Option<RungFor> {
     let mut words = payload.split(' ').map(str::to_owned);
     let task_id = TaskId(words.next()?.parse().ok()?);
     let (queue, task_type) = (words.next()?, words.next()?);
-    words.next().is_none().then_some(RungFor { task_id, queue, task_type })
+    words.next().is_none().then_some(RungFor {
+        task_id,
+        queue,
+        task_type,
+    })
 }
 
 impl Shared {
@@ -101,13 +105,17 @@ impl Shared {
     }
 
     fn rung_for(&self) -> std::sync::MutexGuard<'_, RungSince> {
-        self.rung_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.rung_for
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Whoever asks rings now, and the bell's rest begins; or else it still rests so long.
     fn take_turn(&self, now: Instant) -> Result<(), Duration> {
         let mut rung_at = self.rung_at();
-        let rest = rung_at.map_or(Duration::ZERO, |at| REST.saturating_sub(now.saturating_duration_since(at)));
+        let rest = rung_at.map_or(Duration::ZERO, |at| {
+            REST.saturating_sub(now.saturating_duration_since(at))
+        });
         if !rest.is_zero() {
             return Err(rest);
         }
@@ -116,7 +124,9 @@ impl Shared {
     }
 
     fn rung_at(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.rung_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.rung_at
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
@@ -135,7 +145,10 @@ impl PgDoorbell {
     fn start(&self, started: &AtomicBool, work: impl Future<Output = ()> + Send + 'static) {
         if !started.swap(true, Ordering::Relaxed) {
             let task = AbortOnDropHandle::new(tokio::spawn(work));
-            self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(task);
+            self.tasks
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .push(task);
         }
     }
 }
@@ -144,7 +157,10 @@ impl PgDoorbell {
 impl Doorbell for PgDoorbell {
     fn ring(&self, _queue: &str) {
         self.shared.hear(None);
-        self.start(&self.rings, send(self.pool.clone(), Arc::clone(&self.shared)));
+        self.start(
+            &self.rings,
+            send(self.pool.clone(), Arc::clone(&self.shared)),
+        );
         self.shared.to_ring.notify_one();
     }
 
@@ -157,7 +173,10 @@ impl Doorbell for PgDoorbell {
     }
 
     async fn heard(&self) -> Vec<RungFor> {
-        self.start(&self.listens, listen(self.pool.clone(), Arc::clone(&self.shared)));
+        self.start(
+            &self.listens,
+            listen(self.pool.clone(), Arc::clone(&self.shared)),
+        );
         loop {
             self.shared.heard.notified().await;
             // What was rung for may have been told together with the ring before.
@@ -172,7 +191,13 @@ impl Doorbell for PgDoorbell {
 async fn send(pool: PgPool, shared: Arc<Shared>) {
     loop {
         shared.to_ring.notified().await;
-        let Ok(rung) = pool.close_event().do_until(send_rings(&pool, &shared)).await else { return };
+        let Ok(rung) = pool
+            .close_event()
+            .do_until(send_rings(&pool, &shared))
+            .await
+        else {
+            return;
+        };
         if let Err(error) = rung {
             tracing::debug!(%error, "a bell could not be rung; nodes find the tasks at their next look");
             tokio::time::sleep(RECONNECT).await;
@@ -183,21 +208,28 @@ async fn send(pool: PgPool, shared: Arc<Shared>) {
 /// Rings until something goes wrong. The connection does not wait for the disk: a lost ring costs nothing but a poll.
 async fn send_rings(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
     let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
-    sqlx::query("SELECT set_config('synchronous_commit', 'off', false)").execute(&mut connection).await?;
+    sqlx::query("SELECT set_config('synchronous_commit', 'off', false)")
+        .execute(&mut connection)
+        .await?;
     loop {
         if let Err(rest) = shared.take_turn(Instant::now()) {
             // Then it rings in any case: those who take their turn meanwhile may come to nothing.
             tokio::time::sleep(rest).await;
             *shared.rung_at() = Some(Instant::now());
         }
-        sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&mut connection).await?;
+        sqlx::query("SELECT pg_notify($1, '')")
+            .bind(CHANNEL)
+            .execute(&mut connection)
+            .await?;
         shared.to_ring.notified().await;
     }
 }
 
 async fn listen(pool: PgPool, shared: Arc<Shared>) {
     loop {
-        let Ok(heard) = pool.close_event().do_until(hear(&pool, &shared)).await else { return };
+        let Ok(heard) = pool.close_event().do_until(hear(&pool, &shared)).await else {
+            return;
+        };
         if let Err(error) = heard {
             tracing::debug!(%error, "the bell cannot be heard; the node polls meanwhile");
         }
@@ -206,7 +238,10 @@ async fn listen(pool: PgPool, shared: Arc<Shared>) {
 }
 
 async fn hear(pool: &PgPool, shared: &Shared) -> Result<(), sqlx::Error> {
-    let own = PgPoolOptions::new().max_connections(1).connect_with((*pool.connect_options()).clone()).await?;
+    let own = PgPoolOptions::new()
+        .max_connections(1)
+        .connect_with((*pool.connect_options()).clone())
+        .await?;
     let mut listener = PgListener::connect_with(&own).await?;
     listener.listen(CHANNEL).await?;
     // What was rung before we listened is looked for once.
@@ -234,11 +269,20 @@ mod tests {
 
     #[test]
     fn a_ring_names_its_task_or_nothing() {
-        let name =
-            RungFor { task_id: TaskId(uuid::Uuid::from_u128(7)), queue: "q".to_owned(), task_type: "t".to_owned() };
+        let name = RungFor {
+            task_id: TaskId(uuid::Uuid::from_u128(7)),
+            queue: "q".to_owned(),
+            task_type: "t".to_owned(),
+        };
         let id = name.task_id.0;
         assert_eq!(named(&format!("{id} q t")), Some(name));
-        let others = [String::new(), id.to_string(), format!("{id} q"), format!("{id} q t more"), "7 q t".to_owned()];
+        let others = [
+            String::new(),
+            id.to_string(),
+            format!("{id} q"),
+            format!("{id} q t more"),
+            "7 q t".to_owned(),
+        ];
         assert!(others.iter().all(|payload| named(payload).is_none()));
     }
 
@@ -252,8 +296,15 @@ mod tests {
         let mut since = RungSince::default();
         since.add(Some(name(1)));
         since.add(Some(name(2)));
-        assert_eq!((since.take(), since.take()), (Some(vec![name(1), name(2)]), None));
-        for rings in [vec![Some(name(1)), None], vec![None, Some(name(1))], vec![Some(name(1)); MOST_NAMED + 1]] {
+        assert_eq!(
+            (since.take(), since.take()),
+            (Some(vec![name(1), name(2)]), None)
+        );
+        for rings in [
+            vec![Some(name(1)), None],
+            vec![None, Some(name(1))],
+            vec![Some(name(1)); MOST_NAMED + 1],
+        ] {
             rings.into_iter().for_each(|ring| since.add(ring));
             assert_eq!((since.take(), since.take()), (Some(Vec::new()), None));
         }

@@ -50,21 +50,40 @@ impl PostgresDatabase {
             .test_before_acquire(false)
             .after_release(|connection, _| Box::pin(lives::<sqlx::Postgres>(connection)));
         let pool = open_pool(pool, connect_options(url)?).await?;
-        Ok(Self { connections: Connections::new(pool, bounds.operation_wait), shared: Arc::new(shared) })
+        Ok(Self {
+            connections: Connections::new(pool, bounds.operation_wait),
+            shared: Arc::new(shared),
+        })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?.detach();
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?
+            .detach();
         migrate::run(&mut connection, &migrate::POSTGRES).await
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?;
         migrate::state(&mut *connection, &migrate::POSTGRES).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = self.connections.pool.acquire().await.map_err(migrate::failed)?;
+        let mut connection = self
+            .connections
+            .pool
+            .acquire()
+            .await
+            .map_err(migrate::failed)?;
         migrate::check(&mut *connection, &migrate::POSTGRES).await
     }
 
@@ -112,7 +131,9 @@ impl PostgresDatabase {
         operation: &O,
     ) -> Result<O::Output, Failure> {
         savepoint::set::<sqlx::Postgres>(connection).await?;
-        let ran = operation.run(&mut PgSession::new(connection, &self.shared)).await;
+        let ran = operation
+            .run(&mut PgSession::new(connection, &self.shared))
+            .await;
         savepoint::settle::<sqlx::Postgres, _>(connection, ran).await
     }
 
@@ -133,7 +154,9 @@ impl PostgresDatabase {
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
         let query = "SELECT 'fsync=' || current_setting('fsync') || ', synchronous_commit=' \
                      || current_setting('synchronous_commit')";
-        Ok(sqlx::query_scalar(query).fetch_one(&self.connections.pool).await?)
+        Ok(sqlx::query_scalar(query)
+            .fetch_one(&self.connections.pool)
+            .await?)
     }
 
     pub(crate) fn doorbell(&self) -> PgDoorbell {

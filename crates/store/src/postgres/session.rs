@@ -37,7 +37,13 @@ static INSERT: LazyLock<Sql> = own!(for_many, "insert_tasks");
 static ALIKE: LazyLock<Sql> = own!(for_many, "insert_alike");
 static INSERT_ONE: LazyLock<Sql> = own!(for_one, "insert_task");
 static INSERT_AND_RING: LazyLock<Sql> = LazyLock::new(|| {
-    for_one("insert_and_ring", concat!(include_str!("sql/insert_task.sql"), include_str!("sql/ring_for_it.fragment")))
+    for_one(
+        "insert_and_ring",
+        concat!(
+            include_str!("sql/insert_task.sql"),
+            include_str!("sql/ring_for_it.fragment")
+        ),
+    )
 });
 
 fn for_many(name: &'static str, file: &str) -> Sql {
@@ -45,7 +51,8 @@ fn for_many(name: &'static str, file: &str) -> Sql {
 }
 
 fn with_taken(file: &str, token: &str) -> String {
-    file.replace("{taken}", include_str!("sql/taken.fragment")).replace("{token}", token)
+    file.replace("{taken}", include_str!("sql/taken.fragment"))
+        .replace("{token}", token)
 }
 
 /// The clock is worked out wherever it stands: for one row that is cheaper than to set it up once for the statement.
@@ -80,18 +87,35 @@ type PgQuery<'q> = sqlx::query::Query<'q, sqlx::Postgres, sqlx::postgres::PgArgu
 
 impl<'c> PgSession<'c> {
     pub(super) fn new(connection: &'c mut PgConnection, shared: &'c Shared) -> Self {
-        Self { connection, shared, moves: Moves::default() }
+        Self {
+            connection,
+            shared,
+            moves: Moves::default(),
+        }
     }
 
     pub(super) fn into_moves(self) -> Moves {
         self.moves
     }
 
-    async fn claim_from(&mut self, request: &ClaimRequest, bounds: &[LaneBound]) -> Result<Vec<Claimed>, Failure> {
-        let (lanes, dues): (Vec<i64>, Vec<i64>) = bounds.iter().map(|bound| (bound.lane, bound.due_at)).unzip();
-        let query = sqlx::query(super::text(&CLAIM)).bind(self.clock()).bind(&request.queues).bind(&request.task_types);
+    async fn claim_from(
+        &mut self,
+        request: &ClaimRequest,
+        bounds: &[LaneBound],
+    ) -> Result<Vec<Claimed>, Failure> {
+        let (lanes, dues): (Vec<i64>, Vec<i64>) = bounds
+            .iter()
+            .map(|bound| (bound.lane, bound.due_at))
+            .unzip();
+        let query = sqlx::query(super::text(&CLAIM))
+            .bind(self.clock())
+            .bind(&request.queues)
+            .bind(&request.task_types);
         let query = query.bind(request.node_id.0).bind(&request.host);
-        let query = query.bind(i64::try_from(request.limit).unwrap_or(i64::MAX)).bind(lanes).bind(dues);
+        let query = query
+            .bind(i64::try_from(request.limit).unwrap_or(i64::MAX))
+            .bind(lanes)
+            .bind(dues);
         self.read_claimed(query).await
     }
 
@@ -110,7 +134,10 @@ impl<'c> PgSession<'c> {
     }
 
     /// Claims without bounds, and notes how long that took.
-    async fn claim_from_the_front(&mut self, request: &ClaimRequest) -> Result<Vec<Claimed>, Failure> {
+    async fn claim_from_the_front(
+        &mut self,
+        request: &ClaimRequest,
+    ) -> Result<Vec<Claimed>, Failure> {
         let started = Instant::now();
         let claimed = self.claim_from(request, &[]).await?;
         self.shared.claim_bounds.note_full_scan(started.elapsed());
@@ -120,16 +147,25 @@ impl<'c> PgSession<'c> {
     /// What was claimed, in the order of claims. Lanes that were looked at are known from now on.
     fn known(&self, claimed: Vec<Claimed>) -> Vec<Task> {
         let standing = |claimed: Claimed| {
-            let Claimed { task, lane, standing } = claimed;
+            let Claimed {
+                task,
+                lane,
+                standing,
+            } = claimed;
             if let Some(priority) = standing.and_then(|standing| u8::try_from(standing).ok()) {
-                self.shared.note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
+                self.shared
+                    .note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
             }
             (standing.unwrap_or(i64::from(task.priority)), task)
         };
         in_order(claimed.into_iter().map(standing).collect())
     }
 
-    async fn find_heads_from(&mut self, queue: Option<&str>, bounds: &[LaneBound]) -> Result<Vec<LaneHead>, Failure> {
+    async fn find_heads_from(
+        &mut self,
+        queue: Option<&str>,
+        bounds: &[LaneBound],
+    ) -> Result<Vec<LaneHead>, Failure> {
         let bounds = serde_json::to_string(bounds)?;
         let params = [self.clock().into(), Param::Text(queue), (&bounds).into()];
         let rows = self.fetch(Statement::FindHeads, &params).await?;
@@ -147,16 +183,22 @@ struct Claimed {
 impl Claimed {
     fn from_row(row: &SqlRow) -> Result<Self, Failure> {
         let (lane, standing) = (row.must_int(TASK_COLUMNS)?, row.int(TASK_COLUMNS + 1)?);
-        Ok(Self { task: record::task(row)?, lane, standing })
+        Ok(Self {
+            task: record::task(row)?,
+            lane,
+            standing,
+        })
     }
 }
 
 fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> PgQuery<'q> {
-    params.iter().fold(sqlx::query(super::text(sql)), |query, param| match *param {
-        Param::Int(value) => query.bind(value),
-        Param::Text(value) => query.bind(value),
-        Param::Id(value) => query.bind(value),
-    })
+    params
+        .iter()
+        .fold(sqlx::query(super::text(sql)), |query, param| match *param {
+            Param::Int(value) => query.bind(value),
+            Param::Text(value) => query.bind(value),
+            Param::Id(value) => query.bind(value),
+        })
 }
 
 #[async_trait]
@@ -166,7 +208,9 @@ impl Session for PgSession<'_> {
     }
 
     fn clock(&self) -> i64 {
-        self.shared.offset.load(std::sync::atomic::Ordering::Relaxed)
+        self.shared
+            .offset
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn sql(&self, statement: Statement) -> &'static Sql {
@@ -177,30 +221,55 @@ impl Session for PgSession<'_> {
         self.moves.requeued(lane, due_at);
     }
 
-    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
-        Ok(bind(sql, params).execute(&mut *self.connection).await?.rows_affected())
+    async fn execute_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure> {
+        Ok(bind(sql, params)
+            .execute(&mut *self.connection)
+            .await?
+            .rows_affected())
     }
 
-    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+    async fn fetch_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure> {
         let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
         Ok(rows.into_iter().map(SqlRow::Postgres).collect())
     }
 
-    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+    async fn insert_tasks(
+        &mut self,
+        tasks: &[Submission<'_>],
+        tallies: &[Tally],
+    ) -> Result<(), Failure> {
         if let ([only], [_queued]) = (tasks, tallies) {
             let policy = only.policy_text()?;
-            let sql = if only.task.rings { &INSERT_AND_RING } else { &INSERT_ONE };
-            self.execute_sql(sql, &inserted(only, policy.as_deref(), self.clock())).await?;
+            let sql = if only.task.rings {
+                &INSERT_AND_RING
+            } else {
+                &INSERT_ONE
+            };
+            self.execute_sql(sql, &inserted(only, policy.as_deref(), self.clock()))
+                .await?;
             return Ok(());
         }
         let tallies = serde_json::to_string(tallies)?;
         if let Some(first) = Submission::shared(tasks) {
             let rings = tasks.iter().any(|submission| submission.task.rings);
-            bind_alike(first, tasks, self.clock(), &tallies, rings)?.execute(&mut *self.connection).await?;
+            bind_alike(first, tasks, self.clock(), &tallies, rings)?
+                .execute(&mut *self.connection)
+                .await?;
             return Ok(());
         }
         let columns = Columns::of(tasks)?;
-        columns.bind(self.clock(), &tallies).execute(&mut *self.connection).await?;
+        columns
+            .bind(self.clock(), &tallies)
+            .execute(&mut *self.connection)
+            .await?;
         Ok(())
     }
 
@@ -221,15 +290,29 @@ impl Session for PgSession<'_> {
     }
 
     async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
-        let ClaimNamed { node_id, host, task_types, .. } = request;
+        let ClaimNamed {
+            node_id,
+            host,
+            task_types,
+            ..
+        } = request;
         let query = match &*request.ids {
             [only] => {
-                let query = sqlx::query(super::text(&CLAIM_ONE)).bind(self.clock()).bind(only.0).bind(task_types);
-                query.bind(node_id.0).bind(host).bind(crate::random::token())
+                let query = sqlx::query(super::text(&CLAIM_ONE))
+                    .bind(self.clock())
+                    .bind(only.0)
+                    .bind(task_types);
+                query
+                    .bind(node_id.0)
+                    .bind(host)
+                    .bind(crate::random::token())
             }
             ids => {
                 let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-                let query = sqlx::query(super::text(&NAMED)).bind(self.clock()).bind(ids).bind(task_types);
+                let query = sqlx::query(super::text(&NAMED))
+                    .bind(self.clock())
+                    .bind(ids)
+                    .bind(task_types);
                 query.bind(node_id.0).bind(host)
             }
         };
@@ -254,19 +337,38 @@ impl Session for PgSession<'_> {
             self.shared.look_bounds.note_full_scan(started.elapsed());
         }
         let mut seen = Moves::default();
-        heads.iter().for_each(|head| seen.claimed(&bounds, head.lane, head.due_at));
+        heads
+            .iter()
+            .for_each(|head| seen.claimed(&bounds, head.lane, head.due_at));
         self.shared.look_bounds.raise(&seen);
         Ok(heads)
     }
 
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
-        let ids: Vec<Uuid> = completions.iter().map(|done| done.lease.task_id.0).collect();
-        let attempts: Vec<i64> = completions.iter().map(|done| i64::from(done.lease.attempt)).collect();
+    async fn complete_tasks(
+        &mut self,
+        completions: &[Completion<'_>],
+    ) -> Result<Vec<TaskId>, Failure> {
+        let ids: Vec<Uuid> = completions
+            .iter()
+            .map(|done| done.lease.task_id.0)
+            .collect();
+        let attempts: Vec<i64> = completions
+            .iter()
+            .map(|done| i64::from(done.lease.attempt))
+            .collect();
         let tokens: Vec<Uuid> = completions.iter().map(|done| done.lease.token.0).collect();
         let results: Vec<Option<&str>> = completions.iter().map(|done| done.result).collect();
         let urls: Vec<Option<&str>> = completions.iter().map(|done| done.result_url).collect();
-        let query = sqlx::query(super::text(&COMPLETE)).bind(self.clock()).bind(ids).bind(attempts).bind(tokens);
-        let rows = query.bind(results).bind(urls).fetch_all(&mut *self.connection).await?;
+        let query = sqlx::query(super::text(&COMPLETE))
+            .bind(self.clock())
+            .bind(ids)
+            .bind(attempts)
+            .bind(tokens);
+        let rows = query
+            .bind(results)
+            .bind(urls)
+            .fetch_all(&mut *self.connection)
+            .await?;
         let mut ended = Vec::with_capacity(rows.len());
         for row in rows {
             ended.push(TaskId(SqlRow::Postgres(row).must_id(0)?));
@@ -276,7 +378,11 @@ impl Session for PgSession<'_> {
 }
 
 /// The parameters of `insert_task`.
-fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, clock: i64) -> [Param<'a>; 21] {
+fn inserted<'a>(
+    submission: &Submission<'a>,
+    policy: Option<&'a str>,
+    clock: i64,
+) -> [Param<'a>; 21] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     [
@@ -318,9 +424,19 @@ fn bind_alike<'a>(
         .bind(tallies)
         .bind(i64::from(rings))
         .bind(tasks.iter().map(|one| one.id.0).collect::<Vec<_>>())
-        .bind(tasks.iter().map(|one| one.task.task_key.as_deref()).collect::<Vec<_>>())
+        .bind(
+            tasks
+                .iter()
+                .map(|one| one.task.task_key.as_deref())
+                .collect::<Vec<_>>(),
+        )
         .bind(tasks.iter().map(|one| one.run_time().0).collect::<Vec<_>>())
-        .bind(tasks.iter().map(|one| one.task.parameters.as_str()).collect::<Vec<_>>())
+        .bind(
+            tasks
+                .iter()
+                .map(|one| one.task.parameters.as_str())
+                .collect::<Vec<_>>(),
+        )
         .bind(first.run_time().1)
         .bind(task.parent.map(|lease| lease.task_id.0))
         .bind(&task.owner)
@@ -390,12 +506,15 @@ impl<'a> Columns<'a> {
         self.run_ats.push(run_at);
         self.delays_us.push(delay_us);
         self.max_attempts.push(i64::from(task.max_attempts));
-        self.timeouts_ms.push(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()));
-        self.deadlines.push(task.deadline_at.map(Timestamp::as_micros));
+        self.timeouts_ms
+            .push(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()));
+        self.deadlines
+            .push(task.deadline_at.map(Timestamp::as_micros));
         self.finish_steps.push(task.finish_step);
         self.policies.push(submission.policy_text()?);
         self.parameters.push(task.parameters.as_str());
-        self.memos.push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
+        self.memos
+            .push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
         self.correlations.push(task.correlation_id.as_deref());
         self.traces.push(task.trace_context.as_deref());
         self.rings |= task.rings;

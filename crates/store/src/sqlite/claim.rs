@@ -38,8 +38,14 @@ pub(super) fn statements() -> [&'static Sql; 5] {
 }
 
 /// Claims lane by lane, highest priority first; lanes of one priority share by due time.
-pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
-    let claimant = Claimant { node: request.node_id, host: &request.host };
+pub(super) async fn claim_tasks(
+    session: &mut SqliteSession<'_>,
+    request: &ClaimRequest,
+) -> Result<Vec<Task>, Failure> {
+    let claimant = Claimant {
+        node: request.node_id,
+        host: &request.host,
+    };
     let (mut claimed, mut sheet) = (Vec::new(), TallySheet::default());
     for group in open_lanes(session, &LANES, request).await? {
         let wanted = request.limit - claimed.len();
@@ -47,8 +53,18 @@ pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &Claim
             break;
         }
         for (lane, share) in shares(session, &PEEK, &group, wanted).await? {
-            let params = [session.clock().into(), lane.id.into(), share.into(), lane.priority.into()];
-            claimed.extend(take(session, claimant, pick(session, &PICK, &params)?, &mut sheet)?);
+            let params = [
+                session.clock().into(),
+                lane.id.into(),
+                share.into(),
+                lane.priority.into(),
+            ];
+            claimed.extend(take(
+                session,
+                claimant,
+                pick(session, &PICK, &params)?,
+                &mut sheet,
+            )?);
         }
     }
     ledger::insert_tallies(session, &sheet.into_tallies()).await?;
@@ -56,12 +72,31 @@ pub(super) async fn claim_tasks(session: &mut SqliteSession<'_>, request: &Claim
 }
 
 /// Claims what can be claimed of the named tasks.
-pub(super) async fn claim_named(session: &mut SqliteSession<'_>, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
-    let (list, types) = (hex_list(request.ids.iter().copied()), serde_json::to_string(&request.task_types)?);
-    let params = [session.clock().into(), (&list).into(), (&types).into(), request.node_id.0.into()];
-    let claimant = Claimant { node: request.node_id, host: &request.host };
+pub(super) async fn claim_named(
+    session: &mut SqliteSession<'_>,
+    request: &ClaimNamed,
+) -> Result<Vec<Task>, Failure> {
+    let (list, types) = (
+        hex_list(request.ids.iter().copied()),
+        serde_json::to_string(&request.task_types)?,
+    );
+    let params = [
+        session.clock().into(),
+        (&list).into(),
+        (&types).into(),
+        request.node_id.0.into(),
+    ];
+    let claimant = Claimant {
+        node: request.node_id,
+        host: &request.host,
+    };
     let mut sheet = TallySheet::default();
-    let claimed = take(session, claimant, pick(session, &NAMED, &params)?, &mut sheet)?;
+    let claimed = take(
+        session,
+        claimant,
+        pick(session, &NAMED, &params)?,
+        &mut sheet,
+    )?;
     ledger::insert_tallies(session, &sheet.into_tallies()).await?;
     Ok(in_order(claimed))
 }
@@ -83,11 +118,25 @@ fn take(
     let mut update = session.prepared(&TAKE)?;
     let now = Timestamp::from_micros(session.clock());
     let mut taken = Vec::with_capacity(picked.len());
-    for Picked { task: before, number, standing } in picked {
+    for Picked {
+        task: before,
+        number,
+        standing,
+    } in picked
+    {
         let token = random::token();
-        let claim = lifecycle::claim::decide(&before, claimant.node, claimant.host, LeaseToken(token), now)?;
+        let claim = lifecycle::claim::decide(
+            &before,
+            claimant.node,
+            claimant.host,
+            LeaseToken(token),
+            now,
+        )?;
         let after = &claim.after;
-        let (attempt, version) = (i64::from(after.attempt), i64::try_from(after.version).unwrap_or(i64::MAX));
+        let (attempt, version) = (
+            i64::from(after.attempt),
+            i64::try_from(after.version).unwrap_or(i64::MAX),
+        );
         let params = [
             number.into(),
             token.into(),
@@ -99,7 +148,9 @@ fn take(
             after.updated_at.as_micros().into(),
         ];
         if execute(&mut update, &params)? != 1 {
-            return Err(Failure::internal("a task that was read in this transaction is gone"));
+            return Err(Failure::internal(
+                "a task that was read in this transaction is gone",
+            ));
         }
         sheet.record_move(&before, &claim.after);
         taken.push((standing, claim.after));
@@ -108,13 +159,21 @@ fn take(
 }
 
 /// The tasks that a statement finds.
-fn pick(session: &SqliteSession<'_>, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<Picked>, Failure> {
+fn pick(
+    session: &SqliteSession<'_>,
+    sql: &'static Sql,
+    params: &[Param<'_>],
+) -> Result<Vec<Picked>, Failure> {
     let mut pick = session.prepared(sql)?;
     bind(&mut pick, params)?;
     let (mut rows, mut picked) = (pick.raw_query(), Vec::new());
     while let Some(row) = rows.next()? {
         let (number, standing) = (row.must_int(TASK_COLUMNS)?, row.must_int(TASK_COLUMNS + 1)?);
-        picked.push(Picked { task: record::task(row)?, number, standing });
+        picked.push(Picked {
+            task: record::task(row)?,
+            number,
+            standing,
+        });
     }
     Ok(picked)
 }

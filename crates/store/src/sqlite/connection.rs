@@ -17,11 +17,18 @@ use crate::failure::Failure;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared; the store has fewer.
 const STATEMENTS: usize = 256;
-const PRAGMAS: [(&str, &str); 3] = [("cache_size", "-16384"), ("wal_autocheckpoint", "8000"), ("temp_store", "memory")];
+const PRAGMAS: [(&str, &str); 3] = [
+    ("cache_size", "-16384"),
+    ("wal_autocheckpoint", "8000"),
+    ("temp_store", "memory"),
+];
 
 /// Opens the connection that writes.
 pub(crate) fn writer(path: &Path) -> Result<Connection, Failure> {
-    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    let connection = open(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
+    )?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
     Ok(connection)
@@ -53,12 +60,21 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
-    PRAGMAS.iter().fold(options, |options, (name, value)| options.pragma(*name, *value)).connect().await
+    PRAGMAS
+        .iter()
+        .fold(options, |options, (name, value)| {
+            options.pragma(*name, *value)
+        })
+        .connect()
+        .await
 }
 
 /// The file that a `sqlite:` URL names.
 pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
-    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:")).unwrap_or(url);
+    let path = url
+        .strip_prefix("sqlite://")
+        .or_else(|| url.strip_prefix("sqlite:"))
+        .unwrap_or(url);
     let path = path.split('?').next().unwrap_or_default();
     if path.is_empty() || path == ":memory:" {
         let allowed = "sqlite://path/to/file.db (a store in memory would not be durable)";
@@ -75,13 +91,20 @@ mod tests {
 
     #[test]
     fn a_statement_is_planned_once_whatever_is_bound() {
-        let folder = std::env::temp_dir().join(format!("longhaul-plans-{:016x}", crate::random::next_u64()));
+        let folder =
+            std::env::temp_dir().join(format!("longhaul-plans-{:016x}", crate::random::next_u64()));
         std::fs::create_dir(&folder).unwrap();
         let connection = writer(&folder.join("tasks.db")).unwrap();
-        connection.execute_batch("CREATE TABLE t (n integer); INSERT INTO t VALUES (1), (2), (3)").unwrap();
-        let mut statement = connection.prepare("SELECT n FROM t ORDER BY n LIMIT ?1").unwrap();
+        connection
+            .execute_batch("CREATE TABLE t (n integer); INSERT INTO t VALUES (1), (2), (3)")
+            .unwrap();
+        let mut statement = connection
+            .prepare("SELECT n FROM t ORDER BY n LIMIT ?1")
+            .unwrap();
         for limit in [1_i64, 2, 3] {
-            let rows = statement.query_map([limit], |row| row.get::<_, i64>(0)).unwrap();
+            let rows = statement
+                .query_map([limit], |row| row.get::<_, i64>(0))
+                .unwrap();
             assert_eq!(rows.last().unwrap().unwrap(), limit);
         }
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);

@@ -29,7 +29,11 @@ type Query<'q> = sqlx::query::Query<'q, sqlx::Sqlite, sqlx::sqlite::SqliteArgume
 impl<'c> GuestSession<'c> {
     pub(super) fn new(connection: &'c mut SqliteConnection, shared: &'c Shared) -> Self {
         let now = shared.local_now().as_micros();
-        Self { connection, shared, now }
+        Self {
+            connection,
+            shared,
+            now,
+        }
     }
 }
 
@@ -56,20 +60,41 @@ impl Session for GuestSession<'_> {
         &SQLITE_CATALOG[statement as usize]
     }
 
-    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
-        Ok(bind(sql, params.iter().copied()).execute(&mut *self.connection).await?.rows_affected())
+    async fn execute_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure> {
+        Ok(bind(sql, params.iter().copied())
+            .execute(&mut *self.connection)
+            .await?
+            .rows_affected())
     }
 
-    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
-        let rows = bind(sql, params.iter().copied()).fetch_all(&mut *self.connection).await?;
+    async fn fetch_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure> {
+        let rows = bind(sql, params.iter().copied())
+            .fetch_all(&mut *self.connection)
+            .await?;
         Ok(rows.into_iter().map(SqlRow::Guest).collect())
     }
 
-    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+    async fn insert_tasks(
+        &mut self,
+        tasks: &[Submission<'_>],
+        tallies: &[Tally],
+    ) -> Result<(), Failure> {
         for (sql, chunk) in INSERT.chunks(tasks) {
-            let policies = chunk.iter().map(Submission::policy_text).collect::<Result<Vec<_>, _>>()?;
+            let policies = chunk
+                .iter()
+                .map(Submission::policy_text)
+                .collect::<Result<Vec<_>, _>>()?;
             let rows = chunk.iter().zip(&policies);
-            let params = rows.flat_map(|(submission, policy)| inserted(submission, policy.as_deref(), self.now));
+            let params = rows
+                .flat_map(|(submission, policy)| inserted(submission, policy.as_deref(), self.now));
             bind(sql, params).execute(&mut *self.connection).await?;
         }
         ledger::insert_tallies(self, tallies).await
@@ -83,7 +108,10 @@ impl Session for GuestSession<'_> {
         Err(only_submits())
     }
 
-    async fn complete_tasks(&mut self, _completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
+    async fn complete_tasks(
+        &mut self,
+        _completions: &[Completion<'_>],
+    ) -> Result<Vec<TaskId>, Failure> {
         Err(only_submits())
     }
 

@@ -35,16 +35,22 @@ pub(super) fn make(connection: &Connection) -> Result<(), Failure> {
 
 /// While we may write, nobody else makes the log longer or shorter.
 fn lengthen_alone(connection: &Connection) -> io::Result<()> {
-    let alone = Transaction::new_unchecked(connection, TransactionBehavior::Immediate).map_err(io::Error::other)?;
+    let alone = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
+        .map_err(io::Error::other)?;
     let path = connection.path().filter(|path| !path.is_empty());
     let path = path.ok_or_else(|| io::Error::other("the store has no file"))?;
     let log = OpenOptions::new().write(true).open(format!("{path}-wal"))?;
-    let lengthened = lengthen(&log, |length, wanted| fallocate(&log, FallocateFlags::empty(), length, wanted));
+    let lengthened = lengthen(&log, |length, wanted| {
+        fallocate(&log, FallocateFlags::empty(), length, wanted)
+    });
     alone.rollback().map_err(io::Error::other)?;
     lengthened
 }
 
-fn lengthen(log: &File, allocate: impl FnOnce(u64, u64) -> rustix::io::Result<()>) -> io::Result<()> {
+fn lengthen(
+    log: &File,
+    allocate: impl FnOnce(u64, u64) -> rustix::io::Result<()>,
+) -> io::Result<()> {
     let length = log.metadata()?.len();
     let wanted = wanted_bytes(length, room_for(log)?);
     if wanted == 0 {
@@ -60,16 +66,26 @@ fn lengthen(log: &File, allocate: impl FnOnce(u64, u64) -> rustix::io::Result<()
 /// How many bytes are free for a log, on a disk where room is worth asking for.
 fn room_for(log: &File) -> io::Result<u64> {
     // Whoever makes a file longer than the process may is ended by a signal.
-    let may_be_long = getrlimit(Resource::Fsize).current.is_none_or(|most| most >= BYTES);
+    let may_be_long = getrlimit(Resource::Fsize)
+        .current
+        .is_none_or(|most| most >= BYTES);
     let is_memory = u64::try_from(fstatfs(log)?.f_type).is_ok_and(|kind| MEMORY.contains(&kind));
     let disk = fstatvfs(log)?;
-    Ok(if may_be_long && !is_memory { disk.f_bavail.saturating_mul(disk.f_frsize) } else { 0 })
+    Ok(if may_be_long && !is_memory {
+        disk.f_bavail.saturating_mul(disk.f_frsize)
+    } else {
+        0
+    })
 }
 
 /// How much longer a log of this length is made on a disk with so much free.
 const fn wanted_bytes(length: u64, free_bytes: u64) -> u64 {
     let wanted = BYTES.saturating_sub(length);
-    if wanted.saturating_mul(PART_OF_FREE) > free_bytes { 0 } else { wanted }
+    if wanted.saturating_mul(PART_OF_FREE) > free_bytes {
+        0
+    } else {
+        wanted
+    }
 }
 
 #[cfg(test)]
@@ -80,7 +96,8 @@ mod tests {
     use crate::{SqlStore, StoreOptions, sqlite::connection};
 
     /// Said by the tests that want a disk with room.
-    const DISK: &str = "this test needs 256 MiB free below `target`, on a file system with fallocate";
+    const DISK: &str =
+        "this test needs 256 MiB free below `target`, on a file system with fallocate";
 
     struct Folder(PathBuf);
 
@@ -98,7 +115,9 @@ mod tests {
         }
 
         fn log_bytes(&self) -> u64 {
-            std::fs::metadata(self.0.join("tasks.db-wal")).unwrap().len()
+            std::fs::metadata(self.0.join("tasks.db-wal"))
+                .unwrap()
+                .len()
         }
 
         /// What a crash leaves behind, in a folder of its own.
@@ -120,22 +139,33 @@ mod tests {
 
     fn write(connection: &Connection, rows: std::ops::Range<i64>) {
         for row in rows {
-            assert_eq!(connection.execute("INSERT INTO t VALUES (?1)", [row]).unwrap(), 1);
+            assert_eq!(
+                connection
+                    .execute("INSERT INTO t VALUES (?1)", [row])
+                    .unwrap(),
+                1
+            );
         }
     }
 
     fn rows(folder: &Folder) -> i64 {
         let connection = folder.open();
-        let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        let sound: String = connection
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
         assert_eq!(sound, "ok");
-        connection.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap()
+        connection
+            .query_row("SELECT count(*) FROM t", [], |row| row.get(0))
+            .unwrap()
     }
 
     #[test]
     fn every_commit_before_and_after_is_there_after_a_crash() {
         let folder = Folder::new();
         let connection = folder.open();
-        connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
+        connection
+            .execute_batch("CREATE TABLE t (n integer)")
+            .unwrap();
         write(&connection, 0..100);
         make(&connection).unwrap();
         assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
@@ -143,7 +173,9 @@ mod tests {
         write(&connection, 100..300);
         assert_eq!(rows(&folder.as_after_a_crash()), 300);
         // From the front again, over frames of the time before.
-        connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+        connection
+            .query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
+            .unwrap();
         write(&connection, 300..310);
         assert_eq!(rows(&folder.as_after_a_crash()), 310);
     }
@@ -157,7 +189,9 @@ mod tests {
         assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
         make(&connection).unwrap();
         assert_eq!(folder.log_bytes(), BYTES, "once");
-        connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
+        connection
+            .execute_batch("CREATE TABLE t (n integer)")
+            .unwrap();
         assert_eq!(rows(&folder.as_after_a_crash()), 0);
     }
 
@@ -165,23 +199,35 @@ mod tests {
     fn nobody_waits_for_somebody_else_who_writes() {
         let folder = Folder::new();
         let (ours, theirs) = (folder.open(), folder.open());
-        theirs.execute_batch("CREATE TABLE t (n integer); BEGIN IMMEDIATE").unwrap();
+        theirs
+            .execute_batch("CREATE TABLE t (n integer); BEGIN IMMEDIATE")
+            .unwrap();
         write(&theirs, 0..10);
         let (before, asked) = (folder.log_bytes(), std::time::Instant::now());
         make(&ours).unwrap();
         assert!(asked.elapsed() < BUSY_TIMEOUT);
-        assert_eq!(folder.log_bytes(), before, "nobody makes the log longer while another writes");
+        assert_eq!(
+            folder.log_bytes(),
+            before,
+            "nobody makes the log longer while another writes"
+        );
         theirs.execute_batch("COMMIT").unwrap();
         make(&ours).unwrap();
         write(&ours, 10..20);
-        assert_eq!((folder.log_bytes(), rows(&folder.as_after_a_crash())), (BYTES, 20), "{DISK}");
+        assert_eq!(
+            (folder.log_bytes(), rows(&folder.as_after_a_crash())),
+            (BYTES, 20),
+            "{DISK}"
+        );
     }
 
     #[test]
     fn a_disk_that_is_full_in_the_middle_leaves_the_log_as_it_was() {
         let folder = Folder::new();
         let connection = folder.open();
-        connection.execute_batch("CREATE TABLE t (n integer)").unwrap();
+        connection
+            .execute_batch("CREATE TABLE t (n integer)")
+            .unwrap();
         write(&connection, 0..100);
         let (before, log) = (folder.log_bytes(), folder.0.join("tasks.db-wal"));
         let log = OpenOptions::new().write(true).open(log).unwrap();
@@ -190,14 +236,20 @@ mod tests {
             Err(rustix::io::Errno::NOSPC)
         });
         assert!(full.is_err(), "{DISK}");
-        assert_eq!((folder.log_bytes(), rows(&folder.as_after_a_crash())), (before, 100));
+        assert_eq!(
+            (folder.log_bytes(), rows(&folder.as_after_a_crash())),
+            (before, 100)
+        );
     }
 
     #[tokio::test]
     async fn a_store_has_room_from_its_opening_to_its_close_and_who_stands_beside_asks_for_none() {
         let folder = Folder::new();
         let url = format!("sqlite://{}", folder.0.join("tasks.db").display());
-        let of = |is_beside| StoreOptions { is_beside, ..StoreOptions::default() };
+        let of = |is_beside| StoreOptions {
+            is_beside,
+            ..StoreOptions::default()
+        };
         let beside = SqlStore::open(&url, of(true)).await.unwrap();
         assert!(folder.log_bytes() < BYTES);
         let store = SqlStore::open(&url, of(false)).await.unwrap();

@@ -44,36 +44,58 @@ pub(crate) struct SqliteDatabase {
 impl SqliteDatabase {
     pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, Failure> {
         let path = connection::path_of(url)?;
-        let lock = if is_beside { None } else { Some(Arc::new(lock_file(&path)?)) };
+        let lock = if is_beside {
+            None
+        } else {
+            Some(Arc::new(lock_file(&path)?))
+        };
         let (writer, readers) = (Writer::start(&path, !is_beside)?, Readers::new(&path));
-        Ok(Self { path, writer, readers, shared: Arc::new(shared), lock })
+        Ok(Self {
+            path,
+            writer,
+            readers,
+            shared: Arc::new(shared),
+            lock,
+        })
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
+        let mut connection = connection::connect(&self.path)
+            .await
+            .map_err(migrate::failed)?;
         let answer = migrate::run(&mut connection, &migrate::SQLITE).await;
         closed(connection, answer).await
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
-        let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
+        let mut connection = connection::connect(&self.path)
+            .await
+            .map_err(migrate::failed)?;
         let answer = migrate::state(&mut connection, &migrate::SQLITE).await;
         closed(connection, answer).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = connection::connect(&self.path).await.map_err(migrate::failed)?;
+        let mut connection = connection::connect(&self.path)
+            .await
+            .map_err(migrate::failed)?;
         let answer = migrate::check(&mut connection, &migrate::SQLITE).await;
         closed(connection, answer).await
     }
 
     /// Runs the operation in a transaction of the one writer.
-    pub(crate) async fn transact<O: Operation>(&self, operation: &Arc<O>) -> Result<O::Output, Failure> {
+    pub(crate) async fn transact<O: Operation>(
+        &self,
+        operation: &Arc<O>,
+    ) -> Result<O::Output, Failure> {
         self.writer.transact(&self.shared, operation).await
     }
 
     /// Runs an operation that only reads.
-    pub(crate) async fn read<O: Operation>(&self, operation: &Arc<O>) -> Result<O::Output, Failure> {
+    pub(crate) async fn read<O: Operation>(
+        &self,
+        operation: &Arc<O>,
+    ) -> Result<O::Output, Failure> {
         self.readers.read(&self.shared, operation).await
     }
 
@@ -84,10 +106,14 @@ impl SqliteDatabase {
         operation: &O,
     ) -> Result<O::Output, Failure> {
         savepoint::set::<sqlx::Sqlite>(connection).await?;
-        let ran = operation.run(&mut GuestSession::new(connection, &self.shared)).await;
+        let ran = operation
+            .run(&mut GuestSession::new(connection, &self.shared))
+            .await;
         let settled = savepoint::settle::<sqlx::Sqlite, _>(connection, ran).await;
         settled.map_err(|failure| match failure {
-            Failure::Again(why) => Failure::Again(format!("begin the transaction with BEGIN IMMEDIATE: {why}")),
+            Failure::Again(why) => {
+                Failure::Again(format!("begin the transaction with BEGIN IMMEDIATE: {why}"))
+            }
             failure @ Failure::Store(_) => failure,
         })
     }
@@ -106,7 +132,8 @@ impl SqliteDatabase {
     pub(crate) async fn durability(&self) -> Result<String, Failure> {
         let connection = connection::writer(&self.path)?;
         let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-        let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+        let synchronous: i64 =
+            connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
         Ok(format!("{mode}, synchronous={synchronous}"))
     }
 
@@ -121,7 +148,10 @@ impl SqliteDatabase {
 
 /// The answer, once the connection that it came by is closed. One that is only dropped is closed some time later, and whoever
 /// closes the store meanwhile is not the last on the file.
-async fn closed<T>(connection: SqliteConnection, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+async fn closed<T>(
+    connection: SqliteConnection,
+    answer: Result<T, StoreError>,
+) -> Result<T, StoreError> {
     let closed = connection.close().await.map_err(migrate::failed);
     answer.and_then(|answer| closed.map(|()| answer))
 }
@@ -132,7 +162,9 @@ fn lock_file(path: &Path) -> Result<File, StoreError> {
     name.push(".lock");
     let shown = path.display();
     let file = File::create(&name).map_err(|error| {
-        StoreError::Unavailable(format!("{shown}: cannot create its lock file, so make its folder first: {error}"))
+        StoreError::Unavailable(format!(
+            "{shown}: cannot create its lock file, so make its folder first: {error}"
+        ))
     })?;
     file.try_lock().map_err(|_| {
         StoreError::Unavailable(format!(

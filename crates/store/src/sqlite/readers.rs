@@ -30,7 +30,11 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(path: &Path) -> Self {
         let path = Arc::new(path.to_owned());
-        Self { path, places: Arc::new(Semaphore::new(READERS)), idle: Arc::default() }
+        Self {
+            path,
+            places: Arc::new(Semaphore::new(READERS)),
+            idle: Arc::default(),
+        }
     }
 
     /// Runs an operation that only reads.
@@ -40,7 +44,10 @@ impl Readers {
         operation: &Arc<O>,
     ) -> Result<O::Output, Failure> {
         let closed = |_| StoreError::Unavailable("the store is closed".to_owned());
-        let place = Arc::clone(&self.places).acquire_owned().await.map_err(closed)?;
+        let place = Arc::clone(&self.places)
+            .acquire_owned()
+            .await
+            .map_err(closed)?;
         let (own, shared, operation) = (self.clone(), Arc::clone(shared), Arc::clone(operation));
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;

@@ -24,10 +24,20 @@ use crate::{
     session::{Completion, Session, Shared, Submission},
 };
 
-pub(super) static INSERT: LazyLock<Chunked> =
-    LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "insert_tasks", include_str!("sql/insert_tasks.sql")));
-static ALIKE: LazyLock<Chunked> =
-    LazyLock::new(|| Chunked::new(&SQLITE_DIALECT, "insert_alike", include_str!("sql/insert_alike.sql")));
+pub(super) static INSERT: LazyLock<Chunked> = LazyLock::new(|| {
+    Chunked::new(
+        &SQLITE_DIALECT,
+        "insert_tasks",
+        include_str!("sql/insert_tasks.sql"),
+    )
+});
+static ALIKE: LazyLock<Chunked> = LazyLock::new(|| {
+    Chunked::new(
+        &SQLITE_DIALECT,
+        "insert_alike",
+        include_str!("sql/insert_alike.sql"),
+    )
+});
 static FIND: LazyLock<Sql> =
     LazyLock::new(|| SQLITE_DIALECT.sql("complete_find", include_str!("sql/complete_find.sql")));
 static COMPLETE: LazyLock<Sql> =
@@ -45,7 +55,11 @@ pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
 
 /// The output of an operation that only asks such sessions: they answer at once, so nothing in it ever waits.
 pub(super) fn at_once<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    work.now_or_never().unwrap_or_else(|| Err(Failure::internal("an operation on SQLite waited for something else")))
+    work.now_or_never().unwrap_or_else(|| {
+        Err(Failure::internal(
+            "an operation on SQLite waited for something else",
+        ))
+    })
 }
 
 /// A connection, inside or outside a transaction.
@@ -59,7 +73,11 @@ pub(super) struct SqliteSession<'c> {
 impl<'c> SqliteSession<'c> {
     pub(super) fn new(connection: &'c mut Connection, shared: &'c Shared) -> Self {
         let now = shared.local_now().as_micros();
-        Self { connection, shared, now }
+        Self {
+            connection,
+            shared,
+            now,
+        }
     }
 
     /// A statement that the connection keeps prepared.
@@ -67,7 +85,11 @@ impl<'c> SqliteSession<'c> {
         Ok(self.connection.prepare_cached(&sql.text)?)
     }
 
-    fn insert_alike(&self, first: &Submission<'_>, tasks: &[Submission<'_>]) -> Result<(), Failure> {
+    fn insert_alike(
+        &self,
+        first: &Submission<'_>,
+        tasks: &[Submission<'_>],
+    ) -> Result<(), Failure> {
         let policy = first.policy_text()?;
         let shared = shared_by_all(first, policy.as_deref(), self.now);
         for (sql, chunk) in ALIKE.chunks(tasks) {
@@ -97,21 +119,35 @@ impl<'c> SqliteSession<'c> {
 }
 
 /// Runs a statement whose parameters are these.
-pub(super) fn execute(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<u64, Failure> {
+pub(super) fn execute(
+    statement: &mut CachedStatement<'_>,
+    params: &[Param<'_>],
+) -> Result<u64, Failure> {
     bind(statement, params)?;
     Ok(statement.raw_execute()? as u64)
 }
 
-pub(super) fn bind(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<(), Failure> {
+pub(super) fn bind(
+    statement: &mut CachedStatement<'_>,
+    params: &[Param<'_>],
+) -> Result<(), Failure> {
     bind_from(statement, 0, params)
 }
 
-fn bind_from(statement: &mut CachedStatement<'_>, from: usize, params: &[Param<'_>]) -> Result<(), Failure> {
+fn bind_from(
+    statement: &mut CachedStatement<'_>,
+    from: usize,
+    params: &[Param<'_>],
+) -> Result<(), Failure> {
     for (index, param) in params.iter().enumerate() {
         let value = match param {
             Param::Int(value) => value.map_or(ValueRef::Null, ValueRef::Integer),
-            Param::Text(value) => value.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes())),
-            Param::Id(value) => value.as_ref().map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
+            Param::Text(value) => {
+                value.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes()))
+            }
+            Param::Id(value) => value
+                .as_ref()
+                .map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
         };
         statement.raw_bind_parameter(from + index + 1, ToSqlOutput::Borrowed(value))?;
     }
@@ -119,13 +155,18 @@ fn bind_from(statement: &mut CachedStatement<'_>, from: usize, params: &[Param<'
 }
 
 /// The rows of a statement whose parameters are these.
-fn fetch(statement: &mut CachedStatement<'_>, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+fn fetch(
+    statement: &mut CachedStatement<'_>,
+    params: &[Param<'_>],
+) -> Result<Vec<SqlRow>, Failure> {
     bind(statement, params)?;
     let columns = statement.column_count();
     let mut rows = statement.raw_query();
     let mut fetched = Vec::new();
     while let Some(row) = rows.next()? {
-        let values = (0..columns).map(|column| row.get(column)).collect::<Result<Vec<Value>, _>>()?;
+        let values = (0..columns)
+            .map(|column| row.get(column))
+            .collect::<Result<Vec<Value>, _>>()?;
         fetched.push(SqlRow::Sqlite(values));
     }
     Ok(fetched)
@@ -145,15 +186,27 @@ impl Session for SqliteSession<'_> {
         &SQLITE_CATALOG[statement as usize]
     }
 
-    async fn execute_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<u64, Failure> {
+    async fn execute_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<u64, Failure> {
         execute(&mut self.prepared(sql)?, params)
     }
 
-    async fn fetch_sql(&mut self, sql: &'static Sql, params: &[Param<'_>]) -> Result<Vec<SqlRow>, Failure> {
+    async fn fetch_sql(
+        &mut self,
+        sql: &'static Sql,
+        params: &[Param<'_>],
+    ) -> Result<Vec<SqlRow>, Failure> {
         fetch(&mut self.prepared(sql)?, params)
     }
 
-    async fn insert_tasks(&mut self, tasks: &[Submission<'_>], tallies: &[Tally]) -> Result<(), Failure> {
+    async fn insert_tasks(
+        &mut self,
+        tasks: &[Submission<'_>],
+        tallies: &[Tally],
+    ) -> Result<(), Failure> {
         match Submission::shared(tasks) {
             Some(first) => self.insert_alike(first, tasks)?,
             None => self.insert_mixed(tasks)?,
@@ -169,14 +222,23 @@ impl Session for SqliteSession<'_> {
         claim::claim_named(self, request).await
     }
 
-    async fn complete_tasks(&mut self, completions: &[Completion<'_>]) -> Result<Vec<TaskId>, Failure> {
+    async fn complete_tasks(
+        &mut self,
+        completions: &[Completion<'_>],
+    ) -> Result<Vec<TaskId>, Failure> {
         let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(completions.len()));
         {
             let (mut find, mut complete) = (self.prepared(&FIND)?, self.prepared(&COMPLETE)?);
             for done in completions {
-                let Some(number) = count_found(&mut find, &done.lease, self.now, &mut sheet)? else { continue };
+                let Some(number) = count_found(&mut find, &done.lease, self.now, &mut sheet)?
+                else {
+                    continue;
+                };
                 let (result, url) = (Param::Text(done.result), Param::Text(done.result_url));
-                execute(&mut complete, &[self.now.into(), number.into(), result, url])?;
+                execute(
+                    &mut complete,
+                    &[self.now.into(), number.into(), result, url],
+                )?;
                 ended.push(done.lease.task_id);
             }
         }
@@ -196,9 +258,18 @@ fn count_found(
     now: i64,
     sheet: &mut TallySheet,
 ) -> Result<Option<i64>, Failure> {
-    bind(find, &[lease.task_id.0.into(), i64::from(lease.attempt).into(), lease.token.0.into()])?;
+    bind(
+        find,
+        &[
+            lease.task_id.0.into(),
+            i64::from(lease.attempt).into(),
+            lease.token.0.into(),
+        ],
+    )?;
     let mut rows = find.raw_query();
-    let Some(row) = rows.next()? else { return Ok(None) };
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
     let ending = Ending {
         status: Status::Completed,
         attempt: lease.attempt,
@@ -212,7 +283,11 @@ fn count_found(
 }
 
 /// The parameters of one row of `insert_tasks`.
-pub(super) fn inserted<'a>(submission: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 22] {
+pub(super) fn inserted<'a>(
+    submission: &Submission<'a>,
+    policy: Option<&'a str>,
+    now: i64,
+) -> [Param<'a>; 22] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     let deadline = Param::Int(task.deadline_at.map(Timestamp::as_micros));

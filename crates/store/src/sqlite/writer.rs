@@ -59,12 +59,19 @@ struct Asked<O: Operation> {
 
 impl<O: Operation> Job for Asked<O> {
     fn run(&mut self, connection: &mut Connection) -> bool {
-        let ran = at_once(self.operation.run(&mut SqliteSession::new(connection, &self.shared)));
+        let ran = at_once(
+            self.operation
+                .run(&mut SqliteSession::new(connection, &self.shared)),
+        );
         self.ran.insert(ran).is_ok()
     }
 
     fn answer(self: Box<Self>, committed: Result<(), Failure>) {
-        let ran = self.ran.unwrap_or_else(|| Err(Failure::internal("an operation that did not run was committed")));
+        let ran = self.ran.unwrap_or_else(|| {
+            Err(Failure::internal(
+                "an operation that did not run was committed",
+            ))
+        });
         // A caller that went away does not need its answer.
         let _ = self.answer.send(committed.and(ran));
     }
@@ -74,10 +81,17 @@ impl Writer {
     /// `has_room` asks for a log that commits find room in: whoever only stands beside another process needs none.
     pub(super) fn start(path: &Path, has_room: bool) -> Result<Self, Failure> {
         let (messages, inbox) = mpsc::channel();
-        let mut thread = Thread { path: path.to_owned(), has_room, connection: None, inbox };
+        let mut thread = Thread {
+            path: path.to_owned(),
+            has_room,
+            connection: None,
+            inbox,
+        };
         thread.connection = Some(thread.open()?);
         let named = std::thread::Builder::new().name("longhaul-sqlite".to_owned());
-        named.spawn(|| thread.work()).map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
+        named
+            .spawn(|| thread.work())
+            .map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
         Ok(Self { messages })
     }
 
@@ -88,9 +102,16 @@ impl Writer {
         operation: &Arc<O>,
     ) -> Result<O::Output, Failure> {
         let (answer, answered) = oneshot::channel();
-        let job = Asked { operation: Arc::clone(operation), shared: Arc::clone(shared), ran: None, answer };
+        let job = Asked {
+            operation: Arc::clone(operation),
+            shared: Arc::clone(shared),
+            ran: None,
+            answer,
+        };
         let closed = || Failure::from(StoreError::Unavailable("the store is closed".to_owned()));
-        self.messages.send(Message::Job(Box::new(job))).map_err(|_| closed())?;
+        self.messages
+            .send(Message::Job(Box::new(job)))
+            .map_err(|_| closed())?;
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
@@ -235,8 +256,14 @@ impl Group {
             Ok(()) => self.members.push(job),
             Err(error) => {
                 // SQLite rolls back by itself when the disk is full; the job's own failure says why.
-                job.answer(if is_good { Err(Failure::Again(error.to_string())) } else { Ok(()) });
-                return Err(Halt::InDoubt(Failure::Again(format!("the shared transaction was given up: {error}"))));
+                job.answer(if is_good {
+                    Err(Failure::Again(error.to_string()))
+                } else {
+                    Ok(())
+                });
+                return Err(Halt::InDoubt(Failure::Again(format!(
+                    "the shared transaction was given up: {error}"
+                ))));
             }
         }
         Ok(())
@@ -245,7 +272,9 @@ impl Group {
     /// A transaction for the first job, a savepoint in it for the others.
     fn begin(&self, connection: &Connection) -> Result<(), Halt> {
         if !self.members.is_empty() {
-            return connection.execute_batch("SAVEPOINT operation").map_err(|error| Halt::InDoubt(error.into()));
+            return connection
+                .execute_batch("SAVEPOINT operation")
+                .map_err(|error| Halt::InDoubt(error.into()));
         }
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| match Failure::from(error) {
             Failure::Again(why) => Halt::Locked(Failure::Again(format!(
@@ -264,7 +293,10 @@ impl Group {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let message = panic.downcast_ref::<&str>().copied().unwrap_or("of unknown cause");
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .unwrap_or("of unknown cause");
     Failure::internal(format!("a panic in the store: {message}"))
 }
 
@@ -288,8 +320,12 @@ mod tests {
             let written = connection.execute_batch("UPDATE counter SET n = n + 1");
             written.map_err(|error| error.sqlite_error().unwrap().extended_code)
         };
-        ours.query_row("SELECT n FROM counter", [], |row| row.get::<_, i64>(0)).unwrap();
-        Race { theirs: write(theirs), ours: write(ours) }
+        ours.query_row("SELECT n FROM counter", [], |row| row.get::<_, i64>(0))
+            .unwrap();
+        Race {
+            theirs: write(theirs),
+            ours: write(ours),
+        }
     }
 
     /// An operation with another program at its heels.
@@ -312,7 +348,10 @@ mod tests {
 
     impl Folder {
         fn new() -> Self {
-            let folder = std::env::temp_dir().join(format!("longhaul-writer-{:016x}", crate::random::next_u64()));
+            let folder = std::env::temp_dir().join(format!(
+                "longhaul-writer-{:016x}",
+                crate::random::next_u64()
+            ));
             std::fs::create_dir(&folder).unwrap();
             Self(folder)
         }
@@ -321,7 +360,8 @@ mod tests {
         fn open_twice(&self) -> (Connection, Connection) {
             let open = || connection::writer(&self.0.join("tasks.db")).unwrap();
             let (ours, theirs) = (open(), open());
-            ours.execute_batch("CREATE TABLE counter (n integer); INSERT INTO counter VALUES (0)").unwrap();
+            ours.execute_batch("CREATE TABLE counter (n integer); INSERT INTO counter VALUES (0)")
+                .unwrap();
             theirs.busy_timeout(Duration::ZERO).unwrap();
             (ours, theirs)
         }
@@ -339,9 +379,19 @@ mod tests {
         let (mut ours, theirs) = folder.open_twice();
         let (told, races) = mpsc::channel();
         let mut group = Group::default();
-        assert!(group.run(&mut ours, Box::new(Raced { theirs, told })).is_ok());
+        assert!(
+            group
+                .run(&mut ours, Box::new(Raced { theirs, told }))
+                .is_ok()
+        );
         group.commit(&ours).unwrap();
-        assert_eq!(races.recv().unwrap(), Race { theirs: Err(SQLITE_BUSY), ours: Ok(()) });
+        assert_eq!(
+            races.recv().unwrap(),
+            Race {
+                theirs: Err(SQLITE_BUSY),
+                ours: Ok(())
+            }
+        );
     }
 
     /// Passes on why it did not run.
@@ -369,19 +419,34 @@ mod tests {
         };
         ours.busy_handler(Some(give_up)).unwrap();
         let (messages, inbox) = mpsc::channel();
-        let mut thread = Thread { path: folder.0.clone(), has_room: false, connection: Some(ours), inbox };
+        let mut thread = Thread {
+            path: folder.0.clone(),
+            has_room: false,
+            connection: Some(ours),
+            inbox,
+        };
         let (told, answers) = mpsc::channel();
         let (done, _closed) = oneshot::channel();
         for _ in 0..2 {
-            messages.send(Message::Job(Box::new(Refused(told.clone())))).unwrap();
+            messages
+                .send(Message::Job(Box::new(Refused(told.clone()))))
+                .unwrap();
         }
         messages.send(Message::Close(done)).unwrap();
-        assert!(thread.commit_group(Box::new(Refused(told))).is_some(), "it is still told to end");
+        assert!(
+            thread.commit_group(Box::new(Refused(told))).is_some(),
+            "it is still told to end"
+        );
         let refusals: Vec<Failure> = answers.iter().collect();
         assert_eq!(refusals.len(), 3);
         for refusal in refusals {
-            let Failure::Again(why) = refusal else { panic!("it is tried again") };
-            assert!(why.starts_with("another connection is writing the file"), "{why}");
+            let Failure::Again(why) = refusal else {
+                panic!("it is tried again")
+            };
+            assert!(
+                why.starts_with("another connection is writing the file"),
+                "{why}"
+            );
         }
         assert_eq!(WAITS.load(Ordering::Relaxed), 1);
         assert!(thread.connection.is_some(), "the connection is good");
@@ -393,6 +458,12 @@ mod tests {
         let folder = Folder::new();
         let (ours, theirs) = folder.open_twice();
         ours.execute_batch("BEGIN DEFERRED").unwrap();
-        assert_eq!(race(&ours, &theirs), Race { theirs: Ok(()), ours: Err(SQLITE_BUSY_SNAPSHOT) });
+        assert_eq!(
+            race(&ours, &theirs),
+            Race {
+                theirs: Ok(()),
+                ours: Err(SQLITE_BUSY_SNAPSHOT)
+            }
+        );
     }
 }

@@ -46,22 +46,52 @@ const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL) + 8
 
 async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
     let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
-    let (node_id, host) = (NodeId(random_id()), "worker-7f9c4b6d5-x2x9p.example".to_owned());
-    store.register_node(node_id, "n", &host, None).await.unwrap();
+    let (node_id, host) = (
+        NodeId(random_id()),
+        "worker-7f9c4b6d5-x2x9p.example".to_owned(),
+    );
+    store
+        .register_node(node_id, "n", &host, None)
+        .await
+        .unwrap();
     let json = |text| Json::parse("a document", text).unwrap();
-    store.submit_task(NewTask::new("u-1", "t", "q", json("{}"))).await.unwrap();
+    store
+        .submit_task(NewTask::new("u-1", "t", "q", json("{}")))
+        .await
+        .unwrap();
     let waiting = database.count(CHANGING_BYTES).await;
     let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
-    let request = ClaimRequest { node_id, host, queues, task_types, limit: 1 };
+    let request = ClaimRequest {
+        node_id,
+        host,
+        queues,
+        task_types,
+        limit: 1,
+    };
     let claimed = store.claim_tasks(&request).await.unwrap();
     let running = database.count(CHANGING_BYTES).await;
     assert!(running <= waiting, "{waiting} bytes grew to {running}");
-    let outcome = Outcome::Completed { result: Some(json(r#"{"pages":12,"words":3406}"#)), result_url: None };
-    let verdicts = store.finish_tasks(&[Report { lease: claimed[0].lease().unwrap(), outcome }]).await.unwrap();
+    let outcome = Outcome::Completed {
+        result: Some(json(r#"{"pages":12,"words":3406}"#)),
+        result_url: None,
+    };
+    let verdicts = store
+        .finish_tasks(&[Report {
+            lease: claimed[0].lease().unwrap(),
+            outcome,
+        }])
+        .await
+        .unwrap();
     assert_eq!(verdicts, [Verdict::Applied(Status::Completed)]);
     let ended = database.count(CHANGING_BYTES).await;
     assert!(ended <= running, "{running} bytes grew to {ended}");
-    assert_eq!(database.count("SELECT COUNT(*) FROM tasks WHERE reserve IS NULL").await, 1, "history keeps no reserve");
+    assert_eq!(
+        database
+            .count("SELECT COUNT(*) FROM tasks WHERE reserve IS NULL")
+            .await,
+        1,
+        "history keeps no reserve"
+    );
     store.close().await;
 }
 
@@ -70,22 +100,42 @@ async fn what_is_due_tomorrow_is_not_read_today() {
     let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h", None).await.unwrap();
     let task = NewTask::new("u-1", "t", "q", Json::parse("parameters", "null").unwrap());
-    let later = NewTask { run_at: RunAt::AfterMs(24 * 3_600 * 1_000), ..task };
+    let later = NewTask {
+        run_at: RunAt::AfterMs(24 * 3_600 * 1_000),
+        ..task
+    };
     for _ in 0..TOMORROW / 500 {
         store.submit_tasks(vec![later.clone(); 500]).await.unwrap();
     }
     let node = format!("X'{}'", node_id.0.simple());
     let no_id = format!("X'{}'", "f".repeat(32));
     let statements = [
-        (include_str!("../../src/mysql/sql/claim_lanes.sql"), vec!["0", "'[\"q\"]'", "'[\"t\"]'", &node]),
-        (include_str!("../../src/mysql/sql/claim_peek.sql"), vec!["0", "1", "500", "0"]),
-        (include_str!("../../src/mysql/sql/claim_pick.sql"), vec!["0", "1", "500", "0"]),
-        (include_str!("../../src/mysql/sql/count_ahead.sql"), vec!["'q'", "1", "1000", "1000", &no_id, "1000"]),
+        (
+            include_str!("../../src/mysql/sql/claim_lanes.sql"),
+            vec!["0", "'[\"q\"]'", "'[\"t\"]'", &node],
+        ),
+        (
+            include_str!("../../src/mysql/sql/claim_peek.sql"),
+            vec!["0", "1", "500", "0"],
+        ),
+        (
+            include_str!("../../src/mysql/sql/claim_pick.sql"),
+            vec!["0", "1", "500", "0"],
+        ),
+        (
+            include_str!("../../src/mysql/sql/count_ahead.sql"),
+            vec!["'q'", "1", "1000", "1000", &no_id, "1000"],
+        ),
     ];
     let mut connection = MySqlConnection::connect(&database.url).await.unwrap();
-    connection.execute("ANALYZE TABLE tasks, lanes").await.unwrap();
+    connection
+        .execute("ANALYZE TABLE tasks, lanes")
+        .await
+        .unwrap();
     for (text, values) in statements {
-        let mut statement = text.replace("{now}", "1000").replace("{task_columns}", "id");
+        let mut statement = text
+            .replace("{now}", "1000")
+            .replace("{task_columns}", "id");
         for (n, value) in values.iter().enumerate() {
             statement = statement.replace(&format!("?{}", n + 1), value);
         }
@@ -101,6 +151,11 @@ async fn what_is_due_tomorrow_is_not_read_today() {
 }
 
 async fn rows_read(connection: &mut MySqlConnection) -> u64 {
-    let rows = connection.fetch_all("SHOW SESSION STATUS LIKE 'Handler_read%'").await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(1).parse::<u64>().unwrap()).sum()
+    let rows = connection
+        .fetch_all("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| row.get::<String, _>(1).parse::<u64>().unwrap())
+        .sum()
 }

@@ -29,10 +29,18 @@ pub(crate) fn trials() -> Vec<Trial> {
         })
     });
     let mut trials = doorbell_suite::trials("postgres", &factory);
-    trials.push(trial("postgres::doorbell::another_process_hears_the_ring".to_owned(), another_process_hears_the_ring));
-    trials.push(trial("postgres::doorbell::a_commit_rings_for_its_task".to_owned(), a_commit_rings_for_its_task));
-    trials
-        .push(trial("postgres::doorbell::the_bell_leaves_operations_their_connections".to_owned(), leaves_connections));
+    trials.push(trial(
+        "postgres::doorbell::another_process_hears_the_ring".to_owned(),
+        another_process_hears_the_ring,
+    ));
+    trials.push(trial(
+        "postgres::doorbell::a_commit_rings_for_its_task".to_owned(),
+        a_commit_rings_for_its_task,
+    ));
+    trials.push(trial(
+        "postgres::doorbell::the_bell_leaves_operations_their_connections".to_owned(),
+        leaves_connections,
+    ));
     trials
 }
 
@@ -40,28 +48,54 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// is named.
 async fn a_commit_rings_for_its_task() {
     let (here, clock, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
-    let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default())).await.unwrap();
+    let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default()))
+        .await
+        .unwrap();
     let (own, hears) = (here.doorbell().unwrap(), there.doorbell().unwrap());
     hears.heard().await;
     assert!(own.take_turn(), "the bell is at rest");
     let plain = NewTask::new("u-1", "work", "lane", Json::parse("test", "{}").unwrap());
-    let ringing = NewTask { rings: true, ..plain.clone() };
-    let other = NewTask { priority: 3, ..plain.clone() };
-    let later = NewTask { run_at: RunAt::AfterMs(60_000), ..ringing.clone() };
-    let long_ago = NewTask { run_at: RunAt::At(Timestamp::from_micros(1)), ..ringing.clone() };
-    let batches =
-        [vec![ringing.clone()], vec![plain, ringing.clone()], vec![other, ringing], vec![later], vec![long_ago]];
+    let ringing = NewTask {
+        rings: true,
+        ..plain.clone()
+    };
+    let other = NewTask {
+        priority: 3,
+        ..plain.clone()
+    };
+    let later = NewTask {
+        run_at: RunAt::AfterMs(60_000),
+        ..ringing.clone()
+    };
+    let long_ago = NewTask {
+        run_at: RunAt::At(Timestamp::from_micros(1)),
+        ..ringing.clone()
+    };
+    let batches = [
+        vec![ringing.clone()],
+        vec![plain, ringing.clone()],
+        vec![other, ringing],
+        vec![later],
+        vec![long_ago],
+    ];
     for (batch, is_named) in batches.into_iter().zip([true, false, false, false, true]) {
         let submitted = here.submit_tasks(batch).await.unwrap();
-        let heard =
-            tokio::time::timeout(Duration::from_secs(60), hears.heard()).await.expect("the other process hears");
+        let heard = tokio::time::timeout(Duration::from_secs(60), hears.heard())
+            .await
+            .expect("the other process hears");
         let (queue, task_type) = ("lane".to_owned(), "work".to_owned());
-        let named = vec![RungFor { task_id: submitted[0].task_id, queue, task_type }];
+        let named = vec![RungFor {
+            task_id: submitted[0].task_id,
+            queue,
+            task_type,
+        }];
         assert_eq!(heard, if is_named { named } else { Vec::new() });
     }
     // In this process it is heard without listening: the connection for that may be away.
     own.rung();
-    tokio::time::timeout(Duration::from_secs(60), own.heard()).await.expect("this process hears");
+    tokio::time::timeout(Duration::from_secs(60), own.heard())
+        .await
+        .expect("this process hears");
     drop((own, hears));
     there.close().await;
     here.close().await;
@@ -82,13 +116,17 @@ async fn leaves_connections() {
 
 async fn another_process_hears_the_ring() {
     let (here, clock, database) = Backend::Postgres.store(OutboxPolicy::default()).await;
-    let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default())).await.unwrap();
+    let there = SqlStore::connect(&database.url, options(&clock, OutboxPolicy::default()))
+        .await
+        .unwrap();
     let (rings, hears) = (here.doorbell().unwrap(), there.doorbell().unwrap());
     // Whoever begins to listen is told to look once.
     hears.heard().await;
     for _ in 0..5 {
         rings.ring("default");
-        tokio::time::timeout(Duration::from_secs(60), hears.heard()).await.expect("the other process hears");
+        tokio::time::timeout(Duration::from_secs(60), hears.heard())
+            .await
+            .expect("the other process hears");
     }
     drop((rings, hears));
     there.close().await;

@@ -16,15 +16,30 @@ use crate::{fresh::Backend, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("sqlite::embedded::a_second_process_is_refused".to_owned(), a_second_process_is_refused),
-        trial("sqlite::embedded::a_busy_file_never_reaches_a_caller".to_owned(), a_busy_file_never_reaches_a_caller),
-        trial("sqlite::embedded::a_store_in_memory_is_refused".to_owned(), a_store_in_memory_is_refused),
-        trial("sqlite::embedded::accepted_is_on_disk".to_owned(), accepted_is_on_disk),
+        trial(
+            "sqlite::embedded::a_second_process_is_refused".to_owned(),
+            a_second_process_is_refused,
+        ),
+        trial(
+            "sqlite::embedded::a_busy_file_never_reaches_a_caller".to_owned(),
+            a_busy_file_never_reaches_a_caller,
+        ),
+        trial(
+            "sqlite::embedded::a_store_in_memory_is_refused".to_owned(),
+            a_store_in_memory_is_refused,
+        ),
+        trial(
+            "sqlite::embedded::accepted_is_on_disk".to_owned(),
+            accepted_is_on_disk,
+        ),
         trial(
             "sqlite::embedded::in_a_shared_commit_each_hears_its_own_answer".to_owned(),
             in_a_shared_commit_each_hears_its_own_answer,
         ),
-        trial("sqlite::embedded::a_caller_that_rests_holds_up_nobody".to_owned(), a_caller_that_rests_holds_up_nobody),
+        trial(
+            "sqlite::embedded::a_caller_that_rests_holds_up_nobody".to_owned(),
+            a_caller_that_rests_holds_up_nobody,
+        ),
     ]
 }
 
@@ -34,13 +49,20 @@ fn task() -> NewTask {
 
 async fn a_second_process_is_refused() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
-    let refused = SqlStore::open(&database.url, StoreOptions::default()).await.unwrap_err();
-    assert!(refused.to_string().contains("open in another process"), "{refused}");
+    let refused = SqlStore::open(&database.url, StoreOptions::default())
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("open in another process"),
+        "{refused}"
+    );
     drop(store);
 }
 
 async fn a_store_in_memory_is_refused() {
-    let refused = SqlStore::open("sqlite::memory:", StoreOptions::default()).await.unwrap_err();
+    let refused = SqlStore::open("sqlite::memory:", StoreOptions::default())
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("not be durable"), "{refused}");
 }
 
@@ -48,7 +70,9 @@ async fn a_store_in_memory_is_refused() {
 async fn a_busy_file_never_reaches_a_caller() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     store.submit_task(task()).await.unwrap();
-    let mut outsider = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+    let mut outsider = sqlx::SqliteConnection::connect(&database.url)
+        .await
+        .unwrap();
     outsider.execute("BEGIN IMMEDIATE").await.unwrap();
     let store = Arc::new(store);
     let submits: Vec<_> = (0..8)
@@ -67,7 +91,10 @@ async fn a_busy_file_never_reaches_a_caller() {
     outsider.execute("COMMIT").await.unwrap();
     for submit in submits {
         let submitted = submit.await.unwrap().unwrap();
-        store.get_task(&Access::All, submitted.task_id).await.unwrap();
+        store
+            .get_task(&Access::All, submitted.task_id)
+            .await
+            .unwrap();
     }
 }
 
@@ -91,27 +118,58 @@ async fn in_a_shared_commit_each_hears_its_own_answer() {
     for id in tasks.iter().step_by(3) {
         store.cancel_task(&Access::All, *id).await.unwrap();
     }
-    let change = Reschedule { priority: Some(9), ..Reschedule::default() };
-    let moves = tasks.iter().map(|id| store.reschedule_task(&Access::All, *id, &change));
-    for (index, answer) in futures::future::join_all(moves).await.into_iter().enumerate() {
+    let change = Reschedule {
+        priority: Some(9),
+        ..Reschedule::default()
+    };
+    let moves = tasks
+        .iter()
+        .map(|id| store.reschedule_task(&Access::All, *id, &change));
+    for (index, answer) in futures::future::join_all(moves)
+        .await
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(answer.is_err(), index % 3 == 0, "task {index}: {answer:?}");
     }
-    assert_eq!(database.count("SELECT count(*) FROM tasks WHERE priority = 9").await, 40);
+    assert_eq!(
+        database
+            .count("SELECT count(*) FROM tasks WHERE priority = 9")
+            .await,
+        40
+    );
 
     // A batch that is refused after it has written its first key takes that key back, and nothing else.
     let keyed = |key: &str, digest: u8| NewTask {
-        idempotency: Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: 60_000 }),
+        idempotency: Some(Idempotency {
+            key: key.to_owned(),
+            digest: [digest; 32],
+            ttl_ms: 60_000,
+        }),
         ..task()
     };
     store.submit_task(keyed("taken", 1)).await.unwrap();
     let batches = (0..60).map(|n| {
-        let second = if n % 3 == 0 { keyed("taken", 2) } else { task() };
+        let second = if n % 3 == 0 {
+            keyed("taken", 2)
+        } else {
+            task()
+        };
         store.submit_tasks(vec![keyed(&format!("own-{n}"), 1), second])
     });
-    for (index, answer) in futures::future::join_all(batches).await.into_iter().enumerate() {
+    for (index, answer) in futures::future::join_all(batches)
+        .await
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(answer.is_err(), index % 3 == 0, "batch {index}: {answer:?}");
     }
-    assert_eq!(database.count("SELECT count(*) FROM idempotency_keys").await, 41);
+    assert_eq!(
+        database
+            .count("SELECT count(*) FROM idempotency_keys")
+            .await,
+        41
+    );
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 61 + 80);
 }
 
@@ -119,10 +177,15 @@ async fn in_a_shared_commit_each_hears_its_own_answer() {
 async fn a_caller_that_rests_holds_up_nobody() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     store.submit_task(task()).await.unwrap();
-    let mut outsider = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+    let mut outsider = sqlx::SqliteConnection::connect(&database.url)
+        .await
+        .unwrap();
     // Nobody can begin, so the one that rests comes to stand before the others.
     outsider.execute("BEGIN IMMEDIATE").await.unwrap();
-    let mut rests = [Box::pin(store.submit_task(task())), Box::pin(store.submit_task(task()))];
+    let mut rests = [
+        Box::pin(store.submit_task(task())),
+        Box::pin(store.submit_task(task())),
+    ];
     for resting in &mut rests {
         assert!(futures::poll!(resting.as_mut()).is_pending());
     }

@@ -42,7 +42,9 @@ impl Backend {
     pub(crate) async fn store(self, outbox: OutboxPolicy) -> (SqlStore, TestClock, FreshDatabase) {
         let database = FreshDatabase::make(self).await;
         let clock = TestClock::default();
-        let store = SqlStore::open(&database.url, options(&clock, outbox)).await.expect("a fresh database opens");
+        let store = SqlStore::open(&database.url, options(&clock, outbox))
+            .await
+            .expect("a fresh database opens");
         (store, clock, database)
     }
 }
@@ -86,7 +88,9 @@ impl FreshDatabase {
 impl FreshDatabase {
     /// Runs a statement as another program would, over a connection of its own.
     pub(crate) async fn execute(&self, statement: &str) {
-        self.try_execute(statement).await.unwrap_or_else(|error| panic!("{statement}: {error}"));
+        self.try_execute(statement)
+            .await
+            .unwrap_or_else(|error| panic!("{statement}: {error}"));
     }
 
     pub(crate) async fn try_execute(&self, statement: &str) -> Result<(), String> {
@@ -94,7 +98,9 @@ impl FreshDatabase {
         let told = |error: sqlx::Error| error.to_string();
         match self.backend {
             Backend::Sqlite => {
-                let mut connection = sqlx::SqliteConnection::connect(&self.url).await.map_err(told)?;
+                let mut connection = sqlx::SqliteConnection::connect(&self.url)
+                    .await
+                    .map_err(told)?;
                 connection.execute(sql).await.map(drop).map_err(told)
             }
             Backend::Postgres => {
@@ -102,7 +108,9 @@ impl FreshDatabase {
                 connection.execute(sql).await.map(drop).map_err(told)
             }
             Backend::MySql => {
-                let mut connection = sqlx::MySqlConnection::connect(&self.url).await.map_err(told)?;
+                let mut connection = sqlx::MySqlConnection::connect(&self.url)
+                    .await
+                    .map_err(told)?;
                 connection.execute(sql).await.map(drop).map_err(told)
             }
         }
@@ -153,7 +161,10 @@ impl Drop for FreshDatabase {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where these tests draw random numbers")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where these tests draw random numbers"
+)]
 pub(crate) fn random_id() -> uuid::Uuid {
     uuid::Uuid::from_u128(rand::random())
 }
@@ -165,10 +176,15 @@ pub(crate) fn server(backend: Backend) -> String {
         Backend::Postgres => "LONGHAUL_TEST_POSTGRES",
         Backend::MySql => "LONGHAUL_TEST_MYSQL",
     };
-    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where these tests read the environment"
+    )]
     let url = std::env::var(variable);
     url.unwrap_or_else(|_| {
-        panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`")
+        panic!(
+            "{variable} is not set: run `make test`, or `make services` and `. target/services.env`"
+        )
     })
 }
 
@@ -177,11 +193,15 @@ async fn administer(backend: Backend, statement: String) {
     match backend {
         Backend::Sqlite => {}
         Backend::Postgres => {
-            let mut connection = sqlx::PgConnection::connect(&server(backend)).await.expect("PostgreSQL answers");
+            let mut connection = sqlx::PgConnection::connect(&server(backend))
+                .await
+                .expect("PostgreSQL answers");
             connection.execute(sql).await.unwrap();
         }
         Backend::MySql => {
-            let mut connection = sqlx::MySqlConnection::connect(&server(backend)).await.expect("MySQL answers");
+            let mut connection = sqlx::MySqlConnection::connect(&server(backend))
+                .await
+                .expect("MySQL answers");
             connection.execute(sql).await.unwrap();
         }
     }

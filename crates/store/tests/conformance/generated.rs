@@ -13,9 +13,12 @@ use crate::{
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = vec![trial("generated::the_lifecycle_document_is_current".to_owned(), || async {
-        compare("docs/lifecycle.md", &lifecycle_document::markdown());
-    })];
+    let mut trials = vec![trial(
+        "generated::the_lifecycle_document_is_current".to_owned(),
+        || async {
+            compare("docs/lifecycle.md", &lifecycle_document::markdown());
+        },
+    )];
     for backend in Backend::ALL {
         let name = format!("generated::the_{}_schema_dump_is_current", backend.name());
         trials.push(trial(name, move || async move {
@@ -29,14 +32,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// Compares a file of the repository with what it should be, or writes it when asked to.
 fn compare(path: &str, wanted: &str) {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
     let writes = std::env::var_os("LONGHAUL_GENERATE").is_some();
     if writes {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, wanted).unwrap();
     }
     let found = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == wanted, "{path} is not what the code makes of it; run `make generate` and commit it");
+    assert!(
+        found == wanted,
+        "{path} is not what the code makes of it; run `make generate` and commit it"
+    );
 }
 
 /// The schema as the database tells it, sorted by name.
@@ -55,7 +63,9 @@ async fn sqlite(url: &str) -> Vec<String> {
     let query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE '%longhaul_migrations%' \
                  AND name NOT LIKE 'sqlite_%' ORDER BY type = 'view', type = 'trigger', tbl_name, type DESC, name";
     let rows = sqlx::query(query).fetch_all(&mut connection).await.unwrap();
-    rows.iter().map(|row| row.get::<String, _>(0) + ";").collect()
+    rows.iter()
+        .map(|row| row.get::<String, _>(0) + ";")
+        .collect()
 }
 
 async fn postgres(url: &str) -> Vec<String> {
@@ -95,8 +105,14 @@ async fn mysql(url: &str) -> Vec<String> {
     let database = url.rsplit('/').next().unwrap();
     for row in sqlx::query(query).fetch_all(&mut connection).await.unwrap() {
         let (name, kind): (String, String) = (row.get(0), row.get(1));
-        let show = format!("SHOW CREATE {} {name}", if kind == "VIEW" { "VIEW" } else { "TABLE" });
-        let shown = sqlx::raw_sql(sqlx::AssertSqlSafe(show)).fetch_one(&mut connection).await.unwrap();
+        let show = format!(
+            "SHOW CREATE {} {name}",
+            if kind == "VIEW" { "VIEW" } else { "TABLE" }
+        );
+        let shown = sqlx::raw_sql(sqlx::AssertSqlSafe(show))
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
         let text: String = shown.get_unchecked(1);
         // The name of the test's database and of its user are no part of the schema.
         let text = text.replace(&format!("`{database}`."), "");

@@ -23,31 +23,66 @@ use crate::{
 pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     let name = |sentence: &str| format!("{}::transactions::{sentence}", backend.name());
     let mut trials = vec![
-        trial(name("a_committed_transaction_makes_its_tasks"), move || outcome(backend, true)),
-        trial(name("a_transaction_rolled_back_makes_none"), move || outcome(backend, false)),
-        trial(name("a_refused_batch_leaves_nothing_and_the_callers_work_stays"), move || refused(backend)),
-        trial(name("a_submit_that_is_given_up_leaves_the_transaction_to_be_rolled_back"), move || abandoned(backend)),
-        trial(name("a_connection_without_a_transaction_is_refused"), move || not_open(backend)),
-        trial(name("another_databases_transaction_is_refused"), move || other(backend)),
+        trial(name("a_committed_transaction_makes_its_tasks"), move || {
+            outcome(backend, true)
+        }),
+        trial(name("a_transaction_rolled_back_makes_none"), move || {
+            outcome(backend, false)
+        }),
+        trial(
+            name("a_refused_batch_leaves_nothing_and_the_callers_work_stays"),
+            move || refused(backend),
+        ),
+        trial(
+            name("a_submit_that_is_given_up_leaves_the_transaction_to_be_rolled_back"),
+            move || abandoned(backend),
+        ),
+        trial(
+            name("a_connection_without_a_transaction_is_refused"),
+            move || not_open(backend),
+        ),
+        trial(
+            name("another_databases_transaction_is_refused"),
+            move || other(backend),
+        ),
     ];
     if backend == Backend::Sqlite {
-        trials.push(trial(name("a_transaction_that_read_before_it_may_write_is_told_how_to_begin"), read_first));
+        trials.push(trial(
+            name("a_transaction_that_read_before_it_may_write_is_told_how_to_begin"),
+            read_first,
+        ));
     }
     trials
 }
 
 fn order(type_name: &str) -> NewTask {
-    NewTask::new("u-1", type_name, "orders", Json::parse("parameters", r#"{"order":7}"#).unwrap())
+    NewTask::new(
+        "u-1",
+        type_name,
+        "orders",
+        Json::parse("parameters", r#"{"order":7}"#).unwrap(),
+    )
 }
 
 async fn outcome(backend: Backend, commits: bool) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
-    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    database
+        .execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        .await;
     let tasks = [order("ship"), order("bill")];
-    let submitted = in_transaction(&store, &database, &tasks, commits).await.unwrap();
+    let submitted = in_transaction(&store, &database, &tasks, commits)
+        .await
+        .unwrap();
     assert_eq!(submitted.len(), 2);
 
-    let found = store.list_tasks(&Access::All, &TaskFilter::default(), &PageRequest::first(10)).await.unwrap();
+    let found = store
+        .list_tasks(
+            &Access::All,
+            &TaskFilter::default(),
+            &PageRequest::first(10),
+        )
+        .await
+        .unwrap();
     let ids: Vec<_> = found.items.iter().rev().map(|task| task.id).collect();
     let made: Vec<_> = submitted.iter().map(|one| one.task_id).collect();
     assert_eq!(ids, if commits { made } else { Vec::new() });
@@ -56,7 +91,9 @@ async fn outcome(backend: Backend, commits: bool) {
 
     // Lanes that a rolled-back transaction made are not remembered: the next task of that kind is claimable.
     let next = store.submit_task(order("ship")).await.unwrap();
-    let lanes = database.count("SELECT count(*) FROM tasks JOIN lanes ON lanes.id = tasks.lane").await;
+    let lanes = database
+        .count("SELECT count(*) FROM tasks JOIN lanes ON lanes.id = tasks.lane")
+        .await;
     assert_eq!(lanes, if commits { 3 } else { 1 }, "{next:?}");
 }
 
@@ -91,11 +128,16 @@ async fn in_transaction(
 /// goes on and commits.
 async fn refused(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
-    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    database
+        .execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        .await;
     store.submit_task(keyed("taken", 1)).await.unwrap();
     let tasks = [keyed("free", 1), keyed("taken", 2)];
     let refused = in_transaction(&store, &database, &tasks, true).await;
-    assert!(matches!(refused, Err(StoreError::IdempotencyMismatch)), "{refused:?}");
+    assert!(
+        matches!(refused, Err(StoreError::IdempotencyMismatch)),
+        "{refused:?}"
+    );
     assert_eq!(database.count("SELECT count(*) FROM orders").await, 1);
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 1);
 
@@ -105,21 +147,36 @@ async fn refused(backend: Backend) {
 }
 
 fn keyed(key: &str, digest: u8) -> NewTask {
-    let idempotency = Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: 60_000 });
-    NewTask { idempotency, ..order("ship") }
+    let idempotency = Some(Idempotency {
+        key: key.to_owned(),
+        digest: [digest; 32],
+        ttl_ms: 60_000,
+    });
+    NewTask {
+        idempotency,
+        ..order("ship")
+    }
 }
 
 /// Whatever the submit was doing when its caller gave it up, for a timeout say: the transaction is still the caller's to roll
 /// back, and then nothing is left.
 async fn abandoned(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
-    database.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)").await;
+    database
+        .execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        .await;
     let mut polls = 1;
     while !abandoned_after(&store, &database, polls).await {
-        for rows in
-            ["SELECT count(*) FROM tasks", "SELECT count(*) FROM orders", "SELECT count(*) FROM idempotency_keys"]
-        {
-            assert_eq!(database.count(rows).await, 0, "{rows}, given up after {polls} polls");
+        for rows in [
+            "SELECT count(*) FROM tasks",
+            "SELECT count(*) FROM orders",
+            "SELECT count(*) FROM idempotency_keys",
+        ] {
+            assert_eq!(
+                database.count(rows).await,
+                0,
+                "{rows}, given up after {polls} polls"
+            );
         }
         // A new connection alone, while its password is worked out, takes hundreds.
         polls += 1 + polls / 8;
@@ -159,7 +216,11 @@ async fn first_polls<T>(future: impl Future<Output = T>, polls: usize) -> Option
     poll_fn(|context| {
         let polled = future.as_mut().poll(context).map(Some);
         left -= 1;
-        if left == 0 && polled.is_pending() { Poll::Ready(None) } else { polled }
+        if left == 0 && polled.is_pending() {
+            Poll::Ready(None)
+        } else {
+            polled
+        }
     })
     .await
 }
@@ -183,11 +244,18 @@ async fn not_open(backend: Backend) {
 
 async fn read_first() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
-    let mut connection = sqlx::SqliteConnection::connect(&database.url).await.unwrap();
+    let mut connection = sqlx::SqliteConnection::connect(&database.url)
+        .await
+        .unwrap();
     let mut transaction = connection.begin().await.unwrap();
-    sqlx::query("SELECT count(*) FROM tasks").execute(&mut *transaction).await.unwrap();
+    sqlx::query("SELECT count(*) FROM tasks")
+        .execute(&mut *transaction)
+        .await
+        .unwrap();
     store.submit_task(order("first")).await.unwrap();
-    let refused = store.submit_in_sqlite(&mut transaction, &[order("ship")]).await;
+    let refused = store
+        .submit_in_sqlite(&mut transaction, &[order("ship")])
+        .await;
     assert!(
         matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with("begin the transaction with BEGIN IMMEDIATE")),
         "{refused:?}"
@@ -196,7 +264,11 @@ async fn read_first() {
 
 async fn other(backend: Backend) {
     let (store, _, _database) = backend.store(OutboxPolicy::default()).await;
-    let stranger = if backend == Backend::Sqlite { Backend::Postgres } else { Backend::Sqlite };
+    let stranger = if backend == Backend::Sqlite {
+        Backend::Postgres
+    } else {
+        Backend::Sqlite
+    };
     let elsewhere = FreshDatabase::make(stranger).await;
     let tasks = [order("ship")];
     let refused = match stranger {

@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use futures::{future::join_all, poll};
 use longhaul_domain::contract::broker::{Bell, Published};
 
-use super::{BrokerFactory, QUEUE, bell, bells, declare, hear, heard_ids, ids, ring, tags, until_depth};
+use super::{
+    BrokerFactory, QUEUE, bell, bells, declare, hear, heard_ids, ids, ring, tags, until_depth,
+};
 use crate::suite::{Case, cases, within_patience};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
@@ -50,10 +52,21 @@ async fn a_bell_is_heard_as_it_was_rung(make: BrokerFactory) {
         trace_context: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
         ..bell(1)
     };
-    let longest = Bell { owner: "ö".repeat(100), task_type: "t".repeat(100), priority: 1, ..bell(2) };
+    let longest = Bell {
+        owner: "ö".repeat(100),
+        task_type: "t".repeat(100),
+        priority: 1,
+        ..bell(2)
+    };
     ring(&*broker, &[full.clone(), longest.clone()]).await;
     let heard = hear(&mut broker.bells(QUEUE), 2).await;
-    assert_eq!(heard.into_iter().map(|delivery| delivery.bell).collect::<Vec<_>>(), [full, longest]);
+    assert_eq!(
+        heard
+            .into_iter()
+            .map(|delivery| delivery.bell)
+            .collect::<Vec<_>>(),
+        [full, longest]
+    );
 }
 
 async fn bells_are_heard_in_the_order_in_which_they_were_rung(make: BrokerFactory) {
@@ -76,7 +89,13 @@ async fn bells_are_heard_in_the_order_in_which_they_were_rung(make: BrokerFactor
 async fn a_higher_priority_overtakes(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
-    let rung: Vec<_> = [1, 9, 5, 1, 9].into_iter().map(|priority| Bell { priority, ..bell(0) }).collect();
+    let rung: Vec<_> = [1, 9, 5, 1, 9]
+        .into_iter()
+        .map(|priority| Bell {
+            priority,
+            ..bell(0)
+        })
+        .collect();
     ring(&*broker, &rung).await;
     until_depth(&*broker, QUEUE, 5).await;
     let heard = heard_ids(&hear(&mut broker.bells(QUEUE), 5).await);
@@ -88,10 +107,26 @@ async fn a_consumer_hears_its_own_queue_alone(make: BrokerFactory) {
     declare(&*broker, &[QUEUE, "free_default"]).await;
     let (mine, other) = (bells(20), bells(20));
     for (mine, other) in mine.iter().zip(&other) {
-        ring(&*broker, &[Bell { queue: "free_default".to_owned(), ..other.clone() }, mine.clone()]).await;
+        ring(
+            &*broker,
+            &[
+                Bell {
+                    queue: "free_default".to_owned(),
+                    ..other.clone()
+                },
+                mine.clone(),
+            ],
+        )
+        .await;
     }
-    assert_eq!(heard_ids(&hear(&mut broker.bells(QUEUE), 20).await), ids(&mine));
-    assert_eq!(heard_ids(&hear(&mut broker.bells("free_default"), 20).await), ids(&other));
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells(QUEUE), 20).await),
+        ids(&mine)
+    );
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells("free_default"), 20).await),
+        ids(&other)
+    );
 }
 
 async fn queues_whose_names_begin_alike_are_kept_apart(make: BrokerFactory) {
@@ -99,12 +134,19 @@ async fn queues_whose_names_begin_alike_are_kept_apart(make: BrokerFactory) {
     let queues = ["a", "a.b", "a.b.c", "a/b", "a-b", "b", "B", "a:b"];
     declare(&*broker, &queues).await;
     for queue in queues {
-        let rung = Bell { queue: queue.to_owned(), task_type: "b.c".to_owned(), ..bell(0) };
+        let rung = Bell {
+            queue: queue.to_owned(),
+            task_type: "b.c".to_owned(),
+            ..bell(0)
+        };
         ring(&*broker, std::slice::from_ref(&rung)).await;
         assert_eq!(hear(&mut broker.bells(queue), 1).await[0].bell, rung);
     }
     for queue in queues {
-        assert!(broker.depth(queue).await.unwrap() <= 1, "{queue} hears its own bell alone");
+        assert!(
+            broker.depth(queue).await.unwrap() <= 1,
+            "{queue} hears its own bell alone"
+        );
     }
 }
 
@@ -117,7 +159,10 @@ async fn a_bell_for_a_queue_that_nobody_declared_is_refused(make: BrokerFactory)
     }
     declare(&*broker, &[QUEUE]).await;
     ring(&*broker, &rung).await;
-    assert_eq!(heard_ids(&hear(&mut broker.bells(QUEUE), 3).await), ids(&rung));
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells(QUEUE), 3).await),
+        ids(&rung)
+    );
 }
 
 async fn one_refused_bell_does_not_spoil_the_others(make: BrokerFactory) {
@@ -132,7 +177,11 @@ async fn one_refused_bell_does_not_spoil_the_others(make: BrokerFactory) {
         assert_eq!(answers.len(), rung.len());
         for (bell, answer) in rung.iter().zip(&answers) {
             assert_eq!(answer.is_confirmed(), bell.queue == QUEUE, "{answer:?}");
-            assert_eq!(matches!(answer, Published::Refused(_)), bell.queue != QUEUE, "{answer:?}");
+            assert_eq!(
+                matches!(answer, Published::Refused(_)),
+                bell.queue != QUEUE,
+                "{answer:?}"
+            );
         }
     }
 }
@@ -144,7 +193,10 @@ async fn declaring_again_keeps_what_waits(make: BrokerFactory) {
     ring(&*broker, &rung).await;
     declare(&*broker, &[QUEUE, "another"]).await;
     declare(&*broker, &[]).await;
-    assert_eq!(heard_ids(&hear(&mut broker.bells(QUEUE), 5).await), ids(&rung));
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells(QUEUE), 5).await),
+        ids(&rung)
+    );
 }
 
 async fn a_consumer_takes_nothing_before_it_is_asked(make: BrokerFactory) {
@@ -153,7 +205,10 @@ async fn a_consumer_takes_nothing_before_it_is_asked(make: BrokerFactory) {
     let _idle = broker.bells(QUEUE);
     let rung = bells(10);
     ring(&*broker, &rung).await;
-    assert_eq!(heard_ids(&hear(&mut broker.bells(QUEUE), 10).await), ids(&rung));
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells(QUEUE), 10).await),
+        ids(&rung)
+    );
 }
 
 async fn whoever_asks_for_nothing_gets_nothing_at_once(make: BrokerFactory) {
@@ -174,7 +229,10 @@ async fn no_more_than_asked_for_is_sent_ahead(make: BrokerFactory) {
     let mut heard = heard_ids(&hear(&mut first, 2).await);
     // The first one answers nothing, so it has two places and no more.
     heard.extend(heard_ids(&hear(&mut second, 8).await));
-    assert_eq!(heard.into_iter().collect::<HashSet<_>>(), ids(&rung).into_iter().collect());
+    assert_eq!(
+        heard.into_iter().collect::<HashSet<_>>(),
+        ids(&rung).into_iter().collect()
+    );
 }
 
 async fn an_answered_bell_does_not_come_again(make: BrokerFactory) {
@@ -188,7 +246,10 @@ async fn an_answered_bell_does_not_come_again(make: BrokerFactory) {
     drop(consumer);
     let last = bells(1);
     ring(&*broker, &last).await;
-    assert_eq!(heard_ids(&hear(&mut broker.bells(QUEUE), 1).await), ids(&last));
+    assert_eq!(
+        heard_ids(&hear(&mut broker.bells(QUEUE), 1).await),
+        ids(&last)
+    );
 }
 
 async fn answers_may_come_in_any_order(make: BrokerFactory) {
@@ -200,10 +261,17 @@ async fn answers_may_come_in_any_order(make: BrokerFactory) {
     let heard = tags(&hear(&mut consumer, 30).await);
     let order = [29, 0, 1, 3, 2, 10, 9, 4, 28, 27];
     let (first, second) = order.split_at(6);
-    consumer.answered(&first.iter().map(|place| heard[*place]).collect::<Vec<_>>()).await;
-    consumer.answered(&second.iter().map(|place| heard[*place]).collect::<Vec<_>>()).await;
+    consumer
+        .answered(&first.iter().map(|place| heard[*place]).collect::<Vec<_>>())
+        .await;
+    consumer
+        .answered(&second.iter().map(|place| heard[*place]).collect::<Vec<_>>())
+        .await;
     consumer.pause().await;
-    let left: HashSet<_> = (0..30).filter(|place| !order.contains(place)).map(|place| rung[place].task_id).collect();
+    let left: HashSet<_> = (0..30)
+        .filter(|place| !order.contains(place))
+        .map(|place| rung[place].task_id)
+        .collect();
     let again = hear(&mut consumer, left.len()).await;
     assert_eq!(heard_ids(&again).into_iter().collect::<HashSet<_>>(), left);
 }
@@ -240,7 +308,10 @@ async fn a_paused_consumer_gives_back_what_it_did_not_answer(make: BrokerFactory
     busy.pause().await;
     let mut free = broker.bells(QUEUE);
     let again = heard_ids(&hear(&mut free, 8).await);
-    assert_eq!(again.into_iter().collect::<HashSet<_>>(), ids(&rung[2..]).into_iter().collect());
+    assert_eq!(
+        again.into_iter().collect::<HashSet<_>>(),
+        ids(&rung[2..]).into_iter().collect()
+    );
 }
 
 async fn a_paused_consumer_hears_again_when_it_asks_again(make: BrokerFactory) {
@@ -252,7 +323,10 @@ async fn a_paused_consumer_hears_again_when_it_asks_again(make: BrokerFactory) {
         let rung = bells(round % 4 + 1);
         ring(&*broker, &rung).await;
         let heard = hear(&mut consumer, rung.len()).await;
-        assert_eq!(heard_ids(&heard).into_iter().collect::<HashSet<_>>(), ids(&rung).into_iter().collect());
+        assert_eq!(
+            heard_ids(&heard).into_iter().collect::<HashSet<_>>(),
+            ids(&rung).into_iter().collect()
+        );
         consumer.answered(&tags(&heard)).await;
         consumer.pause().await;
         consumer.pause().await;
@@ -268,7 +342,10 @@ async fn a_consumer_that_goes_gives_back_what_it_did_not_answer(make: BrokerFact
     hear(&mut goes, 4).await;
     drop(goes);
     let again = heard_ids(&hear(&mut broker.bells(QUEUE), 6).await);
-    assert_eq!(again.into_iter().collect::<HashSet<_>>(), ids(&rung).into_iter().collect());
+    assert_eq!(
+        again.into_iter().collect::<HashSet<_>>(),
+        ids(&rung).into_iter().collect()
+    );
 }
 
 async fn a_consumer_that_stops_waiting_for_a_while_loses_nothing(make: BrokerFactory) {
@@ -350,16 +427,25 @@ async fn many_ringers_and_many_consumers_share_all_bells(make: BrokerFactory) {
                 loop {
                     let next = consumer.next(16).await;
                     consumer.answered(&tags(&next)).await;
-                    heard_ids(&next).into_iter().for_each(|id| heard.send(id).unwrap());
+                    heard_ids(&next)
+                        .into_iter()
+                        .for_each(|id| heard.send(id).unwrap());
                 }
             })
         })
         .collect();
-    let rung: HashSet<_> = join_all(ringers).await.into_iter().flat_map(Result::unwrap).collect();
+    let rung: HashSet<_> = join_all(ringers)
+        .await
+        .into_iter()
+        .flat_map(Result::unwrap)
+        .collect();
     let mut seen = HashSet::new();
     for _ in 0..rung.len() {
         let id = within_patience(all_heard.recv()).await.unwrap();
-        assert!(seen.insert(id), "nothing went wrong, so every bell is heard once");
+        assert!(
+            seen.insert(id),
+            "nothing went wrong, so every bell is heard once"
+        );
     }
     assert_eq!(seen, rung);
     consumers.iter().for_each(tokio::task::JoinHandle::abort);

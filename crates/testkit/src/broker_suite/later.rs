@@ -25,7 +25,12 @@ async fn ring_later(broker: &dyn Broker, bells: &[(Bell, u64)]) {
 async fn a_later_bell_is_heard_as_it_was_rung(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
-    let rung = Bell { retry_count: 3, priority: 4, correlation_id: Some("request 7".to_owned()), ..bell(0) };
+    let rung = Bell {
+        retry_count: 3,
+        priority: 4,
+        correlation_id: Some("request 7".to_owned()),
+        ..bell(0)
+    };
     ring_later(&*broker, &[(rung.clone(), 300)]).await;
     assert_eq!(hear(&mut broker.bells(QUEUE), 1).await[0].bell, rung);
 }
@@ -51,14 +56,21 @@ async fn a_long_delay_holds_up_no_short_one(make: BrokerFactory) {
     ring_later(&*broker, &later).await;
     let heard = heard_ids(&hear(&mut broker.bells(QUEUE), 2).await);
     // On a busy machine both may be due before the first of them is looked for.
-    assert!(ids(&rung[2..]).iter().all(|id| heard.contains(id)), "{heard:?}");
+    assert!(
+        ids(&rung[2..]).iter().all(|id| heard.contains(id)),
+        "{heard:?}"
+    );
 }
 
 async fn no_delay_is_now(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
     let rung = bells(3);
-    ring_later(&*broker, &rung.iter().cloned().zip([0, 1, 0]).collect::<Vec<_>>()).await;
+    ring_later(
+        &*broker,
+        &rung.iter().cloned().zip([0, 1, 0]).collect::<Vec<_>>(),
+    )
+    .await;
     let heard = hear(&mut broker.bells(QUEUE), 3).await;
     assert!(ids(&rung).iter().all(|id| heard_ids(&heard).contains(id)));
 }
@@ -67,8 +79,20 @@ async fn later_bells_find_their_queues(make: BrokerFactory) {
     let broker = make(()).await;
     let queues = ["a", "a.b", "b"];
     declare(&*broker, &queues).await;
-    let rung: Vec<_> = queues.map(|queue| Bell { queue: queue.to_owned(), ..bell(0) }).into();
-    ring_later(&*broker, &rung.iter().map(|bell| (bell.clone(), 260)).collect::<Vec<_>>()).await;
+    let rung: Vec<_> = queues
+        .map(|queue| Bell {
+            queue: queue.to_owned(),
+            ..bell(0)
+        })
+        .into();
+    ring_later(
+        &*broker,
+        &rung
+            .iter()
+            .map(|bell| (bell.clone(), 260))
+            .collect::<Vec<_>>(),
+    )
+    .await;
     for rung in &rung {
         assert_eq!(hear(&mut broker.bells(&rung.queue), 1).await[0].bell, *rung);
     }

@@ -83,7 +83,11 @@ async fn hear(consumer: &mut Box<dyn Bells>, count: usize) -> Vec<Delivery> {
     while heard.len() < count {
         let most = count - heard.len();
         let next = within_patience(consumer.next(most)).await;
-        assert!(!next.is_empty() && next.len() <= most, "{} bells for at most {most}", next.len());
+        assert!(
+            !next.is_empty() && next.len() <= most,
+            "{} bells for at most {most}",
+            next.len()
+        );
         heard.extend(next);
     }
     heard

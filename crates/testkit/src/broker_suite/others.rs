@@ -22,9 +22,17 @@ pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
 fn report(sequence: u64) -> ProgressReport {
     let token = LeaseToken(random_task_id().0);
     ProgressReport {
-        lease: Lease { task_id: random_task_id(), attempt: 3, token },
+        lease: Lease {
+            task_id: random_task_id(),
+            attempt: 3,
+            token,
+        },
         sequence,
-        progress: Json::parse("progress", format!("{{\"percent\": {sequence}.50, \"note\": \"ž\"}}")).unwrap(),
+        progress: Json::parse(
+            "progress",
+            format!("{{\"percent\": {sequence}.50, \"note\": \"ž\"}}"),
+        )
+        .unwrap(),
         is_full: sequence.is_multiple_of(2),
     }
 }
@@ -49,7 +57,11 @@ async fn events_and_dead_letters_are_taken(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[]).await;
     let message = |version: u64| OutboxMessage {
-        topic: if version.is_multiple_of(3) { Topic::DeadLetter } else { Topic::Event },
+        topic: if version.is_multiple_of(3) {
+            Topic::DeadLetter
+        } else {
+            Topic::Event
+        },
         task_id: random_task_id(),
         body: MessageBody {
             event: EventKind::Completed,
@@ -70,7 +82,10 @@ async fn events_and_dead_letters_are_taken(make: BrokerFactory) {
         },
     };
     let messages: Vec<_> = (0..1_500).map(message).collect();
-    assert_eq!(within_patience(broker.publish(&messages)).await, vec![Published::Confirmed; 1_500]);
+    assert_eq!(
+        within_patience(broker.publish(&messages)).await,
+        vec![Published::Confirmed; 1_500]
+    );
     assert_eq!(within_patience(broker.publish(&[])).await, []);
 }
 
@@ -80,7 +95,13 @@ async fn progress_is_heard_as_it_was_reported(make: BrokerFactory) {
     let reports: Vec<_> = (1..=300).map(report).collect();
     report_all(&*broker, &reports).await;
     let received = receive(&mut broker.progress_inbox(), 300).await;
-    assert_eq!(received.into_iter().map(|(_, report)| report).collect::<Vec<_>>(), reports);
+    assert_eq!(
+        received
+            .into_iter()
+            .map(|(_, report)| report)
+            .collect::<Vec<_>>(),
+        reports
+    );
 }
 
 async fn answered_progress_does_not_come_again(make: BrokerFactory) {
@@ -88,7 +109,11 @@ async fn answered_progress_does_not_come_again(make: BrokerFactory) {
     declare(&*broker, &[]).await;
     report_all(&*broker, &[report(1), report(2)]).await;
     let mut inbox = broker.progress_inbox();
-    let tags: Vec<_> = receive(&mut inbox, 2).await.into_iter().map(|(tag, _)| tag).collect();
+    let tags: Vec<_> = receive(&mut inbox, 2)
+        .await
+        .into_iter()
+        .map(|(tag, _)| tag)
+        .collect();
     inbox.answered(&tags).await;
     inbox.answered(&[]).await;
     inbox.answered(&tags).await;
@@ -118,8 +143,20 @@ async fn the_traffic_of_a_queue_is_counted(make: BrokerFactory) {
     let mut consumer = broker.bells(QUEUE);
     let heard = hear(&mut consumer, 4).await;
     consumer.answered(&tags(&heard[..3])).await;
-    let traffic = broker.traffic().into_iter().find(|(name, _)| name == &format!("tasks.{QUEUE}"));
-    let (_, Traffic { published, delivered, acked, nacked, returned }) = traffic.expect("it is counted by name");
+    let traffic = broker
+        .traffic()
+        .into_iter()
+        .find(|(name, _)| name == &format!("tasks.{QUEUE}"));
+    let (
+        _,
+        Traffic {
+            published,
+            delivered,
+            acked,
+            nacked,
+            returned,
+        },
+    ) = traffic.expect("it is counted by name");
     assert_eq!((published, acked, nacked, returned), (10, 3, 0, 0));
     assert!((4..=10).contains(&delivered), "{delivered}");
 }

@@ -17,21 +17,31 @@ pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
 }
 
 fn held(queue: &str) -> Signal {
-    Signal::Held { queues: vec![queue.to_owned()] }
+    Signal::Held {
+        queues: vec![queue.to_owned()],
+    }
 }
 
 async fn next(signals: &mut Box<dyn Signals>) -> Signal {
-    within_patience(signals.next()).await.expect("the broker is open")
+    within_patience(signals.next())
+        .await
+        .expect("the broker is open")
 }
 
 async fn every_listener_hears_every_signal_in_order(make: BrokerFactory) {
     let broker = make(()).await;
     let mut listeners: Vec<_> = (0..5).map(|_| broker.signals()).collect();
     let told = [
-        Signal::Cancelled { task_ids: vec![random_task_id(), random_task_id()] },
-        Signal::QueueChanged { queue: "vip_short".to_owned() },
+        Signal::Cancelled {
+            task_ids: vec![random_task_id(), random_task_id()],
+        },
+        Signal::QueueChanged {
+            queue: "vip_short".to_owned(),
+        },
         Signal::Held { queues: vec![] },
-        Signal::Held { queues: vec!["a".to_owned(), "b".to_owned()] },
+        Signal::Held {
+            queues: vec!["a".to_owned(), "b".to_owned()],
+        },
     ];
     told.iter().for_each(|signal| broker.signal(signal.clone()));
     for listener in &mut listeners {
@@ -65,7 +75,10 @@ async fn a_broker_that_is_up_says_so(make: BrokerFactory) {
     let broker = make(()).await;
     assert_eq!(broker.state(), BrokerState::Up);
     assert!(poll!(broker.state_after(&BrokerState::Up)).is_pending());
-    assert_eq!(within_patience(broker.state_after(&BrokerState::Down(String::new()))).await, BrokerState::Up);
+    assert_eq!(
+        within_patience(broker.state_after(&BrokerState::Down(String::new()))).await,
+        BrokerState::Up
+    );
 }
 
 async fn a_closed_broker_says_so_and_does_nothing_more(make: BrokerFactory) {
@@ -75,7 +88,10 @@ async fn a_closed_broker_says_so_and_does_nothing_more(make: BrokerFactory) {
     let mut consumer = broker.bells(QUEUE);
     assert!(poll!(consumer.next(1)).is_pending());
     within_patience(broker.close()).await;
-    assert!(matches!(within_patience(broker.state_after(&BrokerState::Up)).await, BrokerState::Down(_)));
+    assert!(matches!(
+        within_patience(broker.state_after(&BrokerState::Up)).await,
+        BrokerState::Down(_)
+    ));
     for answer in within_patience(broker.ring(&bells(3))).await {
         assert!(matches!(answer, Published::Unknown(_)), "{answer:?}");
     }

@@ -4,7 +4,8 @@ use futures::future::join_all;
 use longhaul_domain::contract::rate_limiter::{Limit, Reservation};
 
 use super::{
-    HOUR_MS, MINUTE_MS, RateLimiterFactory, assert_about, assert_granted_at_once, granted, hourly, refused, rules,
+    HOUR_MS, MINUTE_MS, RateLimiterFactory, assert_about, assert_granted_at_once, granted, hourly,
+    refused, rules,
 };
 use crate::suite::{Case, cases};
 
@@ -93,7 +94,9 @@ async fn callers_at_once_get_exactly_the_burst(make: RateLimiterFactory) {
         tokio::spawn(async move { limiter.reserve("key", 0).await.unwrap() })
     };
     let answers = join_all((0..100).map(ask)).await;
-    let at_once = answers.into_iter().filter(|answer| *answer.as_ref().unwrap() == Reservation::Granted { wait_ms: 0 });
+    let at_once = answers
+        .into_iter()
+        .filter(|answer| *answer.as_ref().unwrap() == Reservation::Granted { wait_ms: 0 });
     assert_eq!(at_once.count(), 7);
 }
 
@@ -101,7 +104,12 @@ async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
     let limiter = make(rules([("p", hourly(1)), ("p/m", hourly(3))], None)).await;
     let ask = |number: usize| {
         let limiter = limiter.share();
-        tokio::spawn(async move { limiter.reserve(["p", "p/m"][number % 2], u64::MAX).await.unwrap() })
+        tokio::spawn(async move {
+            limiter
+                .reserve(["p", "p/m"][number % 2], u64::MAX)
+                .await
+                .unwrap()
+        })
     };
     let mut waits_ms = Vec::new();
     for answer in join_all((0..50).map(ask)).await {
@@ -119,7 +127,13 @@ async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
 
 async fn a_key_without_a_limit_has_the_default_for_itself(make: RateLimiterFactory) {
     let limiter = make(rules([("known", hourly(3))], Some(hourly(2)))).await;
-    for (key, permits) in [("known", 3), ("x", 2), ("y", 2), ("x/model", 2), ("x/other", 2)] {
+    for (key, permits) in [
+        ("known", 3),
+        ("x", 2),
+        ("y", 2),
+        ("x/model", 2),
+        ("x/other", 2),
+    ] {
         for _ in 0..permits {
             assert_granted_at_once(&limiter, key).await;
         }
@@ -139,7 +153,11 @@ async fn a_model_without_a_limit_has_its_providers(make: RateLimiterFactory) {
 }
 
 async fn both_limits_are_drawn_on(make: RateLimiterFactory) {
-    let limiter = make(rules([("p", hourly(3)), ("p/a", hourly(2)), ("p/b", hourly(2))], None)).await;
+    let limiter = make(rules(
+        [("p", hourly(3)), ("p/a", hourly(2)), ("p/b", hourly(2))],
+        None,
+    ))
+    .await;
     assert_granted_at_once(&limiter, "p/a").await;
     assert_granted_at_once(&limiter, "p/a").await;
     refused(&limiter, "p/a", 0).await;
@@ -149,7 +167,11 @@ async fn both_limits_are_drawn_on(make: RateLimiterFactory) {
 }
 
 async fn a_permit_that_one_limit_refuses_is_booked_in_neither(make: RateLimiterFactory) {
-    let limiter = make(rules([("p", hourly(3)), ("p/a", hourly(1)), ("p/b", hourly(5))], None)).await;
+    let limiter = make(rules(
+        [("p", hourly(3)), ("p/a", hourly(1)), ("p/b", hourly(5))],
+        None,
+    ))
+    .await;
     assert_granted_at_once(&limiter, "p/a").await;
     for _ in 0..10 {
         refused(&limiter, "p/a", MINUTE_MS).await;
@@ -169,15 +191,32 @@ async fn a_permit_that_one_limit_refuses_is_booked_in_neither(make: RateLimiterF
 }
 
 async fn a_slow_model_does_not_hold_up_the_others_of_its_provider(make: RateLimiterFactory) {
-    let every = |per_ms| Limit { permits: 1, per_ms, burst: 1 };
-    let limiter = make(rules([("p", every(10 * MINUTE_MS)), ("p/slow", every(24 * HOUR_MS))], None)).await;
+    let every = |per_ms| Limit {
+        permits: 1,
+        per_ms,
+        burst: 1,
+    };
+    let limiter = make(rules(
+        [
+            ("p", every(10 * MINUTE_MS)),
+            ("p/slow", every(24 * HOUR_MS)),
+        ],
+        None,
+    ))
+    .await;
     assert_granted_at_once(&limiter, "p/slow").await;
     assert_about(granted(&limiter, "p/slow", u64::MAX).await, 24 * HOUR_MS);
     // The provider's permits until then are for whoever can use them, and the one that is booked is not given away.
     for place in 1..=143 {
-        assert_about(granted(&limiter, "p/fast", u64::MAX).await, place * 10 * MINUTE_MS);
+        assert_about(
+            granted(&limiter, "p/fast", u64::MAX).await,
+            place * 10 * MINUTE_MS,
+        );
     }
-    assert_about(granted(&limiter, "p/fast", u64::MAX).await, 24 * HOUR_MS + 10 * MINUTE_MS);
+    assert_about(
+        granted(&limiter, "p/fast", u64::MAX).await,
+        24 * HOUR_MS + 10 * MINUTE_MS,
+    );
 }
 
 async fn a_key_that_is_no_name_is_an_error(make: RateLimiterFactory) {

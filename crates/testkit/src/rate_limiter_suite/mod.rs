@@ -19,7 +19,11 @@ pub type RateLimiterFactory = Factory<LimitRules, dyn RateLimiter>;
 
 /// One trial for each case, named `{backend}::rate_limiter::{sentence}`.
 pub fn trials(backend: &str, factory: &RateLimiterFactory) -> Vec<Trial> {
-    let cases = booking::cases().into_iter().chain(flow::cases()).chain(parking::cases()).collect();
+    let cases = booking::cases()
+        .into_iter()
+        .chain(flow::cases())
+        .chain(parking::cases())
+        .collect();
     suite::trials(backend, "rate_limiter", factory, cases)
 }
 
@@ -30,11 +34,18 @@ const LITTLE_MS: u64 = MINUTE_MS;
 
 /// One permit an hour, and so many at once.
 const fn hourly(burst: u32) -> Limit {
-    Limit { permits: 1, per_ms: HOUR_MS, burst }
+    Limit {
+        permits: 1,
+        per_ms: HOUR_MS,
+        burst,
+    }
 }
 
 fn rules<const N: usize>(limits: [(&str, Limit); N], default: Option<Limit>) -> LimitRules {
-    LimitRules { limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(), default }
+    LimitRules {
+        limits: limits.map(|(key, limit)| (key.to_owned(), limit)).into(),
+        default,
+    }
 }
 
 type Limiter = Fresh<dyn RateLimiter>;
@@ -44,7 +55,11 @@ async fn reserve(limiter: &Limiter, key: &str, max_wait_ms: u64) -> Reservation 
 }
 
 async fn assert_granted_at_once(limiter: &Limiter, key: &str) {
-    assert_eq!(reserve(limiter, key, 0).await, Reservation::Granted { wait_ms: 0 }, "{key}");
+    assert_eq!(
+        reserve(limiter, key, 0).await,
+        Reservation::Granted { wait_ms: 0 },
+        "{key}"
+    );
 }
 
 async fn refused(limiter: &Limiter, key: &str, max_wait_ms: u64) -> u64 {
@@ -67,5 +82,8 @@ fn about(ms: u64) -> RangeInclusive<u64> {
 }
 
 fn assert_about(ms: u64, expected_ms: u64) {
-    assert!(about(expected_ms).contains(&ms), "{ms} ms is about {expected_ms} ms");
+    assert!(
+        about(expected_ms).contains(&ms),
+        "{ms} ms is about {expected_ms} ms"
+    );
 }

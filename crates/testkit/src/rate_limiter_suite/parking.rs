@@ -4,8 +4,8 @@ use futures::future::join_all;
 use longhaul_domain::contract::rate_limiter::Reservation;
 
 use super::{
-    HOUR_MS, Limiter, MINUTE_MS, RateLimiterFactory, assert_about, assert_granted_at_once, granted, hourly, refused,
-    rules,
+    HOUR_MS, Limiter, MINUTE_MS, RateLimiterFactory, assert_about, assert_granted_at_once, granted,
+    hourly, refused, rules,
 };
 use crate::suite::{Case, cases};
 
@@ -31,13 +31,20 @@ pub(super) fn cases() -> Vec<Case<RateLimiterFactory>> {
 
 /// A limiter in which nothing but parking refuses.
 async fn wide_open(make: &RateLimiterFactory) -> Limiter {
-    make(rules([("p", hourly(1_000)), ("p/a", hourly(1_000))], Some(hourly(1_000)))).await
+    make(rules(
+        [("p", hourly(1_000)), ("p/a", hourly(1_000))],
+        Some(hourly(1_000)),
+    ))
+    .await
 }
 
 /// A probe is out, and everyone else is to ask again soon.
 async fn assert_waits_for_probe(limiter: &Limiter, key: &str) {
     let retry_in_ms = refused(limiter, key, HOUR_MS).await;
-    assert!((1..=5_000).contains(&retry_in_ms), "{key} is asked for again soon, not in {retry_in_ms} ms");
+    assert!(
+        (1..=5_000).contains(&retry_in_ms),
+        "{key} is asked for again soon, not in {retry_in_ms} ms"
+    );
 }
 
 async fn a_parked_key_refuses_everyone_until_its_time_is_over(make: RateLimiterFactory) {
@@ -82,10 +89,23 @@ async fn of_many_at_once_one_is_the_probe(make: RateLimiterFactory) {
     limiter.clock.advance_ms(HOUR_MS);
     let ask = |number: usize| {
         let limiter = limiter.share();
-        tokio::spawn(async move { limiter.reserve(["p", "p/a", "p/b"][number % 3], HOUR_MS).await.unwrap() })
+        tokio::spawn(async move {
+            limiter
+                .reserve(["p", "p/a", "p/b"][number % 3], HOUR_MS)
+                .await
+                .unwrap()
+        })
     };
-    let answers = join_all((0..60).map(ask)).await.into_iter().map(|answer| answer.unwrap());
-    assert_eq!(answers.filter(|answer| matches!(answer, Reservation::Granted { .. })).count(), 1);
+    let answers = join_all((0..60).map(ask))
+        .await
+        .into_iter()
+        .map(|answer| answer.unwrap());
+    assert_eq!(
+        answers
+            .filter(|answer| matches!(answer, Reservation::Granted { .. }))
+            .count(),
+        1
+    );
 }
 
 async fn a_probe_that_keeps_silent_is_given_up(make: RateLimiterFactory) {
@@ -118,7 +138,10 @@ async fn who_is_refused_by_the_limit_is_no_probe(make: RateLimiterFactory) {
     }
     limiter.park("p", MINUTE_MS).await.unwrap();
     limiter.clock.advance_ms(MINUTE_MS);
-    assert!(refused(&limiter, "p", 0).await > 50 * MINUTE_MS, "by the limit");
+    assert!(
+        refused(&limiter, "p", 0).await > 50 * MINUTE_MS,
+        "by the limit"
+    );
     limiter.clock.advance_ms(2 * HOUR_MS / 3);
     // The probe waits for its permit, and its silence counts from then.
     assert!(granted(&limiter, "p", HOUR_MS).await > 15 * MINUTE_MS);

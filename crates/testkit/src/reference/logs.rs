@@ -12,10 +12,21 @@ use super::{
 };
 
 impl State {
-    pub(super) fn append_logs(&mut self, lines: &[LogLine], now: Timestamp) -> Result<Vec<Verdict>, StoreError> {
+    pub(super) fn append_logs(
+        &mut self,
+        lines: &[LogLine],
+        now: Timestamp,
+    ) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("lines", lines.len(), bounds::LOG_BATCH)?;
-        let verdicts = lines.iter().map(|line| self.append_log(line, now)).collect();
-        for kept in self.logs.values_mut().filter(|kept| kept.len() > bounds::LOG_LINES + bounds::LOG_SLACK) {
+        let verdicts = lines
+            .iter()
+            .map(|line| self.append_log(line, now))
+            .collect();
+        for kept in self
+            .logs
+            .values_mut()
+            .filter(|kept| kept.len() > bounds::LOG_LINES + bounds::LOG_SLACK)
+        {
             kept.drain(..kept.len() - bounds::LOG_LINES);
         }
         Ok(verdicts)
@@ -53,7 +64,10 @@ impl State {
         let kept = self.logs.get(&id).into_iter().flatten();
         let later = kept.filter(|entry| after.is_none_or(|after| entry.number > after));
         let items: Vec<LogEntry> = later.take(limit).cloned().collect();
-        let next = items.last().map(|entry| entry.number).filter(|_| items.len() == limit);
+        let next = items
+            .last()
+            .map(|entry| entry.number)
+            .filter(|_| items.len() == limit);
         Ok(LogPage { items, next })
     }
 }

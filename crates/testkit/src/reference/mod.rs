@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AccessToken, Attempt, Clock, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken, NewTask, Node, NodeId,
-    Serves, StoreError, Task, TaskId, Timestamp,
+    AccessToken, Attempt, Clock, Json, KnownToken, Lease, LogLine, LogPage, NewAccessToken,
+    NewTask, Node, NodeId, Serves, StoreError, Task, TaskId, Timestamp,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     contract::{
         Store,
         broker::Bell,
         store::{
-            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired, Failure, QueueHead, Report,
-            RescueRequest, Rescued, RetryScope, Submitted, Verdict,
+            Access, BulkOutcome, BulkRequest, Cancelled, ClaimNamed, ClaimRequest, Expired,
+            Failure, QueueHead, Report, RescueRequest, Rescued, RetryScope, Submitted, Verdict,
         },
     },
     event::{LeasedMessage, OutboxPolicy},
@@ -88,7 +88,13 @@ impl MemoryStore {
 
     fn with(clock: TestClock, state: State) -> Self {
         let refused_finishes = Mutex::default();
-        Self { clock, state: Mutex::new(state), checkpoint_watch: None, refused_finishes, node_watch: None }
+        Self {
+            clock,
+            state: Mutex::new(state),
+            checkpoint_watch: None,
+            refused_finishes,
+            node_watch: None,
+        }
     }
 
     #[must_use]
@@ -99,7 +105,10 @@ impl MemoryStore {
 
     /// Answers the next finishes with these errors, one each, and changes nothing.
     pub fn refuse_finishes(&self, errors: impl IntoIterator<Item = StoreError>) {
-        self.refused_finishes.lock().expect("no other operation holds it").extend(errors);
+        self.refused_finishes
+            .lock()
+            .expect("no other operation holds it")
+            .extend(errors);
     }
 
     #[must_use]
@@ -128,8 +137,14 @@ impl MemoryStore {
     }
 
     /// Shows all rows as they are, without a copy and without a reading of the clock.
-    pub fn look<R>(&self, look: impl FnOnce(&BTreeMap<TaskId, Task>, &BTreeMap<NodeId, Node>) -> R) -> R {
-        let state = self.state.lock().expect("an operation panicked while it held the tables");
+    pub fn look<R>(
+        &self,
+        look: impl FnOnce(&BTreeMap<TaskId, Task>, &BTreeMap<NodeId, Node>) -> R,
+    ) -> R {
+        let state = self
+            .state
+            .lock()
+            .expect("an operation panicked while it held the tables");
         look(&state.tasks, &state.nodes)
     }
 
@@ -151,7 +166,10 @@ impl MemoryStore {
 
     /// The tables, for one operation. The time is read under the lock, so that it grows with each change.
     fn begin(&self) -> (MutexGuard<'_, State>, Timestamp) {
-        let mut state = self.state.lock().expect("an operation panicked while it held the tables");
+        let mut state = self
+            .state
+            .lock()
+            .expect("an operation panicked while it held the tables");
         let now = self.clock.now();
         state.moved.clear();
         (state, now)
@@ -186,7 +204,13 @@ impl Store for MemoryStore {
     ) -> Result<(Submitted, Vec<Task>), StoreError> {
         let (mut state, now) = self.begin();
         // Refused before anything is made.
-        state.claim(&ClaimRequest { queues: Vec::new(), ..request.clone() }, now)?;
+        state.claim(
+            &ClaimRequest {
+                queues: Vec::new(),
+                ..request.clone()
+            },
+            now,
+        )?;
         let submitted = state.submit(&[task], now)?[0];
         Ok((submitted, state.claim(request, now)?))
     }
@@ -198,11 +222,21 @@ impl Store for MemoryStore {
         host: &str,
         serves: Option<&Serves>,
     ) -> Result<(), StoreError> {
-        self.of_node("register_node", |state, now| state.register_node(id, name, host, serves, now)).await
+        self.of_node("register_node", |state, now| {
+            state.register_node(id, name, host, serves, now)
+        })
+        .await
     }
 
-    async fn heartbeat_node(&self, id: NodeId, leases: &[Lease]) -> Result<Vec<(Lease, Verdict)>, StoreError> {
-        self.of_node("heartbeat_node", |state, now| state.heartbeat(id, leases, now)).await
+    async fn heartbeat_node(
+        &self,
+        id: NodeId,
+        leases: &[Lease],
+    ) -> Result<Vec<(Lease, Verdict)>, StoreError> {
+        self.of_node("heartbeat_node", |state, now| {
+            state.heartbeat(id, leases, now)
+        })
+        .await
     }
 
     async fn hand_back_strays(
@@ -211,7 +245,10 @@ impl Store for MemoryStore {
         held: &[Lease],
         older_than_ms: u64,
     ) -> Result<Vec<TaskId>, StoreError> {
-        self.of_node("hand_back_strays", |state, now| state.hand_back_strays(node, held, older_than_ms, now)).await
+        self.of_node("hand_back_strays", |state, now| {
+            state.hand_back_strays(node, held, older_than_ms, now)
+        })
+        .await
     }
 
     async fn retire_node(&self, id: NodeId) -> Result<(), StoreError> {
@@ -223,15 +260,18 @@ impl Store for MemoryStore {
     }
 
     async fn claim_tasks(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        self.of_node("claim_tasks", |state, now| state.claim(request, now)).await
+        self.of_node("claim_tasks", |state, now| state.claim(request, now))
+            .await
     }
 
     async fn claim_named(&self, request: &ClaimNamed) -> Result<Vec<Task>, StoreError> {
-        self.of_node("claim_named", |state, now| state.claim_named(request, now)).await
+        self.of_node("claim_named", |state, now| state.claim_named(request, now))
+            .await
     }
 
     async fn claim_kept(&self, request: &ClaimRequest) -> Result<Vec<Task>, StoreError> {
-        self.of_node("claim_kept", |state, now| state.claim_kept(request, now)).await
+        self.of_node("claim_kept", |state, now| state.claim_kept(request, now))
+            .await
     }
 
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
@@ -239,7 +279,11 @@ impl Store for MemoryStore {
         state.save_progress(reports, now)
     }
 
-    async fn save_checkpoint(&self, lease: &Lease, checkpoint: &Json) -> Result<Verdict, StoreError> {
+    async fn save_checkpoint(
+        &self,
+        lease: &Lease,
+        checkpoint: &Json,
+    ) -> Result<Verdict, StoreError> {
         if let Some(watch) = &self.checkpoint_watch {
             watch.before().await;
         }
@@ -247,7 +291,11 @@ impl Store for MemoryStore {
             let (mut state, now) = self.begin();
             state.save_checkpoint(lease, checkpoint, now)
         };
-        if let Some(watch) = self.checkpoint_watch.as_ref().filter(|_| verdict.is_accepted()) {
+        if let Some(watch) = self
+            .checkpoint_watch
+            .as_ref()
+            .filter(|_| verdict.is_accepted())
+        {
             watch.after().await;
         }
         Ok(verdict)
@@ -258,17 +306,25 @@ impl Store for MemoryStore {
         state.append_logs(lines, now)
     }
 
-    async fn note_artifact(&self, note: &ArtifactNote) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
+    async fn note_artifact(
+        &self,
+        note: &ArtifactNote,
+    ) -> Result<(Verdict, Option<ArtifactRecord>), StoreError> {
         let (mut state, now) = self.begin();
         state.note_artifact(note, now)
     }
 
     async fn finish_tasks(&self, reports: &[Report]) -> Result<Vec<Verdict>, StoreError> {
-        let refused = self.refused_finishes.lock().expect("no other operation holds it").pop_front();
+        let refused = self
+            .refused_finishes
+            .lock()
+            .expect("no other operation holds it")
+            .pop_front();
         if let Some(error) = refused {
             return Err(error);
         }
-        self.of_node("finish_tasks", |state, now| state.finish(reports, now)).await
+        self.of_node("finish_tasks", |state, now| state.finish(reports, now))
+            .await
     }
 
     async fn cancel_task(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
@@ -276,12 +332,22 @@ impl Store for MemoryStore {
         state.cancel_task(access, id, now)
     }
 
-    async fn retry_task(&self, access: &Access, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
+    async fn retry_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        scope: RetryScope,
+    ) -> Result<(), StoreError> {
         let (mut state, now) = self.begin();
         state.retry_task(access, id, scope, now)
     }
 
-    async fn reschedule_task(&self, access: &Access, id: TaskId, change: &Reschedule) -> Result<Task, StoreError> {
+    async fn reschedule_task(
+        &self,
+        access: &Access,
+        id: TaskId,
+        change: &Reschedule,
+    ) -> Result<Task, StoreError> {
         let (mut state, now) = self.begin();
         state.reschedule_task(access, id, change, now)
     }
@@ -300,8 +366,16 @@ impl Store for MemoryStore {
         self.begin().0.set_paused(name, None)
     }
 
-    async fn take_duty(&self, duty: &str, node: NodeId, ttl_ms: u64) -> Result<Option<DutyLease>, StoreError> {
-        self.of_node("take_duty", |state, now| state.take_duty(duty, node, ttl_ms, now)).await
+    async fn take_duty(
+        &self,
+        duty: &str,
+        node: NodeId,
+        ttl_ms: u64,
+    ) -> Result<Option<DutyLease>, StoreError> {
+        self.of_node("take_duty", |state, now| {
+            state.take_duty(duty, node, ttl_ms, now)
+        })
+        .await
     }
 
     async fn declare_others_dead(&self, survivor: NodeId) -> Result<(), StoreError> {
@@ -311,7 +385,8 @@ impl Store for MemoryStore {
     }
 
     async fn rescue_tasks(&self, request: &RescueRequest) -> Result<Rescued, StoreError> {
-        self.of_node("rescue_tasks", |state, now| state.rescue(request, now)).await
+        self.of_node("rescue_tasks", |state, now| state.rescue(request, now))
+            .await
     }
 
     async fn expire_tasks(&self, overdue: &Overdue, limit: usize) -> Result<Expired, StoreError> {
@@ -329,18 +404,34 @@ impl Store for MemoryStore {
         Ok(state.list_heads(now))
     }
 
-    async fn bring_forward(&self, queue: &str, waited_ms: u64, most: usize) -> Result<usize, StoreError> {
+    async fn bring_forward(
+        &self,
+        queue: &str,
+        waited_ms: u64,
+        most: usize,
+    ) -> Result<usize, StoreError> {
         let (mut state, now) = self.begin();
         state.bring_forward(queue, waited_ms, most, now)
     }
 
-    async fn fail_waiting(&self, ids: &[TaskId], failure: &Failure) -> Result<Vec<TaskId>, StoreError> {
+    async fn fail_waiting(
+        &self,
+        ids: &[TaskId],
+        failure: &Failure,
+    ) -> Result<Vec<TaskId>, StoreError> {
         let (mut state, now) = self.begin();
         state.fail_waiting(ids, failure, now)
     }
 
-    async fn next_due_at(&self, queues: &[String], task_types: &[String]) -> Result<Option<Timestamp>, StoreError> {
-        self.of_node("next_due_at", |state, _| state.next_due_at(queues, task_types)).await
+    async fn next_due_at(
+        &self,
+        queues: &[String],
+        task_types: &[String],
+    ) -> Result<Option<Timestamp>, StoreError> {
+        self.of_node("next_due_at", |state, _| {
+            state.next_due_at(queues, task_types)
+        })
+        .await
     }
 
     async fn list_prunable(
@@ -358,7 +449,10 @@ impl Store for MemoryStore {
         state.prune(keep, ids, now)
     }
 
-    async fn list_expired_artifacts(&self, limit: usize) -> Result<Vec<ArtifactRecord>, StoreError> {
+    async fn list_expired_artifacts(
+        &self,
+        limit: usize,
+    ) -> Result<Vec<ArtifactRecord>, StoreError> {
         let (state, now) = self.begin();
         state.list_expired_artifacts(limit, now)
     }
@@ -373,7 +467,11 @@ impl Store for MemoryStore {
         state.prune_idempotency_keys(limit, now)
     }
 
-    async fn lease_outbox(&self, limit: usize, ttl_ms: u64) -> Result<Vec<LeasedMessage>, StoreError> {
+    async fn lease_outbox(
+        &self,
+        limit: usize,
+        ttl_ms: u64,
+    ) -> Result<Vec<LeasedMessage>, StoreError> {
         let (mut state, now) = self.begin();
         state.lease_outbox(limit, ttl_ms, now)
     }
@@ -405,7 +503,11 @@ impl Store for MemoryStore {
         Ok(state.find_token(id, now))
     }
 
-    async fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+    async fn list_tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccessToken>, StoreError> {
         self.begin().0.list_tokens(after, limit)
     }
 
@@ -448,7 +550,12 @@ impl Store for MemoryStore {
         self.begin().0.list_attempts(access, id, after, limit)
     }
 
-    async fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    async fn count_ahead(
+        &self,
+        task: &Task,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
         self.begin().0.count_ahead(task, now, limit)
     }
 
@@ -462,7 +569,11 @@ impl Store for MemoryStore {
         self.begin().0.list_logs(access, id, after, limit)
     }
 
-    async fn list_artifacts(&self, access: &Access, id: TaskId) -> Result<Vec<ArtifactRecord>, StoreError> {
+    async fn list_artifacts(
+        &self,
+        access: &Access,
+        id: TaskId,
+    ) -> Result<Vec<ArtifactRecord>, StoreError> {
         self.begin().0.list_artifacts(access, id)
     }
 

@@ -14,12 +14,23 @@ use super::{reading::matches, state::State, working::check_limit};
 impl State {
     /// The task, if it is one that the caller may see.
     pub(super) fn accessible(&self, access: &Access, id: TaskId) -> Result<&Task, StoreError> {
-        self.tasks.get(&id).filter(|task| may_see(access, task)).ok_or(StoreError::NotFound)
+        self.tasks
+            .get(&id)
+            .filter(|task| may_see(access, task))
+            .ok_or(StoreError::NotFound)
     }
 
-    pub(super) fn cancel_task(&mut self, access: &Access, id: TaskId, now: Timestamp) -> Result<Cancelled, StoreError> {
+    pub(super) fn cancel_task(
+        &mut self,
+        access: &Access,
+        id: TaskId,
+        now: Timestamp,
+    ) -> Result<Cancelled, StoreError> {
         self.accessible(access, id)?;
-        Ok(Cancelled { status: self.cancel(id, now), moved: self.take_moved() })
+        Ok(Cancelled {
+            status: self.cancel(id, now),
+            moved: self.take_moved(),
+        })
     }
 
     pub(super) fn retry_task(
@@ -71,40 +82,67 @@ impl State {
         Ok(after)
     }
 
-    pub(super) fn change_tasks(&mut self, request: &BulkRequest, now: Timestamp) -> Result<BulkOutcome, StoreError> {
+    pub(super) fn change_tasks(
+        &mut self,
+        request: &BulkRequest,
+        now: Timestamp,
+    ) -> Result<BulkOutcome, StoreError> {
         check_limit(request.limit, bounds::MAINTENANCE_BATCH)?;
         request.filter.check()?;
         if let BulkChange::Reschedule(change) = &request.change {
             change.check()?;
         }
-        let after = self.tasks.values().filter(|task| request.after.is_none_or(|after| task.id > after));
-        let wanted = after.filter(|task| may_see(&request.access, task) && matches(&request.filter, task));
-        let matched: Vec<(TaskId, Status)> = wanted.take(request.limit).map(|task| (task.id, task.status)).collect();
+        let after = self
+            .tasks
+            .values()
+            .filter(|task| request.after.is_none_or(|after| task.id > after));
+        let wanted =
+            after.filter(|task| may_see(&request.access, task) && matches(&request.filter, task));
+        let matched: Vec<(TaskId, Status)> = wanted
+            .take(request.limit)
+            .map(|task| (task.id, task.status))
+            .collect();
         let mut changed = 0;
         for (id, was) in &matched {
-            let is_spared = *was == Status::Running && request.spared.contains(&self.tasks[id].task_type);
+            let is_spared =
+                *was == Status::Running && request.spared.contains(&self.tasks[id].task_type);
             if !(is_spared && request.change == BulkChange::Cancel) {
                 changed += usize::from(self.change_one(*id, *was, &request.change, now));
             }
         }
-        let next = matched.last().map(|(id, _)| *id).filter(|_| matched.len() == request.limit);
-        Ok(BulkOutcome { matched: matched.len(), changed, next })
+        let next = matched
+            .last()
+            .map(|(id, _)| *id)
+            .filter(|_| matched.len() == request.limit);
+        Ok(BulkOutcome {
+            matched: matched.len(),
+            changed,
+            next,
+        })
     }
 
     /// Whether the task was changed, by its own turn or as a part of a tree that was cancelled before it.
     fn change_one(&mut self, id: TaskId, was: Status, change: &BulkChange, now: Timestamp) -> bool {
         let task = &self.tasks[&id];
         let decided = match change {
-            BulkChange::Cancel => return !was.is_ended() && self.cancel(id, now) == Status::Cancelled,
+            BulkChange::Cancel => {
+                return !was.is_ended() && self.cancel(id, now) == Status::Cancelled;
+            }
             BulkChange::Retry => retry::decide(task, now).ok(),
             BulkChange::Reschedule(change) => reschedule::decide(task, change, now).ok(),
         };
         let allowed = decided.is_some();
-        decided.into_iter().for_each(|transition| self.apply(transition, now));
+        decided
+            .into_iter()
+            .for_each(|transition| self.apply(transition, now));
         allowed
     }
 
-    pub(super) fn set_paused(&mut self, name: &str, paused_at: Option<Timestamp>) -> Result<(), StoreError> {
+    pub(super) fn set_paused(
+        &mut self,
+        name: &str,
+        paused_at: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
         bounds::check_label("queue", name)?;
         let since = self.queues.entry(name.to_owned()).or_default();
         // A queue that is paused already keeps the time since when.

@@ -22,15 +22,25 @@ impl State {
         let wanted = |task: &&Task| may_see(access, task) && matches(filter, task);
         let items: Vec<Task> = match page.order {
             SortOrder::OldestFirst => {
-                let rest = self.tasks.values().filter(|task| page.after.is_none_or(|after| task.id > after));
+                let rest = self
+                    .tasks
+                    .values()
+                    .filter(|task| page.after.is_none_or(|after| task.id > after));
                 rest.filter(wanted).take(page.size).cloned().collect()
             }
             SortOrder::NewestFirst => {
-                let rest = self.tasks.values().rev().filter(|task| page.after.is_none_or(|after| task.id < after));
+                let rest = self
+                    .tasks
+                    .values()
+                    .rev()
+                    .filter(|task| page.after.is_none_or(|after| task.id < after));
                 rest.filter(wanted).take(page.size).cloned().collect()
             }
         };
-        let next = items.last().map(|task| task.id).filter(|_| items.len() == page.size);
+        let next = items
+            .last()
+            .map(|task| task.id)
+            .filter(|_| items.len() == page.size);
         Ok(Page { items, next })
     }
 
@@ -43,7 +53,10 @@ impl State {
     ) -> Result<Vec<Attempt>, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE + 1)?;
         let task = self.accessible(access, id)?;
-        let history = self.attempts.range((id, 0)..=(id, u32::MAX)).map(|(_, attempt)| attempt.clone());
+        let history = self
+            .attempts
+            .range((id, 0)..=(id, u32::MAX))
+            .map(|(_, attempt)| attempt.clone());
         let mut all: Vec<Attempt> = history.collect();
         let last = Attempt::told_by(task);
         all.extend(last.filter(|last| !self.attempts.contains_key(&(id, last.attempt))));
@@ -53,7 +66,12 @@ impl State {
         Ok(all)
     }
 
-    pub(super) fn count_ahead(&self, task: &Task, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+    pub(super) fn count_ahead(
+        &self,
+        task: &Task,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
         check_limit(limit, bounds::COUNT)?;
         let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]);
         let is_ahead = |other: &&Task| {
@@ -72,16 +90,26 @@ impl State {
         queues: &[String],
         task_types: &[String],
     ) -> Result<Option<Timestamp>, StoreError> {
-        queues.iter().try_for_each(|queue| bounds::check_label("queue", queue))?;
-        task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
+        queues
+            .iter()
+            .try_for_each(|queue| bounds::check_label("queue", queue))?;
+        task_types
+            .iter()
+            .try_for_each(|name| bounds::check_label("taskType", name))?;
         let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]);
-        let served = waiting.filter(|task| queues.contains(&task.queue) && task_types.contains(&task.task_type));
-        Ok(served.filter(|task| self.queues[&task.queue].is_none()).map(|task| task.due_at).min())
+        let served = waiting
+            .filter(|task| queues.contains(&task.queue) && task_types.contains(&task.task_type));
+        Ok(served
+            .filter(|task| self.queues[&task.queue].is_none())
+            .map(|task| task.due_at)
+            .min())
     }
 
     pub(super) fn list_queues(&self) -> Vec<Queue> {
-        let queue =
-            |(name, paused_at): (&String, &Option<Timestamp>)| Queue { name: name.clone(), paused_at: *paused_at };
+        let queue = |(name, paused_at): (&String, &Option<Timestamp>)| Queue {
+            name: name.clone(),
+            paused_at: *paused_at,
+        };
         self.queues.iter().map(queue).collect()
     }
 
@@ -91,7 +119,8 @@ impl State {
         let wanted = |tally: &Tally| match filter.spans {
             None => tally.key.span_start == 0,
             Some((from, to)) => {
-                tally.key.span_start != 0 && (from.as_micros()..to.as_micros()).contains(&tally.key.span_start)
+                tally.key.span_start != 0
+                    && (from.as_micros()..to.as_micros()).contains(&tally.key.span_start)
             }
         };
         sum.into_tallies().into_iter().filter(wanted).collect()
@@ -104,12 +133,20 @@ pub(super) fn matches(filter: &TaskFilter, task: &Task) -> bool {
     let at_status = |statuses: &[Status]| statuses.is_empty() || statuses.contains(&task.status);
     let from = |bound: Option<Timestamp>, at: Timestamp| bound.is_none_or(|bound| at >= bound);
     let before = |bound: Option<Timestamp>, at: Timestamp| bound.is_none_or(|bound| at < bound);
-    filter.owner.as_ref().is_none_or(|owner| task.owner == *owner)
+    filter
+        .owner
+        .as_ref()
+        .is_none_or(|owner| task.owner == *owner)
         && at_status(&filter.statuses)
         && named(&filter.task_types, &task.task_type)
         && named(&filter.queues, &task.queue)
-        && filter.task_key.as_ref().is_none_or(|key| task.task_key.as_ref() == Some(key))
-        && filter.parent_id.is_none_or(|parent| task.parent_id == Some(parent))
+        && filter
+            .task_key
+            .as_ref()
+            .is_none_or(|key| task.task_key.as_ref() == Some(key))
+        && filter
+            .parent_id
+            .is_none_or(|parent| task.parent_id == Some(parent))
         && from(filter.created_after, task.created_at)
         && before(filter.created_before, task.created_at)
         && from(filter.due_after, task.due_at)

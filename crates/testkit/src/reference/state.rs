@@ -117,19 +117,29 @@ impl State {
     /// Lets a parent's counters follow its children.
     pub(super) fn count_children(&mut self, parent: TaskId, moves: &[ChildMove], now: Timestamp) {
         let parent = &self.tasks[&parent];
-        let transition = child_ended::decide(parent, moves, now).expect("a move of old children adds none");
+        let transition =
+            child_ended::decide(parent, moves, now).expect("a move of old children adds none");
         self.apply(transition, now);
     }
 
     /// Writes a decided change, and answers with what the parent has yet to be told.
     pub(super) fn apply_alone(&mut self, transition: Transition) -> Option<(TaskId, ChildMove)> {
-        let Transition { after, archived, event } = transition;
+        let Transition {
+            after,
+            archived,
+            event,
+        } = transition;
         if let Some(attempt) = archived {
             // The first entry tells how the attempt really ended; what comes later only repeats it.
-            self.attempts.entry((attempt.task_id, attempt.attempt)).or_insert(attempt);
+            self.attempts
+                .entry((attempt.task_id, attempt.attempt))
+                .or_insert(attempt);
         }
         if let Some(event) = event {
-            self.outbox_policy.messages(&after, event).into_iter().for_each(|message| self.post(message));
+            self.outbox_policy
+                .messages(&after, event)
+                .into_iter()
+                .for_each(|message| self.post(message));
         }
         let before = self.write(&after);
         let mut sheet = TallySheet::default();
@@ -144,7 +154,14 @@ impl State {
 
     fn post(&mut self, message: OutboxMessage) {
         self.last_message_id += 1;
-        self.outbox.insert(self.last_message_id, OutboxRow { message, tries: 0, leased_until: None });
+        self.outbox.insert(
+            self.last_message_id,
+            OutboxRow {
+                message,
+                tries: 0,
+                leased_until: None,
+            },
+        );
     }
 
     /// Replaces the row and what is found by it. Answers with the row as it was.
@@ -152,11 +169,13 @@ impl State {
         let before = self.tasks.insert(after.id, after.clone());
         if let Some(before) = &before {
             self.moved.entry(after.id).or_insert(before.status);
-            self.claimable.remove(&(Reverse(self.standing(before)), before.due_at, before.id));
+            self.claimable
+                .remove(&(Reverse(self.standing(before)), before.due_at, before.id));
             self.forward.remove(&before.id);
         }
         if after.status.is_claimable() {
-            self.claimable.insert((Reverse(after.priority), after.due_at, after.id));
+            self.claimable
+                .insert((Reverse(after.priority), after.due_at, after.id));
         }
         if let Some(parent) = after.parent_id {
             self.children.entry(parent).or_default().insert(after.id);
@@ -167,13 +186,25 @@ impl State {
 
     /// The priority that a waiting task is claimed by: its own, unless it was brought forward.
     pub(super) fn standing(&self, task: &Task) -> u8 {
-        if self.forward.contains(&task.id) { bounds::FORWARD } else { task.priority }
+        if self.forward.contains(&task.id) {
+            bounds::FORWARD
+        } else {
+            task.priority
+        }
     }
 
     /// What this operation has moved since it was last asked.
     pub(super) fn take_moved(&mut self) -> Vec<Moved> {
-        let changed = std::mem::take(&mut self.moved).into_iter().map(|(id, was)| (was, &self.tasks[&id]));
-        changed.filter(|(was, task)| *was != task.status).map(|(was, task)| Moved { was, task: task.clone() }).collect()
+        let changed = std::mem::take(&mut self.moved)
+            .into_iter()
+            .map(|(id, was)| (was, &self.tasks[&id]));
+        changed
+            .filter(|(was, task)| *was != task.status)
+            .map(|(was, task)| Moved {
+                was,
+                task: task.clone(),
+            })
+            .collect()
     }
 
     /// Removes a row with its history and its log, and counts it out.
@@ -189,7 +220,12 @@ impl State {
     }
 
     pub(super) fn children_of(&self, id: TaskId) -> Vec<TaskId> {
-        self.children.get(&id).into_iter().flatten().copied().collect()
+        self.children
+            .get(&id)
+            .into_iter()
+            .flatten()
+            .copied()
+            .collect()
     }
 
     /// All below a task, each level before the next one.
@@ -207,7 +243,10 @@ impl State {
     pub(super) fn cancel_tree(&mut self, root: Transition, now: Timestamp) {
         let mut moves: BTreeMap<TaskId, Vec<ChildMove>> = BTreeMap::new();
         let below = self.descendants_of(root.after.id);
-        let cancelled = below.into_iter().rev().filter_map(|id| cancel::decide(&self.tasks[&id], now));
+        let cancelled = below
+            .into_iter()
+            .rev()
+            .filter_map(|id| cancel::decide(&self.tasks[&id], now));
         let transitions: Vec<Transition> = cancelled.chain([root]).collect();
         for transition in transitions {
             if let Some((parent, step)) = self.apply_alone(transition) {

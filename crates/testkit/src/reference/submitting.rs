@@ -15,20 +15,33 @@ use longhaul_domain::{
 use super::state::{Promise, State};
 
 impl State {
-    pub(super) fn submit(&mut self, tasks: &[NewTask], now: Timestamp) -> Result<Vec<Submitted>, StoreError> {
+    pub(super) fn submit(
+        &mut self,
+        tasks: &[NewTask],
+        now: Timestamp,
+    ) -> Result<Vec<Submitted>, StoreError> {
         bounds::check_batch("tasks", tasks.len(), bounds::SUBMIT_BATCH)?;
         tasks.iter().try_for_each(NewTask::check)?;
         let parent = common_parent(tasks)?;
         parent.map_or(Ok(()), |lease| self.check_parent(&lease))?;
 
         let answers = self.resolve(tasks, now)?;
-        let made: Vec<(TaskId, &NewTask)> =
-            answers.iter().zip(tasks).filter(|(answer, _)| !answer.repeated).map(|(a, new)| (a.task_id, new)).collect();
+        let made: Vec<(TaskId, &NewTask)> = answers
+            .iter()
+            .zip(tasks)
+            .filter(|(answer, _)| !answer.repeated)
+            .map(|(a, new)| (a.task_id, new))
+            .collect();
         let children = made.iter().filter(|(_, new)| new.parent.is_some()).count();
-        let counted = parent.map(|lease| self.count_new_children(&lease, children, now)).transpose()?;
+        let counted = parent
+            .map(|lease| self.count_new_children(&lease, children, now))
+            .transpose()?;
 
         // Nothing can be refused from here on.
-        counted.flatten().into_iter().for_each(|transition| self.apply(transition, now));
+        counted
+            .flatten()
+            .into_iter()
+            .for_each(|transition| self.apply(transition, now));
         for (id, new) in made {
             self.apply_alone(submit::decide(new, id, now)?);
             self.promise(new, id, now);
@@ -46,16 +59,27 @@ impl State {
         let mut in_this_batch: HashMap<(&str, &str), ([u8; 32], TaskId)> = HashMap::new();
         let mut answers = Vec::with_capacity(tasks.len());
         for new in tasks {
-            let fresh = Submitted { task_id: new.id.unwrap_or_else(|| self.next_id(now)), repeated: false };
+            let fresh = Submitted {
+                task_id: new.id.unwrap_or_else(|| self.next_id(now)),
+                repeated: false,
+            };
             let Some(asked) = &new.idempotency else {
                 answers.push(fresh);
                 continue;
             };
             let name = (&*new.owner, asked.key.as_str());
-            let before = in_this_batch.get(&name).copied().or_else(|| self.promised(name, now));
+            let before = in_this_batch
+                .get(&name)
+                .copied()
+                .or_else(|| self.promised(name, now));
             match before {
-                Some((digest, _)) if digest != asked.digest => return Err(StoreError::IdempotencyMismatch),
-                Some((_, task_id)) => answers.push(Submitted { task_id, repeated: true }),
+                Some((digest, _)) if digest != asked.digest => {
+                    return Err(StoreError::IdempotencyMismatch);
+                }
+                Some((_, task_id)) => answers.push(Submitted {
+                    task_id,
+                    repeated: true,
+                }),
                 None => {
                     in_this_batch.insert(name, (asked.digest, fresh.task_id));
                     answers.push(fresh);
@@ -73,8 +97,13 @@ impl State {
     fn promise(&mut self, new: &NewTask, task_id: TaskId, now: Timestamp) {
         if let Some(asked) = &new.idempotency {
             let expires_at = now.plus_ms(asked.ttl_ms);
-            let promise = Promise { task_id, digest: asked.digest, expires_at };
-            self.promises.insert((new.owner.to_string(), asked.key.clone()), promise);
+            let promise = Promise {
+                task_id,
+                digest: asked.digest,
+                expires_at,
+            };
+            self.promises
+                .insert((new.owner.to_string(), asked.key.clone()), promise);
         }
     }
 
@@ -84,9 +113,17 @@ impl State {
         children: usize,
         now: Timestamp,
     ) -> Result<Option<Transition>, StoreError> {
-        let moves = vec![ChildMove { from: None, to: Status::Queued }; children];
+        let moves = vec![
+            ChildMove {
+                from: None,
+                to: Status::Queued
+            };
+            children
+        ];
         let parent = &self.tasks[&lease.task_id];
-        Ok((children > 0).then(|| child_ended::decide(parent, &moves, now)).transpose()?)
+        Ok((children > 0)
+            .then(|| child_ended::decide(parent, &moves, now))
+            .transpose()?)
     }
 }
 
@@ -95,7 +132,11 @@ fn common_parent(tasks: &[NewTask]) -> Result<Option<Lease>, Invalid> {
     let mut parents = tasks.iter().filter_map(|task| task.parent);
     let first = parents.next();
     if parents.any(|lease| Some(lease) != first) {
-        return Err(Invalid::new("parent", "is not the same for all tasks", "one parent for all children of a batch"));
+        return Err(Invalid::new(
+            "parent",
+            "is not the same for all tasks",
+            "one parent for all children of a batch",
+        ));
     }
     Ok(first)
 }

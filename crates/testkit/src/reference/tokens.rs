@@ -9,10 +9,18 @@ use longhaul_domain::{
 use super::{state::State, working::check_limit};
 
 impl State {
-    pub(super) fn create_token(&mut self, new: &NewAccessToken, now: Timestamp) -> Result<AccessToken, StoreError> {
+    pub(super) fn create_token(
+        &mut self,
+        new: &NewAccessToken,
+        now: Timestamp,
+    ) -> Result<AccessToken, StoreError> {
         new.check()?;
         if let Some((known, digest)) = self.tokens.get(&new.id) {
-            return if *digest == new.digest { Ok(known.clone()) } else { Err(taken().into()) };
+            return if *digest == new.digest {
+                Ok(known.clone())
+            } else {
+                Err(taken().into())
+            };
         }
         let token = AccessToken {
             id: new.id.clone(),
@@ -26,30 +34,48 @@ impl State {
             last_used_at: None,
             revoked_at: None,
         };
-        self.tokens.insert(new.id.clone(), (token.clone(), new.digest));
+        self.tokens
+            .insert(new.id.clone(), (token.clone(), new.digest));
         Ok(token)
     }
 
     pub(super) fn find_token(&self, id: &str, now: Timestamp) -> Option<KnownToken> {
         let (token, digest) = self.tokens.get(id)?;
-        Some(KnownToken { token: token.clone(), digest: *digest, seen_at: now })
+        Some(KnownToken {
+            token: token.clone(),
+            digest: *digest,
+            seen_at: now,
+        })
     }
 
-    pub(super) fn list_tokens(&self, after: Option<&str>, limit: usize) -> Result<Vec<AccessToken>, StoreError> {
+    pub(super) fn list_tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccessToken>, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
-        let listed = self.tokens.values().filter(|(token, _)| after.is_none_or(|after| token.id.as_str() > after));
+        let listed = self
+            .tokens
+            .values()
+            .filter(|(token, _)| after.is_none_or(|after| token.id.as_str() > after));
         Ok(listed.take(limit).map(|(token, _)| token.clone()).collect())
     }
 
     pub(super) fn touch_token(&mut self, id: &str, now: Timestamp) {
         if let Some((token, _)) = self.tokens.get_mut(id)
-            && token.last_used_at.is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= now)
+            && token
+                .last_used_at
+                .is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= now)
         {
             token.last_used_at = Some(now);
         }
     }
 
-    pub(super) fn prune_tokens(&mut self, limit: usize, now: Timestamp) -> Result<usize, StoreError> {
+    pub(super) fn prune_tokens(
+        &mut self,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         let is_old = |token: &AccessToken| token.ends_at().plus_ms(KEEP_ENDED_MS) <= now;
         let old: Vec<String> = self
@@ -71,5 +97,9 @@ impl State {
 }
 
 fn taken() -> Invalid {
-    Invalid::new("tokenId", "is taken", "the id of a token that is not known yet")
+    Invalid::new(
+        "tokenId",
+        "is taken",
+        "the id of a token that is not known yet",
+    )
 }

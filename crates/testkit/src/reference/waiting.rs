@@ -17,25 +17,53 @@ use longhaul_domain::{
 use super::{state::State, working::check_limit};
 
 impl State {
-    pub(super) fn list_due(&self, queue: &str, limit: usize, now: Timestamp) -> Result<Vec<Bell>, StoreError> {
+    pub(super) fn list_due(
+        &self,
+        queue: &str,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Bell>, StoreError> {
         bounds::check_label("queue", queue)?;
         check_limit(limit, bounds::DUE_BATCH)?;
-        if self.queues.get(queue).is_none_or(|paused_at| paused_at.is_some()) {
+        if self
+            .queues
+            .get(queue)
+            .is_none_or(|paused_at| paused_at.is_some())
+        {
             return Ok(Vec::new());
         }
-        let waiting = self.claimable.iter().filter(|(_, due_at, _)| *due_at <= now);
-        let of_queue = waiting.map(|(_, _, id)| &self.tasks[id]).filter(|task| task.queue == queue);
-        Ok(of_queue.take(limit).map(|task| bell(task, self.standing(task))).collect())
+        let waiting = self
+            .claimable
+            .iter()
+            .filter(|(_, due_at, _)| *due_at <= now);
+        let of_queue = waiting
+            .map(|(_, _, id)| &self.tasks[id])
+            .filter(|task| task.queue == queue);
+        Ok(of_queue
+            .take(limit)
+            .map(|task| bell(task, self.standing(task)))
+            .collect())
     }
 
     pub(super) fn list_heads(&self, now: Timestamp) -> Vec<QueueHead> {
         let mut heads: BTreeMap<(String, u8, String), Timestamp> = BTreeMap::new();
-        for (Reverse(standing), due_at, id) in self.claimable.iter().filter(|(_, due_at, _)| *due_at <= now) {
+        for (Reverse(standing), due_at, id) in self
+            .claimable
+            .iter()
+            .filter(|(_, due_at, _)| *due_at <= now)
+        {
             let task = &self.tasks[id];
-            let head = heads.entry((task.queue.clone(), *standing, task.task_type.clone())).or_insert(*due_at);
+            let head = heads
+                .entry((task.queue.clone(), *standing, task.task_type.clone()))
+                .or_insert(*due_at);
             *head = *due_at.min(head);
         }
-        let head = |((queue, priority, task_type), due_at)| QueueHead { queue, priority, task_type, due_at };
+        let head = |((queue, priority, task_type), due_at)| QueueHead {
+            queue,
+            priority,
+            task_type,
+            due_at,
+        };
         heads.into_iter().map(head).collect()
     }
 
@@ -49,17 +77,27 @@ impl State {
         bounds::check_label("queue", queue)?;
         bounds::check_duration_ms("waited", waited_ms)?;
         check_limit(most, bounds::CLAIM_BATCH)?;
-        if self.queues.get(queue).is_none_or(|paused_at| paused_at.is_some()) {
+        if self
+            .queues
+            .get(queue)
+            .is_none_or(|paused_at| paused_at.is_some())
+        {
             return Ok(0);
         }
         let mut waiting: Vec<(Timestamp, TaskId)> = Vec::new();
         let mut looked_at: BTreeMap<(&str, u8), usize> = BTreeMap::new();
-        for (_, _, id) in self.claimable.iter().filter(|(_, due_at, _)| due_at.plus_ms(waited_ms) <= now) {
+        for (_, _, id) in self
+            .claimable
+            .iter()
+            .filter(|(_, due_at, _)| due_at.plus_ms(waited_ms) <= now)
+        {
             let task = &self.tasks[id];
             if self.forward.contains(id) || task.queue != queue {
                 continue;
             }
-            let looks = looked_at.entry((&task.task_type, task.priority)).or_default();
+            let looks = looked_at
+                .entry((&task.task_type, task.priority))
+                .or_default();
             *looks += 1;
             let since = task.created_at.max(task.due_at);
             if *looks <= bounds::AGING_LOOK && since.plus_ms(waited_ms) <= now {
@@ -68,7 +106,12 @@ impl State {
         }
         waiting.sort_unstable();
         let mut standing: BTreeMap<String, usize> = BTreeMap::new();
-        for task in self.forward.iter().map(|id| &self.tasks[id]).filter(|task| task.queue == queue) {
+        for task in self
+            .forward
+            .iter()
+            .map(|id| &self.tasks[id])
+            .filter(|task| task.queue == queue)
+        {
             *standing.entry(task.task_type.clone()).or_default() += 1;
         }
         let mut moved = 0;
@@ -80,8 +123,10 @@ impl State {
             }
             *of_type += 1;
             moved += 1;
-            self.claimable.remove(&(Reverse(task.priority), task.due_at, id));
-            self.claimable.insert((Reverse(bounds::FORWARD), task.due_at, id));
+            self.claimable
+                .remove(&(Reverse(task.priority), task.due_at, id));
+            self.claimable
+                .insert((Reverse(bounds::FORWARD), task.due_at, id));
             self.forward.insert(id);
         }
         Ok(moved)
@@ -96,7 +141,9 @@ impl State {
         bounds::check_batch("ids", ids.len(), bounds::MAINTENANCE_BATCH)?;
         let mut failed = Vec::new();
         for id in BTreeSet::from_iter(ids) {
-            let Some(task) = self.tasks.get(id) else { continue };
+            let Some(task) = self.tasks.get(id) else {
+                continue;
+            };
             if let Ok(transition) = fail_waiting::decide(task, failure.at(now, task.attempt), now) {
                 self.apply(transition, now);
                 failed.push(*id);
@@ -112,16 +159,32 @@ impl State {
         }
     }
 
-    pub(super) fn claim_kept(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Vec<Task>, StoreError> {
+    pub(super) fn claim_kept(
+        &mut self,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<Vec<Task>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        request.queues.iter().try_for_each(|queue| bounds::check_label("queue", queue))?;
-        request.task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
+        request
+            .queues
+            .iter()
+            .try_for_each(|queue| bounds::check_label("queue", queue))?;
+        request
+            .task_types
+            .iter()
+            .try_for_each(|name| bounds::check_label("taskType", name))?;
         self.live_node(request.node_id)?;
-        let is_kept = |task: &Task| self.kept.get(&task.id) == Some(&(request.host.clone(), task.due_at));
-        let waiting = self.claimable.iter().map(|(_, _, id)| &self.tasks[id]).filter(|task| is_kept(task));
+        let is_kept =
+            |task: &Task| self.kept.get(&task.id) == Some(&(request.host.clone(), task.due_at));
+        let waiting = self
+            .claimable
+            .iter()
+            .map(|(_, _, id)| &self.tasks[id])
+            .filter(|task| is_kept(task));
         let served = waiting.filter(|task| {
-            let is_served = request.queues.contains(&task.queue) && request.task_types.contains(&task.task_type);
+            let is_served = request.queues.contains(&task.queue)
+                && request.task_types.contains(&task.task_type);
             is_served && self.queues[&task.queue].is_none()
         });
         let ids: Vec<TaskId> = served.take(request.limit).map(|task| task.id).collect();
@@ -130,8 +193,20 @@ impl State {
             let transition = rescue::release(&self.tasks[id], now)?;
             self.apply(transition, now);
         }
-        let (node_id, host, task_types) = (request.node_id, request.host.clone(), request.task_types.clone());
-        self.claim_named(&ClaimNamed { node_id, host, task_types, ids }, now)
+        let (node_id, host, task_types) = (
+            request.node_id,
+            request.host.clone(),
+            request.task_types.clone(),
+        );
+        self.claim_named(
+            &ClaimNamed {
+                node_id,
+                host,
+                task_types,
+                ids,
+            },
+            now,
+        )
     }
 }
 

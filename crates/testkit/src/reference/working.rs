@@ -3,7 +3,10 @@
 use longhaul_domain::{
     Json, Lease, LeaseToken, Node, NodeId, Serves, StoreError, Task, TaskId, Timestamp, bounds,
     contract::store::{ClaimNamed, ClaimRequest, Outcome, Report, Verdict},
-    lifecycle::{Refusal, Transition, cancel, checkpoint, claim, fail, finish, hand_back, heartbeat, progress, snooze},
+    lifecycle::{
+        Refusal, Transition, cancel, checkpoint, claim, fail, finish, hand_back, heartbeat,
+        progress, snooze,
+    },
 };
 use rand::RngExt;
 use uuid::Uuid;
@@ -38,7 +41,10 @@ impl State {
     }
 
     pub(super) fn live_node(&mut self, id: NodeId) -> Result<&mut Node, StoreError> {
-        self.nodes.get_mut(&id).filter(|node| node.lost_at.is_none()).ok_or(StoreError::NodeLost)
+        self.nodes
+            .get_mut(&id)
+            .filter(|node| node.lost_at.is_none())
+            .ok_or(StoreError::NodeLost)
     }
 
     pub(super) fn heartbeat(
@@ -68,9 +74,18 @@ impl State {
     ) -> Result<Vec<TaskId>, StoreError> {
         bounds::check_batch("held", held.len(), bounds::HELD)?;
         bounds::check_duration_ms("olderThan", older_than_ms)?;
-        let old = |task: &&Task| task.last_attempt_at.is_some_and(|at| at.plus_ms(older_than_ms) <= now);
-        let claimed = self.tasks.values().filter(|task| task.node_id == Some(node)).filter(old);
-        let strays = claimed.filter_map(Task::lease).filter(|lease| !held.contains(lease));
+        let old = |task: &&Task| {
+            task.last_attempt_at
+                .is_some_and(|at| at.plus_ms(older_than_ms) <= now)
+        };
+        let claimed = self
+            .tasks
+            .values()
+            .filter(|task| task.node_id == Some(node))
+            .filter(old);
+        let strays = claimed
+            .filter_map(Task::lease)
+            .filter(|lease| !held.contains(lease));
         let strays: Vec<Lease> = strays.take(bounds::MAINTENANCE_BATCH).collect();
         for lease in &strays {
             let transition = hand_back::decide(&self.tasks[&lease.task_id], lease, now)?;
@@ -79,31 +94,60 @@ impl State {
         Ok(strays.into_iter().map(|lease| lease.task_id).collect())
     }
 
-    pub(super) fn claim(&mut self, request: &ClaimRequest, now: Timestamp) -> Result<Vec<Task>, StoreError> {
+    pub(super) fn claim(
+        &mut self,
+        request: &ClaimRequest,
+        now: Timestamp,
+    ) -> Result<Vec<Task>, StoreError> {
         check_limit(request.limit, bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        request.queues.iter().try_for_each(|queue| bounds::check_label("queue", queue))?;
-        request.task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
+        request
+            .queues
+            .iter()
+            .try_for_each(|queue| bounds::check_label("queue", queue))?;
+        request
+            .task_types
+            .iter()
+            .try_for_each(|name| bounds::check_label("taskType", name))?;
         self.live_node(request.node_id)?;
 
-        let due = self.claimable.iter().filter(|(_, due_at, _)| *due_at <= now);
+        let due = self
+            .claimable
+            .iter()
+            .filter(|(_, due_at, _)| *due_at <= now);
         let wanted = due.map(|(_, _, id)| &self.tasks[id]).filter(|task| {
-            let served = request.queues.contains(&task.queue) && request.task_types.contains(&task.task_type);
+            let served = request.queues.contains(&task.queue)
+                && request.task_types.contains(&task.task_type);
             served && self.queues[&task.queue].is_none()
         });
         let chosen: Vec<TaskId> = wanted.take(request.limit).map(|task| task.id).collect();
         self.hand_out(chosen, request.node_id, &request.host, now)
     }
 
-    pub(super) fn claim_named(&mut self, request: &ClaimNamed, now: Timestamp) -> Result<Vec<Task>, StoreError> {
+    pub(super) fn claim_named(
+        &mut self,
+        request: &ClaimNamed,
+        now: Timestamp,
+    ) -> Result<Vec<Task>, StoreError> {
         bounds::check_batch("ids", request.ids.len(), bounds::CLAIM_BATCH)?;
         bounds::check_name("host", &request.host)?;
-        request.task_types.iter().try_for_each(|name| bounds::check_label("taskType", name))?;
+        request
+            .task_types
+            .iter()
+            .try_for_each(|name| bounds::check_label("taskType", name))?;
         self.live_node(request.node_id)?;
 
-        let due = self.claimable.iter().filter(|(_, due_at, id)| *due_at <= now && request.ids.contains(id));
-        let wanted = due.map(|(_, _, id)| &self.tasks[id]).filter(|task| request.task_types.contains(&task.task_type));
-        let chosen = wanted.filter(|task| self.queues[&task.queue].is_none()).map(|task| task.id).collect();
+        let due = self
+            .claimable
+            .iter()
+            .filter(|(_, due_at, id)| *due_at <= now && request.ids.contains(id));
+        let wanted = due
+            .map(|(_, _, id)| &self.tasks[id])
+            .filter(|task| request.task_types.contains(&task.task_type));
+        let chosen = wanted
+            .filter(|task| self.queues[&task.queue].is_none())
+            .map(|task| task.id)
+            .collect();
         self.hand_out(chosen, request.node_id, &request.host, now)
     }
 
@@ -132,19 +176,37 @@ impl State {
     ) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
         let save = |(lease, told): &(Lease, Json)| {
-            self.write_fenced(lease, now, |task| progress::decide(task, lease, told.clone(), now))
+            self.write_fenced(lease, now, |task| {
+                progress::decide(task, lease, told.clone(), now)
+            })
         };
         Ok(reports.iter().map(save).collect())
     }
 
-    pub(super) fn save_checkpoint(&mut self, lease: &Lease, saved: &Json, now: Timestamp) -> Verdict {
-        self.write_fenced(lease, now, |task| checkpoint::decide(task, lease, saved.clone(), now))
+    pub(super) fn save_checkpoint(
+        &mut self,
+        lease: &Lease,
+        saved: &Json,
+        now: Timestamp,
+    ) -> Verdict {
+        self.write_fenced(lease, now, |task| {
+            checkpoint::decide(task, lease, saved.clone(), now)
+        })
     }
 
-    pub(super) fn finish(&mut self, reports: &[Report], now: Timestamp) -> Result<Vec<Verdict>, StoreError> {
+    pub(super) fn finish(
+        &mut self,
+        reports: &[Report],
+        now: Timestamp,
+    ) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
-        reports.iter().try_for_each(|report| check_outcome(&report.outcome))?;
-        Ok(reports.iter().map(|report| self.finish_one(report, now)).collect())
+        reports
+            .iter()
+            .try_for_each(|report| check_outcome(&report.outcome))?;
+        Ok(reports
+            .iter()
+            .map(|report| self.finish_one(report, now))
+            .collect())
     }
 
     fn finish_one(&mut self, report: &Report, now: Timestamp) -> Verdict {
@@ -153,11 +215,20 @@ impl State {
             Outcome::Completed { result, result_url } => {
                 finish::decide(task, lease, result.clone(), result_url.clone(), now)
             }
-            Outcome::Failed { failure, retry_in_ms } => {
-                fail::decide(task, lease, failure.at(now, lease.attempt), *retry_in_ms, now)
-            }
+            Outcome::Failed {
+                failure,
+                retry_in_ms,
+            } => fail::decide(
+                task,
+                lease,
+                failure.at(now, lease.attempt),
+                *retry_in_ms,
+                now,
+            ),
             Outcome::Snoozed { reason, delay_ms } => {
-                let reason = reason.as_ref().map(|failure| failure.at(now, lease.attempt));
+                let reason = reason
+                    .as_ref()
+                    .map(|failure| failure.at(now, lease.attempt));
                 snooze::decide(task, lease, reason, *delay_ms, now)
             }
             Outcome::HandedBack => hand_back::decide(task, lease, now),
@@ -204,11 +275,21 @@ pub(super) fn verdict_of(refusal: Refusal, task: &Task) -> Verdict {
 
 fn check_outcome(outcome: &Outcome) -> Result<(), StoreError> {
     match outcome {
-        Outcome::Completed { result_url: Some(url), .. } => bounds::check_text("resultUrl", url, bounds::URL_BYTES)?,
-        Outcome::Failed { retry_in_ms: Some(ms), .. } => bounds::check_duration_ms("retryIn", *ms)?,
+        Outcome::Completed {
+            result_url: Some(url),
+            ..
+        } => bounds::check_text("resultUrl", url, bounds::URL_BYTES)?,
+        Outcome::Failed {
+            retry_in_ms: Some(ms),
+            ..
+        } => bounds::check_duration_ms("retryIn", *ms)?,
         Outcome::Snoozed { delay_ms, .. } => bounds::check_duration_ms("delay", *delay_ms)?,
-        Outcome::Completed { result_url: None, .. }
-        | Outcome::Failed { retry_in_ms: None, .. }
+        Outcome::Completed {
+            result_url: None, ..
+        }
+        | Outcome::Failed {
+            retry_in_ms: None, ..
+        }
         | Outcome::HandedBack
         | Outcome::Cancelled => {}
     }

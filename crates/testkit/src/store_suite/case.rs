@@ -25,11 +25,19 @@ enum Run {
 
 impl Case {
     pub(super) fn new(name: &'static str, run: fn(Arc<Fixture>) -> BoxFuture<'static, ()>) -> Self {
-        Self { name, outbox: OutboxPolicy::default(), run: Run::OnOneStore(run) }
+        Self {
+            name,
+            outbox: OutboxPolicy::default(),
+            run: Run::OnOneStore(run),
+        }
     }
 
     pub(super) fn on_many_stores(name: &'static str, run: fn(&Runtime, &FixtureFactory)) -> Self {
-        Self { name, outbox: OutboxPolicy::default(), run: Run::OnManyStores(run) }
+        Self {
+            name,
+            outbox: OutboxPolicy::default(),
+            run: Run::OnManyStores(run),
+        }
     }
 
     /// The case on a store that writes messages.
@@ -40,7 +48,10 @@ impl Case {
     pub(super) fn into_trial(self, backend: &str, group: &str, factory: FixtureFactory) -> Trial {
         let name = format!("{backend}::{group}::{}", self.name);
         Trial::test(name, move || {
-            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            let runtime = Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()?;
             match self.run {
                 Run::OnManyStores(run) => run(&runtime, &factory),
                 Run::OnOneStore(run) => runtime.block_on(async {

@@ -10,7 +10,8 @@ use longhaul_domain::{
 use super::{
     case::{Case, cases},
     support::{
-        HOUR_MS, KIND, MANY, QUEUE, claim_request, completed, ids_of, lease_of, new_task, random_node_id, retryable,
+        HOUR_MS, KIND, MANY, QUEUE, claim_request, completed, ids_of, lease_of, new_task,
+        random_node_id, retryable,
     },
 };
 use crate::fixture::Fixture;
@@ -61,11 +62,26 @@ async fn a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own(fixture: Arc<Fi
 
 async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
-    let place = |priority: u8, ms_ago: u64| NewTask { priority, run_at: RunAt::At(now.minus_ms(ms_ago)), ..new_task() };
-    let tasks = [place(1, 500), place(1, 900), place(9, 1), place(5, 3), place(5, 3), place(5, 4), place(2, 0)];
+    let place = |priority: u8, ms_ago: u64| NewTask {
+        priority,
+        run_at: RunAt::At(now.minus_ms(ms_ago)),
+        ..new_task()
+    };
+    let tasks = [
+        place(1, 500),
+        place(1, 900),
+        place(9, 1),
+        place(5, 3),
+        place(5, 3),
+        place(5, 4),
+        place(2, 0),
+    ];
     let ids = fixture.submit_all(tasks.to_vec()).await;
     let node = fixture.node().await;
-    let order: Vec<TaskId> = [2, 5, 3, 4, 6, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
+    let order: Vec<TaskId> = [2, 5, 3, 4, 6, 1, 0]
+        .into_iter()
+        .map(|index: usize| ids[index])
+        .collect();
     assert_eq!(ids_of(&fixture.claim(node, 3).await), order[..3]);
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), order[3..]);
 }
@@ -78,32 +94,51 @@ async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
-    let tasks =
-        vec![place("a", "x", 1), place("b", "y", 4), place("a", "y", 2), place("b", "x", 3), place("c", "x", 5)];
+    let tasks = vec![
+        place("a", "x", 1),
+        place("b", "y", 4),
+        place("a", "y", 2),
+        place("b", "x", 3),
+        place("c", "x", 5),
+    ];
     let ids = fixture.submit_all(tasks).await;
     let node = fixture.node().await;
-    let claimed = fixture.claim_from(node, &["a", "b"], &["x", "y"], MANY).await;
+    let claimed = fixture
+        .claim_from(node, &["a", "b"], &["x", "y"], MANY)
+        .await;
     assert_eq!(ids_of(&claimed), [ids[1], ids[3], ids[2], ids[0]]);
 }
 
 async fn one_order_runs_across_many_lanes(fixture: Arc<Fixture>) {
     let kinds: Vec<String> = (0..70).map(|number| format!("kind-{number}")).collect();
-    let moment = |place: usize| RunAt::At(Timestamp::from_micros(1_000_000 - i64::try_from(place).unwrap()));
+    let moment = |place: usize| {
+        RunAt::At(Timestamp::from_micros(
+            1_000_000 - i64::try_from(place).unwrap(),
+        ))
+    };
     let task = |(place, kind): (usize, &String)| NewTask {
         task_type: kind.clone().into(),
         priority: if place % 3 == 0 { 2 } else { 1 },
         run_at: moment(place),
         ..new_task()
     };
-    let ids = fixture.submit_all(kinds.iter().enumerate().map(task).collect()).await;
+    let ids = fixture
+        .submit_all(kinds.iter().enumerate().map(task).collect())
+        .await;
     let node = fixture.node().await;
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     let mut claimed = Vec::new();
     for limit in [1, 9, 50, 500] {
-        claimed.extend(ids_of(&fixture.claim_from(node, &[QUEUE], &kinds, limit).await));
+        claimed.extend(ids_of(
+            &fixture.claim_from(node, &[QUEUE], &kinds, limit).await,
+        ));
     }
     let (first, second): (Vec<usize>, Vec<usize>) = (0..70).rev().partition(|place| place % 3 == 0);
-    let wanted: Vec<_> = first.into_iter().chain(second).map(|place| ids[place]).collect();
+    let wanted: Vec<_> = first
+        .into_iter()
+        .chain(second)
+        .map(|place| ids[place])
+        .collect();
     assert_eq!(claimed, wanted);
 }
 
@@ -117,7 +152,13 @@ async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {
 }
 
 async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
-    let other = fixture.submit(NewTask { queue: "other".into(), priority: 9, ..new_task() }).await;
+    let other = fixture
+        .submit(NewTask {
+            queue: "other".into(),
+            priority: 9,
+            ..new_task()
+        })
+        .await;
     let mine = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [mine]);
@@ -125,24 +166,53 @@ async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
 }
 
 async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
-    let unknown = fixture.submit(NewTask { task_type: "unknown".into(), priority: 9, ..new_task() }).await;
+    let unknown = fixture
+        .submit(NewTask {
+            task_type: "unknown".into(),
+            priority: 9,
+            ..new_task()
+        })
+        .await;
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [known]);
     assert_eq!(fixture.status(unknown).await, Status::Queued);
-    assert_eq!(ids_of(&fixture.claim_from(node, &[QUEUE], &[KIND, "unknown"], MANY).await), [unknown]);
+    assert_eq!(
+        ids_of(
+            &fixture
+                .claim_from(node, &[QUEUE], &[KIND, "unknown"], MANY)
+                .await
+        ),
+        [unknown]
+    );
 }
 
 async fn a_node_that_serves_nothing_gets_nothing(fixture: Arc<Fixture>) {
     fixture.submit(new_task()).await;
     let node = fixture.node().await;
-    assert!(fixture.claim_from(node, &[], &[KIND], MANY).await.is_empty());
-    assert!(fixture.claim_from(node, &[QUEUE], &[], MANY).await.is_empty());
+    assert!(
+        fixture
+            .claim_from(node, &[], &[KIND], MANY)
+            .await
+            .is_empty()
+    );
+    assert!(
+        fixture
+            .claim_from(node, &[QUEUE], &[], MANY)
+            .await
+            .is_empty()
+    );
     assert_eq!(fixture.store.next_due_at(&[], &[]).await.unwrap(), None);
 }
 
 async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>) {
-    let delayed = fixture.submit(NewTask { run_at: RunAt::AfterMs(2 * HOUR_MS), priority: 9, ..new_task() }).await;
+    let delayed = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(2 * HOUR_MS),
+            priority: 9,
+            ..new_task()
+        })
+        .await;
     let plain = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [plain]);
@@ -155,7 +225,12 @@ async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fi
 async fn a_task_dated_in_the_past_goes_before_those_due_later(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let first = fixture.submit(new_task()).await;
-    let dated = fixture.submit(NewTask { run_at: RunAt::At(now.minus_ms(HOUR_MS)), ..new_task() }).await;
+    let dated = fixture
+        .submit(NewTask {
+            run_at: RunAt::At(now.minus_ms(HOUR_MS)),
+            ..new_task()
+        })
+        .await;
     assert_eq!(fixture.task(dated).await.due_at, now.minus_ms(HOUR_MS));
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [dated, first]);
@@ -169,17 +244,40 @@ async fn a_retry_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>)
     fixture.clock.advance_ms(HOUR_MS);
     let claimed = fixture.claim(node, MANY).await;
     assert_eq!(ids_of(&claimed), [lease.task_id]);
-    assert_eq!((claimed[0].attempt, claimed[0].status), (2, Status::Running));
+    assert_eq!(
+        (claimed[0].attempt, claimed[0].status),
+        (2, Status::Running)
+    );
 }
 
 async fn a_paused_queue_hands_out_nothing_until_it_is_resumed(fixture: Arc<Fixture>) {
-    let paused = fixture.submit(NewTask { priority: 9, ..new_task() }).await;
-    let open = fixture.submit(NewTask { queue: "open".into(), ..new_task() }).await;
+    let paused = fixture
+        .submit(NewTask {
+            priority: 9,
+            ..new_task()
+        })
+        .await;
+    let open = fixture
+        .submit(NewTask {
+            queue: "open".into(),
+            ..new_task()
+        })
+        .await;
     let node = fixture.node().await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
-    assert_eq!(ids_of(&fixture.claim_from(node, &[QUEUE, "open"], &[KIND], MANY).await), [open]);
+    assert_eq!(
+        ids_of(
+            &fixture
+                .claim_from(node, &[QUEUE, "open"], &[KIND], MANY)
+                .await
+        ),
+        [open]
+    );
     let later = fixture.submit(new_task()).await;
-    assert!(fixture.claim(node, MANY).await.is_empty(), "what is submitted to a paused queue waits");
+    assert!(
+        fixture.claim(node, MANY).await.is_empty(),
+        "what is submitted to a paused queue waits"
+    );
     fixture.store.resume_queue(QUEUE).await.unwrap();
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [paused, later]);
 }
@@ -204,7 +302,10 @@ async fn a_lost_node_may_not_claim(fixture: Arc<Fixture>) {
     let lost = fixture.node().await;
     fixture.clock.advance_ms(HOUR_MS);
     fixture.rescue(5).await;
-    let answer = fixture.store.claim_tasks(&claim_request(lost, &[QUEUE], &[KIND], MANY)).await;
+    let answer = fixture
+        .store
+        .claim_tasks(&claim_request(lost, &[QUEUE], &[KIND], MANY))
+        .await;
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
     assert_eq!(fixture.status(id).await, Status::Queued);
 }
@@ -213,7 +314,10 @@ async fn a_retired_node_may_not_claim(fixture: Arc<Fixture>) {
     fixture.submit(new_task()).await;
     let node = fixture.node().await;
     fixture.store.retire_node(node).await.unwrap();
-    let answer = fixture.store.claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY)).await;
+    let answer = fixture
+        .store
+        .claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY))
+        .await;
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
 }
 
@@ -221,8 +325,14 @@ async fn a_limit_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     for limit in [0, bounds::CLAIM_BATCH + 1, usize::MAX] {
-        let answer = fixture.store.claim_tasks(&claim_request(node, &[QUEUE], &[KIND], limit)).await;
-        assert!(matches!(answer, Err(StoreError::Invalid(_))), "{limit}: {answer:?}");
+        let answer = fixture
+            .store
+            .claim_tasks(&claim_request(node, &[QUEUE], &[KIND], limit))
+            .await;
+        assert!(
+            matches!(answer, Err(StoreError::Invalid(_))),
+            "{limit}: {answer:?}"
+        );
     }
     let allowed: Vec<Task> = fixture.claim(node, bounds::CLAIM_BATCH).await;
     assert_eq!(ids_of(&allowed), [id]);
@@ -233,13 +343,38 @@ async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture
     let (queues, kinds) = (vec![QUEUE.to_owned()], vec![KIND.to_owned()]);
     let next = || async { fixture.store.next_due_at(&queues, &kinds).await.unwrap() };
     assert_eq!(next().await, None);
-    let far = fixture.submit(NewTask { run_at: RunAt::AfterMs(3 * HOUR_MS), priority: 9, ..new_task() }).await;
-    let near = fixture.submit(NewTask { run_at: RunAt::AfterMs(2 * HOUR_MS), ..new_task() }).await;
-    fixture.submit(NewTask { queue: "other".into(), ..new_task() }).await;
-    fixture.submit(NewTask { task_type: "unknown".into(), ..new_task() }).await;
+    let far = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(3 * HOUR_MS),
+            priority: 9,
+            ..new_task()
+        })
+        .await;
+    let near = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(2 * HOUR_MS),
+            ..new_task()
+        })
+        .await;
+    fixture
+        .submit(NewTask {
+            queue: "other".into(),
+            ..new_task()
+        })
+        .await;
+    fixture
+        .submit(NewTask {
+            task_type: "unknown".into(),
+            ..new_task()
+        })
+        .await;
     assert_eq!(next().await, Some(fixture.task(near).await.due_at));
     fixture.clock.advance_ms(2 * HOUR_MS);
-    assert_eq!(next().await, Some(fixture.task(near).await.due_at), "what waits already is due in the past");
+    assert_eq!(
+        next().await,
+        Some(fixture.task(near).await.due_at),
+        "what waits already is due in the past"
+    );
     fixture.run(near, completed()).await;
     assert_eq!(next().await, Some(fixture.task(far).await.due_at));
     fixture.store.pause_queue(QUEUE).await.unwrap();
@@ -248,30 +383,50 @@ async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture
 
 async fn a_submit_that_claims_gets_its_own_task_when_none_is_before_it(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
-    let (submitted, claimed) =
-        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    let (submitted, claimed) = fixture
+        .store
+        .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
+        .await
+        .unwrap();
     assert_eq!(ids_of(&claimed), [submitted.task_id]);
     let task = fixture.task(submitted.task_id).await;
-    assert_eq!((task.status, task.attempt, task.version), (Status::Running, 1, 2));
+    assert_eq!(
+        (task.status, task.attempt, task.version),
+        (Status::Running, 1, 2)
+    );
     assert_eq!(task, claimed[0], "the answer is the row");
     fixture.finish(lease_of(&task), completed()).await;
 }
 
 async fn a_submit_that_claims_gets_what_comes_first(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
-    let before = fixture.submit(NewTask { priority: 9, ..new_task() }).await;
-    let (submitted, claimed) =
-        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    let before = fixture
+        .submit(NewTask {
+            priority: 9,
+            ..new_task()
+        })
+        .await;
+    let (submitted, claimed) = fixture
+        .store
+        .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
+        .await
+        .unwrap();
     assert_eq!(ids_of(&claimed), [before]);
     assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
-    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [submitted.task_id]);
+    assert_eq!(
+        ids_of(&fixture.claim(node, MANY).await),
+        [submitted.task_id]
+    );
 }
 
 async fn a_submit_that_claims_from_a_paused_queue_gets_nothing(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
-    let (submitted, claimed) =
-        fixture.store.submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1)).await.unwrap();
+    let (submitted, claimed) = fixture
+        .store
+        .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
+        .await
+        .unwrap();
     assert!(claimed.is_empty());
     assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
 }

@@ -35,7 +35,10 @@ async fn the_stores_time_moves_with_the_clock_and_never_back(fixture: Arc<Fixtur
         assert!(next >= last);
         fixture.clock.advance_ms(HOUR_MS);
         let later = now(&fixture).await;
-        assert!(later >= next.plus_ms(HOUR_MS), "{later:?} follows {next:?} by an hour");
+        assert!(
+            later >= next.plus_ms(HOUR_MS),
+            "{later:?} follows {next:?} by an hour"
+        );
         assert!(later < next.plus_ms(2 * HOUR_MS));
         last = later;
     }
@@ -43,7 +46,10 @@ async fn the_stores_time_moves_with_the_clock_and_never_back(fixture: Arc<Fixtur
 
 /// Asserts that something happened between two readings of the store's clock.
 fn assert_between(before: Timestamp, at: Timestamp, after: Timestamp) {
-    assert!(before <= at && at <= after, "{at:?} lies between {before:?} and {after:?}");
+    assert!(
+        before <= at && at <= after,
+        "{at:?} lies between {before:?} and {after:?}"
+    );
 }
 
 async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
@@ -52,7 +58,10 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let task = fixture.task(id).await;
     assert_between(before, task.created_at, now(&fixture).await);
-    assert_eq!((task.due_at, task.updated_at), (task.created_at, task.created_at));
+    assert_eq!(
+        (task.due_at, task.updated_at),
+        (task.created_at, task.created_at)
+    );
 
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
@@ -60,18 +69,33 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     let lease = fixture.claim_this(node, id).await;
     let task = fixture.task(id).await;
     assert_between(before, task.started_at.unwrap(), now(&fixture).await);
-    assert_eq!((task.last_attempt_at, task.updated_at), (task.started_at, task.started_at.unwrap()));
+    assert_eq!(
+        (task.last_attempt_at, task.updated_at),
+        (task.started_at, task.started_at.unwrap())
+    );
 
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
-    fixture.store.save_progress(&[(lease, json("1"))]).await.unwrap();
-    assert_between(before, fixture.task(id).await.updated_at, now(&fixture).await);
+    fixture
+        .store
+        .save_progress(&[(lease, json("1"))])
+        .await
+        .unwrap();
+    assert_between(
+        before,
+        fixture.task(id).await.updated_at,
+        now(&fixture).await,
+    );
 
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
     fixture.finish(lease, retryable(HOUR_MS)).await;
     let task = fixture.task(id).await;
-    assert_between(before.plus_ms(HOUR_MS), task.due_at, now(&fixture).await.plus_ms(HOUR_MS));
+    assert_between(
+        before.plus_ms(HOUR_MS),
+        task.due_at,
+        now(&fixture).await.plus_ms(HOUR_MS),
+    );
     assert_between(before, task.error.unwrap().at, now(&fixture).await);
 
     fixture.clock.advance_ms(HOUR_MS);
@@ -79,16 +103,26 @@ async fn each_change_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.run(id, completed()).await;
     let task = fixture.task(id).await;
     assert_between(before, task.finished_at.unwrap(), now(&fixture).await);
-    assert!(task.last_attempt_at > task.started_at, "the first start is remembered, the last attempt is told");
+    assert!(
+        task.last_attempt_at > task.started_at,
+        "the first start is remembered, the last attempt is told"
+    );
 }
 
 /// A statement looks at the clock when it begins, and may see what was written after that. So does whoever comes after the clock
 /// was set back.
 async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
     let (node, due) = (fixture.node().await, RunAt::At(now(&fixture).await));
-    let new = |queue: &str| NewTask { run_at: due, queue: queue.into(), ..new_task() };
+    let new = |queue: &str| NewTask {
+        run_at: due,
+        queue: queue.into(),
+        ..new_task()
+    };
     fixture.clock.advance_ms(2 * HOUR_MS);
-    let (early, named) = (fixture.submit(new("lane")).await, fixture.submit(new("named")).await);
+    let (early, named) = (
+        fixture.submit(new("lane")).await,
+        fixture.submit(new("named")).await,
+    );
     let submitted = [fixture.task(early).await, fixture.task(named).await];
 
     fixture.clock.turn_back_ms(HOUR_MS / 2);
@@ -96,7 +130,12 @@ async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
     let request = claim_request(node, &["lane"], &[KIND], 2);
     let mut claimed = fixture.store.claim_tasks(&request).await.unwrap();
     let (host, task_types) = (request.host, request.task_types);
-    let by_name = ClaimNamed { node_id: node, host, task_types, ids: vec![named] };
+    let by_name = ClaimNamed {
+        node_id: node,
+        host,
+        task_types,
+        ids: vec![named],
+    };
     claimed.extend(fixture.store.claim_named(&by_name).await.unwrap());
     assert_eq!(claimed.len(), 3);
     for task in &claimed {
@@ -105,22 +144,41 @@ async fn an_older_look_at_the_clock_turns_no_task_back(fixture: Arc<Fixture>) {
     for before in submitted {
         let task = fixture.task(before.id).await;
         let dates = [task.started_at, task.last_attempt_at, Some(task.updated_at)];
-        assert!(dates.iter().all(|at| *at >= Some(before.created_at)), "{dates:?} begin at {:?}", before.created_at);
+        assert!(
+            dates.iter().all(|at| *at >= Some(before.created_at)),
+            "{dates:?} begin at {:?}",
+            before.created_at
+        );
     }
     let of_late = fixture.task(late).await;
-    assert!(of_late.last_attempt_at <= Some(now(&fixture).await), "each is dated by itself");
+    assert!(
+        of_late.last_attempt_at <= Some(now(&fixture).await),
+        "each is dated by itself"
+    );
 
     fixture.clock.turn_back_ms(HOUR_MS / 2);
     let before = fixture.task(early).await;
     let lease = before.lease().unwrap();
-    fixture.store.save_progress(&[(lease, json("1"))]).await.unwrap();
-    fixture.store.save_checkpoint(&lease, &json("2")).await.unwrap();
+    fixture
+        .store
+        .save_progress(&[(lease, json("1"))])
+        .await
+        .unwrap();
+    fixture
+        .store
+        .save_checkpoint(&lease, &json("2"))
+        .await
+        .unwrap();
     assert_eq!(fixture.task(early).await.updated_at, before.updated_at);
     for lease in [lease, of_late.lease().unwrap()] {
         fixture.finish(lease, completed()).await;
         let task = fixture.task(lease.task_id).await;
         let dates = [task.finished_at, Some(task.updated_at)];
-        assert!(dates.iter().all(|at| *at == task.last_attempt_at), "{dates:?} are {:?}", task.last_attempt_at);
+        assert!(
+            dates.iter().all(|at| *at == task.last_attempt_at),
+            "{dates:?} are {:?}",
+            task.last_attempt_at
+        );
     }
 }
 
@@ -131,7 +189,10 @@ async fn an_id_carries_the_time_of_its_submission(fixture: Arc<Fixture>) {
     let millis_of = |id: longhaul_domain::TaskId| (id.0.as_u128() >> 80) as u64;
     assert!(millis_of(second) - millis_of(first) >= 1_000 * HOUR_MS);
     let created = fixture.task(second).await.created_at.as_micros() / 1_000;
-    assert!(millis_of(second).abs_diff(created as u64) < HOUR_MS, "by the same clock as the row");
+    assert!(
+        millis_of(second).abs_diff(created as u64) < HOUR_MS,
+        "by the same clock as the row"
+    );
 }
 
 async fn a_node_lives_by_the_stores_clock(fixture: Arc<Fixture>) {
@@ -143,15 +204,25 @@ async fn a_node_lives_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
     fixture.store.heartbeat_node(node, &[]).await.unwrap();
-    assert_between(before, fixture.store.list_nodes().await.unwrap()[0].heartbeat_at, now(&fixture).await);
+    assert_between(
+        before,
+        fixture.store.list_nodes().await.unwrap()[0].heartbeat_at,
+        now(&fixture).await,
+    );
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
     fixture.rescue(5).await;
-    let lost = fixture.store.list_nodes().await.unwrap()[0].lost_at.expect("an hour of silence is death");
+    let lost = fixture.store.list_nodes().await.unwrap()[0]
+        .lost_at
+        .expect("an hour of silence is death");
     assert_between(before, lost, now(&fixture).await);
     fixture.clock.advance_ms(HOUR_MS);
     fixture.rescue(5).await;
-    fixture.store.declare_others_dead(super::support::random_node_id()).await.unwrap();
+    fixture
+        .store
+        .declare_others_dead(super::support::random_node_id())
+        .await
+        .unwrap();
     let again = fixture.store.list_nodes().await.unwrap()[0].lost_at;
     assert_eq!(again, Some(lost), "who is dead was not lost later");
 }
@@ -160,9 +231,16 @@ async fn a_pause_is_dated_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let before = now(&fixture).await;
     fixture.store.pause_queue("lane").await.unwrap();
-    let paused = fixture.store.list_queues().await.unwrap()[0].paused_at.expect("it is paused");
+    let paused = fixture.store.list_queues().await.unwrap()[0]
+        .paused_at
+        .expect("it is paused");
     assert_between(before, paused, now(&fixture).await);
-    let id = fixture.submit(NewTask { queue: "other".into(), ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            queue: "other".into(),
+            ..new_task()
+        })
+        .await;
     fixture.store.cancel_task(&Access::All, id).await.unwrap();
     assert_eq!(fixture.status(id).await, Status::Cancelled);
 }

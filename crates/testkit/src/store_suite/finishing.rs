@@ -11,7 +11,8 @@ use longhaul_domain::{
 use super::{
     case::{Case, cases},
     support::{
-        HOUR_MS, MANY, completed, failure, fatal, ids_of, json, lease_of, new_task, random_uuid, retryable, snoozed,
+        HOUR_MS, MANY, completed, failure, fatal, ids_of, json, lease_of, new_task, random_uuid,
+        retryable, snoozed,
     },
 };
 use crate::fixture::Fixture;
@@ -42,25 +43,60 @@ pub(super) fn cases() -> Vec<Case> {
 
 async fn a_completed_task_keeps_its_result(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    assert_eq!(fixture.finish(lease, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.finish(lease, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
     let task = fixture.task(lease.task_id).await;
     assert_eq!(task.result, Some(json("{\"done\":true}")));
-    assert_eq!((task.retry_count, task.snooze_count, task.crash_count), (0, 0, 0));
+    assert_eq!(
+        (task.retry_count, task.snooze_count, task.crash_count),
+        (0, 0, 0)
+    );
     let attempts = fixture.attempts(lease.task_id).await;
-    assert_eq!((attempts.len(), attempts[0].outcome), (1, AttemptOutcome::Completed));
-    assert_eq!((attempts[0].started_at, attempts[0].ended_at), (task.last_attempt_at, task.finished_at));
+    assert_eq!(
+        (attempts.len(), attempts[0].outcome),
+        (1, AttemptOutcome::Completed)
+    );
+    assert_eq!(
+        (attempts[0].started_at, attempts[0].ended_at),
+        (task.last_attempt_at, task.finished_at)
+    );
 }
 
 async fn a_result_may_be_absent_or_a_url(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    fixture.finish(lease, Outcome::Completed { result: None, result_url: None }).await;
+    fixture
+        .finish(
+            lease,
+            Outcome::Completed {
+                result: None,
+                result_url: None,
+            },
+        )
+        .await;
     let task = fixture.task(lease.task_id).await;
-    assert_eq!((task.status, task.result, task.result_url), (Status::Completed, None, None));
+    assert_eq!(
+        (task.status, task.result, task.result_url),
+        (Status::Completed, None, None)
+    );
     let lease = fixture.start(new_task()).await;
     let url = "https://files.example/a?b=c#d".to_owned();
-    fixture.finish(lease, Outcome::Completed { result: Some(json("null")), result_url: Some(url.clone()) }).await;
+    fixture
+        .finish(
+            lease,
+            Outcome::Completed {
+                result: Some(json("null")),
+                result_url: Some(url.clone()),
+            },
+        )
+        .await;
     let task = fixture.task(lease.task_id).await;
-    assert_eq!((task.result, task.result_url), (Some(json("null")), Some(url)), "a null is a result");
+    assert_eq!(
+        (task.result, task.result_url),
+        (Some(json("null")), Some(url)),
+        "a null is a result"
+    );
 }
 
 /// As many as take several statements where a database takes no arrays, and in another order than they were claimed in.
@@ -70,20 +106,40 @@ async fn each_of_many_tasks_keeps_its_own_result(fixture: Arc<Fixture>) {
     let claimed = fixture.claim(node, 333).await;
     assert_eq!(claimed.len(), 333);
     let outcome = |number: usize| match number % 7 {
-        0 => Outcome::Completed { result: None, result_url: None },
-        1 => Outcome::Completed { result: Some(json(&number.to_string())), result_url: Some(format!("file:{number}")) },
-        _ => Outcome::Completed { result: Some(json(&number.to_string())), result_url: None },
+        0 => Outcome::Completed {
+            result: None,
+            result_url: None,
+        },
+        1 => Outcome::Completed {
+            result: Some(json(&number.to_string())),
+            result_url: Some(format!("file:{number}")),
+        },
+        _ => Outcome::Completed {
+            result: Some(json(&number.to_string())),
+            result_url: None,
+        },
     };
-    let report = |(number, task)| Report { lease: lease_of(task), outcome: outcome(number) };
+    let report = |(number, task)| Report {
+        lease: lease_of(task),
+        outcome: outcome(number),
+    };
     let mut reports: Vec<Report> = claimed.iter().enumerate().map(report).collect();
     reports.reverse();
     let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
     assert_eq!(verdicts, vec![Verdict::Applied(Status::Completed); 333]);
     for report in reports {
         let task = fixture.task(report.lease.task_id).await;
-        let Outcome::Completed { result, result_url } = report.outcome else { unreachable!() };
-        assert_eq!((task.status, task.result, task.result_url), (Status::Completed, result, result_url));
-        assert_eq!((task.attempt, task.lease_token), (1, Some(report.lease.token)));
+        let Outcome::Completed { result, result_url } = report.outcome else {
+            unreachable!()
+        };
+        assert_eq!(
+            (task.status, task.result, task.result_url),
+            (Status::Completed, result, result_url)
+        );
+        assert_eq!(
+            (task.attempt, task.lease_token),
+            (1, Some(report.lease.token))
+        );
     }
 }
 
@@ -92,11 +148,24 @@ async fn a_large_result_among_many_is_kept(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 129]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim(node, 129).await;
-    let large = json(&format!("[{}]", vec![format!("\"{}\"", "x".repeat(60_000)); 4].join(",")));
+    let large = json(&format!(
+        "[{}]",
+        vec![format!("\"{}\"", "x".repeat(60_000)); 4].join(",")
+    ));
     let last = ids[128];
     let report = |task: &Task| {
-        let result = Some(if task.id == last { large.clone() } else { json("1") });
-        Report { lease: lease_of(task), outcome: Outcome::Completed { result, result_url: None } }
+        let result = Some(if task.id == last {
+            large.clone()
+        } else {
+            json("1")
+        });
+        Report {
+            lease: lease_of(task),
+            outcome: Outcome::Completed {
+                result,
+                result_url: None,
+            },
+        }
     };
     let reports: Vec<Report> = claimed.iter().map(report).collect();
     let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
@@ -106,54 +175,120 @@ async fn a_large_result_among_many_is_kept(fixture: Arc<Fixture>) {
 
 async fn a_fatal_failure_ends_the_task_with_its_error(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    assert_eq!(fixture.finish(lease, fatal()).await, Verdict::Applied(Status::Failed));
+    assert_eq!(
+        fixture.finish(lease, fatal()).await,
+        Verdict::Applied(Status::Failed)
+    );
     let task = fixture.task(lease.task_id).await;
     let error = task.error.clone().unwrap();
-    assert_eq!(error, failure("it broke for good").at(task.finished_at.unwrap(), 1));
+    assert_eq!(
+        error,
+        failure("it broke for good").at(task.finished_at.unwrap(), 1)
+    );
     assert_eq!(task.retry_count, 0, "what no retry mends is not charged");
     assert_eq!(fixture.attempts(lease.task_id).await[0].error, Some(error));
 }
 
 async fn a_failure_waits_for_its_retry_and_is_charged(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    assert_eq!(fixture.finish(lease, retryable(90_000)).await, Verdict::Applied(Status::Retrying));
+    assert_eq!(
+        fixture.finish(lease, retryable(90_000)).await,
+        Verdict::Applied(Status::Retrying)
+    );
     let task = fixture.task(lease.task_id).await;
-    assert_eq!((task.retry_count, task.due_at), (1, task.updated_at.plus_ms(90_000)));
+    assert_eq!(
+        (task.retry_count, task.due_at),
+        (1, task.updated_at.plus_ms(90_000))
+    );
     assert_eq!(task.error.as_ref().unwrap().message, "it broke");
-    assert_eq!(fixture.attempts(lease.task_id).await[0].outcome, AttemptOutcome::Failed);
+    assert_eq!(
+        fixture.attempts(lease.task_id).await[0].outcome,
+        AttemptOutcome::Failed
+    );
 }
 
-async fn a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { max_attempts: 3, ..new_task() }).await;
-    for (expected, retries) in [(Status::Retrying, 1), (Status::Retrying, 2), (Status::DeadLetter, 3)] {
-        assert_eq!(fixture.run(id, retryable(0)).await, Verdict::Applied(expected));
+async fn a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(
+    fixture: Arc<Fixture>,
+) {
+    let id = fixture
+        .submit(NewTask {
+            max_attempts: 3,
+            ..new_task()
+        })
+        .await;
+    for (expected, retries) in [
+        (Status::Retrying, 1),
+        (Status::Retrying, 2),
+        (Status::DeadLetter, 3),
+    ] {
+        assert_eq!(
+            fixture.run(id, retryable(0)).await,
+            Verdict::Applied(expected)
+        );
         assert_eq!(fixture.task(id).await.retry_count, retries);
     }
     let attempts = fixture.attempts(id).await;
-    let told: Vec<(u32, AttemptOutcome)> = attempts.iter().map(|a| (a.attempt, a.outcome)).collect();
-    assert_eq!(told, [1, 2, 3].map(|number| (number, AttemptOutcome::Failed)));
+    let told: Vec<(u32, AttemptOutcome)> =
+        attempts.iter().map(|a| (a.attempt, a.outcome)).collect();
+    assert_eq!(
+        told,
+        [1, 2, 3].map(|number| (number, AttemptOutcome::Failed))
+    );
     for attempt in &attempts {
         let error = attempt.error.as_ref().expect("each failure tells why");
-        assert_eq!((error.attempt, error.message.as_str()), (attempt.attempt, "it broke"));
+        assert_eq!(
+            (error.attempt, error.message.as_str()),
+            (attempt.attempt, "it broke")
+        );
         assert!(attempt.node_id.is_some() && attempt.host.as_deref() == Some("host-1"));
         assert!(attempt.started_at <= attempt.ended_at && attempt.ended_at.is_some());
     }
     let node = fixture.node().await;
-    assert!(fixture.claim(node, MANY).await.is_empty(), "a dead letter is not claimed");
+    assert!(
+        fixture.claim(node, MANY).await.is_empty(),
+        "a dead letter is not claimed"
+    );
 }
 
 async fn a_snooze_is_not_charged(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { max_attempts: 1, ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            max_attempts: 1,
+            ..new_task()
+        })
+        .await;
     for snoozes in 1..=3 {
-        assert_eq!(fixture.run(id, snoozed(0)).await, Verdict::Applied(Status::Retrying));
+        assert_eq!(
+            fixture.run(id, snoozed(0)).await,
+            Verdict::Applied(Status::Retrying)
+        );
         let task = fixture.task(id).await;
-        assert_eq!((task.retry_count, task.snooze_count, task.crash_count), (0, snoozes, 0));
+        assert_eq!(
+            (task.retry_count, task.snooze_count, task.crash_count),
+            (0, snoozes, 0)
+        );
         assert_eq!(task.error, None, "a snooze is no error of the task");
     }
     let attempts = fixture.attempts(id).await;
-    assert!(attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Snoozed));
-    assert_eq!(attempts[0].error.as_ref().unwrap().message, "too many requests", "the reason is kept for people");
-    fixture.run(id, Outcome::Snoozed { reason: None, delay_ms: HOUR_MS }).await;
+    assert!(
+        attempts
+            .iter()
+            .all(|attempt| attempt.outcome == AttemptOutcome::Snoozed)
+    );
+    assert_eq!(
+        attempts[0].error.as_ref().unwrap().message,
+        "too many requests",
+        "the reason is kept for people"
+    );
+    fixture
+        .run(
+            id,
+            Outcome::Snoozed {
+                reason: None,
+                delay_ms: HOUR_MS,
+            },
+        )
+        .await;
     let task = fixture.task(id).await;
     assert_eq!(task.due_at, task.updated_at.plus_ms(HOUR_MS));
     assert_eq!(fixture.attempts(id).await[3].error, None);
@@ -162,47 +297,105 @@ async fn a_snooze_is_not_charged(fixture: Arc<Fixture>) {
 async fn a_hand_back_is_not_charged_and_keeps_its_place(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let dated = RunAt::At(now.minus_ms(HOUR_MS));
-    let first = fixture.start(NewTask { run_at: dated, ..new_task() }).await;
+    let first = fixture
+        .start(NewTask {
+            run_at: dated,
+            ..new_task()
+        })
+        .await;
     let second = fixture.submit(new_task()).await;
     let before = fixture.task(first.task_id).await;
-    assert_eq!(fixture.finish(first, Outcome::HandedBack).await, Verdict::Applied(Status::Queued));
+    assert_eq!(
+        fixture.finish(first, Outcome::HandedBack).await,
+        Verdict::Applied(Status::Queued)
+    );
     let task = fixture.task(first.task_id).await;
-    assert_eq!((task.retry_count, task.snooze_count, task.crash_count), (0, 0, 0));
-    assert_eq!((task.due_at, task.priority), (before.due_at, before.priority));
-    assert_eq!(fixture.attempts(first.task_id).await[0].outcome, AttemptOutcome::HandedBack);
+    assert_eq!(
+        (task.retry_count, task.snooze_count, task.crash_count),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (task.due_at, task.priority),
+        (before.due_at, before.priority)
+    );
+    assert_eq!(
+        fixture.attempts(first.task_id).await[0].outcome,
+        AttemptOutcome::HandedBack
+    );
     let node = fixture.node().await;
-    assert_eq!(ids_of(&fixture.claim(node, MANY).await), [first.task_id, second]);
+    assert_eq!(
+        ids_of(&fixture.claim(node, MANY).await),
+        [first.task_id, second]
+    );
 }
 
 async fn a_handler_can_cancel_its_own_task(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let child = fixture.submit_children(lease, vec![new_task()]).await[0];
-    assert_eq!(fixture.finish(lease, Outcome::Cancelled).await, Verdict::Applied(Status::Cancelled));
+    assert_eq!(
+        fixture.finish(lease, Outcome::Cancelled).await,
+        Verdict::Applied(Status::Cancelled)
+    );
     assert_eq!(fixture.status(lease.task_id).await, Status::Cancelled);
-    assert_eq!(fixture.status(child).await, Status::Cancelled, "what it submitted goes with it");
-    assert_eq!(fixture.attempts(lease.task_id).await[0].outcome, AttemptOutcome::Cancelled);
+    assert_eq!(
+        fixture.status(child).await,
+        Status::Cancelled,
+        "what it submitted goes with it"
+    );
+    assert_eq!(
+        fixture.attempts(lease.task_id).await[0].outcome,
+        AttemptOutcome::Cancelled
+    );
 }
 
 async fn every_outcome_is_what_the_domain_decides(fixture: Arc<Fixture>) {
-    for outcome in [completed(), fatal(), retryable(5_000), snoozed(7_000), Outcome::HandedBack, Outcome::Cancelled] {
+    for outcome in [
+        completed(),
+        fatal(),
+        retryable(5_000),
+        snoozed(7_000),
+        Outcome::HandedBack,
+        Outcome::Cancelled,
+    ] {
         let lease = fixture.start(new_task()).await;
-        fixture.store.save_checkpoint(&lease, &json("[1]")).await.unwrap();
-        fixture.store.save_progress(&[(lease, json("50"))]).await.unwrap();
+        fixture
+            .store
+            .save_checkpoint(&lease, &json("[1]"))
+            .await
+            .unwrap();
+        fixture
+            .store
+            .save_progress(&[(lease, json("50"))])
+            .await
+            .unwrap();
         let before = fixture.task(lease.task_id).await;
         fixture.finish(lease, outcome.clone()).await;
         let after = fixture.task(lease.task_id).await;
         assert_eq!(after, decided(&before, &outcome, &after), "{outcome:?}");
-        fixture.store.cancel_task(&Access::All, lease.task_id).await.unwrap();
+        fixture
+            .store
+            .cancel_task(&Access::All, lease.task_id)
+            .await
+            .unwrap();
     }
 }
 
 fn decided(before: &Task, outcome: &Outcome, after: &Task) -> Task {
     let (lease, now) = (lease_of(before), after.updated_at);
     let transition = match outcome.clone() {
-        Outcome::Completed { result, result_url } => lifecycle::finish::decide(before, &lease, result, result_url, now),
-        Outcome::Failed { failure, retry_in_ms } => {
-            lifecycle::fail::decide(before, &lease, failure.at(now, lease.attempt), retry_in_ms, now)
+        Outcome::Completed { result, result_url } => {
+            lifecycle::finish::decide(before, &lease, result, result_url, now)
         }
+        Outcome::Failed {
+            failure,
+            retry_in_ms,
+        } => lifecycle::fail::decide(
+            before,
+            &lease,
+            failure.at(now, lease.attempt),
+            retry_in_ms,
+            now,
+        ),
         Outcome::Snoozed { reason, delay_ms } => {
             let reason = reason.map(|failure| failure.at(now, lease.attempt));
             lifecycle::snooze::decide(before, &lease, reason, delay_ms, now)
@@ -214,21 +407,48 @@ fn decided(before: &Task, outcome: &Outcome, after: &Task) -> Task {
 }
 
 async fn a_repeated_report_is_recognised(fixture: Arc<Fixture>) {
-    let ends = [(completed(), Status::Completed), (fatal(), Status::Failed), (retryable(HOUR_MS), Status::Retrying)];
-    for (outcome, status) in ends.into_iter().chain([(snoozed(HOUR_MS), Status::Retrying)]) {
+    let ends = [
+        (completed(), Status::Completed),
+        (fatal(), Status::Failed),
+        (retryable(HOUR_MS), Status::Retrying),
+    ];
+    for (outcome, status) in ends
+        .into_iter()
+        .chain([(snoozed(HOUR_MS), Status::Retrying)])
+    {
         let lease = fixture.start(new_task()).await;
-        assert_eq!(fixture.finish(lease, outcome.clone()).await, Verdict::Applied(status));
+        assert_eq!(
+            fixture.finish(lease, outcome.clone()).await,
+            Verdict::Applied(status)
+        );
         let once = fixture.task(lease.task_id).await;
-        assert_eq!(fixture.finish(lease, outcome.clone()).await, Verdict::Repeated(status), "{outcome:?}");
-        assert_eq!(fixture.task(lease.task_id).await, once, "{outcome:?} counts once");
+        assert_eq!(
+            fixture.finish(lease, outcome.clone()).await,
+            Verdict::Repeated(status),
+            "{outcome:?}"
+        );
+        assert_eq!(
+            fixture.task(lease.task_id).await,
+            once,
+            "{outcome:?} counts once"
+        );
     }
 }
 
 async fn a_repeated_report_is_recognised_inside_one_batch(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    let report = Report { lease, outcome: retryable(HOUR_MS) };
+    let report = Report {
+        lease,
+        outcome: retryable(HOUR_MS),
+    };
     let verdicts = fixture.finish_all(vec![report.clone(), report]).await;
-    assert_eq!(verdicts, [Verdict::Applied(Status::Retrying), Verdict::Repeated(Status::Retrying)]);
+    assert_eq!(
+        verdicts,
+        [
+            Verdict::Applied(Status::Retrying),
+            Verdict::Repeated(Status::Retrying)
+        ]
+    );
     assert_eq!(fixture.task(lease.task_id).await.retry_count, 1);
 }
 
@@ -236,10 +456,22 @@ async fn a_report_of_another_kind_after_the_first_changes_nothing(fixture: Arc<F
     let lease = fixture.start(new_task()).await;
     fixture.finish(lease, completed()).await;
     let once = fixture.task(lease.task_id).await;
-    for outcome in [retryable(0), snoozed(0), Outcome::HandedBack, Outcome::Cancelled] {
-        assert_eq!(fixture.finish(lease, outcome).await, Verdict::Stale(Status::Completed));
+    for outcome in [
+        retryable(0),
+        snoozed(0),
+        Outcome::HandedBack,
+        Outcome::Cancelled,
+    ] {
+        assert_eq!(
+            fixture.finish(lease, outcome).await,
+            Verdict::Stale(Status::Completed)
+        );
     }
-    let progress = fixture.store.save_progress(&[(lease, json("99"))]).await.unwrap();
+    let progress = fixture
+        .store
+        .save_progress(&[(lease, json("99"))])
+        .await
+        .unwrap();
     assert_eq!(progress, [Verdict::Stale(Status::Completed)]);
     assert_eq!(fixture.task(lease.task_id).await, once);
 }
@@ -248,22 +480,52 @@ async fn one_bad_report_does_not_spoil_its_batch(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 4]).await;
     let node = fixture.node().await;
     let tasks = fixture.claim(node, MANY).await;
-    let mut reports: Vec<Report> =
-        tasks.iter().map(|task| Report { lease: lease_of(task), outcome: completed() }).collect();
+    let mut reports: Vec<Report> = tasks
+        .iter()
+        .map(|task| Report {
+            lease: lease_of(task),
+            outcome: completed(),
+        })
+        .collect();
     reports[1].lease.attempt += 1;
     reports[2].lease.task_id = TaskId(random_uuid());
     let verdicts = fixture.finish_all(reports).await;
     let done = Verdict::Applied(Status::Completed);
-    assert_eq!(verdicts, [done, Verdict::Stale(Status::Running), Verdict::Missing, done]);
+    assert_eq!(
+        verdicts,
+        [
+            done,
+            Verdict::Stale(Status::Running),
+            Verdict::Missing,
+            done
+        ]
+    );
     assert_eq!(fixture.status(tasks[2].id).await, Status::Running);
 }
 
 async fn a_report_on_a_task_that_does_not_exist_is_told_so(fixture: Arc<Fixture>) {
     let real = fixture.start(new_task()).await;
-    let lease = longhaul_domain::Lease { task_id: TaskId(random_uuid()), ..real };
+    let lease = longhaul_domain::Lease {
+        task_id: TaskId(random_uuid()),
+        ..real
+    };
     assert_eq!(fixture.finish(lease, completed()).await, Verdict::Missing);
-    assert_eq!(fixture.store.save_checkpoint(&lease, &json("1")).await.unwrap(), Verdict::Missing);
-    assert_eq!(fixture.store.save_progress(&[(lease, json("1"))]).await.unwrap(), [Verdict::Missing]);
+    assert_eq!(
+        fixture
+            .store
+            .save_checkpoint(&lease, &json("1"))
+            .await
+            .unwrap(),
+        Verdict::Missing
+    );
+    assert_eq!(
+        fixture
+            .store
+            .save_progress(&[(lease, json("1"))])
+            .await
+            .unwrap(),
+        [Verdict::Missing]
+    );
 }
 
 async fn an_empty_batch_of_reports_is_fine(fixture: Arc<Fixture>) {
@@ -275,7 +537,15 @@ async fn error_texts_are_cut_not_refused(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let mut told = failure(&("\0é".repeat(9_000)));
     told.detail = Some("x".repeat(100_000));
-    fixture.finish(lease, Outcome::Failed { failure: told.clone(), retry_in_ms: None }).await;
+    fixture
+        .finish(
+            lease,
+            Outcome::Failed {
+                failure: told.clone(),
+                retry_in_ms: None,
+            },
+        )
+        .await;
     let task = fixture.task(lease.task_id).await;
     assert_eq!(task.error, Some(told.at(task.finished_at.unwrap(), 1)));
 }
@@ -286,8 +556,16 @@ async fn a_success_after_failures_has_no_error_and_tells_its_history(fixture: Ar
         fixture.run(id, outcome).await;
     }
     let task = fixture.task(id).await;
-    assert_eq!((task.status, task.error, task.attempt), (Status::Completed, None, 4));
-    let outcomes: Vec<AttemptOutcome> = fixture.attempts(id).await.iter().map(|attempt| attempt.outcome).collect();
+    assert_eq!(
+        (task.status, task.error, task.attempt),
+        (Status::Completed, None, 4)
+    );
+    let outcomes: Vec<AttemptOutcome> = fixture
+        .attempts(id)
+        .await
+        .iter()
+        .map(|attempt| attempt.outcome)
+        .collect();
     use AttemptOutcome::{Completed, Failed, HandedBack, Snoozed};
     assert_eq!(outcomes, [Failed, Snoozed, HandedBack, Completed]);
 }

@@ -41,10 +41,16 @@ async fn a_claim_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         let node = fixture.node().await;
-        let claimed = fixture.claim_from(node, &[&built.kind], &[&built.kind], 10).await;
+        let claimed = fixture
+            .claim_from(node, &[&built.kind], &[&built.kind], 10)
+            .await;
         let after = fixture.task(built.id).await;
         let moved = expect_by_table(Command::Claim, recipe, &before, &after);
-        assert_eq!(claimed, if moved { vec![after] } else { vec![] }, "{recipe:?}: the answer is the row");
+        assert_eq!(
+            claimed,
+            if moved { vec![after] } else { vec![] },
+            "{recipe:?}: the answer is the row"
+        );
     }
 }
 
@@ -53,11 +59,23 @@ async fn a_heartbeat_goes_by_the_table(fixture: Arc<Fixture>) {
         let (built, before) = built_and_read(&fixture, recipe).await;
         let asking = fixture.node().await;
         for (lease, genuine) in leases_to_try(&built, &before) {
-            let gone = fixture.store.heartbeat_node(asking, &[lease]).await.unwrap();
+            let gone = fixture
+                .store
+                .heartbeat_node(asking, &[lease])
+                .await
+                .unwrap();
             let valid = genuine && recipe == Recipe::Running;
-            let expected = if valid { vec![] } else { vec![(lease, Verdict::Stale(before.status))] };
+            let expected = if valid {
+                vec![]
+            } else {
+                vec![(lease, Verdict::Stale(before.status))]
+            };
             assert_eq!(gone, expected, "{recipe:?}, genuine: {genuine}");
-            assert_eq!(fixture.task(built.id).await, before, "{recipe:?}: a heartbeat changes no task");
+            assert_eq!(
+                fixture.task(built.id).await,
+                before,
+                "{recipe:?}: a heartbeat changes no task"
+            );
         }
     }
 }
@@ -66,8 +84,20 @@ async fn progress_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         for (lease, genuine) in leases_to_try(&built, &before) {
-            let verdict = fixture.store.save_progress(&[(lease, json("{\"percent\":40}"))]).await.unwrap()[0];
-            expect_fenced(&fixture, Command::Progress, recipe, &before, genuine, verdict).await;
+            let verdict = fixture
+                .store
+                .save_progress(&[(lease, json("{\"percent\":40}"))])
+                .await
+                .unwrap()[0];
+            expect_fenced(
+                &fixture,
+                Command::Progress,
+                recipe,
+                &before,
+                genuine,
+                verdict,
+            )
+            .await;
         }
     }
 }
@@ -76,8 +106,20 @@ async fn a_checkpoint_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         for (lease, genuine) in leases_to_try(&built, &before) {
-            let verdict = fixture.store.save_checkpoint(&lease, &json("{\"page\":3}")).await.unwrap();
-            expect_fenced(&fixture, Command::Checkpoint, recipe, &before, genuine, verdict).await;
+            let verdict = fixture
+                .store
+                .save_checkpoint(&lease, &json("{\"page\":3}"))
+                .await
+                .unwrap();
+            expect_fenced(
+                &fixture,
+                Command::Checkpoint,
+                recipe,
+                &before,
+                genuine,
+                verdict,
+            )
+            .await;
         }
     }
 }
@@ -115,19 +157,38 @@ async fn report_goes_by_the_table(fixture: &Fixture, command: Command, outcome: 
 async fn a_cancel_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
-        let answer = fixture.store.cancel_task(&Access::All, built.id).await.unwrap();
+        let answer = fixture
+            .store
+            .cancel_task(&Access::All, built.id)
+            .await
+            .unwrap();
         let after = fixture.task(built.id).await;
         expect_by_table(Command::Cancel, recipe, &before, &after);
-        assert_eq!(answer.status, after.status, "{recipe:?}: the answer is the status");
-        assert_eq!(answer.moved.is_empty(), before.status == after.status, "{recipe:?}: what moved is told");
+        assert_eq!(
+            answer.status, after.status,
+            "{recipe:?}: the answer is the status"
+        );
+        assert_eq!(
+            answer.moved.is_empty(),
+            before.status == after.status,
+            "{recipe:?}: what moved is told"
+        );
     }
 }
 
 async fn a_retry_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
-        let answer = fixture.store.retry_task(&Access::All, built.id, RetryScope::Task).await;
-        let moved = expect_by_table(Command::Retry, recipe, &before, &fixture.task(built.id).await);
+        let answer = fixture
+            .store
+            .retry_task(&Access::All, built.id, RetryScope::Task)
+            .await;
+        let moved = expect_by_table(
+            Command::Retry,
+            recipe,
+            &before,
+            &fixture.task(built.id).await,
+        );
         expect_answer(answer, moved, recipe);
     }
 }
@@ -135,7 +196,10 @@ async fn a_retry_goes_by_the_table(fixture: Arc<Fixture>) {
 async fn a_redo_of_children_goes_by_the_table(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
-        let answer = fixture.store.retry_task(&Access::All, built.id, RetryScope::FailedChildren).await;
+        let answer = fixture
+            .store
+            .retry_task(&Access::All, built.id, RetryScope::FailedChildren)
+            .await;
         let after = fixture.task(built.id).await;
         // The table allows it, but a task that failed by itself has no child to redo.
         if matches!(recipe, Recipe::FailedForGood | Recipe::FailedByDeadline) {
@@ -149,14 +213,24 @@ async fn a_redo_of_children_goes_by_the_table(fixture: Arc<Fixture>) {
 }
 
 async fn a_reschedule_goes_by_the_table(fixture: Arc<Fixture>) {
-    let change = Reschedule { priority: Some(7), ..Reschedule::default() };
+    let change = Reschedule {
+        priority: Some(7),
+        ..Reschedule::default()
+    };
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
-        let answer = fixture.store.reschedule_task(&Access::All, built.id, &change).await;
+        let answer = fixture
+            .store
+            .reschedule_task(&Access::All, built.id, &change)
+            .await;
         let after = fixture.task(built.id).await;
         let moved = expect_by_table(Command::Reschedule, recipe, &before, &after);
         let told = answer.as_ref().ok().cloned();
-        assert_eq!(told, moved.then_some(after), "{recipe:?}: the answer is the row");
+        assert_eq!(
+            told,
+            moved.then_some(after),
+            "{recipe:?}: the answer is the row"
+        );
         expect_answer(answer.map(|_| ()), moved, recipe);
     }
 }
@@ -166,9 +240,21 @@ async fn a_rescue_goes_by_the_table(fixture: Arc<Fixture>) {
         let (built, before) = built_and_read(&fixture, recipe).await;
         fixture.store.retire_node(built.node).await.unwrap();
         let rescued = fixture.rescue(5).await;
-        let moved = expect_by_table(Command::Rescue, recipe, &before, &fixture.task(built.id).await);
-        assert_eq!(rescued.requeued, if moved { vec![built.id] } else { vec![] }, "{recipe:?}");
-        assert!(rescued.quarantined.is_empty(), "{recipe:?}: the first crash is no quarantine");
+        let moved = expect_by_table(
+            Command::Rescue,
+            recipe,
+            &before,
+            &fixture.task(built.id).await,
+        );
+        assert_eq!(
+            rescued.requeued,
+            if moved { vec![built.id] } else { vec![] },
+            "{recipe:?}"
+        );
+        assert!(
+            rescued.quarantined.is_empty(),
+            "{recipe:?}: the first crash is no quarantine"
+        );
     }
 }
 
@@ -179,7 +265,11 @@ async fn an_expiry_goes_by_the_table(fixture: Arc<Fixture>) {
         let expired = fixture.expire_deadlines().await;
         let after = fixture.task(built.id).await;
         if recipe == Recipe::RetriedByHand {
-            assert_eq!((expired, after), (0, before), "a retry by hand has no deadline any more");
+            assert_eq!(
+                (expired, after),
+                (0, before),
+                "a retry by hand has no deadline any more"
+            );
             continue;
         }
         let moved = expect_by_table(Command::Expire, recipe, &before, &after);
@@ -188,16 +278,26 @@ async fn an_expiry_goes_by_the_table(fixture: Arc<Fixture>) {
 }
 
 async fn a_prune_goes_by_the_table(fixture: Arc<Fixture>) {
-    let keep = Retention { ended_ms: 0, dead_letter_ms: 0 };
+    let keep = Retention {
+        ended_ms: 0,
+        dead_letter_ms: 0,
+    };
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         let removed = fixture.store.prune_tasks(&keep, &[built.id]).await.unwrap();
         match table::cell(Command::Prune, recipe.status()) {
             Cell::Gone => {
-                assert!(removed >= 1 && !fixture.exists(built.id).await, "{recipe:?} is gone");
+                assert!(
+                    removed >= 1 && !fixture.exists(built.id).await,
+                    "{recipe:?} is gone"
+                );
             }
             Cell::Refused | Cell::Kept | Cell::To(_) => {
-                assert_eq!((removed, fixture.task(built.id).await), (0, before), "{recipe:?} stays");
+                assert_eq!(
+                    (removed, fixture.task(built.id).await),
+                    (0, before),
+                    "{recipe:?} stays"
+                );
             }
         }
     }
@@ -211,22 +311,44 @@ async fn built_and_read(fixture: &Fixture, recipe: Recipe) -> (Built, Task) {
 
 /// Leases that are wrong in one thing each, and then the genuine one of the last attempt.
 fn leases_to_try(built: &Built, task: &Task) -> Vec<(Lease, bool)> {
-    let made_up = Lease { task_id: built.id, attempt: task.attempt, token: LeaseToken(random_uuid()) };
+    let made_up = Lease {
+        task_id: built.id,
+        attempt: task.attempt,
+        token: LeaseToken(random_uuid()),
+    };
     let last = built.lease.unwrap_or(made_up);
-    let older = Lease { attempt: last.attempt.saturating_sub(1), ..last };
-    let newer = Lease { attempt: last.attempt + 1, ..last };
-    vec![(older, false), (newer, false), (forged(&last), false), (last, built.lease.is_some())]
-        .into_iter()
-        .filter(|(lease, genuine)| *genuine || built.lease != Some(*lease))
-        .collect()
+    let older = Lease {
+        attempt: last.attempt.saturating_sub(1),
+        ..last
+    };
+    let newer = Lease {
+        attempt: last.attempt + 1,
+        ..last
+    };
+    vec![
+        (older, false),
+        (newer, false),
+        (forged(&last), false),
+        (last, built.lease.is_some()),
+    ]
+    .into_iter()
+    .filter(|(lease, genuine)| *genuine || built.lease != Some(*lease))
+    .collect()
 }
 
 /// Asserts that the task is where the table lets the command take it. Answers whether it was moved.
 fn expect_by_table(command: Command, recipe: Recipe, before: &Task, after: &Task) -> bool {
     match table::cell(command, before.status) {
         Cell::To(targets) => {
-            assert!(targets.contains(&after.status), "{command:?} took {recipe:?} to {:?}", after.status);
-            assert!(after.version > before.version, "{command:?} on {recipe:?}: a change raises the version");
+            assert!(
+                targets.contains(&after.status),
+                "{command:?} took {recipe:?} to {:?}",
+                after.status
+            );
+            assert!(
+                after.version > before.version,
+                "{command:?} on {recipe:?}: a change raises the version"
+            );
             true
         }
         Cell::Refused | Cell::Kept | Cell::Gone => {
@@ -238,8 +360,13 @@ fn expect_by_table(command: Command, recipe: Recipe, before: &Task, after: &Task
 
 fn expect_answer(answer: Result<(), StoreError>, moved: bool, recipe: Recipe) {
     match answer {
-        Ok(()) => assert!(moved, "{recipe:?}: a command that changes nothing is refused"),
-        Err(StoreError::Refused(_)) => assert!(!moved, "{recipe:?}: a refused command changes nothing"),
+        Ok(()) => assert!(
+            moved,
+            "{recipe:?}: a command that changes nothing is refused"
+        ),
+        Err(StoreError::Refused(_)) => {
+            assert!(!moved, "{recipe:?}: a refused command changes nothing")
+        }
         Err(error) => panic!("{recipe:?}: {error}"),
     }
 }

@@ -54,7 +54,9 @@ use case::Case;
 pub fn trials(backend: &'static str, factory: FixtureFactory) -> Vec<Trial> {
     let groups = groups().into_iter();
     let cases = groups.flat_map(|(group, cases)| cases.into_iter().map(move |case| (group, case)));
-    cases.map(|(group, case)| case.into_trial(backend, group, factory.clone())).collect()
+    cases
+        .map(|(group, case)| case.into_trial(backend, group, factory.clone()))
+        .collect()
 }
 
 fn groups() -> Vec<(&'static str, Vec<Case>)> {

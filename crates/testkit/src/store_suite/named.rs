@@ -13,8 +13,8 @@ use super::{
     case::{Case, cases},
     races::at_once,
     support::{
-        HOUR_MS, KIND, MANY, claim_request, completed, ids_of, lease_of, new_task, random_node_id, random_uuid,
-        refused_field, retryable,
+        HOUR_MS, KIND, MANY, claim_request, completed, ids_of, lease_of, new_task, random_node_id,
+        random_uuid, refused_field, retryable,
     },
 };
 use crate::fixture::Fixture;
@@ -38,12 +38,20 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn named(node_id: NodeId, ids: &[TaskId]) -> ClaimNamed {
-    ClaimNamed { node_id, host: "host-1".to_owned(), task_types: vec![KIND.to_owned()], ids: ids.to_vec() }
+    ClaimNamed {
+        node_id,
+        host: "host-1".to_owned(),
+        task_types: vec![KIND.to_owned()],
+        ids: ids.to_vec(),
+    }
 }
 
 impl Fixture {
     async fn claim_named(&self, node: NodeId, ids: &[TaskId]) -> Vec<Task> {
-        self.store.claim_named(&named(node, ids)).await.expect("the node may claim")
+        self.store
+            .claim_named(&named(node, ids))
+            .await
+            .expect("the node may claim")
     }
 }
 
@@ -52,11 +60,22 @@ async fn a_named_task_is_claimed_as_any_other(fixture: Arc<Fixture>) {
     let before = fixture.task(ids[1]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim_named(node, &ids[1..]).await;
-    assert_eq!(claimed, [fixture.task(ids[1]).await], "the answer is the row");
+    assert_eq!(
+        claimed,
+        [fixture.task(ids[1]).await],
+        "the answer is the row"
+    );
     let (lease, started) = (lease_of(&claimed[0]), claimed[0].last_attempt_at.unwrap());
     let decided = lifecycle::claim::decide(&before, node, "host-1", lease.token, started).unwrap();
-    assert_eq!(claimed[0], decided.after, "the row is what the domain decides");
-    assert_eq!(fixture.status(ids[0]).await, Status::Queued, "what is not named stays");
+    assert_eq!(
+        claimed[0], decided.after,
+        "the row is what the domain decides"
+    );
+    assert_eq!(
+        fixture.status(ids[0]).await,
+        Status::Queued,
+        "what is not named stays"
+    );
     assert!(fixture.finish(lease, completed()).await.is_accepted());
 }
 
@@ -68,10 +87,19 @@ async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
-    let tasks = vec![place("a", 1, 500), place("b", 1, 900), place("a", 9, 1), place("b", 5, 3), place("a", 5, 3)];
+    let tasks = vec![
+        place("a", 1, 500),
+        place("b", 1, 900),
+        place("a", 9, 1),
+        place("b", 5, 3),
+        place("a", 5, 3),
+    ];
     let ids = fixture.submit_all(tasks).await;
     let node = fixture.node().await;
-    let order: Vec<TaskId> = [2, 3, 4, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
+    let order: Vec<TaskId> = [2, 3, 4, 1, 0]
+        .into_iter()
+        .map(|index: usize| ids[index])
+        .collect();
     assert_eq!(ids_of(&fixture.claim_named(node, &ids).await), order);
 }
 
@@ -80,35 +108,76 @@ async fn many_named_tasks_are_claimed_at_once(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let claimed = fixture.claim_named(node, &ids).await;
     assert_eq!(ids_of(&claimed), ids);
-    assert!(claimed.iter().all(|task| (task.status, task.attempt) == (Status::Running, 1)));
+    assert!(
+        claimed
+            .iter()
+            .all(|task| (task.status, task.attempt) == (Status::Running, 1))
+    );
 }
 
 async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fixture>) {
     let held = fixture.start(new_task()).await.task_id;
     let ended = fixture.submit(new_task()).await;
-    fixture.store.cancel_task(&Access::All, ended).await.unwrap();
-    let early = fixture.submit(NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..new_task() }).await;
-    let paused = fixture.submit(NewTask { queue: "paused".into(), ..new_task() }).await;
+    fixture
+        .store
+        .cancel_task(&Access::All, ended)
+        .await
+        .unwrap();
+    let early = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(HOUR_MS),
+            ..new_task()
+        })
+        .await;
+    let paused = fixture
+        .submit(NewTask {
+            queue: "paused".into(),
+            ..new_task()
+        })
+        .await;
     fixture.store.pause_queue("paused").await.unwrap();
     let good = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     let asked = [held, ended, early, paused, TaskId(random_uuid()), good];
     for one in &asked[..5] {
-        assert!(fixture.claim_named(node, std::slice::from_ref(one)).await.is_empty(), "nor alone");
+        assert!(
+            fixture
+                .claim_named(node, std::slice::from_ref(one))
+                .await
+                .is_empty(),
+            "nor alone"
+        );
     }
     assert_eq!(ids_of(&fixture.claim_named(node, &asked).await), [good]);
-    assert!(fixture.claim_named(node, &asked).await.is_empty(), "the one that was good is held now");
+    assert!(
+        fixture.claim_named(node, &asked).await.is_empty(),
+        "the one that was good is held now"
+    );
     fixture.store.resume_queue("paused").await.unwrap();
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(ids_of(&fixture.claim_named(node, &asked).await), [paused, early]);
+    assert_eq!(
+        ids_of(&fixture.claim_named(node, &asked).await),
+        [paused, early]
+    );
 }
 
 async fn types_that_the_node_does_not_know_are_left_out(fixture: Arc<Fixture>) {
-    let other = fixture.submit(NewTask { task_type: "other".into(), ..new_task() }).await;
+    let other = fixture
+        .submit(NewTask {
+            task_type: "other".into(),
+            ..new_task()
+        })
+        .await;
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
-    assert!(fixture.claim_named(node, &[other]).await.is_empty(), "nor alone");
-    assert_eq!(ids_of(&fixture.claim_named(node, &[other, known]).await), [known]);
+    assert!(
+        fixture.claim_named(node, &[other]).await.is_empty(),
+        "nor alone"
+    );
+    assert_eq!(
+        ids_of(&fixture.claim_named(node, &[other, known]).await),
+        [known]
+    );
     assert_eq!(fixture.status(other).await, Status::Queued);
 }
 
@@ -132,7 +201,10 @@ async fn a_retry_is_claimed_by_name_when_it_is_due(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     assert!(fixture.claim_named(node, &[lease.task_id]).await.is_empty());
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(fixture.claim_named(node, &[lease.task_id]).await[0].attempt, 2);
+    assert_eq!(
+        fixture.claim_named(node, &[lease.task_id]).await[0].attempt,
+        2
+    );
 }
 
 async fn nodes_that_do_not_live_claim_nothing_by_name(fixture: Arc<Fixture>) {
@@ -150,9 +222,18 @@ async fn nodes_that_do_not_live_claim_nothing_by_name(fixture: Arc<Fixture>) {
 async fn too_many_names_are_refused(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let many = vec![TaskId(random_uuid()); bounds::CLAIM_BATCH + 1];
-    assert_eq!(refused_field(fixture.store.claim_named(&named(node, &many)).await), "ids");
-    let nowhere = ClaimNamed { host: String::new(), ..named(node, &[]) };
-    assert_eq!(refused_field(fixture.store.claim_named(&nowhere).await), "host");
+    assert_eq!(
+        refused_field(fixture.store.claim_named(&named(node, &many)).await),
+        "ids"
+    );
+    let nowhere = ClaimNamed {
+        host: String::new(),
+        ..named(node, &[])
+    };
+    assert_eq!(
+        refused_field(fixture.store.claim_named(&nowhere).await),
+        "host"
+    );
 }
 
 async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixture>) {
@@ -165,7 +246,9 @@ async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixtu
             for round in 0..ids.len() / 50 {
                 // Each begins elsewhere, and all go through everything.
                 let from = (number * 7 + round) % (ids.len() / 50) * 50;
-                taken.extend(ids_of(&fixture.claim_named(node, &ids[from..from + 50]).await));
+                taken.extend(ids_of(
+                    &fixture.claim_named(node, &ids[from..from + 50]).await,
+                ));
             }
             taken
         }
@@ -176,7 +259,11 @@ async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixtu
     taken.extend(ids_of(&fixture.claim_named(node, &ids[..1_000]).await));
     taken.extend(ids_of(&fixture.claim_named(node, &ids[1_000..]).await));
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
-    assert_eq!(BTreeSet::from_iter(&taken), BTreeSet::from_iter(ids.iter()), "none is missed");
+    assert_eq!(
+        BTreeSet::from_iter(&taken),
+        BTreeSet::from_iter(ids.iter()),
+        "none is missed"
+    );
 }
 
 async fn sixteen_nodes_rung_for_one_task_after_the_other_take_each_once(fixture: Arc<Fixture>) {
@@ -187,7 +274,9 @@ async fn sixteen_nodes_rung_for_one_task_after_the_other_take_each_once(fixture:
             let node = fixture.node().await;
             let mut taken = Vec::new();
             for id in ids.iter() {
-                taken.extend(ids_of(&fixture.claim_named(node, std::slice::from_ref(id)).await));
+                taken.extend(ids_of(
+                    &fixture.claim_named(node, std::slice::from_ref(id)).await,
+                ));
             }
             taken
         }
@@ -215,7 +304,17 @@ async fn claims_by_name_and_by_order_share_the_tasks_between_them(fixture: Arc<F
     });
     let mut taken: Vec<TaskId> = at_once(claimers).await.concat();
     let node = fixture.node().await;
-    taken.extend(ids_of(&fixture.store.claim_tasks(&claim_request(node, &["lane"], &[KIND], MANY)).await.unwrap()));
+    taken.extend(ids_of(
+        &fixture
+            .store
+            .claim_tasks(&claim_request(node, &["lane"], &[KIND], MANY))
+            .await
+            .unwrap(),
+    ));
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
-    assert_eq!(BTreeSet::from_iter(&taken), BTreeSet::from_iter(ids.iter()), "none is missed");
+    assert_eq!(
+        BTreeSet::from_iter(&taken),
+        BTreeSet::from_iter(ids.iter()),
+        "none is missed"
+    );
 }

@@ -10,7 +10,8 @@ use longhaul_domain::{
 use super::{
     case::{Case, cases},
     support::{
-        HOUR_MS, MANY, completed, ids_of, json, lease_of, new_task, random_node_id, random_uuid, retryable, snoozed,
+        HOUR_MS, MANY, completed, ids_of, json, lease_of, new_task, random_node_id, random_uuid,
+        retryable, snoozed,
     },
 };
 use crate::fixture::Fixture;
@@ -40,12 +41,27 @@ pub(super) fn cases() -> Vec<Case> {
 async fn a_heartbeat_tells_only_of_leases_that_are_gone(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 5]).await;
     let node = fixture.node().await;
-    let leases: Vec<Lease> = fixture.claim(node, MANY).await.iter().map(lease_of).collect();
-    assert_eq!(fixture.store.heartbeat_node(node, &leases).await.unwrap(), []);
-    fixture.store.cancel_task(&Access::All, leases[1].task_id).await.unwrap();
+    let leases: Vec<Lease> = fixture
+        .claim(node, MANY)
+        .await
+        .iter()
+        .map(lease_of)
+        .collect();
+    assert_eq!(
+        fixture.store.heartbeat_node(node, &leases).await.unwrap(),
+        []
+    );
+    fixture
+        .store
+        .cancel_task(&Access::All, leases[1].task_id)
+        .await
+        .unwrap();
     fixture.finish(leases[2], completed()).await;
     fixture.finish(leases[3], snoozed(0)).await;
-    let missing = Lease { task_id: TaskId(random_uuid()), ..leases[0] };
+    let missing = Lease {
+        task_id: TaskId(random_uuid()),
+        ..leases[0]
+    };
     let asked = [leases.clone(), vec![missing]].concat();
     let gone = fixture.store.heartbeat_node(node, &asked).await.unwrap();
     let expected = [
@@ -55,7 +71,11 @@ async fn a_heartbeat_tells_only_of_leases_that_are_gone(fixture: Arc<Fixture>) {
         (missing, Verdict::Missing),
     ];
     assert_eq!(gone, expected);
-    assert_eq!(fixture.store.heartbeat_node(node, &[]).await.unwrap(), [], "a node may hold nothing");
+    assert_eq!(
+        fixture.store.heartbeat_node(node, &[]).await.unwrap(),
+        [],
+        "a node may hold nothing"
+    );
 }
 
 async fn a_heartbeat_keeps_the_nodes_tasks_from_rescue(fixture: Arc<Fixture>) {
@@ -64,8 +84,14 @@ async fn a_heartbeat_keeps_the_nodes_tasks_from_rescue(fixture: Arc<Fixture>) {
     let lease = fixture.claim_this(node, id).await;
     for _ in 0..5 {
         fixture.clock.advance_ms(HOUR_MS / 2);
-        assert_eq!(fixture.store.heartbeat_node(node, &[lease]).await.unwrap(), []);
-        assert!(fixture.rescue(5).await.requeued.is_empty(), "a task may run as long as its node lives");
+        assert_eq!(
+            fixture.store.heartbeat_node(node, &[lease]).await.unwrap(),
+            []
+        );
+        assert!(
+            fixture.rescue(5).await.requeued.is_empty(),
+            "a task may run as long as its node lives"
+        );
     }
     let before = fixture.task(id).await;
     assert_eq!(before.attempt, 1);
@@ -78,31 +104,56 @@ async fn a_heartbeat_of_an_unknown_or_lost_node_is_refused(fixture: Arc<Fixture>
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
     let node = fixture.node().await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(fixture.store.heartbeat_node(node, &[]).await.unwrap(), [], "late, but nobody missed it");
+    assert_eq!(
+        fixture.store.heartbeat_node(node, &[]).await.unwrap(),
+        [],
+        "late, but nobody missed it"
+    );
     fixture.clock.advance_ms(HOUR_MS);
     fixture.rescue(5).await;
     let answer = fixture.store.heartbeat_node(node, &[]).await;
-    assert!(matches!(answer, Err(StoreError::NodeLost)), "a dead node stays dead: {answer:?}");
+    assert!(
+        matches!(answer, Err(StoreError::NodeLost)),
+        "a dead node stays dead: {answer:?}"
+    );
 }
 
 async fn registering_the_same_node_again_changes_nothing_else(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     let lease = fixture.claim_this(node, id).await;
-    fixture.store.register_node(node, "node-1", "host-1", None).await.unwrap();
+    fixture
+        .store
+        .register_node(node, "node-1", "host-1", None)
+        .await
+        .unwrap();
     assert_eq!(fixture.store.list_nodes().await.unwrap().len(), 1);
-    assert_eq!(fixture.store.heartbeat_node(node, &[lease]).await.unwrap(), []);
+    assert_eq!(
+        fixture.store.heartbeat_node(node, &[lease]).await.unwrap(),
+        []
+    );
 }
 
 async fn nodes_are_listed_with_what_they_are_called(fixture: Arc<Fixture>) {
     let id = random_node_id();
     let queues = vec!["free_default".to_owned(), "größer".to_owned()];
-    let serves = Serves { queues, task_types: vec!["novel.write".to_owned()], slots: 7 };
-    fixture.store.register_node(id, "worker-ü", "host 7", Some(&serves)).await.unwrap();
+    let serves = Serves {
+        queues,
+        task_types: vec!["novel.write".to_owned()],
+        slots: 7,
+    };
+    fixture
+        .store
+        .register_node(id, "worker-ü", "host 7", Some(&serves))
+        .await
+        .unwrap();
     let nodes = fixture.store.list_nodes().await.unwrap();
     assert_eq!(nodes.len(), 1);
     let node = &nodes[0];
-    assert_eq!((node.id, node.name.as_str(), node.host.as_str()), (id, "worker-ü", "host 7"));
+    assert_eq!(
+        (node.id, node.name.as_str(), node.host.as_str()),
+        (id, "worker-ü", "host 7")
+    );
     assert_eq!((node.started_at, node.lost_at), (node.heartbeat_at, None));
     assert_eq!(node.serves, Some(serves));
     fixture.clock.advance_ms(1_000);
@@ -111,7 +162,11 @@ async fn nodes_are_listed_with_what_they_are_called(fixture: Arc<Fixture>) {
     assert!(later.heartbeat_at.micros_since(node.heartbeat_at) >= 1_000_000);
     assert_eq!(later.started_at, node.started_at);
     fixture.store.retire_node(id).await.unwrap();
-    fixture.store.retire_node(id).await.expect("who is gone may go again");
+    fixture
+        .store
+        .retire_node(id)
+        .await
+        .expect("who is gone may go again");
     assert!(fixture.store.list_nodes().await.unwrap().is_empty());
 }
 
@@ -122,15 +177,25 @@ async fn progress_is_kept_and_told_per_report(fixture: Arc<Fixture>) {
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
     fixture.finish(leases[1], completed()).await;
     let told = |lease: &Lease, text: &str| (*lease, json(text));
-    let reports =
-        [told(&leases[0], "{\"percent\":10}"), told(&leases[1], "99"), told(&leases[2], "7"), told(&leases[0], "20")];
+    let reports = [
+        told(&leases[0], "{\"percent\":10}"),
+        told(&leases[1], "99"),
+        told(&leases[2], "7"),
+        told(&leases[0], "20"),
+    ];
     let verdicts = fixture.store.save_progress(&reports).await.unwrap();
     let running = Verdict::Applied(Status::Running);
-    assert_eq!(verdicts, [running, Verdict::Stale(Status::Completed), running, running]);
+    assert_eq!(
+        verdicts,
+        [running, Verdict::Stale(Status::Completed), running, running]
+    );
     let after = fixture.task(tasks[0].id).await;
     assert_eq!(after.progress, Some(json("20")), "the last report counts");
     assert!(after.version > tasks[0].version && after.updated_at > tasks[0].updated_at);
-    assert_eq!((after.status, after.attempt, after.lease_token), (Status::Running, 1, tasks[0].lease_token));
+    assert_eq!(
+        (after.status, after.attempt, after.lease_token),
+        (Status::Running, 1, tasks[0].lease_token)
+    );
     assert_eq!(fixture.task(tasks[1].id).await.progress, None);
 }
 
@@ -142,12 +207,20 @@ async fn a_checkpoint_survives_to_the_next_attempt(fixture: Arc<Fixture>) {
     fixture.finish(lease, retryable(0)).await;
     let node = fixture.node().await;
     let again = &fixture.claim(node, 1).await[0];
-    assert_eq!((again.attempt, &again.checkpoint), (2, &Some(page.clone())), "a failure leaves it");
+    assert_eq!(
+        (again.attempt, &again.checkpoint),
+        (2, &Some(page.clone())),
+        "a failure leaves it"
+    );
     fixture.store.retire_node(node).await.unwrap();
     fixture.rescue(5).await;
     let node = fixture.node().await;
     let again = &fixture.claim(node, 1).await[0];
-    assert_eq!((again.attempt, &again.checkpoint), (3, &Some(page)), "a crash leaves it");
+    assert_eq!(
+        (again.attempt, &again.checkpoint),
+        (3, &Some(page)),
+        "a crash leaves it"
+    );
 }
 
 async fn a_dead_nodes_tasks_are_queued_again_and_charged_as_a_crash(fixture: Arc<Fixture>) {
@@ -155,16 +228,31 @@ async fn a_dead_nodes_tasks_are_queued_again_and_charged_as_a_crash(fixture: Arc
     let due_at = fixture.task(lease.task_id).await.due_at;
     fixture.clock.advance_ms(HOUR_MS);
     let rescued = fixture.rescue(5).await;
-    assert_eq!((rescued.requeued, rescued.quarantined), (vec![lease.task_id], vec![]));
+    assert_eq!(
+        (rescued.requeued, rescued.quarantined),
+        (vec![lease.task_id], vec![])
+    );
     let task = fixture.task(lease.task_id).await;
-    assert_eq!((task.status, task.crash_count, task.retry_count), (Status::Queued, 1, 0));
+    assert_eq!(
+        (task.status, task.crash_count, task.retry_count),
+        (Status::Queued, 1, 0)
+    );
     assert_eq!(task.due_at, due_at, "it keeps its place");
     let attempts = fixture.attempts(lease.task_id).await;
-    assert_eq!((attempts.len(), attempts[0].outcome), (1, AttemptOutcome::Crashed));
+    assert_eq!(
+        (attempts.len(), attempts[0].outcome),
+        (1, AttemptOutcome::Crashed)
+    );
     assert_eq!(attempts[0].error.as_ref().unwrap().class, "crash");
     let nodes = fixture.store.list_nodes().await.unwrap();
-    assert!(nodes.iter().all(|node| node.lost_at.is_some()), "the node is known to be dead");
-    assert!(fixture.rescue(5).await.requeued.is_empty(), "once is enough");
+    assert!(
+        nodes.iter().all(|node| node.lost_at.is_some()),
+        "the node is known to be dead"
+    );
+    assert!(
+        fixture.rescue(5).await.requeued.is_empty(),
+        "once is enough"
+    );
 }
 
 async fn a_retired_nodes_tasks_are_rescued_at_once(fixture: Arc<Fixture>) {
@@ -174,7 +262,11 @@ async fn a_retired_nodes_tasks_are_rescued_at_once(fixture: Arc<Fixture>) {
     assert!(fixture.rescue(5).await.requeued.is_empty());
     fixture.store.retire_node(node).await.unwrap();
     assert_eq!(fixture.rescue(5).await.requeued, [id]);
-    assert_eq!(fixture.task(id).await.crash_count, 1, "what it still held counts as crashed");
+    assert_eq!(
+        fixture.task(id).await.crash_count,
+        1,
+        "what it still held counts as crashed"
+    );
 }
 
 async fn a_rescue_keeps_to_its_limit_oldest_first(fixture: Arc<Fixture>) {
@@ -182,7 +274,13 @@ async fn a_rescue_keeps_to_its_limit_oldest_first(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.claim(node, MANY).await;
     fixture.store.retire_node(node).await.unwrap();
-    let request = RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes: 5, limit: 3, keep_for_host_ms: 0 };
+    let request = RescueRequest {
+        asker: None,
+        lease_ms: HOUR_MS,
+        max_crashes: 5,
+        limit: 3,
+        keep_for_host_ms: 0,
+    };
     for expected in [&ids[..3], &ids[3..6], &ids[6..], &[]] {
         let mut rescued = fixture.store.rescue_tasks(&request).await.unwrap().requeued;
         rescued.sort_unstable();
@@ -197,10 +295,21 @@ async fn who_asks_for_a_rescue_lives(fixture: Arc<Fixture>) {
     fixture.claim_this(other, ids[1]).await;
     // The machine slept, or somebody put the clock forward.
     fixture.clock.advance_ms(2 * HOUR_MS);
-    let request =
-        RescueRequest { asker: Some(asker), lease_ms: HOUR_MS, max_crashes: 5, limit: MANY, keep_for_host_ms: 0 };
-    assert_eq!(fixture.store.rescue_tasks(&request).await.unwrap().requeued, [ids[1]]);
-    assert_eq!(fixture.store.heartbeat_node(asker, &[held]).await.unwrap(), []);
+    let request = RescueRequest {
+        asker: Some(asker),
+        lease_ms: HOUR_MS,
+        max_crashes: 5,
+        limit: MANY,
+        keep_for_host_ms: 0,
+    };
+    assert_eq!(
+        fixture.store.rescue_tasks(&request).await.unwrap().requeued,
+        [ids[1]]
+    );
+    assert_eq!(
+        fixture.store.heartbeat_node(asker, &[held]).await.unwrap(),
+        []
+    );
 }
 
 /// Asserts that nothing that the lease's holder writes has any effect.
@@ -211,9 +320,29 @@ async fn assert_powerless(fixture: &Fixture, zombie: Lease) {
         assert_eq!(fixture.finish(zombie, outcome).await, stale);
     }
     let (told, saved): (Json, Json) = (json("1"), json("2"));
-    assert_eq!(fixture.store.save_progress(&[(zombie, told)]).await.unwrap(), [stale]);
-    assert_eq!(fixture.store.save_checkpoint(&zombie, &saved).await.unwrap(), stale);
-    let child = fixture.store.submit_task(NewTask { parent: Some(zombie), ..new_task() }).await;
+    assert_eq!(
+        fixture
+            .store
+            .save_progress(&[(zombie, told)])
+            .await
+            .unwrap(),
+        [stale]
+    );
+    assert_eq!(
+        fixture
+            .store
+            .save_checkpoint(&zombie, &saved)
+            .await
+            .unwrap(),
+        stale
+    );
+    let child = fixture
+        .store
+        .submit_task(NewTask {
+            parent: Some(zombie),
+            ..new_task()
+        })
+        .await;
     assert!(matches!(child, Err(StoreError::Refused(_))), "{child:?}");
     assert_eq!(fixture.task(zombie.task_id).await, before);
 }
@@ -233,38 +362,73 @@ async fn a_zombie_is_refused_after_its_task_was_claimed_again(fixture: Arc<Fixtu
     let successor = fixture.claim_this(node, zombie.task_id).await;
     assert_eq!(successor.attempt, 2);
     assert_powerless(&fixture, zombie).await;
-    assert_eq!(fixture.finish(successor, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.finish(successor, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
     assert_powerless(&fixture, zombie).await;
 }
 
 async fn a_restarted_node_with_the_old_name_is_another_node(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let (first, second): (NodeId, NodeId) = (random_node_id(), random_node_id());
-    fixture.store.register_node(first, "pod-0", "host-1", None).await.unwrap();
+    fixture
+        .store
+        .register_node(first, "pod-0", "host-1", None)
+        .await
+        .unwrap();
     let zombie = fixture.claim_this(first, id).await;
     fixture.store.retire_node(first).await.unwrap();
-    fixture.store.register_node(second, "pod-0", "host-1", None).await.unwrap();
-    assert_eq!(fixture.rescue(5).await.requeued, [id], "the new process does not hold the old one's task");
+    fixture
+        .store
+        .register_node(second, "pod-0", "host-1", None)
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.rescue(5).await.requeued,
+        [id],
+        "the new process does not hold the old one's task"
+    );
     let lease = fixture.claim_this(second, id).await;
     assert_powerless(&fixture, zombie).await;
     assert!(fixture.finish(lease, completed()).await.is_accepted());
 }
 
 async fn a_task_that_kills_its_nodes_is_quarantined(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { max_attempts: 1, ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            max_attempts: 1,
+            ..new_task()
+        })
+        .await;
     for crash in 1..=3 {
         let node = fixture.node().await;
         fixture.claim_this(node, id).await;
         fixture.store.retire_node(node).await.unwrap();
         let rescued = fixture.rescue(3).await;
-        let expected = if crash < 3 { (vec![id], vec![]) } else { (vec![], vec![id]) };
+        let expected = if crash < 3 {
+            (vec![id], vec![])
+        } else {
+            (vec![], vec![id])
+        };
         assert_eq!((rescued.requeued, rescued.quarantined), expected);
     }
     let task = fixture.task(id).await;
-    assert_eq!((task.status, task.crash_count, task.retry_count), (Status::DeadLetter, 3, 0));
-    assert!(task.error.unwrap().message.contains("quarantined"), "it says why");
+    assert_eq!(
+        (task.status, task.crash_count, task.retry_count),
+        (Status::DeadLetter, 3, 0)
+    );
+    assert!(
+        task.error.unwrap().message.contains("quarantined"),
+        "it says why"
+    );
     let attempts = fixture.attempts(id).await;
-    assert!(attempts.len() == 3 && attempts.iter().all(|attempt| attempt.outcome == AttemptOutcome::Crashed));
+    assert!(
+        attempts.len() == 3
+            && attempts
+                .iter()
+                .all(|attempt| attempt.outcome == AttemptOutcome::Crashed)
+    );
 }
 
 async fn the_sole_process_on_a_store_takes_everything_over(fixture: Arc<Fixture>) {
@@ -273,14 +437,43 @@ async fn the_sole_process_on_a_store_takes_everything_over(fixture: Arc<Fixture>
     let survivor = fixture.node().await;
     fixture.claim_this(dead, ids[0]).await;
     let mine = fixture.claim_this(survivor, ids[1]).await;
-    let take = async |duty, node| fixture.store.take_duty(duty, node, HOUR_MS).await.unwrap().map(|lease| lease.epoch);
-    assert_eq!((take("rescuer", dead).await, take("pruner", survivor).await), (Some(1), Some(1)));
+    let take = async |duty, node| {
+        fixture
+            .store
+            .take_duty(duty, node, HOUR_MS)
+            .await
+            .unwrap()
+            .map(|lease| lease.epoch)
+    };
+    assert_eq!(
+        (take("rescuer", dead).await, take("pruner", survivor).await),
+        (Some(1), Some(1))
+    );
     assert_eq!(take("rescuer", survivor).await, None);
     fixture.store.declare_others_dead(survivor).await.unwrap();
-    assert_eq!(fixture.rescue(5).await.requeued, [ids[0]], "at once, not after the lease");
-    assert_eq!(take("rescuer", survivor).await, Some(2), "nor after the dead one's duty has run out");
-    assert_eq!(take("pruner", dead).await, None, "the survivor keeps its own");
-    assert_eq!(fixture.store.heartbeat_node(survivor, &[mine]).await.unwrap(), []);
+    assert_eq!(
+        fixture.rescue(5).await.requeued,
+        [ids[0]],
+        "at once, not after the lease"
+    );
+    assert_eq!(
+        take("rescuer", survivor).await,
+        Some(2),
+        "nor after the dead one's duty has run out"
+    );
+    assert_eq!(
+        take("pruner", dead).await,
+        None,
+        "the survivor keeps its own"
+    );
+    assert_eq!(
+        fixture
+            .store
+            .heartbeat_node(survivor, &[mine])
+            .await
+            .unwrap(),
+        []
+    );
     let answer = fixture.store.heartbeat_node(dead, &[]).await;
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
 }
@@ -289,13 +482,25 @@ async fn batches_of_reports_are_bounded(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let node = fixture.node().await;
     let too_many = bounds::CLAIM_BATCH + 1;
-    let answer = fixture.store.heartbeat_node(node, &vec![lease; too_many]).await;
+    let answer = fixture
+        .store
+        .heartbeat_node(node, &vec![lease; too_many])
+        .await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))));
-    let answer = fixture.store.save_progress(&vec![(lease, json("1")); too_many]).await;
+    let answer = fixture
+        .store
+        .save_progress(&vec![(lease, json("1")); too_many])
+        .await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))));
-    let report = Report { lease, outcome: completed() };
+    let report = Report {
+        lease,
+        outcome: completed(),
+    };
     let answer = fixture.store.finish_tasks(&vec![report; too_many]).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))));
     let tasks: Vec<Task> = fixture.all_tasks().await;
-    assert_eq!((ids_of(&tasks), tasks[0].status), (vec![lease.task_id], Status::Running));
+    assert_eq!(
+        (ids_of(&tasks), tasks[0].status),
+        (vec![lease.task_id], Status::Running)
+    );
 }

@@ -12,13 +12,18 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, MANY, QUEUE, completed, failure, fatal, json, new_task, retryable, snoozed},
+    support::{
+        HOUR_MS, MANY, QUEUE, completed, failure, fatal, json, new_task, retryable, snoozed,
+    },
 };
 use crate::fixture::Fixture;
 
 /// Every event, and nothing beside.
 fn events() -> OutboxPolicy {
-    OutboxPolicy { events: EventSelection::everything(), dead_letters: false }
+    OutboxPolicy {
+        events: EventSelection::everything(),
+        dead_letters: false,
+    }
 }
 
 /// Ends of one type, and starts of all.
@@ -27,19 +32,34 @@ fn some_events() -> OutboxPolicy {
         task_types: types.iter().map(|name| (*name).to_owned()).collect(),
         events: events.to_vec(),
     };
-    let rules = [rule(&["told"], &[EventKind::Submitted, EventKind::Completed]), rule(&[], &[EventKind::Started])];
-    OutboxPolicy { events: EventSelection::new(&rules).expect("the rules are good"), dead_letters: false }
+    let rules = [
+        rule(&["told"], &[EventKind::Submitted, EventKind::Completed]),
+        rule(&[], &[EventKind::Started]),
+    ];
+    OutboxPolicy {
+        events: EventSelection::new(&rules).expect("the rules are good"),
+        dead_letters: false,
+    }
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let with =
-        |cases: Vec<Case>, policy: OutboxPolicy| cases.into_iter().map(move |case| case.with_outbox(policy.clone()));
+    let with = |cases: Vec<Case>, policy: OutboxPolicy| {
+        cases
+            .into_iter()
+            .map(move |case| case.with_outbox(policy.clone()))
+    };
     let mut all = cases![a_store_without_a_relay_writes_no_messages];
     all.extend(with(
         cases![every_dead_letter_is_told_and_nothing_else],
-        OutboxPolicy { events: EventSelection::default(), dead_letters: true },
+        OutboxPolicy {
+            events: EventSelection::default(),
+            dead_letters: true,
+        },
     ));
-    all.extend(with(cases![only_events_that_are_selected_are_told], some_events()));
+    all.extend(with(
+        cases![only_events_that_are_selected_are_told],
+        some_events(),
+    ));
     all.extend(with(
         cases![
             every_change_of_state_is_an_event,
@@ -66,13 +86,21 @@ pub(super) fn cases() -> Vec<Case> {
 fn told(messages: &[LeasedMessage]) -> Vec<(TaskId, Topic, EventKind, Status)> {
     let tell = |leased: &LeasedMessage| {
         let message = &leased.message;
-        (message.task_id, message.topic, message.body.event, message.body.status)
+        (
+            message.task_id,
+            message.topic,
+            message.body.event,
+            message.body.status,
+        )
     };
     messages.iter().map(tell).collect()
 }
 
 fn events_of(messages: &[LeasedMessage]) -> Vec<EventKind> {
-    messages.iter().map(|leased| leased.message.body.event).collect()
+    messages
+        .iter()
+        .map(|leased| leased.message.body.event)
+        .collect()
 }
 
 async fn a_store_without_a_relay_writes_no_messages(fixture: Arc<Fixture>) {
@@ -85,12 +113,21 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
     let failed = fixture.submit(new_task()).await;
     fixture.run(failed, retryable(0)).await;
     fixture.run(failed, fatal()).await;
-    let used_up = fixture.submit(NewTask { max_attempts: 1, ..new_task() }).await;
+    let used_up = fixture
+        .submit(NewTask {
+            max_attempts: 1,
+            ..new_task()
+        })
+        .await;
     fixture.run(used_up, retryable(0)).await;
     let good = fixture.submit(new_task()).await;
     fixture.run(good, completed()).await;
     let unreachable = fixture.submit(new_task()).await;
-    fixture.store.fail_waiting(&[unreachable], &failure("no way there")).await.unwrap();
+    fixture
+        .store
+        .fail_waiting(&[unreachable], &failure("no way there"))
+        .await
+        .unwrap();
     let parent = fixture.start(new_task()).await;
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     fixture.finish(parent, completed()).await;
@@ -105,14 +142,22 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
     ];
     let messages = fixture.drain_outbox().await;
     assert_eq!(told(&messages), expected);
-    assert_eq!(messages[0].message.body.error.as_deref(), Some("it broke for good"));
+    assert_eq!(
+        messages[0].message.body.error.as_deref(),
+        Some("it broke for good")
+    );
 }
 
 async fn only_events_that_are_selected_are_told(fixture: Arc<Fixture>) {
-    let named = |name: &str| NewTask { task_type: name.into(), ..new_task() };
+    let named = |name: &str| NewTask {
+        task_type: name.into(),
+        ..new_task()
+    };
     let told_of = fixture.submit(named("told")).await;
     let other = fixture.submit(named("other")).await;
-    let batch = fixture.submit_all(vec![named("other"), named("told")]).await;
+    let batch = fixture
+        .submit_all(vec![named("other"), named("told")])
+        .await;
     fixture.run(told_of, completed()).await;
     fixture.run(other, completed()).await;
     fixture.run(batch[1], fatal()).await;
@@ -138,20 +183,42 @@ async fn a_dead_letter_is_an_event_as_well(fixture: Arc<Fixture>) {
     let task = fixture.task(lease.task_id).await;
     for leased in &messages {
         let (message, body) = (&leased.message, &leased.message.body);
-        assert_eq!(message.event_id(), format!("{}-{}-failed", task.id, task.version));
+        assert_eq!(
+            message.event_id(),
+            format!("{}-{}-failed", task.id, task.version)
+        );
         assert_eq!(body.occurred_at, task.finished_at.unwrap().as_micros());
-        assert_eq!((body.error.as_deref(), body.error_class.as_deref()), (Some("it broke for good"), Some("test")));
+        assert_eq!(
+            (body.error.as_deref(), body.error_class.as_deref()),
+            (Some("it broke for good"), Some("test"))
+        );
     }
 }
 
 async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { max_attempts: 2, ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            max_attempts: 2,
+            ..new_task()
+        })
+        .await;
     fixture.run(id, snoozed(0)).await;
     fixture.run(id, retryable(0)).await;
-    let change = Reschedule { priority: Some(2), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
+    let change = Reschedule {
+        priority: Some(2),
+        ..Reschedule::default()
+    };
+    fixture
+        .store
+        .reschedule_task(&Access::All, id, &change)
+        .await
+        .unwrap();
     fixture.run(id, retryable(0)).await;
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     let node = fixture.node().await;
     fixture.claim_this(node, id).await;
     fixture.store.retire_node(node).await.unwrap();
@@ -174,8 +241,15 @@ async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
         Cancelled,
     ];
     assert_eq!(events_of(&messages), expected);
-    let versions: Vec<u64> = messages.iter().map(|leased| leased.message.body.version).collect();
-    assert_eq!(versions, Vec::from_iter(1..=12), "each event has the version that it made");
+    let versions: Vec<u64> = messages
+        .iter()
+        .map(|leased| leased.message.body.version)
+        .collect();
+    assert_eq!(
+        versions,
+        Vec::from_iter(1..=12),
+        "each event has the version that it made"
+    );
 }
 
 async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) {
@@ -198,27 +272,62 @@ async fn a_message_tells_what_the_task_was_at_the_change(fixture: Arc<Fixture>) 
         events().messages(&retrying, EventKind::Retrying),
     ]
     .concat();
-    let messages: Vec<_> = fixture.drain_outbox().await.into_iter().map(|leased| leased.message).collect();
+    let messages: Vec<_> = fixture
+        .drain_outbox()
+        .await
+        .into_iter()
+        .map(|leased| leased.message)
+        .collect();
     assert_eq!(messages, expected);
 }
 
 async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>) {
-    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
+    let level = |name: &str| NewTask {
+        task_type: name.into(),
+        ..new_task()
+    };
     let root = fixture.start(level("root")).await;
-    let middles = fixture.submit_children(root, vec![level("middle"); 2]).await;
+    let middles = fixture
+        .submit_children(root, vec![level("middle"); 2])
+        .await;
     let node = fixture.node().await;
     let middle = fixture.claim_this(node, middles[0]).await;
-    fixture.submit_children(middle, vec![level("leaf"); 2]).await;
+    fixture
+        .submit_children(middle, vec![level("leaf"); 2])
+        .await;
     fixture.finish(root, completed()).await;
     fixture.drain_outbox().await;
-    fixture.store.cancel_task(&Access::All, root.task_id).await.unwrap();
+    fixture
+        .store
+        .cancel_task(&Access::All, root.task_id)
+        .await
+        .unwrap();
     let messages = fixture.drain_outbox().await;
-    assert!(events_of(&messages).iter().all(|event| *event == EventKind::Cancelled));
-    let kinds: Vec<&str> = messages.iter().map(|leased| leased.message.body.task_type.as_str()).collect();
-    assert_eq!(kinds, ["leaf", "leaf", "middle", "middle", "root"], "each once, the deepest first");
-    let mut ids: Vec<TaskId> = messages.iter().map(|leased| leased.message.task_id).collect();
+    assert!(
+        events_of(&messages)
+            .iter()
+            .all(|event| *event == EventKind::Cancelled)
+    );
+    let kinds: Vec<&str> = messages
+        .iter()
+        .map(|leased| leased.message.body.task_type.as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["leaf", "leaf", "middle", "middle", "root"],
+        "each once, the deepest first"
+    );
+    let mut ids: Vec<TaskId> = messages
+        .iter()
+        .map(|leased| leased.message.task_id)
+        .collect();
     ids.sort_unstable();
-    let all: Vec<TaskId> = fixture.all_tasks().await.iter().map(|task| task.id).collect();
+    let all: Vec<TaskId> = fixture
+        .all_tasks()
+        .await
+        .iter()
+        .map(|task| task.id)
+        .collect();
     assert_eq!(ids, all);
 }
 
@@ -228,23 +337,49 @@ async fn a_parents_end_is_told_after_its_last_childs(fixture: Arc<Fixture>) {
     fixture.finish(parent, completed()).await;
     fixture.run(child, completed()).await;
     let messages = told(&fixture.drain_outbox().await);
-    let ends: Vec<TaskId> =
-        messages.iter().filter(|(_, _, event, _)| *event == EventKind::Completed).map(|(id, ..)| *id).collect();
+    let ends: Vec<TaskId> = messages
+        .iter()
+        .filter(|(_, _, event, _)| *event == EventKind::Completed)
+        .map(|(id, ..)| *id)
+        .collect();
     assert_eq!(ends, [child, parent.task_id]);
 }
 
 async fn refused_and_silent_changes_are_no_events(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.drain_outbox().await;
-    fixture.store.save_progress(&[(lease, json("5"))]).await.unwrap();
-    fixture.store.save_checkpoint(&lease, &json("5")).await.unwrap();
-    fixture.finish(super::support::forged(&lease), completed()).await;
-    assert!(fixture.store.retry_task(&Access::All, lease.task_id, RetryScope::Task).await.is_err());
+    fixture
+        .store
+        .save_progress(&[(lease, json("5"))])
+        .await
+        .unwrap();
+    fixture
+        .store
+        .save_checkpoint(&lease, &json("5"))
+        .await
+        .unwrap();
+    fixture
+        .finish(super::support::forged(&lease), completed())
+        .await;
+    assert!(
+        fixture
+            .store
+            .retry_task(&Access::All, lease.task_id, RetryScope::Task)
+            .await
+            .is_err()
+    );
     assert!(fixture.drain_outbox().await.is_empty());
     fixture.finish(lease, completed()).await;
     fixture.finish(lease, completed()).await;
-    fixture.store.cancel_task(&Access::All, lease.task_id).await.unwrap();
-    assert_eq!(events_of(&fixture.drain_outbox().await), [EventKind::Completed]);
+    fixture
+        .store
+        .cancel_task(&Access::All, lease.task_id)
+        .await
+        .unwrap();
+    assert_eq!(
+        events_of(&fixture.drain_outbox().await),
+        [EventKind::Completed]
+    );
 }
 
 async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixture>) {
@@ -252,11 +387,24 @@ async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixt
     let first = fixture.store.lease_outbox(2, HOUR_MS).await.unwrap();
     let second = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     assert_eq!((first.len(), second.len()), (2, 1));
-    assert!(fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap().is_empty());
+    assert!(
+        fixture
+            .store
+            .lease_outbox(MANY, HOUR_MS)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     let all = [first, second].concat();
     assert!(all.windows(2).all(|pair| pair[0].id < pair[1].id));
-    assert!(all.iter().all(|leased| leased.tries == 1 && leased.message.body.queue == QUEUE));
-    let order: Vec<(TaskId, Topic)> = all.iter().map(|leased| (leased.message.task_id, leased.message.topic)).collect();
+    assert!(
+        all.iter()
+            .all(|leased| leased.tries == 1 && leased.message.body.queue == QUEUE)
+    );
+    let order: Vec<(TaskId, Topic)> = all
+        .iter()
+        .map(|leased| (leased.message.task_id, leased.message.topic))
+        .collect();
     let expected: Vec<(TaskId, Topic)> = ids.iter().map(|id| (*id, Topic::Event)).collect();
     assert_eq!(order, expected);
 }
@@ -265,10 +413,20 @@ async fn an_unconfirmed_message_is_handed_out_again(fixture: Arc<Fixture>) {
     fixture.submit(new_task()).await;
     let first = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     fixture.clock.advance_ms(HOUR_MS / 2);
-    assert!(fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap().is_empty());
+    assert!(
+        fixture
+            .store
+            .lease_outbox(MANY, HOUR_MS)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     fixture.clock.advance_ms(HOUR_MS / 2);
     let again = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
-    let expected: Vec<LeasedMessage> = first.into_iter().map(|leased| LeasedMessage { tries: 2, ..leased }).collect();
+    let expected: Vec<LeasedMessage> = first
+        .into_iter()
+        .map(|leased| LeasedMessage { tries: 2, ..leased })
+        .collect();
     assert_eq!(again, expected);
 }
 
@@ -276,11 +434,18 @@ async fn a_confirmed_message_is_gone(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 2]).await;
     let leased = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     fixture.store.confirm_outbox(&[leased[0].id]).await.unwrap();
-    fixture.store.confirm_outbox(&[leased[0].id, i64::MAX]).await.expect("what is gone may be confirmed again");
+    fixture
+        .store
+        .confirm_outbox(&[leased[0].id, i64::MAX])
+        .await
+        .expect("what is gone may be confirmed again");
     fixture.store.confirm_outbox(&[]).await.unwrap();
     fixture.clock.advance_ms(HOUR_MS);
     let left = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
-    assert_eq!(left.iter().map(|message| message.id).collect::<Vec<_>>(), [leased[1].id]);
+    assert_eq!(
+        left.iter().map(|message| message.id).collect::<Vec<_>>(),
+        [leased[1].id]
+    );
 }
 
 async fn messages_are_counted_up_to_a_limit(fixture: Arc<Fixture>) {
@@ -290,7 +455,11 @@ async fn messages_are_counted_up_to_a_limit(fixture: Arc<Fixture>) {
     assert!(waiting >= 3, "{waiting}");
     assert_eq!(fixture.store.count_outbox(2).await.unwrap(), 2);
     let held = fixture.store.lease_outbox(1, HOUR_MS).await.unwrap();
-    assert_eq!(fixture.store.count_outbox(MANY).await.unwrap(), waiting, "what is held still waits");
+    assert_eq!(
+        fixture.store.count_outbox(MANY).await.unwrap(),
+        waiting,
+        "what is held still waits"
+    );
     fixture.store.confirm_outbox(&[held[0].id]).await.unwrap();
     assert_eq!(fixture.store.count_outbox(MANY).await.unwrap(), waiting - 1);
 }

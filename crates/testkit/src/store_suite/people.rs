@@ -12,8 +12,8 @@ use longhaul_domain::{
 use super::{
     case::{Case, cases},
     support::{
-        HOUR_MS, KIND, MANY, QUEUE, completed, fatal, ids_of, json, new_task, random_uuid, refused_field, retryable,
-        snoozed,
+        HOUR_MS, KIND, MANY, QUEUE, completed, fatal, ids_of, json, new_task, random_uuid,
+        refused_field, retryable, snoozed,
     },
 };
 use crate::fixture::Fixture;
@@ -48,39 +48,77 @@ struct Tree {
 }
 
 async fn tree(fixture: &Fixture) -> Tree {
-    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
+    let level = |name: &str| NewTask {
+        task_type: name.into(),
+        ..new_task()
+    };
     let root = fixture.start(level("root")).await;
-    fixture.submit_children(root, vec![level("middle"), level("middle")]).await;
+    fixture
+        .submit_children(root, vec![level("middle"), level("middle")])
+        .await;
     let node = fixture.node().await;
     let claimed = fixture.claim_from(node, &[QUEUE], &["middle"], 2).await;
     let middles: Vec<Lease> = claimed.iter().map(super::support::lease_of).collect();
-    let mut leaves = fixture.submit_children(middles[0], vec![level("leaf"), level("leaf")]).await;
-    leaves.extend(fixture.submit_children(middles[1], vec![level("leaf")]).await);
+    let mut leaves = fixture
+        .submit_children(middles[0], vec![level("leaf"), level("leaf")])
+        .await;
+    leaves.extend(
+        fixture
+            .submit_children(middles[1], vec![level("leaf")])
+            .await,
+    );
     fixture.finish(root, completed()).await;
     fixture.finish(middles[0], completed()).await;
-    Tree { root, middles, leaves }
+    Tree {
+        root,
+        middles,
+        leaves,
+    }
 }
 
 async fn a_cancel_takes_the_whole_tree_with_it(fixture: Arc<Fixture>) {
     let tree = tree(&fixture).await;
-    let answer = fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
+    let answer = fixture
+        .store
+        .cancel_task(&Access::All, tree.root.task_id)
+        .await
+        .unwrap();
     assert_eq!(answer.status, Status::Cancelled);
-    let was = |name: &str| answer.moved.iter().filter(|one| one.task.task_type == name).map(|one| one.was).collect();
+    let was = |name: &str| {
+        answer
+            .moved
+            .iter()
+            .filter(|one| one.task.task_type == name)
+            .map(|one| one.was)
+            .collect()
+    };
     let told: [Vec<Status>; 3] = ["root", "middle", "leaf"].map(was);
     let middles = vec![Status::Waiting, Status::Running];
-    assert_eq!(told, [vec![Status::Waiting], middles, vec![Status::Queued; 3]], "each is told once, as it was");
+    assert_eq!(
+        told,
+        [vec![Status::Waiting], middles, vec![Status::Queued; 3]],
+        "each is told once, as it was"
+    );
     for one in &answer.moved {
         assert_eq!(one.task, fixture.task(one.task.id).await, "and as it is");
     }
     for task in fixture.all_tasks().await {
         assert_eq!(task.status, Status::Cancelled, "{}", task.task_type);
-        assert_eq!(task.children.cancelled, task.children.total, "its children are counted as they ended");
+        assert_eq!(
+            task.children.cancelled, task.children.total,
+            "its children are counted as they ended"
+        );
         assert_eq!((task.result, task.lease_token), (None, None));
     }
     let stale = Verdict::Stale(Status::Cancelled);
     assert_eq!(fixture.finish(tree.middles[1], completed()).await, stale);
     let node = fixture.node().await;
-    assert!(fixture.claim_from(node, &[QUEUE], &["leaf"], MANY).await.is_empty());
+    assert!(
+        fixture
+            .claim_from(node, &[QUEUE], &["leaf"], MANY)
+            .await
+            .is_empty()
+    );
 }
 
 async fn a_cancel_leaves_what_has_ended_as_it_is(fixture: Arc<Fixture>) {
@@ -89,55 +127,141 @@ async fn a_cancel_leaves_what_has_ended_as_it_is(fixture: Arc<Fixture>) {
     fixture.run(tree.leaves[1], fatal()).await;
     let ended = fixture.task(tree.middles[0].task_id).await;
     assert_eq!(ended.status, Status::CompletedWithErrors);
-    fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
+    fixture
+        .store
+        .cancel_task(&Access::All, tree.root.task_id)
+        .await
+        .unwrap();
     assert_eq!(fixture.task(tree.middles[0].task_id).await, ended);
     assert_eq!(fixture.status(tree.leaves[0]).await, Status::Completed);
     assert_eq!(fixture.status(tree.leaves[2]).await, Status::Cancelled);
     let root = fixture.task(tree.root.task_id).await;
     assert_eq!(root.status, Status::Cancelled);
-    assert_eq!(root.children, ChildCounts { total: 2, with_errors: 1, cancelled: 1, ..ChildCounts::default() });
-    let again = fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
-    assert_eq!((again.status, again.moved), (Status::Cancelled, Vec::new()), "a second cancel is fine");
-    assert_eq!(fixture.task(tree.root.task_id).await, root, "and changes nothing");
+    assert_eq!(
+        root.children,
+        ChildCounts {
+            total: 2,
+            with_errors: 1,
+            cancelled: 1,
+            ..ChildCounts::default()
+        }
+    );
+    let again = fixture
+        .store
+        .cancel_task(&Access::All, tree.root.task_id)
+        .await
+        .unwrap();
+    assert_eq!(
+        (again.status, again.moved),
+        (Status::Cancelled, Vec::new()),
+        "a second cancel is fine"
+    );
+    assert_eq!(
+        fixture.task(tree.root.task_id).await,
+        root,
+        "and changes nothing"
+    );
 }
 
 async fn a_cancel_reaches_what_is_open_below_an_ended_task(fixture: Arc<Fixture>) {
     let tree = tree(&fixture).await;
     fixture.finish(tree.middles[1], fatal()).await;
     assert_eq!(fixture.status(tree.leaves[2]).await, Status::Queued);
-    fixture.store.cancel_task(&Access::All, tree.root.task_id).await.unwrap();
-    assert_eq!(fixture.status(tree.middles[1].task_id).await, Status::Failed, "what has ended stays");
-    assert_eq!(fixture.status(tree.leaves[2]).await, Status::Cancelled, "what is open below it does not");
+    fixture
+        .store
+        .cancel_task(&Access::All, tree.root.task_id)
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.status(tree.middles[1].task_id).await,
+        Status::Failed,
+        "what has ended stays"
+    );
+    assert_eq!(
+        fixture.status(tree.leaves[2]).await,
+        Status::Cancelled,
+        "what is open below it does not"
+    );
 }
 
 async fn a_cancelled_child_lets_its_waiting_parent_go_on(fixture: Arc<Fixture>) {
     let tree = tree(&fixture).await;
     fixture.run(tree.leaves[0], completed()).await;
-    let answer = fixture.store.cancel_task(&Access::All, tree.leaves[1]).await.unwrap();
-    let moved: Vec<_> = answer.moved.iter().map(|one| (one.task.id, one.was, one.task.status)).collect();
-    let parent = (tree.middles[0].task_id, Status::Waiting, Status::CompletedWithErrors);
-    assert_eq!(moved, [parent, (tree.leaves[1], Status::Queued, Status::Cancelled)], "the parent's end is told, too");
-    assert_eq!(fixture.status(tree.middles[0].task_id).await, Status::CompletedWithErrors);
-    fixture.store.cancel_task(&Access::All, tree.middles[1].task_id).await.unwrap();
+    let answer = fixture
+        .store
+        .cancel_task(&Access::All, tree.leaves[1])
+        .await
+        .unwrap();
+    let moved: Vec<_> = answer
+        .moved
+        .iter()
+        .map(|one| (one.task.id, one.was, one.task.status))
+        .collect();
+    let parent = (
+        tree.middles[0].task_id,
+        Status::Waiting,
+        Status::CompletedWithErrors,
+    );
+    assert_eq!(
+        moved,
+        [parent, (tree.leaves[1], Status::Queued, Status::Cancelled)],
+        "the parent's end is told, too"
+    );
+    assert_eq!(
+        fixture.status(tree.middles[0].task_id).await,
+        Status::CompletedWithErrors
+    );
+    fixture
+        .store
+        .cancel_task(&Access::All, tree.middles[1].task_id)
+        .await
+        .unwrap();
     assert_eq!(fixture.status(tree.leaves[2]).await, Status::Cancelled);
-    assert_eq!(fixture.status(tree.root.task_id).await, Status::CompletedWithErrors);
+    assert_eq!(
+        fixture.status(tree.root.task_id).await,
+        Status::CompletedWithErrors
+    );
 }
 
 async fn cancelling_an_ended_parent_leaves_its_open_children_alone(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     fixture.finish(parent, fatal()).await;
-    let answer = fixture.store.cancel_task(&Access::All, parent.task_id).await.unwrap();
-    assert_eq!((answer.status, fixture.status(child).await), (Status::Failed, Status::Queued));
+    let answer = fixture
+        .store
+        .cancel_task(&Access::All, parent.task_id)
+        .await
+        .unwrap();
+    assert_eq!(
+        (answer.status, fixture.status(child).await),
+        (Status::Failed, Status::Queued)
+    );
 }
 
 async fn a_cancelled_attempt_cannot_store_a_result(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    fixture.store.save_progress(&[(lease, json("80"))]).await.unwrap();
-    fixture.store.cancel_task(&Access::All, lease.task_id).await.unwrap();
+    fixture
+        .store
+        .save_progress(&[(lease, json("80"))])
+        .await
+        .unwrap();
+    fixture
+        .store
+        .cancel_task(&Access::All, lease.task_id)
+        .await
+        .unwrap();
     let before = fixture.task(lease.task_id).await;
-    for outcome in [completed(), fatal(), retryable(0), snoozed(0), Outcome::HandedBack] {
-        assert_eq!(fixture.finish(lease, outcome).await, Verdict::Stale(Status::Cancelled));
+    for outcome in [
+        completed(),
+        fatal(),
+        retryable(0),
+        snoozed(0),
+        Outcome::HandedBack,
+    ] {
+        assert_eq!(
+            fixture.finish(lease, outcome).await,
+            Verdict::Stale(Status::Cancelled)
+        );
     }
     assert_eq!(fixture.task(lease.task_id).await, before);
 }
@@ -155,36 +279,82 @@ async fn a_cancel_of_nothing_is_not_found(fixture: Arc<Fixture>) {
 }
 
 async fn a_retry_starts_over_with_counters_at_zero(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { max_attempts: 2, ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            max_attempts: 2,
+            ..new_task()
+        })
+        .await;
     for outcome in [snoozed(0), retryable(0), retryable(0)] {
         fixture.run(id, outcome).await;
     }
     assert_eq!(fixture.status(id).await, Status::DeadLetter);
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     let task = fixture.task(id).await;
-    assert_eq!((task.status, task.error, task.finished_at), (Status::Queued, None, None));
-    assert_eq!((task.retry_count, task.snooze_count, task.crash_count, task.attempt), (0, 0, 0, 3));
+    assert_eq!(
+        (task.status, task.error, task.finished_at),
+        (Status::Queued, None, None)
+    );
+    assert_eq!(
+        (
+            task.retry_count,
+            task.snooze_count,
+            task.crash_count,
+            task.attempt
+        ),
+        (0, 0, 0, 3)
+    );
     assert_eq!(task.due_at, task.updated_at);
     assert_eq!(
         fixture.run(id, retryable(0)).await,
         Verdict::Applied(Status::Retrying),
         "it has all its attempts again"
     );
-    assert_eq!(fixture.run(id, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.run(id, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
     assert_eq!(fixture.attempts(id).await.len(), 5);
 }
 
 async fn a_retry_keeps_checkpoint_and_history(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    fixture.store.save_checkpoint(&lease, &json("{\"page\":9}")).await.unwrap();
-    fixture.store.save_progress(&[(lease, json("90"))]).await.unwrap();
+    fixture
+        .store
+        .save_checkpoint(&lease, &json("{\"page\":9}"))
+        .await
+        .unwrap();
+    fixture
+        .store
+        .save_progress(&[(lease, json("90"))])
+        .await
+        .unwrap();
     fixture.finish(lease, fatal()).await;
     let told = fixture.attempts(lease.task_id).await;
-    fixture.store.retry_task(&Access::All, lease.task_id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, lease.task_id, RetryScope::Task)
+        .await
+        .unwrap();
     let task = fixture.task(lease.task_id).await;
-    assert_eq!((task.checkpoint, task.progress), (Some(json("{\"page\":9}")), None));
-    assert_eq!(fixture.attempts(lease.task_id).await, told, "the history tells the same as the row did");
-    assert_eq!(fixture.finish(lease, fatal()).await, Verdict::Stale(Status::Queued), "the old attempt is over");
+    assert_eq!(
+        (task.checkpoint, task.progress),
+        (Some(json("{\"page\":9}")), None)
+    );
+    assert_eq!(
+        fixture.attempts(lease.task_id).await,
+        told,
+        "the history tells the same as the row did"
+    );
+    assert_eq!(
+        fixture.finish(lease, fatal()).await,
+        Verdict::Stale(Status::Queued),
+        "the old attempt is over"
+    );
 }
 
 async fn a_retry_of_a_quarantined_task_gives_it_new_lives(fixture: Arc<Fixture>) {
@@ -193,61 +363,139 @@ async fn a_retry_of_a_quarantined_task_gives_it_new_lives(fixture: Arc<Fixture>)
         let node = fixture.node().await;
         fixture.claim_this(node, id).await;
         fixture.store.retire_node(node).await.unwrap();
-        fixture.rescue(if expected == Status::DeadLetter { 1 } else { 2 }).await;
+        fixture
+            .rescue(if expected == Status::DeadLetter { 1 } else { 2 })
+            .await;
         assert_eq!(fixture.task(id).await.status, expected);
         if expected == Status::DeadLetter {
-            fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+            fixture
+                .store
+                .retry_task(&Access::All, id, RetryScope::Task)
+                .await
+                .unwrap();
         }
     }
     assert_eq!(fixture.task(id).await.crash_count, 1);
     let attempts = fixture.attempts(id).await;
     let crashed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Crashed;
-    assert!(attempts.iter().all(crashed), "a retry does not rewrite how an attempt ended: {attempts:?}");
+    assert!(
+        attempts.iter().all(crashed),
+        "a retry does not rewrite how an attempt ended: {attempts:?}"
+    );
 }
 
 async fn a_retry_drops_the_deadline_that_has_passed(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
-    let id = fixture.submit(NewTask { deadline_at: Some(deadline), ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            deadline_at: Some(deadline),
+            ..new_task()
+        })
+        .await;
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.expire_deadlines().await, 1);
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     assert_eq!(fixture.expire_deadlines().await, 0);
-    assert_eq!(fixture.run(id, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.run(id, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
 }
 
 async fn each_field_is_rescheduled_alone(fixture: Arc<Fixture>) {
     let run_at = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
     let changes = [
-        Reschedule { run_at: Some(run_at), ..Reschedule::default() },
-        Reschedule { priority: Some(9), ..Reschedule::default() },
-        Reschedule { max_attempts: Some(77), ..Reschedule::default() },
-        Reschedule { queue: Some("elsewhere".to_owned()), ..Reschedule::default() },
+        Reschedule {
+            run_at: Some(run_at),
+            ..Reschedule::default()
+        },
+        Reschedule {
+            priority: Some(9),
+            ..Reschedule::default()
+        },
+        Reschedule {
+            max_attempts: Some(77),
+            ..Reschedule::default()
+        },
+        Reschedule {
+            queue: Some("elsewhere".to_owned()),
+            ..Reschedule::default()
+        },
     ];
     for change in changes {
         let id = fixture.submit(new_task()).await;
         let before = fixture.task(id).await;
-        let answer = fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
+        let answer = fixture
+            .store
+            .reschedule_task(&Access::All, id, &change)
+            .await
+            .unwrap();
         let after = fixture.task(id).await;
         assert_eq!(answer, after, "the answer is the row");
-        let decided = longhaul_domain::lifecycle::reschedule::decide(&before, &change, after.updated_at).unwrap();
+        let decided =
+            longhaul_domain::lifecycle::reschedule::decide(&before, &change, after.updated_at)
+                .unwrap();
         assert_eq!(after, decided.after, "{change:?}");
     }
-    let names: Vec<String> = fixture.store.list_queues().await.unwrap().into_iter().map(|queue| queue.name).collect();
-    assert_eq!(names, ["elsewhere", QUEUE], "a queue that tasks were moved to is known");
+    let names: Vec<String> = fixture
+        .store
+        .list_queues()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|queue| queue.name)
+        .collect();
+    assert_eq!(
+        names,
+        ["elsewhere", QUEUE],
+        "a queue that tasks were moved to is known"
+    );
 }
 
 async fn a_rescheduled_task_takes_its_new_place(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 4]).await;
     let now = fixture.store.now().await.unwrap();
-    let urgent = Reschedule { priority: Some(9), ..Reschedule::default() };
-    let later = Reschedule { run_at: Some(now.plus_ms(HOUR_MS)), ..Reschedule::default() };
-    let moved = Reschedule { queue: Some("elsewhere".to_owned()), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, ids[3], &urgent).await.unwrap();
-    fixture.store.reschedule_task(&Access::All, ids[0], &later).await.unwrap();
-    fixture.store.reschedule_task(&Access::All, ids[1], &moved).await.unwrap();
+    let urgent = Reschedule {
+        priority: Some(9),
+        ..Reschedule::default()
+    };
+    let later = Reschedule {
+        run_at: Some(now.plus_ms(HOUR_MS)),
+        ..Reschedule::default()
+    };
+    let moved = Reschedule {
+        queue: Some("elsewhere".to_owned()),
+        ..Reschedule::default()
+    };
+    fixture
+        .store
+        .reschedule_task(&Access::All, ids[3], &urgent)
+        .await
+        .unwrap();
+    fixture
+        .store
+        .reschedule_task(&Access::All, ids[0], &later)
+        .await
+        .unwrap();
+    fixture
+        .store
+        .reschedule_task(&Access::All, ids[1], &moved)
+        .await
+        .unwrap();
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [ids[3], ids[2]]);
-    assert_eq!(ids_of(&fixture.claim_from(node, &["elsewhere"], &[KIND], MANY).await), [ids[1]]);
+    assert_eq!(
+        ids_of(
+            &fixture
+                .claim_from(node, &["elsewhere"], &[KIND], MANY)
+                .await
+        ),
+        [ids[1]]
+    );
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [ids[0]]);
 }
@@ -255,43 +503,108 @@ async fn a_rescheduled_task_takes_its_new_place(fixture: Arc<Fixture>) {
 async fn the_time_of_a_running_task_cannot_be_changed(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let before = fixture.task(lease.task_id).await;
-    let change = Reschedule { run_at: Some(before.due_at), priority: Some(3), ..Reschedule::default() };
-    let answer = fixture.store.reschedule_task(&Access::All, lease.task_id, &change).await;
+    let change = Reschedule {
+        run_at: Some(before.due_at),
+        priority: Some(3),
+        ..Reschedule::default()
+    };
+    let answer = fixture
+        .store
+        .reschedule_task(&Access::All, lease.task_id, &change)
+        .await;
     assert!(matches!(answer, Err(StoreError::Refused(_))), "{answer:?}");
     assert_eq!(fixture.task(lease.task_id).await, before);
-    let change = Reschedule { run_at: None, ..change };
-    assert_eq!(fixture.store.reschedule_task(&Access::All, lease.task_id, &change).await.unwrap().priority, 3);
-    assert!(fixture.finish(lease, completed()).await.is_accepted(), "the attempt goes on as before");
+    let change = Reschedule {
+        run_at: None,
+        ..change
+    };
+    assert_eq!(
+        fixture
+            .store
+            .reschedule_task(&Access::All, lease.task_id, &change)
+            .await
+            .unwrap()
+            .priority,
+        3
+    );
+    assert!(
+        fixture.finish(lease, completed()).await.is_accepted(),
+        "the attempt goes on as before"
+    );
 }
 
 async fn a_change_of_nothing_is_refused(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
-    let answer = fixture.store.reschedule_task(&Access::All, id, &Reschedule::default()).await;
+    let answer = fixture
+        .store
+        .reschedule_task(&Access::All, id, &Reschedule::default())
+        .await;
     assert_eq!(refused_field(answer), "change");
 }
 
 async fn a_lower_number_of_attempts_counts_from_the_next_failure(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     fixture.run(id, retryable(0)).await;
-    let change = Reschedule { max_attempts: Some(2), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
-    assert_eq!(fixture.run(id, retryable(0)).await, Verdict::Applied(Status::DeadLetter));
+    let change = Reschedule {
+        max_attempts: Some(2),
+        ..Reschedule::default()
+    };
+    fixture
+        .store
+        .reschedule_task(&Access::All, id, &change)
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.run(id, retryable(0)).await,
+        Verdict::Applied(Status::DeadLetter)
+    );
 }
 
 async fn queues_are_listed_by_name_with_their_pauses(fixture: Arc<Fixture>) {
     assert!(fixture.store.list_queues().await.unwrap().is_empty());
     fixture.store.pause_queue("later").await.unwrap();
-    fixture.submit(NewTask { queue: "b".into(), ..new_task() }).await;
-    fixture.submit(NewTask { queue: "B".into(), ..new_task() }).await;
+    fixture
+        .submit(NewTask {
+            queue: "b".into(),
+            ..new_task()
+        })
+        .await;
+    fixture
+        .submit(NewTask {
+            queue: "B".into(),
+            ..new_task()
+        })
+        .await;
     fixture.store.resume_queue("a").await.unwrap();
     fixture.store.pause_queue("b").await.unwrap();
     let queues = fixture.store.list_queues().await.unwrap();
-    let told: Vec<(&str, bool)> = queues.iter().map(|queue| (queue.name.as_str(), queue.paused_at.is_some())).collect();
-    assert_eq!(told, [("B", false), ("a", false), ("b", true), ("later", true)], "sorted by bytes, as in every store");
+    let told: Vec<(&str, bool)> = queues
+        .iter()
+        .map(|queue| (queue.name.as_str(), queue.paused_at.is_some()))
+        .collect();
+    assert_eq!(
+        told,
+        [("B", false), ("a", false), ("b", true), ("later", true)],
+        "sorted by bytes, as in every store"
+    );
     fixture.clock.advance_ms(HOUR_MS);
     fixture.store.pause_queue("b").await.unwrap();
-    assert_eq!(fixture.store.list_queues().await.unwrap(), queues, "a second pause changes nothing");
+    assert_eq!(
+        fixture.store.list_queues().await.unwrap(),
+        queues,
+        "a second pause changes nothing"
+    );
     fixture.store.resume_queue("b").await.unwrap();
-    let resumed = Queue { name: "b".to_owned(), paused_at: None };
-    assert!(fixture.store.list_queues().await.unwrap().contains(&resumed));
+    let resumed = Queue {
+        name: "b".to_owned(),
+        paused_at: None,
+    };
+    assert!(
+        fixture
+            .store
+            .list_queues()
+            .await
+            .unwrap()
+            .contains(&resumed)
+    );
 }

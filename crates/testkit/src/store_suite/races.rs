@@ -31,7 +31,11 @@ pub(super) fn cases() -> Vec<Case> {
         children_submitted_at_once_are_all_counted,
     ];
     let with_events = |case: Case| case.with_outbox(OutboxPolicy::everything());
-    all.extend(cases![relays_share_the_messages_between_them].into_iter().map(with_events));
+    all.extend(
+        cases![relays_share_the_messages_between_them]
+            .into_iter()
+            .map(with_events),
+    );
     all
 }
 
@@ -58,11 +62,17 @@ async fn thirty_two_claimers_take_each_of_ten_thousand_tasks_once(fixture: Arc<F
             let node = fixture.node().await;
             let mut taken = Vec::new();
             for round in 0.. {
-                let claimed = fixture.claim(node, 1 + (number * 31 + round * 17) % 200).await;
+                let claimed = fixture
+                    .claim(node, 1 + (number * 31 + round * 17) % 200)
+                    .await;
                 if claimed.is_empty() {
                     break;
                 }
-                assert!(claimed.iter().all(|task| task.node_id == Some(node) && task.attempt == 1));
+                assert!(
+                    claimed
+                        .iter()
+                        .all(|task| task.node_id == Some(node) && task.attempt == 1)
+                );
                 taken.extend(claimed.into_iter().map(|task| task.id));
             }
             taken
@@ -70,19 +80,41 @@ async fn thirty_two_claimers_take_each_of_ten_thousand_tasks_once(fixture: Arc<F
     });
     let taken: Vec<TaskId> = at_once(claimers).await.concat();
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
-    assert_eq!(BTreeSet::from_iter(taken), BTreeSet::from_iter(ids), "none is missed");
+    assert_eq!(
+        BTreeSet::from_iter(taken),
+        BTreeSet::from_iter(ids),
+        "none is missed"
+    );
     let tasks = fixture.all_tasks().await;
-    assert!(tasks.iter().all(|task| task.status == Status::Running && task.attempt == 1));
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task.status == Status::Running && task.attempt == 1)
+    );
     let tokens: HashSet<_> = tasks.iter().map(|task| task.lease_token.unwrap()).collect();
-    assert_eq!(tokens.len(), tasks.len(), "each lease has a token of its own");
+    assert_eq!(
+        tokens.len(),
+        tasks.len(),
+        "each lease has a token of its own"
+    );
 }
 
 fn keyed(digest: u8) -> NewTask {
-    let idempotency = Some(Idempotency { key: "order-1".to_owned(), digest: [digest; 32], ttl_ms: HOUR_MS });
-    NewTask { idempotency, ..new_task() }
+    let idempotency = Some(Idempotency {
+        key: "order-1".to_owned(),
+        digest: [digest; 32],
+        ttl_ms: HOUR_MS,
+    });
+    NewTask {
+        idempotency,
+        ..new_task()
+    }
 }
 
-async fn submit_at_once(fixture: &Arc<Fixture>, digests: Vec<u8>) -> Vec<Result<Submitted, StoreError>> {
+async fn submit_at_once(
+    fixture: &Arc<Fixture>,
+    digests: Vec<u8>,
+) -> Vec<Result<Submitted, StoreError>> {
     let submits = digests.into_iter().map(|digest| {
         let fixture = Arc::clone(fixture);
         async move { fixture.store.submit_task(keyed(digest)).await }
@@ -93,20 +125,33 @@ async fn submit_at_once(fixture: &Arc<Fixture>, digests: Vec<u8>) -> Vec<Result<
 async fn sixty_four_submits_of_one_key_make_one_task(fixture: Arc<Fixture>) {
     let answers = submit_at_once(&fixture, vec![1; 64]).await;
     let answers: Vec<Submitted> = answers.into_iter().map(Result::unwrap).collect();
-    assert!(answers.iter().all(|answer| answer.task_id == answers[0].task_id), "all are told of the same task");
-    assert_eq!(answers.iter().filter(|answer| !answer.repeated).count(), 1, "one of them made it");
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.task_id == answers[0].task_id),
+        "all are told of the same task"
+    );
+    assert_eq!(
+        answers.iter().filter(|answer| !answer.repeated).count(),
+        1,
+        "one of them made it"
+    );
     assert_eq!(fixture.all_tasks().await.len(), 1);
 }
 
 async fn of_two_bodies_under_one_key_one_wins(fixture: Arc<Fixture>) {
     let digests: Vec<u8> = (0..64).map(|number| number % 2).collect();
     let answers = submit_at_once(&fixture, digests.clone()).await;
-    let made = answers.iter().position(|answer| matches!(answer, Ok(submitted) if !submitted.repeated));
+    let made = answers
+        .iter()
+        .position(|answer| matches!(answer, Ok(submitted) if !submitted.repeated));
     let winner = digests[made.expect("one of them made the task")];
     for (answer, digest) in answers.iter().zip(digests) {
         match answer {
             Ok(_) => assert_eq!(digest, winner, "only the winner's body is accepted"),
-            Err(StoreError::IdempotencyMismatch) => assert_ne!(digest, winner, "the winner's body is never refused"),
+            Err(StoreError::IdempotencyMismatch) => {
+                assert_ne!(digest, winner, "the winner's body is never refused")
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -128,20 +173,36 @@ async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixt
         }));
     }
     let canceller = Arc::clone(&fixture);
-    racers.push(Box::pin(async move { (vec![], cancel_all_queued(&canceller).await) }));
+    racers.push(Box::pin(async move {
+        (vec![], cancel_all_queued(&canceller).await)
+    }));
     let answers = at_once(racers).await;
     let cancelled: usize = answers.iter().map(|(_, cancelled)| cancelled).sum();
     let taken: BTreeSet<TaskId> = answers.into_iter().flat_map(|(taken, _)| taken).collect();
     let tasks = fixture.all_tasks().await;
     for task in &tasks {
-        let expected = if taken.contains(&task.id) { Status::Running } else { Status::Cancelled };
-        assert_eq!(task.status, expected, "a task is claimed or cancelled, never both");
+        let expected = if taken.contains(&task.id) {
+            Status::Running
+        } else {
+            Status::Cancelled
+        };
+        assert_eq!(
+            task.status, expected,
+            "a task is claimed or cancelled, never both"
+        );
     }
-    assert_eq!(cancelled, tasks.len() - taken.len(), "the bulk change counts what it changed");
+    assert_eq!(
+        cancelled,
+        tasks.len() - taken.len(),
+        "the bulk change counts what it changed"
+    );
 }
 
 async fn cancel_all_queued(fixture: &Fixture) -> usize {
-    let filter = TaskFilter { statuses: vec![Status::Queued], ..TaskFilter::default() };
+    let filter = TaskFilter {
+        statuses: vec![Status::Queued],
+        ..TaskFilter::default()
+    };
     let mut request = BulkRequest {
         access: Access::All,
         filter,
@@ -167,13 +228,22 @@ async fn a_duty_has_one_holder(fixture: Arc<Fixture>) {
             let fixture = Arc::clone(&fixture);
             async move {
                 let node: NodeId = fixture.node().await;
-                fixture.store.take_duty("relay", node, HOUR_MS).await.unwrap().map(|lease| (lease, node))
+                fixture
+                    .store
+                    .take_duty("relay", node, HOUR_MS)
+                    .await
+                    .unwrap()
+                    .map(|lease| (lease, node))
             }
         });
         let holders: Vec<_> = at_once(takers).await.into_iter().flatten().collect();
         assert_eq!(holders.len(), 1, "one node holds the duty");
         let (lease, node) = &holders[0];
-        assert_eq!((lease.node_id, lease.epoch), (*node, epoch), "each change of hands raises the epoch by one");
+        assert_eq!(
+            (lease.node_id, lease.epoch),
+            (*node, epoch),
+            "each change of hands raises the epoch by one"
+        );
         fixture.clock.advance_ms(2 * HOUR_MS);
     }
 }
@@ -184,11 +254,21 @@ async fn a_dead_letter_is_retried_once(fixture: Arc<Fixture>) {
     let version = fixture.task(lease.task_id).await.version;
     let retries = (0..16).map(|_| {
         let fixture = Arc::clone(&fixture);
-        async move { fixture.store.retry_task(&Access::All, lease.task_id, RetryScope::Task).await }
+        async move {
+            fixture
+                .store
+                .retry_task(&Access::All, lease.task_id, RetryScope::Task)
+                .await
+        }
     });
     let answers = at_once(retries).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
-    assert!(answers.iter().all(|answer| matches!(answer, Ok(()) | Err(StoreError::Refused(_)))), "{answers:?}");
+    assert!(
+        answers
+            .iter()
+            .all(|answer| matches!(answer, Ok(()) | Err(StoreError::Refused(_)))),
+        "{answers:?}"
+    );
     assert_eq!(fixture.task(lease.task_id).await.version, version + 1);
 }
 
@@ -214,15 +294,26 @@ async fn relays_share_the_messages_between_them(fixture: Arc<Fixture>) {
                 if leased.is_empty() {
                     return held;
                 }
-                assert!(leased.iter().all(|message| message.tries == 1), "nobody held it before");
+                assert!(
+                    leased.iter().all(|message| message.tries == 1),
+                    "nobody held it before"
+                );
                 held.extend(leased.into_iter().map(|message| message.id));
             }
         }
     });
     let held: Vec<i64> = at_once(relays).await.concat();
-    assert_eq!(held.len(), 300, "an event for each task, each held by one relay");
+    assert_eq!(
+        held.len(),
+        300,
+        "an event for each task, each held by one relay"
+    );
     assert_eq!(BTreeSet::from_iter(held).len(), 300);
     let node = fixture.node().await;
-    let claimed = fixture.store.claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY)).await.unwrap();
+    let claimed = fixture
+        .store
+        .claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY))
+        .await
+        .unwrap();
     assert_eq!(claimed.len(), 300);
 }

@@ -24,8 +24,12 @@ pub(super) fn cases() -> Vec<Case> {
         a_thousand_children_that_end_at_once_end_their_parent_once,
         a_parent_that_returns_while_its_children_end_is_ended_once,
     ];
-    let told =
-        |case: Case| case.with_outbox(OutboxPolicy { events: EventSelection::everything(), dead_letters: false });
+    let told = |case: Case| {
+        case.with_outbox(OutboxPolicy {
+            events: EventSelection::everything(),
+            dead_letters: false,
+        })
+    };
     let mut all: Vec<Case> = with_events.into_iter().map(told).collect();
     all.extend(cases![
         of_a_cancel_and_a_finish_one_wins,
@@ -49,8 +53,15 @@ async fn running_tasks(fixture: &Fixture, count: usize) -> Vec<Task> {
 
 fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<Report> {
     let report = |(index, lease): (usize, &Lease)| {
-        let outcome = if ends_well(index) { completed() } else { fatal() };
-        Report { lease: *lease, outcome }
+        let outcome = if ends_well(index) {
+            completed()
+        } else {
+            fatal()
+        };
+        Report {
+            lease: *lease,
+            outcome,
+        }
     };
     leases.iter().enumerate().map(report).collect()
 }
@@ -58,10 +69,15 @@ fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<Report
 /// A running parent and its running children.
 async fn running_family(fixture: &Fixture, children: usize) -> (Lease, Vec<Lease>) {
     let parent = fixture.start(new_task()).await;
-    let child = NewTask { task_type: "child".into(), ..new_task() };
+    let child = NewTask {
+        task_type: "child".into(),
+        ..new_task()
+    };
     fixture.submit_children(parent, vec![child; children]).await;
     let node = fixture.node().await;
-    let claimed = fixture.claim_from(node, &["lane"], &["child"], children).await;
+    let claimed = fixture
+        .claim_from(node, &["lane"], &["child"], children)
+        .await;
     assert_eq!(claimed.len(), children);
     (parent, claimed.iter().map(lease_of).collect())
 }
@@ -83,10 +99,22 @@ async fn a_thousand_children_that_end_at_once_end_their_parent_once(fixture: Arc
         async move { fixture.finish_all(batch).await }
     });
     let verdicts: Vec<Verdict> = at_once(finishes).await.concat();
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Applied(_))));
+    assert!(
+        verdicts
+            .iter()
+            .all(|verdict| matches!(verdict, Verdict::Applied(_)))
+    );
     let task = fixture.task(parent.task_id).await;
     assert_eq!(task.status, Status::CompletedWithErrors);
-    assert_eq!(task.children, ChildCounts { total: 1_000, completed: 750, failed: 250, ..ChildCounts::default() });
+    assert_eq!(
+        task.children,
+        ChildCounts {
+            total: 1_000,
+            completed: 750,
+            failed: 250,
+            ..ChildCounts::default()
+        }
+    );
     assert_ends(&fixture, &BTreeMap::from([(parent.task_id, 1)])).await;
 }
 
@@ -98,11 +126,17 @@ async fn a_parent_that_returns_while_its_children_end_is_ended_once(fixture: Arc
         parents.insert(parent.task_id, 1);
         for lease in children.into_iter().chain([parent]) {
             let fixture = Arc::clone(&fixture);
-            racers.push(Box::pin(async move { vec![fixture.finish(lease, completed()).await] }));
+            racers.push(Box::pin(async move {
+                vec![fixture.finish(lease, completed()).await]
+            }));
         }
     }
     let verdicts = at_once(racers).await.concat();
-    assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Applied(_))));
+    assert!(
+        verdicts
+            .iter()
+            .all(|verdict| matches!(verdict, Verdict::Applied(_)))
+    );
     for parent in parents.keys() {
         assert_eq!(fixture.status(*parent).await, Status::Completed);
     }
@@ -114,7 +148,10 @@ async fn assert_ends(fixture: &Fixture, expected: &BTreeMap<TaskId, usize>) {
     let mut ends: BTreeMap<TaskId, usize> = BTreeMap::new();
     for leased in fixture.drain_outbox().await {
         let message = leased.message;
-        let ended = matches!(message.body.event, EventKind::Completed | EventKind::Failed | EventKind::Cancelled);
+        let ended = matches!(
+            message.body.event,
+            EventKind::Completed | EventKind::Failed | EventKind::Cancelled
+        );
         if ended && message.topic == Topic::Event && expected.contains_key(&message.task_id) {
             *ends.entry(message.task_id).or_default() += 1;
         }
@@ -126,10 +163,18 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
     let mut racers: Vec<Racer<Answer>> = Vec::new();
     for task in &tasks {
-        let (lease, finisher, canceller) = (lease_of(task), Arc::clone(&fixture), Arc::clone(&fixture));
+        let (lease, finisher, canceller) =
+            (lease_of(task), Arc::clone(&fixture), Arc::clone(&fixture));
         let finish = async move { Answer::Finish(finisher.finish(lease, completed()).await) };
         let cancel = async move {
-            Answer::Cancel(canceller.store.cancel_task(&Access::All, lease.task_id).await.unwrap().status)
+            Answer::Cancel(
+                canceller
+                    .store
+                    .cancel_task(&Access::All, lease.task_id)
+                    .await
+                    .unwrap()
+                    .status,
+            )
         };
         // Who starts first changes from task to task.
         if task.id.0.as_u128() % 2 == 0 {
@@ -144,16 +189,19 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     for (task, pair) in tasks.iter().zip(answers.chunks(2)) {
         let after = fixture.task(task.id).await;
         let (verdict, told) = match (pair[0], pair[1]) {
-            (Answer::Finish(verdict), Answer::Cancel(told)) | (Answer::Cancel(told), Answer::Finish(verdict)) => {
-                (verdict, told)
-            }
+            (Answer::Finish(verdict), Answer::Cancel(told))
+            | (Answer::Cancel(told), Answer::Finish(verdict)) => (verdict, told),
             other => panic!("one of each raced: {other:?}"),
         };
         assert_eq!(told, after.status, "the canceller is told how it ended");
         match verdict {
             Verdict::Applied(Status::Completed) => assert_eq!(after.status, Status::Completed),
             Verdict::Stale(Status::Cancelled) => {
-                assert_eq!((after.status, after.result), (Status::Cancelled, None), "no result is kept");
+                assert_eq!(
+                    (after.status, after.result),
+                    (Status::Cancelled, None),
+                    "no result is kept"
+                );
             }
             Verdict::Applied(_) | Verdict::Stale(_) | Verdict::Repeated(_) | Verdict::Missing => {
                 panic!("a finish counts or comes too late: {verdict:?}")
@@ -177,12 +225,20 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
             let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |index| index == 0));
             racers.push(Box::pin(async move {
                 let verdicts = fixture.finish_all(reports.clone()).await;
-                reports.iter().map(|report| report.lease.task_id).zip(verdicts).collect()
+                reports
+                    .iter()
+                    .map(|report| report.lease.task_id)
+                    .zip(verdicts)
+                    .collect()
             }));
         }
         let fixture = Arc::clone(&fixture);
         racers.push(Box::pin(async move {
-            fixture.store.cancel_task(&Access::All, parent.task_id).await.unwrap();
+            fixture
+                .store
+                .cancel_task(&Access::All, parent.task_id)
+                .await
+                .unwrap();
             vec![]
         }));
     }
@@ -190,12 +246,19 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
         let status = fixture.status(id).await;
         match verdict {
             Verdict::Applied(told) => assert_eq!(status, told, "what counted stays"),
-            Verdict::Stale(told) => assert_eq!((status, told), (Status::Cancelled, Status::Cancelled)),
+            Verdict::Stale(told) => {
+                assert_eq!((status, told), (Status::Cancelled, Status::Cancelled))
+            }
             Verdict::Repeated(_) | Verdict::Missing => panic!("{verdict:?}"),
         }
     }
     for task in fixture.all_tasks().await {
-        assert!(task.status.is_ended(), "{} is left {:?}", task.id, task.status);
+        assert!(
+            task.status.is_ended(),
+            "{} is left {:?}",
+            task.id,
+            task.status
+        );
     }
 }
 
@@ -205,7 +268,9 @@ async fn of_many_who_cancel_a_family_one_is_told_of_each_move(fixture: Arc<Fixtu
         let (parent, children) = running_family(&fixture, 4).await;
         fixture.finish(parent, completed()).await;
         // Three cancel the parent, and one each child.
-        let ids = [parent.task_id; 3].into_iter().chain(children.iter().map(|lease| lease.task_id));
+        let ids = [parent.task_id; 3]
+            .into_iter()
+            .chain(children.iter().map(|lease| lease.task_id));
         for id in ids {
             let fixture = Arc::clone(&fixture);
             racers.push(Box::pin(async move {
@@ -217,7 +282,12 @@ async fn of_many_who_cancel_a_family_one_is_told_of_each_move(fixture: Arc<Fixtu
     }
     let mut told = at_once(racers).await.concat();
     told.sort();
-    let mut tasks: Vec<TaskId> = fixture.all_tasks().await.iter().map(|task| task.id).collect();
+    let mut tasks: Vec<TaskId> = fixture
+        .all_tasks()
+        .await
+        .iter()
+        .map(|task| task.id)
+        .collect();
     tasks.sort();
     assert_eq!(told, tasks, "each end is told once");
 }
@@ -227,23 +297,45 @@ type Told = Vec<(TaskId, Option<Verdict>)>;
 
 async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
-    fixture.store.retire_node(tasks[0].node_id.unwrap()).await.unwrap();
+    fixture
+        .store
+        .retire_node(tasks[0].node_id.unwrap())
+        .await
+        .unwrap();
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
     let mut racers: Vec<Racer<Told>> = Vec::new();
     for batch in leases.chunks(10) {
         let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
         racers.push(Box::pin(async move {
             let verdicts = fixture.finish_all(reports.clone()).await;
-            reports.iter().map(|report| report.lease.task_id).zip(verdicts.into_iter().map(Some)).collect()
+            reports
+                .iter()
+                .map(|report| report.lease.task_id)
+                .zip(verdicts.into_iter().map(Some))
+                .collect()
         }));
     }
     let rescuer = Arc::clone(&fixture);
-    let rescue = async move { rescuer.rescue(5).await.requeued.into_iter().map(|id| (id, None)).collect() };
+    let rescue = async move {
+        rescuer
+            .rescue(5)
+            .await
+            .requeued
+            .into_iter()
+            .map(|id| (id, None))
+            .collect()
+    };
     racers.insert(racers.len() / 2, Box::pin(rescue));
     let answers = at_once(racers).await.concat();
-    let rescued: BTreeSet<TaskId> =
-        answers.iter().filter(|(_, verdict)| verdict.is_none()).map(|(id, _)| *id).collect();
-    for (id, verdict) in answers.into_iter().filter_map(|(id, verdict)| Some((id, verdict?))) {
+    let rescued: BTreeSet<TaskId> = answers
+        .iter()
+        .filter(|(_, verdict)| verdict.is_none())
+        .map(|(id, _)| *id)
+        .collect();
+    for (id, verdict) in answers
+        .into_iter()
+        .filter_map(|(id, verdict)| Some((id, verdict?)))
+    {
         let task = fixture.task(id).await;
         let expected = match rescued.contains(&id) {
             true => (Verdict::Stale(Status::Queued), Status::Queued, 1),
@@ -262,7 +354,11 @@ async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
         let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
         racers.push(Box::pin(async move {
             let verdicts = fixture.finish_all(reports.clone()).await;
-            reports.iter().map(|report| report.lease.task_id).zip(verdicts.into_iter().map(Some)).collect()
+            reports
+                .iter()
+                .map(|report| report.lease.task_id)
+                .zip(verdicts.into_iter().map(Some))
+                .collect()
         }));
     }
     // Two of them, so that they also race with each other; half of the tasks are held and stay.
@@ -271,17 +367,37 @@ async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
         racers.insert(
             place,
             Box::pin(async move {
-                let strays = fixture.store.hand_back_strays(node, &held, 0).await.unwrap();
+                let strays = fixture
+                    .store
+                    .hand_back_strays(node, &held, 0)
+                    .await
+                    .unwrap();
                 strays.into_iter().map(|id| (id, None)).collect()
             }),
         );
     }
     let answers = at_once(racers).await.concat();
-    let handed_back: Vec<TaskId> = answers.iter().filter(|(_, told)| told.is_none()).map(|(id, _)| *id).collect();
+    let handed_back: Vec<TaskId> = answers
+        .iter()
+        .filter(|(_, told)| told.is_none())
+        .map(|(id, _)| *id)
+        .collect();
     let once: BTreeSet<TaskId> = handed_back.iter().copied().collect();
-    assert_eq!(once.len(), handed_back.len(), "each stray is handed back once");
-    assert!(leases[..100].iter().all(|lease| !once.contains(&lease.task_id)), "what is held stays");
-    for (id, verdict) in answers.into_iter().filter_map(|(id, verdict)| Some((id, verdict?))) {
+    assert_eq!(
+        once.len(),
+        handed_back.len(),
+        "each stray is handed back once"
+    );
+    assert!(
+        leases[..100]
+            .iter()
+            .all(|lease| !once.contains(&lease.task_id)),
+        "what is held stays"
+    );
+    for (id, verdict) in answers
+        .into_iter()
+        .filter_map(|(id, verdict)| Some((id, verdict?)))
+    {
         let expected = match once.contains(&id) {
             true => (Verdict::Stale(Status::Queued), Status::Queued),
             false => (Verdict::Applied(Status::Completed), Status::Completed),
@@ -294,7 +410,11 @@ async fn many_rescuers_rescue_each_task_once(fixture: Arc<Fixture>) {
     let mut expected = BTreeSet::new();
     for _ in 0..4 {
         let tasks = running_tasks(&fixture, 50).await;
-        fixture.store.retire_node(tasks[0].node_id.unwrap()).await.unwrap();
+        fixture
+            .store
+            .retire_node(tasks[0].node_id.unwrap())
+            .await
+            .unwrap();
         expected.extend(ids_of(&tasks));
     }
     let rescuers = (0..6).map(|_| {
@@ -306,7 +426,13 @@ async fn many_rescuers_rescue_each_task_once(fixture: Arc<Fixture>) {
     rescued.extend(fixture.rescue(5).await.requeued);
     assert_eq!(rescued.len(), expected.len(), "each task is rescued once");
     assert_eq!(BTreeSet::from_iter(rescued), expected);
-    assert!(fixture.all_tasks().await.iter().all(|task| task.crash_count == 1 && task.status == Status::Queued));
+    assert!(
+        fixture
+            .all_tasks()
+            .await
+            .iter()
+            .all(|task| task.crash_count == 1 && task.status == Status::Queued)
+    );
 }
 
 async fn two_nodes_that_report_the_same_ends_are_both_answered(fixture: Arc<Fixture>) {
@@ -321,8 +447,13 @@ async fn two_nodes_that_report_the_same_ends_are_both_answered(fixture: Arc<Fixt
     let mut answers = at_once(finishes).await;
     answers[1].reverse();
     for (one, other) in answers[0].iter().zip(&answers[1]) {
-        let applied = [one, other].into_iter().filter(|verdict| **verdict == Verdict::Applied(Status::Completed));
+        let applied = [one, other]
+            .into_iter()
+            .filter(|verdict| **verdict == Verdict::Applied(Status::Completed));
         assert_eq!(applied.count(), 1, "one report counts: {one:?}, {other:?}");
-        assert!(one.is_accepted() && other.is_accepted(), "and the other is recognised");
+        assert!(
+            one.is_accepted() && other.is_accepted(),
+            "and the other is recognised"
+        );
     }
 }

@@ -55,14 +55,18 @@ impl Recipe {
 
     pub(super) const fn status(self) -> Status {
         match self {
-            Self::Submitted | Self::HandedBack | Self::ForFinishStep | Self::RetriedByHand => Status::Queued,
+            Self::Submitted | Self::HandedBack | Self::ForFinishStep | Self::RetriedByHand => {
+                Status::Queued
+            }
             Self::Running => Status::Running,
             Self::RetryingAfterFailure | Self::Snoozed => Status::Retrying,
             Self::Waiting => Status::Waiting,
             Self::Completed => Status::Completed,
             Self::CompletedWithErrors => Status::CompletedWithErrors,
             Self::FailedByChildren | Self::FailedForGood | Self::FailedByDeadline => Status::Failed,
-            Self::CancelledBeforeRun | Self::CancelledInRun | Self::CancelledByHandler => Status::Cancelled,
+            Self::CancelledBeforeRun | Self::CancelledInRun | Self::CancelledByHandler => {
+                Status::Cancelled
+            }
             Self::RetriesUsedUp | Self::Quarantined => Status::DeadLetter,
         }
     }
@@ -86,16 +90,36 @@ pub(super) async fn build(fixture: &Fixture, recipe: Recipe) -> Built {
     let kind = format!("kind-{}", random_uuid());
     let node = fixture.node().await;
     let deadline_at = Some(fixture.store.now().await.unwrap().plus_ms(DEADLINE_MS));
-    let max_attempts = if recipe == Recipe::RetriesUsedUp { 1 } else { 5 };
+    let max_attempts = if recipe == Recipe::RetriesUsedUp {
+        1
+    } else {
+        5
+    };
     let finish_step = recipe == Recipe::ForFinishStep;
     let plain = NewTask::new(OWNER, &kind, &kind, json("{}"));
-    let id = fixture.submit(NewTask { deadline_at, max_attempts, finish_step, ..plain }).await;
-    let mut built = Built { id, kind, node, lease: None };
+    let id = fixture
+        .submit(NewTask {
+            deadline_at,
+            max_attempts,
+            finish_step,
+            ..plain
+        })
+        .await;
+    let mut built = Built {
+        id,
+        kind,
+        node,
+        lease: None,
+    };
     if !matches!(recipe, Recipe::Submitted | Recipe::CancelledBeforeRun) {
         built.lease = Some(fixture.claim_this(node, id).await);
     }
     bring_to_status(fixture, recipe, &built).await;
-    assert_eq!(fixture.status(id).await, recipe.status(), "{recipe:?} leads to its status");
+    assert_eq!(
+        fixture.status(id).await,
+        recipe.status(),
+        "{recipe:?} leads to its status"
+    );
     built
 }
 
@@ -109,10 +133,16 @@ async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
         Recipe::FailedForGood | Recipe::RetriedByHand => fatal(),
         Recipe::CancelledByHandler => Outcome::Cancelled,
         Recipe::Waiting => return run_parent(fixture, built, &[]).await,
-        Recipe::CompletedWithErrors => return run_parent(fixture, built, &[completed(), fatal()]).await,
+        Recipe::CompletedWithErrors => {
+            return run_parent(fixture, built, &[completed(), fatal()]).await;
+        }
         Recipe::FailedByChildren => return run_parent(fixture, built, &[fatal()]).await,
         Recipe::CancelledBeforeRun | Recipe::CancelledInRun => {
-            fixture.store.cancel_task(&Access::All, built.id).await.unwrap();
+            fixture
+                .store
+                .cancel_task(&Access::All, built.id)
+                .await
+                .unwrap();
             return;
         }
         Recipe::FailedByDeadline => {
@@ -126,10 +156,16 @@ async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
             return;
         }
     };
-    let verdict = fixture.finish(built.lease.expect("it was claimed"), report).await;
+    let verdict = fixture
+        .finish(built.lease.expect("it was claimed"), report)
+        .await;
     assert!(verdict.is_accepted(), "{recipe:?}: {verdict:?}");
     if recipe == Recipe::RetriedByHand {
-        fixture.store.retry_task(&Access::All, built.id, RetryScope::Task).await.unwrap();
+        fixture
+            .store
+            .retry_task(&Access::All, built.id, RetryScope::Task)
+            .await
+            .unwrap();
     }
 }
 
@@ -137,8 +173,13 @@ async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
 async fn run_parent(fixture: &Fixture, built: &Built, ends: &[Outcome]) {
     let lease = built.lease.expect("it was claimed");
     let kind = format!("child-of-{}", built.kind);
-    let child = NewTask { run_at: RunAt::Now, ..NewTask::new(OWNER, &kind, &kind, json("{}")) };
-    let children = fixture.submit_children(lease, vec![child; ends.len().max(1)]).await;
+    let child = NewTask {
+        run_at: RunAt::Now,
+        ..NewTask::new(OWNER, &kind, &kind, json("{}"))
+    };
+    let children = fixture
+        .submit_children(lease, vec![child; ends.len().max(1)])
+        .await;
     fixture.finish(lease, completed()).await;
     for (child, end) in children.into_iter().zip(ends) {
         fixture.run(child, end.clone()).await;

@@ -27,10 +27,17 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-const KEEP: Retention = Retention { ended_ms: HOUR_MS, dead_letter_ms: 3 * HOUR_MS };
+const KEEP: Retention = Retention {
+    ended_ms: HOUR_MS,
+    dead_letter_ms: 3 * HOUR_MS,
+};
 
 async fn prunable(fixture: &Fixture) -> Vec<TaskId> {
-    let page = fixture.store.list_prunable(&KEEP, None, MANY).await.unwrap();
+    let page = fixture
+        .store
+        .list_prunable(&KEEP, None, MANY)
+        .await
+        .unwrap();
     assert_eq!(page.next, None);
     ids_of(&page.items)
 }
@@ -40,17 +47,38 @@ async fn prune(fixture: &Fixture, ids: &[TaskId]) -> usize {
 }
 
 async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
-    let ids = fixture.submit_all(vec![new_task(), new_task(), NewTask { max_attempts: 1, ..new_task() }]).await;
+    let ids = fixture
+        .submit_all(vec![
+            new_task(),
+            new_task(),
+            NewTask {
+                max_attempts: 1,
+                ..new_task()
+            },
+        ])
+        .await;
     fixture.run(ids[0], completed()).await;
     fixture.run(ids[1], fatal()).await;
     fixture.run(ids[2], super::support::retryable(0)).await;
     let cancelled = fixture.submit(new_task()).await;
-    fixture.store.cancel_task(&Access::All, cancelled).await.unwrap();
+    fixture
+        .store
+        .cancel_task(&Access::All, cancelled)
+        .await
+        .unwrap();
     let all = [ids.clone(), vec![cancelled]].concat();
-    assert_eq!((prunable(&fixture).await, prune(&fixture, &all).await), (vec![], 0), "all are young");
+    assert_eq!(
+        (prunable(&fixture).await, prune(&fixture, &all).await),
+        (vec![], 0),
+        "all are young"
+    );
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(prunable(&fixture).await, [ids[0], cancelled]);
-    assert_eq!(prune(&fixture, &all).await, 2, "what people may want to replay is kept for longer");
+    assert_eq!(
+        prune(&fixture, &all).await,
+        2,
+        "what people may want to replay is kept for longer"
+    );
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(prunable(&fixture).await, ids[1..]);
     assert_eq!(prune(&fixture, &all).await, 2);
@@ -58,11 +86,26 @@ async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
 }
 
 async fn open_tasks_are_never_pruned(fixture: Arc<Fixture>) {
-    let queued = fixture.submit(NewTask { task_type: "unknown".into(), ..new_task() }).await;
+    let queued = fixture
+        .submit(NewTask {
+            task_type: "unknown".into(),
+            ..new_task()
+        })
+        .await;
     let running = fixture.start(new_task()).await.task_id;
     fixture.clock.advance_ms(1_000 * HOUR_MS);
-    assert_eq!((prunable(&fixture).await, prune(&fixture, &[queued, running]).await), (vec![], 0));
-    assert_eq!(prune(&fixture, &[TaskId(random_uuid())]).await, 0, "nothing is no error");
+    assert_eq!(
+        (
+            prunable(&fixture).await,
+            prune(&fixture, &[queued, running]).await
+        ),
+        (vec![], 0)
+    );
+    assert_eq!(
+        prune(&fixture, &[TaskId(random_uuid())]).await,
+        0,
+        "nothing is no error"
+    );
 }
 
 async fn children_go_with_their_parent_and_not_before(fixture: Arc<Fixture>) {
@@ -71,27 +114,50 @@ async fn children_go_with_their_parent_and_not_before(fixture: Arc<Fixture>) {
     fixture.run(children[0], completed()).await;
     fixture.run(children[1], completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!((prunable(&fixture).await, prune(&fixture, &children).await), (vec![], 0));
+    assert_eq!(
+        (prunable(&fixture).await, prune(&fixture, &children).await),
+        (vec![], 0)
+    );
     fixture.finish(parent, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(prunable(&fixture).await, [parent.task_id], "children are not listed for themselves");
-    assert_eq!(prune(&fixture, &children).await, 0, "a parent's counters keep the rows to show for them");
+    assert_eq!(
+        prunable(&fixture).await,
+        [parent.task_id],
+        "children are not listed for themselves"
+    );
+    assert_eq!(
+        prune(&fixture, &children).await,
+        0,
+        "a parent's counters keep the rows to show for them"
+    );
     assert_eq!(prune(&fixture, &[parent.task_id]).await, 3);
     assert!(fixture.all_tasks().await.is_empty());
 }
 
 async fn an_open_descendant_at_any_depth_protects_the_tree(fixture: Arc<Fixture>) {
-    let level = |name: &str| NewTask { task_type: name.into(), ..new_task() };
+    let level = |name: &str| NewTask {
+        task_type: name.into(),
+        ..new_task()
+    };
     let root = fixture.start(level("root")).await;
     let middle = fixture.submit_children(root, vec![level("middle")]).await[0];
     let node = fixture.node().await;
     let middle = fixture.claim_this(node, middle).await;
     let leaf = fixture.submit_children(middle, vec![level("leaf")]).await[0];
     fixture.finish(middle, fatal()).await;
-    assert_eq!(fixture.finish(root, completed()).await, Verdict::Applied(Status::Failed));
+    assert_eq!(
+        fixture.finish(root, completed()).await,
+        Verdict::Applied(Status::Failed)
+    );
     fixture.clock.advance_ms(100 * HOUR_MS);
     assert_eq!(fixture.status(leaf).await, Status::Queued);
-    assert_eq!((prunable(&fixture).await, prune(&fixture, &[root.task_id]).await), (vec![], 0));
+    assert_eq!(
+        (
+            prunable(&fixture).await,
+            prune(&fixture, &[root.task_id]).await
+        ),
+        (vec![], 0)
+    );
     fixture.run(leaf, completed()).await;
     assert_eq!(prunable(&fixture).await, [root.task_id]);
     assert_eq!(prune(&fixture, &[root.task_id]).await, 3);
@@ -111,8 +177,17 @@ async fn prunable_tasks_are_listed_page_by_page(fixture: Arc<Fixture>) {
         assert_eq!(page.next, (expected.len() == 2).then(|| expected[1]));
         after = page.next;
     }
-    let listed = fixture.store.list_prunable(&KEEP, None, 1).await.unwrap().items;
-    assert_eq!(listed[0], fixture.task(ids[0]).await, "for export the whole row is told");
+    let listed = fixture
+        .store
+        .list_prunable(&KEEP, None, 1)
+        .await
+        .unwrap()
+        .items;
+    assert_eq!(
+        listed[0],
+        fixture.task(ids[0]).await,
+        "for export the whole row is told"
+    );
     assert_eq!(prune(&fixture, &ids).await, 5);
     assert_eq!(ids_of(&fixture.all_tasks().await), [open]);
 }
@@ -122,7 +197,11 @@ async fn a_task_that_was_retried_between_list_and_prune_stays(fixture: Arc<Fixtu
     fixture.run(id, fatal()).await;
     fixture.clock.advance_ms(3 * HOUR_MS);
     assert_eq!(prunable(&fixture).await, [id]);
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     assert_eq!(prune(&fixture, &[id]).await, 0);
     assert_eq!(fixture.status(id).await, Status::Queued);
 }
@@ -132,7 +211,11 @@ async fn a_pruned_task_is_gone_with_its_attempts(fixture: Arc<Fixture>) {
     fixture.run(id, super::support::retryable(0)).await;
     fixture.run(id, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
-    assert_eq!(prune(&fixture, &[id, id]).await, 1, "twice in one list is once");
+    assert_eq!(
+        prune(&fixture, &[id, id]).await,
+        1,
+        "twice in one list is once"
+    );
     let answer = fixture.store.list_attempts(&Access::All, id, 0, 10).await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
     assert!(!fixture.exists(id).await);
@@ -142,7 +225,11 @@ async fn a_retry_starts_the_retention_anew(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     fixture.run(id, fatal()).await;
     fixture.clock.advance_ms(2 * HOUR_MS);
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     fixture.run(id, fatal()).await;
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(prunable(&fixture).await, []);

@@ -11,7 +11,9 @@ use longhaul_domain::{
 use super::{
     case::{Case, cases},
     recipes::{Recipe, build},
-    support::{HOUR_MS, MANY, completed, forged, ids_of, lease_of, new_task, random_node_id, refused_field},
+    support::{
+        HOUR_MS, MANY, completed, forged, ids_of, lease_of, new_task, random_node_id, refused_field,
+    },
 };
 use crate::fixture::Fixture;
 
@@ -29,14 +31,21 @@ pub(super) fn cases() -> Vec<Case> {
         a_request_that_does_not_fit_is_refused_by_field,
     ];
     let with_events = |case: Case| case.with_outbox(OutboxPolicy::everything());
-    all.extend(cases![listeners_hear_of_a_stray].into_iter().map(with_events));
+    all.extend(
+        cases![listeners_hear_of_a_stray]
+            .into_iter()
+            .map(with_events),
+    );
     all
 }
 
 impl Fixture {
     /// Hands back what was claimed an hour ago or earlier.
     async fn hand_back_strays(&self, node: NodeId, held: &[Lease]) -> Vec<TaskId> {
-        self.store.hand_back_strays(node, held, HOUR_MS).await.expect("the request is good")
+        self.store
+            .hand_back_strays(node, held, HOUR_MS)
+            .await
+            .expect("the request is good")
     }
 
     /// A node and the leases of its one claim.
@@ -55,15 +64,32 @@ async fn a_stray_is_handed_back_uncharged_and_can_be_claimed_again(fixture: Arc<
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.hand_back_strays(node, &[]).await, [before.id]);
     let after = fixture.task(before.id).await;
-    assert_eq!((after.status, after.lease_token, after.due_at), (Status::Queued, None, before.due_at));
+    assert_eq!(
+        (after.status, after.lease_token, after.due_at),
+        (Status::Queued, None, before.due_at)
+    );
     let charges = (after.retry_count, after.crash_count, after.snooze_count);
-    assert_eq!((charges, after.error), ((0, 0, 0), None), "nothing is charged");
+    assert_eq!(
+        (charges, after.error),
+        ((0, 0, 0), None),
+        "nothing is charged"
+    );
     let attempts = fixture.attempts(before.id).await;
-    assert_eq!((attempts.len(), attempts[0].outcome), (1, AttemptOutcome::HandedBack));
-    assert_eq!(fixture.hand_back_strays(node, &[]).await, [], "once is enough");
+    assert_eq!(
+        (attempts.len(), attempts[0].outcome),
+        (1, AttemptOutcome::HandedBack)
+    );
+    assert_eq!(
+        fixture.hand_back_strays(node, &[]).await,
+        [],
+        "once is enough"
+    );
     let again = fixture.claim_this(node, before.id).await;
     assert_eq!(again.attempt, 2, "the same node may have it");
-    assert_eq!(fixture.finish(again, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.finish(again, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
 }
 
 async fn what_is_held_and_what_is_young_stays(fixture: Arc<Fixture>) {
@@ -71,13 +97,23 @@ async fn what_is_held_and_what_is_young_stays(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS / 2);
     let young = fixture.submit(new_task()).await;
     fixture.claim_this(node, young).await;
-    assert_eq!(fixture.hand_back_strays(node, &[]).await, [], "the answer may still be on its way");
+    assert_eq!(
+        fixture.hand_back_strays(node, &[]).await,
+        [],
+        "the answer may still be on its way"
+    );
     fixture.clock.advance_ms(HOUR_MS / 2);
     let before = fixture.task(old[1].task_id).await;
-    assert_eq!(fixture.hand_back_strays(node, &[old[1]]).await, [old[0].task_id, old[2].task_id]);
+    assert_eq!(
+        fixture.hand_back_strays(node, &[old[1]]).await,
+        [old[0].task_id, old[2].task_id]
+    );
     assert_eq!(fixture.task(old[1].task_id).await, before);
     assert_eq!(fixture.status(young).await, Status::Running);
-    assert_eq!(fixture.finish(old[1], completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.finish(old[1], completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
 }
 
 /// The node lost the answer to its second claim of a task whose first it remembers.
@@ -87,7 +123,12 @@ async fn a_lease_of_an_earlier_attempt_does_not_hold_the_task(fixture: Arc<Fixtu
     let second = fixture.claim_this(node, leases[0].task_id).await;
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.hand_back_strays(node, &[second]).await, []);
-    assert_eq!(fixture.hand_back_strays(node, &[leases[0], forged(&second)]).await, [second.task_id]);
+    assert_eq!(
+        fixture
+            .hand_back_strays(node, &[leases[0], forged(&second)])
+            .await,
+        [second.task_id]
+    );
 }
 
 async fn another_nodes_tasks_stay(fixture: Arc<Fixture>) {
@@ -95,8 +136,14 @@ async fn another_nodes_tasks_stay(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let other = fixture.node().await;
     assert_eq!(fixture.hand_back_strays(other, &[]).await, []);
-    assert_eq!(fixture.hand_back_strays(random_node_id(), &leases).await, []);
-    assert_eq!(fixture.store.heartbeat_node(node, &leases).await.unwrap(), []);
+    assert_eq!(
+        fixture.hand_back_strays(random_node_id(), &leases).await,
+        []
+    );
+    assert_eq!(
+        fixture.store.heartbeat_node(node, &leases).await.unwrap(),
+        []
+    );
 }
 
 async fn only_running_tasks_are_handed_back(fixture: Arc<Fixture>) {
@@ -119,13 +166,26 @@ async fn a_strays_old_lease_is_stale(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     fixture.hand_back_strays(node, &[]).await;
     for outcome in [completed(), Outcome::HandedBack] {
-        assert_eq!(fixture.finish(lease, outcome).await, Verdict::Stale(Status::Queued));
+        assert_eq!(
+            fixture.finish(lease, outcome).await,
+            Verdict::Stale(Status::Queued)
+        );
     }
     let gone = fixture.store.heartbeat_node(node, &[lease]).await.unwrap();
-    assert_eq!(gone, [(lease, Verdict::Stale(Status::Queued))], "the node's next heartbeat tells it");
+    assert_eq!(
+        gone,
+        [(lease, Verdict::Stale(Status::Queued))],
+        "the node's next heartbeat tells it"
+    );
     let successor = fixture.claim_this(node, lease.task_id).await;
-    assert_eq!(fixture.finish(lease, completed()).await, Verdict::Stale(Status::Running));
-    assert_eq!(fixture.finish(successor, completed()).await, Verdict::Applied(Status::Completed));
+    assert_eq!(
+        fixture.finish(lease, completed()).await,
+        Verdict::Stale(Status::Running)
+    );
+    assert_eq!(
+        fixture.finish(successor, completed()).await,
+        Verdict::Applied(Status::Completed)
+    );
 }
 
 async fn a_stray_child_keeps_its_parent_waiting(fixture: Arc<Fixture>) {
@@ -133,7 +193,10 @@ async fn a_stray_child_keeps_its_parent_waiting(fixture: Arc<Fixture>) {
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     let node = fixture.node().await;
     fixture.claim_this(node, child).await;
-    assert_eq!(fixture.finish(parent, completed()).await, Verdict::Applied(Status::Waiting));
+    assert_eq!(
+        fixture.finish(parent, completed()).await,
+        Verdict::Applied(Status::Waiting)
+    );
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.hand_back_strays(node, &[]).await, [child]);
     assert_eq!(fixture.status(parent.task_id).await, Status::Waiting);
@@ -151,7 +214,9 @@ async fn held_leases_do_not_hide_the_strays_behind_them(fixture: Arc<Fixture>) {
 }
 
 async fn strays_go_back_in_bounded_passes_oldest_first(fixture: Arc<Fixture>) {
-    let ids = fixture.submit_all(vec![new_task(); bounds::MAINTENANCE_BATCH + 2]).await;
+    let ids = fixture
+        .submit_all(vec![new_task(); bounds::MAINTENANCE_BATCH + 2])
+        .await;
     let node = fixture.node().await;
     for expected in [MANY, 2] {
         assert_eq!(fixture.claim(node, MANY).await.len(), expected);
@@ -167,8 +232,14 @@ async fn a_request_that_does_not_fit_is_refused_by_field(fixture: Arc<Fixture>) 
     let (node, leases) = fixture.claimed(1).await;
     fixture.clock.advance_ms(HOUR_MS);
     let too_many = vec![leases[0]; bounds::HELD + 1];
-    assert_eq!(refused_field(fixture.store.hand_back_strays(node, &too_many, 0).await), "held");
-    let too_long = fixture.store.hand_back_strays(node, &[], bounds::DURATION_MS + 1).await;
+    assert_eq!(
+        refused_field(fixture.store.hand_back_strays(node, &too_many, 0).await),
+        "held"
+    );
+    let too_long = fixture
+        .store
+        .hand_back_strays(node, &[], bounds::DURATION_MS + 1)
+        .await;
     assert_eq!(refused_field(too_long), "olderThan");
     assert_eq!(fixture.status(leases[0].task_id).await, Status::Running);
 }
@@ -180,6 +251,12 @@ async fn listeners_hear_of_a_stray(fixture: Arc<Fixture>) {
     fixture.hand_back_strays(node, &[]).await;
     let told = fixture.drain_outbox().await;
     assert_eq!(told.len(), 1);
-    assert!(told.iter().all(|leased| leased.message.task_id == leases[0].task_id));
-    assert!(told.iter().all(|leased| leased.message.body.event == EventKind::Requeued));
+    assert!(
+        told.iter()
+            .all(|leased| leased.message.task_id == leases[0].task_id)
+    );
+    assert!(
+        told.iter()
+            .all(|leased| leased.message.body.event == EventKind::Requeued)
+    );
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    ChildCounts, Idempotency, NewTask, Phase, RetryPolicy, RunAt, Status, StoreError, TaskId, Timestamp, bounds,
-    contract::store::Submitted, lifecycle,
+    ChildCounts, Idempotency, NewTask, Phase, RetryPolicy, RunAt, Status, StoreError, TaskId,
+    Timestamp, bounds, contract::store::Submitted, lifecycle,
 };
 
 use super::{
@@ -39,8 +39,15 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn keyed(key: &str, digest: u8) -> NewTask {
-    let idempotency = Some(Idempotency { key: key.to_owned(), digest: [digest; 32], ttl_ms: HOUR_MS });
-    NewTask { idempotency, ..new_task() }
+    let idempotency = Some(Idempotency {
+        key: key.to_owned(),
+        digest: [digest; 32],
+        ttl_ms: HOUR_MS,
+    });
+    NewTask {
+        idempotency,
+        ..new_task()
+    }
 }
 
 fn full_task(deadline_at: Timestamp) -> NewTask {
@@ -53,12 +60,21 @@ fn full_task(deadline_at: Timestamp) -> NewTask {
         timeout_ms: Some(12_345_678),
         deadline_at: Some(deadline_at),
         finish_step: true,
-        retry: RetryPolicy { initial_ms: 1_500, factor: 1.1, jitter: 0.3, max_ms: 98_765_432_109 },
+        retry: RetryPolicy {
+            initial_ms: 1_500,
+            factor: 1.1,
+            jitter: 0.3,
+            max_ms: 98_765_432_109,
+        },
         parameters: json("{\"text\":\"一只猫 🐈\",\"n\":[1,2.50,-3e2,null,true]}"),
         memo: Some(json("[\"for\",\"people\"]")),
         correlation_id: Some("corr-é-9".to_owned()),
         trace_context: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
-        idempotency: Some(Idempotency { key: "key-1".to_owned(), digest: [7; 32], ttl_ms: HOUR_MS }),
+        idempotency: Some(Idempotency {
+            key: "key-1".to_owned(),
+            digest: [7; 32],
+            ttl_ms: HOUR_MS,
+        }),
         ..NewTask::new("user/ü-1", "generate.summary:v1", "vip_long", json("{}"))
     }
 }
@@ -67,20 +83,49 @@ async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
     let new = full_task(deadline);
     let task = fixture.task(fixture.submit(new.clone()).await).await;
-    assert_eq!((&*task.owner, &task.tier, &*task.task_type), (&*new.owner, &new.tier, &*new.task_type));
-    assert_eq!((&task.task_key, &*task.queue, task.priority), (&new.task_key, &*new.queue, new.priority));
-    assert_eq!((task.max_attempts, task.timeout_ms, task.deadline_at), (17, new.timeout_ms, Some(deadline)));
+    assert_eq!(
+        (&*task.owner, &task.tier, &*task.task_type),
+        (&*new.owner, &new.tier, &*new.task_type)
+    );
+    assert_eq!(
+        (&task.task_key, &*task.queue, task.priority),
+        (&new.task_key, &*new.queue, new.priority)
+    );
+    assert_eq!(
+        (task.max_attempts, task.timeout_ms, task.deadline_at),
+        (17, new.timeout_ms, Some(deadline))
+    );
     assert_eq!((task.finish_step, task.retry), (true, new.retry));
     assert_eq!((&task.parameters, &task.memo), (&new.parameters, &new.memo));
-    assert_eq!((&task.correlation_id, &task.trace_context), (&new.correlation_id, &new.trace_context));
-    assert_eq!(task.due_at, Timestamp::from_micros(1_234_567_890_123_456), "to the microsecond");
-    assert_eq!((task.status, task.phase, task.attempt, task.version), (Status::Queued, Phase::Run, 0, 1));
-    assert_eq!((task.parent_id, task.children), (None, ChildCounts::default()));
+    assert_eq!(
+        (&task.correlation_id, &task.trace_context),
+        (&new.correlation_id, &new.trace_context)
+    );
+    assert_eq!(
+        task.due_at,
+        Timestamp::from_micros(1_234_567_890_123_456),
+        "to the microsecond"
+    );
+    assert_eq!(
+        (task.status, task.phase, task.attempt, task.version),
+        (Status::Queued, Phase::Run, 0, 1)
+    );
+    assert_eq!(
+        (task.parent_id, task.children),
+        (None, ChildCounts::default())
+    );
 }
 
 async fn a_task_is_what_the_domain_makes_of_it(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
-    for new in [new_task(), full_task(deadline), NewTask { run_at: RunAt::AfterMs(5_000), ..new_task() }] {
+    for new in [
+        new_task(),
+        full_task(deadline),
+        NewTask {
+            run_at: RunAt::AfterMs(5_000),
+            ..new_task()
+        },
+    ] {
         let id = fixture.submit(new.clone()).await;
         let task = fixture.task(id).await;
         let decided = lifecycle::submit::decide(&new, id, task.created_at).unwrap();
@@ -93,33 +138,100 @@ async fn a_batch_keeps_what_each_of_its_tasks_says(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let (one, full) = (new_task(), full_task(now.plus_ms(HOUR_MS)));
     let others = [
-        NewTask { owner: full.owner.clone(), ..one.clone() },
-        NewTask { tier: full.tier.clone(), ..one.clone() },
-        NewTask { task_type: full.task_type.clone(), ..one.clone() },
-        NewTask { task_key: full.task_key.clone(), ..one.clone() },
-        NewTask { queue: full.queue.clone(), ..one.clone() },
-        NewTask { priority: full.priority, ..one.clone() },
-        NewTask { run_at: full.run_at, ..one.clone() },
-        NewTask { run_at: RunAt::AfterMs(5_000), ..one.clone() },
-        NewTask { max_attempts: full.max_attempts, ..one.clone() },
-        NewTask { timeout_ms: full.timeout_ms, ..one.clone() },
-        NewTask { deadline_at: full.deadline_at, ..one.clone() },
-        NewTask { finish_step: true, ..one.clone() },
-        NewTask { retry: full.retry, ..one.clone() },
-        NewTask { parameters: full.parameters.clone(), ..one.clone() },
-        NewTask { memo: full.memo.clone(), ..one.clone() },
-        NewTask { correlation_id: full.correlation_id.clone(), ..one.clone() },
-        NewTask { trace_context: full.trace_context.clone(), ..one.clone() },
+        NewTask {
+            owner: full.owner.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            tier: full.tier.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            task_type: full.task_type.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            task_key: full.task_key.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            queue: full.queue.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            priority: full.priority,
+            ..one.clone()
+        },
+        NewTask {
+            run_at: full.run_at,
+            ..one.clone()
+        },
+        NewTask {
+            run_at: RunAt::AfterMs(5_000),
+            ..one.clone()
+        },
+        NewTask {
+            max_attempts: full.max_attempts,
+            ..one.clone()
+        },
+        NewTask {
+            timeout_ms: full.timeout_ms,
+            ..one.clone()
+        },
+        NewTask {
+            deadline_at: full.deadline_at,
+            ..one.clone()
+        },
+        NewTask {
+            finish_step: true,
+            ..one.clone()
+        },
+        NewTask {
+            retry: full.retry,
+            ..one.clone()
+        },
+        NewTask {
+            parameters: full.parameters.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            memo: full.memo.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            correlation_id: full.correlation_id.clone(),
+            ..one.clone()
+        },
+        NewTask {
+            trace_context: full.trace_context.clone(),
+            ..one.clone()
+        },
     ];
-    let plain = NewTask { idempotency: None, ..full };
-    let alike = NewTask { task_key: None, run_at: RunAt::Now, parameters: json("7"), ..plain.clone() };
-    let delayed = NewTask { run_at: RunAt::AfterMs(5_000), ..plain.clone() };
+    let plain = NewTask {
+        idempotency: None,
+        ..full
+    };
+    let alike = NewTask {
+        task_key: None,
+        run_at: RunAt::Now,
+        parameters: json("7"),
+        ..plain.clone()
+    };
+    let delayed = NewTask {
+        run_at: RunAt::AfterMs(5_000),
+        ..plain.clone()
+    };
     let pairs = others.into_iter().map(|other| [one.clone(), other]);
     for pair in pairs.chain([[plain, alike], [delayed.clone(), delayed]]) {
         let ids = fixture.submit_all(pair.to_vec()).await;
         for (new, id) in pair.iter().zip(ids) {
             let task = fixture.task(id).await;
-            assert_eq!(task, lifecycle::submit::decide(new, id, task.created_at).unwrap().after);
+            assert_eq!(
+                task,
+                lifecycle::submit::decide(new, id, task.created_at)
+                    .unwrap()
+                    .after
+            );
         }
     }
 }
@@ -135,9 +247,18 @@ async fn json_is_kept_to_the_letter(fixture: Arc<Fixture>) {
         "-0.0",
     ];
     for text in texts {
-        let id = fixture.submit(NewTask { memo: Some(json(text)), parameters: json(text), ..new_task() }).await;
+        let id = fixture
+            .submit(NewTask {
+                memo: Some(json(text)),
+                parameters: json(text),
+                ..new_task()
+            })
+            .await;
         let task = fixture.task(id).await;
-        assert_eq!((task.parameters.as_str(), task.memo.unwrap().as_str()), (text, text));
+        assert_eq!(
+            (task.parameters.as_str(), task.memo.unwrap().as_str()),
+            (text, text)
+        );
     }
 }
 
@@ -154,16 +275,33 @@ async fn ids_grow_in_the_order_of_submission(fixture: Arc<Fixture>) {
 async fn a_task_has_the_id_that_was_given_out_for_it(fixture: Arc<Fixture>) {
     let (first, id) = (fixture.store.next_id(), fixture.store.next_id());
     assert!(first < id);
-    let made = fixture.submit(NewTask { id: Some(id), ..new_task() }).await;
+    let made = fixture
+        .submit(NewTask {
+            id: Some(id),
+            ..new_task()
+        })
+        .await;
     assert_eq!((made, fixture.task(id).await.id), (id, id));
-    let ids = fixture.submit_all(vec![new_task(), NewTask { id: Some(first), ..new_task() }]).await;
+    let ids = fixture
+        .submit_all(vec![
+            new_task(),
+            NewTask {
+                id: Some(first),
+                ..new_task()
+            },
+        ])
+        .await;
     assert_eq!(ids[1], first);
     assert!(ids[0] > id);
 }
 
 async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {
-    let tasks: Vec<NewTask> =
-        (0..500).map(|number| NewTask { parameters: json(&number.to_string()), ..new_task() }).collect();
+    let tasks: Vec<NewTask> = (0..500)
+        .map(|number| NewTask {
+            parameters: json(&number.to_string()),
+            ..new_task()
+        })
+        .collect();
     let ids = fixture.submit_all(tasks).await;
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     let stored = fixture.all_tasks().await;
@@ -172,16 +310,32 @@ async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {
         assert_eq!(task.parameters.as_str(), number.to_string());
     }
     let node = fixture.node().await;
-    assert_eq!(ids_of(&fixture.claim(node, MANY).await), ids, "the order of submission is that of claims");
+    assert_eq!(
+        ids_of(&fixture.claim(node, MANY).await),
+        ids,
+        "the order of submission is that of claims"
+    );
 }
 
 async fn a_batch_is_made_whole_or_not_at_all(fixture: Arc<Fixture>) {
     fixture.submit(keyed("taken", 1)).await;
-    let bad = NewTask { priority: 10, ..new_task() };
-    let answer = fixture.store.submit_tasks(vec![keyed("fresh", 1), bad]).await;
+    let bad = NewTask {
+        priority: 10,
+        ..new_task()
+    };
+    let answer = fixture
+        .store
+        .submit_tasks(vec![keyed("fresh", 1), bad])
+        .await;
     assert_eq!(refused_field(answer), "priority");
-    let answer = fixture.store.submit_tasks(vec![keyed("fresh", 1), new_task(), keyed("taken", 2)]).await;
-    assert!(matches!(answer, Err(StoreError::IdempotencyMismatch)), "{answer:?}");
+    let answer = fixture
+        .store
+        .submit_tasks(vec![keyed("fresh", 1), new_task(), keyed("taken", 2)])
+        .await;
+    assert!(
+        matches!(answer, Err(StoreError::IdempotencyMismatch)),
+        "{answer:?}"
+    );
     assert_eq!(fixture.all_tasks().await.len(), 1);
     let fresh = fixture.store.submit_task(keyed("fresh", 2)).await.unwrap();
     assert!(!fresh.repeated, "what was not made has left no key behind");
@@ -189,13 +343,21 @@ async fn a_batch_is_made_whole_or_not_at_all(fixture: Arc<Fixture>) {
 
 async fn an_empty_batch_is_fine_and_one_too_large_is_refused(fixture: Arc<Fixture>) {
     assert_eq!(fixture.submit_all(vec![]).await, Vec::<TaskId>::new());
-    let answer = fixture.store.submit_tasks(vec![new_task(); bounds::SUBMIT_BATCH + 1]).await;
+    let answer = fixture
+        .store
+        .submit_tasks(vec![new_task(); bounds::SUBMIT_BATCH + 1])
+        .await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))));
     assert!(fixture.all_tasks().await.is_empty());
 }
 
 async fn a_delay_counts_from_the_moment_of_acceptance(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { run_at: RunAt::AfterMs(90_000), ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(90_000),
+            ..new_task()
+        })
+        .await;
     let task = fixture.task(id).await;
     assert_eq!(task.due_at, task.created_at.plus_ms(90_000));
 }
@@ -204,20 +366,36 @@ async fn the_same_key_leads_to_the_same_task(fixture: Arc<Fixture>) {
     let first = fixture.store.submit_task(keyed("a", 1)).await.unwrap();
     assert!(!first.repeated);
     let again = fixture.store.submit_task(keyed("a", 1)).await.unwrap();
-    assert_eq!(again, Submitted { task_id: first.task_id, repeated: true });
+    assert_eq!(
+        again,
+        Submitted {
+            task_id: first.task_id,
+            repeated: true
+        }
+    );
     assert_eq!(fixture.all_tasks().await.len(), 1);
 }
 
 async fn the_same_key_with_another_body_is_refused(fixture: Arc<Fixture>) {
     let first = fixture.submit(keyed("a", 1)).await;
     let answer = fixture.store.submit_task(keyed("a", 2)).await;
-    assert!(matches!(answer, Err(StoreError::IdempotencyMismatch)), "{answer:?}");
+    assert!(
+        matches!(answer, Err(StoreError::IdempotencyMismatch)),
+        "{answer:?}"
+    );
     assert_eq!(ids_of(&fixture.all_tasks().await), [first]);
 }
 
 async fn a_key_belongs_to_its_owner(fixture: Arc<Fixture>) {
     let mine = fixture.submit(keyed("a", 1)).await;
-    let theirs = fixture.store.submit_task(NewTask { owner: "u-2".into(), ..keyed("a", 2) }).await.unwrap();
+    let theirs = fixture
+        .store
+        .submit_task(NewTask {
+            owner: "u-2".into(),
+            ..keyed("a", 2)
+        })
+        .await
+        .unwrap();
     assert!(!theirs.repeated && theirs.task_id != mine);
 }
 
@@ -227,44 +405,90 @@ async fn a_key_outlives_the_end_of_its_task(fixture: Arc<Fixture>) {
         let id = fixture.submit(keyed(&key, 1)).await;
         fixture.run(id, outcome).await;
         let again = fixture.store.submit_task(keyed(&key, 1)).await.unwrap();
-        assert_eq!(again, Submitted { task_id: id, repeated: true });
+        assert_eq!(
+            again,
+            Submitted {
+                task_id: id,
+                repeated: true
+            }
+        );
     }
 }
 
 async fn a_key_is_free_again_when_its_promise_has_run_out(fixture: Arc<Fixture>) {
     let first = fixture.submit(keyed("a", 1)).await;
     fixture.clock.advance_ms(HOUR_MS / 2);
-    assert_eq!(fixture.submit(keyed("a", 1)).await, first, "the promise holds for its whole time");
+    assert_eq!(
+        fixture.submit(keyed("a", 1)).await,
+        first,
+        "the promise holds for its whole time"
+    );
     fixture.clock.advance_ms(HOUR_MS / 2);
     let second = fixture.store.submit_task(keyed("a", 2)).await.unwrap();
-    assert!(!second.repeated && second.task_id != first, "a repetition does not prolong the promise");
-    assert_eq!(fixture.submit(keyed("a", 2)).await, second.task_id, "the new promise holds as the old one did");
+    assert!(
+        !second.repeated && second.task_id != first,
+        "a repetition does not prolong the promise"
+    );
+    assert_eq!(
+        fixture.submit(keyed("a", 2)).await,
+        second.task_id,
+        "the new promise holds as the old one did"
+    );
 }
 
 async fn the_same_key_twice_in_one_batch_makes_one_task(fixture: Arc<Fixture>) {
-    let answers = fixture.store.submit_tasks(vec![keyed("a", 1), keyed("b", 1), keyed("a", 1)]).await.unwrap();
-    assert_eq!(answers[2], Submitted { task_id: answers[0].task_id, repeated: true });
+    let answers = fixture
+        .store
+        .submit_tasks(vec![keyed("a", 1), keyed("b", 1), keyed("a", 1)])
+        .await
+        .unwrap();
+    assert_eq!(
+        answers[2],
+        Submitted {
+            task_id: answers[0].task_id,
+            repeated: true
+        }
+    );
     assert!(!answers[0].repeated && !answers[1].repeated);
     assert_eq!(fixture.all_tasks().await.len(), 2);
 }
 
 async fn a_key_with_two_bodies_in_one_batch_makes_nothing(fixture: Arc<Fixture>) {
-    let answer = fixture.store.submit_tasks(vec![keyed("a", 1), keyed("a", 2)]).await;
-    assert!(matches!(answer, Err(StoreError::IdempotencyMismatch)), "{answer:?}");
+    let answer = fixture
+        .store
+        .submit_tasks(vec![keyed("a", 1), keyed("a", 2)])
+        .await;
+    assert!(
+        matches!(answer, Err(StoreError::IdempotencyMismatch)),
+        "{answer:?}"
+    );
     assert!(fixture.all_tasks().await.is_empty());
 }
 
 async fn a_batch_with_known_keys_makes_only_the_new_tasks(fixture: Arc<Fixture>) {
     let known = fixture.submit(keyed("a", 1)).await;
-    let answers = fixture.store.submit_tasks(vec![new_task(), keyed("a", 1), keyed("b", 1)]).await.unwrap();
-    assert_eq!(answers.iter().map(|answer| answer.repeated).collect::<Vec<_>>(), [false, true, false]);
+    let answers = fixture
+        .store
+        .submit_tasks(vec![new_task(), keyed("a", 1), keyed("b", 1)])
+        .await
+        .unwrap();
+    assert_eq!(
+        answers
+            .iter()
+            .map(|answer| answer.repeated)
+            .collect::<Vec<_>>(),
+        [false, true, false]
+    );
     assert_eq!(answers[1].task_id, known);
     assert_eq!(fixture.all_tasks().await.len(), 3);
 }
 
 async fn a_repeated_child_is_not_counted_twice(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
-    let child = NewTask { parent: Some(parent), ..keyed("child", 1) };
+    let child = NewTask {
+        parent: Some(parent),
+        ..keyed("child", 1)
+    };
     fixture.submit(child.clone()).await;
     assert!(fixture.store.submit_task(child).await.unwrap().repeated);
     assert_eq!(fixture.task(parent.task_id).await.children.total, 1);
@@ -279,6 +503,17 @@ async fn expired_keys_are_pruned_within_the_limit(fixture: Arc<Fixture>) {
     assert_eq!(fixture.store.prune_idempotency_keys(3).await.unwrap(), 3);
     assert_eq!(fixture.store.prune_idempotency_keys(3).await.unwrap(), 2);
     assert_eq!(fixture.store.prune_idempotency_keys(3).await.unwrap(), 0);
-    assert_eq!(fixture.submit(keyed("young", 1)).await, young, "a promise that holds is kept");
-    assert!(!fixture.store.submit_task(keyed("old-0", 2)).await.unwrap().repeated);
+    assert_eq!(
+        fixture.submit(keyed("young", 1)).await,
+        young,
+        "a promise that holds is kept"
+    );
+    assert!(
+        !fixture
+            .store
+            .submit_task(keyed("old-0", 2))
+            .await
+            .unwrap()
+            .repeated
+    );
 }

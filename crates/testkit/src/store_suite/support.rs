@@ -2,7 +2,9 @@
 
 use longhaul_domain::{
     Attempt, Json, Lease, LeaseToken, LogEntry, NewTask, NodeId, Status, StoreError, Task, TaskId,
-    contract::store::{Access, ClaimRequest, Failure, Outcome, Report, RescueRequest, Rescued, Verdict},
+    contract::store::{
+        Access, ClaimRequest, Failure, Outcome, Report, RescueRequest, Rescued, Verdict,
+    },
     event::LeasedMessage,
     filter::{PageRequest, SortOrder, TaskFilter},
     lifecycle::expire::Overdue,
@@ -38,27 +40,46 @@ pub(super) fn random_node_id() -> NodeId {
 }
 
 pub(super) fn forged(lease: &Lease) -> Lease {
-    Lease { token: LeaseToken(random_uuid()), ..*lease }
+    Lease {
+        token: LeaseToken(random_uuid()),
+        ..*lease
+    }
 }
 
 pub(super) fn completed() -> Outcome {
-    Outcome::Completed { result: Some(json("{\"done\":true}")), result_url: None }
+    Outcome::Completed {
+        result: Some(json("{\"done\":true}")),
+        result_url: None,
+    }
 }
 
 pub(super) fn failure(message: &str) -> Failure {
-    Failure { class: "test".to_owned(), message: message.to_owned(), detail: Some("at line 7".to_owned()) }
+    Failure {
+        class: "test".to_owned(),
+        message: message.to_owned(),
+        detail: Some("at line 7".to_owned()),
+    }
 }
 
 pub(super) fn fatal() -> Outcome {
-    Outcome::Failed { failure: failure("it broke for good"), retry_in_ms: None }
+    Outcome::Failed {
+        failure: failure("it broke for good"),
+        retry_in_ms: None,
+    }
 }
 
 pub(super) fn retryable(retry_in_ms: u64) -> Outcome {
-    Outcome::Failed { failure: failure("it broke"), retry_in_ms: Some(retry_in_ms) }
+    Outcome::Failed {
+        failure: failure("it broke"),
+        retry_in_ms: Some(retry_in_ms),
+    }
 }
 
 pub(super) fn snoozed(delay_ms: u64) -> Outcome {
-    Outcome::Snoozed { reason: Some(failure("too many requests")), delay_ms }
+    Outcome::Snoozed {
+        reason: Some(failure("too many requests")),
+        delay_ms,
+    }
 }
 
 pub(super) fn lease_of(task: &Task) -> Lease {
@@ -69,9 +90,20 @@ pub(super) fn ids_of(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
-pub(super) fn claim_request(node_id: NodeId, queues: &[&str], task_types: &[&str], limit: usize) -> ClaimRequest {
+pub(super) fn claim_request(
+    node_id: NodeId,
+    queues: &[&str],
+    task_types: &[&str],
+    limit: usize,
+) -> ClaimRequest {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    ClaimRequest { node_id, host: "host-1".to_owned(), queues: owned(queues), task_types: owned(task_types), limit }
+    ClaimRequest {
+        node_id,
+        host: "host-1".to_owned(),
+        queues: owned(queues),
+        task_types: owned(task_types),
+        limit,
+    }
 }
 
 /// The name of the field that a store refused.
@@ -84,23 +116,43 @@ pub(super) fn refused_field<T: std::fmt::Debug>(answer: Result<T, StoreError>) -
 
 impl Fixture {
     pub(super) async fn submit(&self, task: NewTask) -> TaskId {
-        self.store.submit_task(task).await.expect("the task is good").task_id
+        self.store
+            .submit_task(task)
+            .await
+            .expect("the task is good")
+            .task_id
     }
 
     pub(super) async fn submit_all(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
-        let answers = self.store.submit_tasks(tasks).await.expect("the tasks are good");
+        let answers = self
+            .store
+            .submit_tasks(tasks)
+            .await
+            .expect("the tasks are good");
         answers.into_iter().map(|answer| answer.task_id).collect()
     }
 
     /// A new node, registered and alive.
     pub(super) async fn node(&self) -> NodeId {
         let id = random_node_id();
-        self.store.register_node(id, "node-1", "host-1", None).await.expect("the node is good");
+        self.store
+            .register_node(id, "node-1", "host-1", None)
+            .await
+            .expect("the node is good");
         id
     }
 
-    pub(super) async fn claim_from(&self, node: NodeId, queues: &[&str], kinds: &[&str], limit: usize) -> Vec<Task> {
-        self.store.claim_tasks(&claim_request(node, queues, kinds, limit)).await.expect("the node may claim")
+    pub(super) async fn claim_from(
+        &self,
+        node: NodeId,
+        queues: &[&str],
+        kinds: &[&str],
+        limit: usize,
+    ) -> Vec<Task> {
+        self.store
+            .claim_tasks(&claim_request(node, queues, kinds, limit))
+            .await
+            .expect("the node may claim")
     }
 
     /// Claims tasks of the usual type and queue.
@@ -111,8 +163,14 @@ impl Fixture {
     /// Claims the one task that must be next.
     pub(super) async fn claim_this(&self, node: NodeId, id: TaskId) -> Lease {
         let task = self.task(id).await;
-        let claimed = self.claim_from(node, &[&task.queue], &[&task.task_type], 1).await;
-        assert_eq!(ids_of(&claimed), [id], "this task should have been the next to claim");
+        let claimed = self
+            .claim_from(node, &[&task.queue], &[&task.task_type], 1)
+            .await;
+        assert_eq!(
+            ids_of(&claimed),
+            [id],
+            "this task should have been the next to claim"
+        );
         lease_of(&claimed[0])
     }
 
@@ -128,14 +186,25 @@ impl Fixture {
     }
 
     pub(super) async fn finish_all(&self, reports: Vec<Report>) -> Vec<Verdict> {
-        let verdicts = self.store.finish_tasks(&reports).await.expect("the reports are good");
+        let verdicts = self
+            .store
+            .finish_tasks(&reports)
+            .await
+            .expect("the reports are good");
         assert_eq!(verdicts.len(), reports.len(), "each report has a verdict");
         verdicts
     }
 
     /// Submits children for the attempt that holds `parent`.
-    pub(super) async fn submit_children(&self, parent: Lease, children: Vec<NewTask>) -> Vec<TaskId> {
-        let children = children.into_iter().map(|child| NewTask { parent: Some(parent), ..child });
+    pub(super) async fn submit_children(
+        &self,
+        parent: Lease,
+        children: Vec<NewTask>,
+    ) -> Vec<TaskId> {
+        let children = children.into_iter().map(|child| NewTask {
+            parent: Some(parent),
+            ..child
+        });
         self.submit_all(children.collect()).await
     }
 
@@ -147,7 +216,10 @@ impl Fixture {
     }
 
     pub(super) async fn task(&self, id: TaskId) -> Task {
-        self.store.get_task(&Access::All, id).await.expect("the task exists")
+        self.store
+            .get_task(&Access::All, id)
+            .await
+            .expect("the task exists")
     }
 
     pub(super) async fn status(&self, id: TaskId) -> Status {
@@ -174,9 +246,16 @@ impl Fixture {
         let mut all: Vec<LogEntry> = Vec::new();
         let mut after = None;
         loop {
-            let page = self.store.list_logs(&Access::All, id, after, MANY).await.expect("the task exists");
+            let page = self
+                .store
+                .list_logs(&Access::All, id, after, MANY)
+                .await
+                .expect("the task exists");
             all.extend(page.items);
-            assert!(all.windows(2).all(|pair| pair[0].number < pair[1].number), "numbers only grow");
+            assert!(
+                all.windows(2).all(|pair| pair[0].number < pair[1].number),
+                "numbers only grow"
+            );
             match page.next {
                 Some(last) => after = Some(last),
                 None => return all,
@@ -185,12 +264,29 @@ impl Fixture {
     }
 
     /// All tasks that match, page by page, oldest first.
-    pub(super) async fn list(&self, access: &Access, filter: &TaskFilter, order: SortOrder, size: usize) -> Vec<Task> {
+    pub(super) async fn list(
+        &self,
+        access: &Access,
+        filter: &TaskFilter,
+        order: SortOrder,
+        size: usize,
+    ) -> Vec<Task> {
         let mut all = Vec::new();
-        let mut page = PageRequest { order, after: None, size };
+        let mut page = PageRequest {
+            order,
+            after: None,
+            size,
+        };
         loop {
-            let found = self.store.list_tasks(access, filter, &page).await.expect("the filter is good");
-            assert!(found.items.len() <= size, "a page holds at most what was asked for");
+            let found = self
+                .store
+                .list_tasks(access, filter, &page)
+                .await
+                .expect("the filter is good");
+            assert!(
+                found.items.len() <= size,
+                "a page holds at most what was asked for"
+            );
             all.extend(found.items);
             match found.next {
                 Some(last) => page.after = Some(last),
@@ -200,37 +296,70 @@ impl Fixture {
     }
 
     pub(super) async fn all_tasks(&self) -> Vec<Task> {
-        self.list(&Access::All, &TaskFilter::default(), SortOrder::OldestFirst, MANY).await
+        self.list(
+            &Access::All,
+            &TaskFilter::default(),
+            SortOrder::OldestFirst,
+            MANY,
+        )
+        .await
     }
 
     pub(super) async fn children_of(&self, parent: TaskId) -> Vec<Task> {
-        let filter = TaskFilter { parent_id: Some(parent), ..TaskFilter::default() };
-        self.list(&Access::All, &filter, SortOrder::OldestFirst, MANY).await
+        let filter = TaskFilter {
+            parent_id: Some(parent),
+            ..TaskFilter::default()
+        };
+        self.list(&Access::All, &filter, SortOrder::OldestFirst, MANY)
+            .await
     }
 
     /// One rescue pass that takes an hour of silence for death.
     pub(super) async fn rescue(&self, max_crashes: u32) -> Rescued {
-        let request = RescueRequest { asker: None, lease_ms: HOUR_MS, max_crashes, limit: MANY, keep_for_host_ms: 0 };
-        self.store.rescue_tasks(&request).await.expect("the request is good")
+        let request = RescueRequest {
+            asker: None,
+            lease_ms: HOUR_MS,
+            max_crashes,
+            limit: MANY,
+            keep_for_host_ms: 0,
+        };
+        self.store
+            .rescue_tasks(&request)
+            .await
+            .expect("the request is good")
     }
 
     /// One expiry pass that is about deadlines alone.
     pub(super) async fn expire_deadlines(&self) -> usize {
         let never = longhaul_domain::bounds::DURATION_MS;
-        let overdue = Overdue { silent_ms: never, timeout_grace_ms: never };
-        self.store.expire_tasks(&overdue, MANY).await.expect("the request is good").ended
+        let overdue = Overdue {
+            silent_ms: never,
+            timeout_grace_ms: never,
+        };
+        self.store
+            .expire_tasks(&overdue, MANY)
+            .await
+            .expect("the request is good")
+            .ended
     }
 
     /// Takes all messages out of the outbox.
     pub(super) async fn drain_outbox(&self) -> Vec<LeasedMessage> {
         let mut all = Vec::new();
         loop {
-            let leased = self.store.lease_outbox(MANY, HOUR_MS).await.expect("the request is good");
+            let leased = self
+                .store
+                .lease_outbox(MANY, HOUR_MS)
+                .await
+                .expect("the request is good");
             if leased.is_empty() {
                 return all;
             }
             let ids: Vec<i64> = leased.iter().map(|message| message.id).collect();
-            self.store.confirm_outbox(&ids).await.expect("the messages are there");
+            self.store
+                .confirm_outbox(&ids)
+                .await
+                .expect("the messages are there");
             all.extend(leased);
         }
     }

@@ -35,16 +35,26 @@ pub(super) fn cases() -> Vec<Case> {
 
 async fn history(fixture: &Fixture) -> Vec<Tally> {
     let spans = Some((Timestamp::from_micros(0), Timestamp::from_micros(i64::MAX)));
-    fixture.store.read_tallies(&TallyFilter { spans }).await.unwrap()
+    fixture
+        .store
+        .read_tallies(&TallyFilter { spans })
+        .await
+        .unwrap()
 }
 
 /// The numbers of one measure as (label, bucket, n), whatever the hour: the case may run into the next one.
 async fn measured(fixture: &Fixture, measure: Measure) -> Vec<(String, i32, i64)> {
     let mut sums: BTreeMap<(String, i32), i64> = BTreeMap::new();
-    for tally in history(fixture).await.into_iter().filter(|tally| tally.key.measure == measure) {
+    for tally in history(fixture)
+        .await
+        .into_iter()
+        .filter(|tally| tally.key.measure == measure)
+    {
         *sums.entry((tally.key.label, tally.key.bucket)).or_default() += tally.n;
     }
-    sums.into_iter().map(|((label, bucket), n)| (label, bucket, n)).collect()
+    sums.into_iter()
+        .map(|((label, bucket), n)| (label, bucket, n))
+        .collect()
 }
 
 async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fixture>) {
@@ -52,14 +62,23 @@ async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fix
     let node = fixture.node().await;
     for round in 0..12_u32 {
         let queue = format!("queue-{}", round % 3);
-        let batch: Vec<NewTask> = (0..8).map(|_| NewTask { queue: queue.clone().into(), ..new_task() }).collect();
+        let batch: Vec<NewTask> = (0..8)
+            .map(|_| NewTask {
+                queue: queue.clone().into(),
+                ..new_task()
+            })
+            .collect();
         let ids = fixture.submit_all(batch).await;
         for task in fixture.claim_from(node, &[&queue], &["work"], 5).await {
             let outcomes = [completed(), fatal(), retryable(0), snoozed(0), completed()];
             let outcome = outcomes[random.random_range(0..outcomes.len())].clone();
             fixture.finish(lease_of(&task), outcome).await;
         }
-        fixture.store.cancel_task(&Access::All, ids[random.random_range(0..8)]).await.unwrap();
+        fixture
+            .store
+            .cancel_task(&Access::All, ids[random.random_range(0..8)])
+            .await
+            .unwrap();
         let tasks = fixture.all_tasks().await;
         check_tallies(&fixture, &tasks).await;
         assert!(fixture.store.fold_tallies(7).await.unwrap() <= 7);
@@ -69,7 +88,11 @@ async fn counts_equal_the_rows_after_a_random_mix_folded_or_not(fixture: Arc<Fix
     while fixture.store.fold_tallies(MANY).await.unwrap() > 0 {}
     check_tallies(&fixture, &tasks).await;
     assert_eq!(history(&fixture).await, before, "folding changes no sum");
-    fixture.store.cancel_task(&Access::All, ids_of(&tasks)[0]).await.unwrap();
+    fixture
+        .store
+        .cancel_task(&Access::All, ids_of(&tasks)[0])
+        .await
+        .unwrap();
     check_tallies(&fixture, &fixture.all_tasks().await).await;
 }
 
@@ -89,8 +112,14 @@ async fn folds_at_once_beside_submits_add_each_line_once(fixture: Arc<Fixture>) 
             fixture.submit(new_task()).await;
         }
     });
-    let (folded, _) = tokio::join!(futures::future::join_all(folding), futures::future::join_all(submitting));
-    assert!(folded.into_iter().sum::<usize>() > 0, "lines were folded beside the submits");
+    let (folded, _) = tokio::join!(
+        futures::future::join_all(folding),
+        futures::future::join_all(submitting)
+    );
+    assert!(
+        folded.into_iter().sum::<usize>() > 0,
+        "lines were folded beside the submits"
+    );
     check_tallies(&fixture, &fixture.all_tasks().await).await;
     while fixture.store.fold_tallies(MANY).await.unwrap() > 0 {}
     check_tallies(&fixture, &fixture.all_tasks().await).await;
@@ -99,23 +128,54 @@ async fn folds_at_once_beside_submits_add_each_line_once(fixture: Arc<Fixture>) 
 async fn a_task_that_moves_to_another_queue_is_counted_there(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     while fixture.store.fold_tallies(MANY).await.unwrap() > 0 {}
-    let change = Reschedule { queue: Some("elsewhere".to_owned()), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, id, &change).await.unwrap();
-    let present = fixture.store.read_tallies(&TallyFilter::default()).await.unwrap();
+    let change = Reschedule {
+        queue: Some("elsewhere".to_owned()),
+        ..Reschedule::default()
+    };
+    fixture
+        .store
+        .reschedule_task(&Access::All, id, &change)
+        .await
+        .unwrap();
+    let present = fixture
+        .store
+        .read_tallies(&TallyFilter::default())
+        .await
+        .unwrap();
     assert_eq!(present.len(), 1, "a count of zero is not told: {present:?}");
     let (key, n) = (&present[0].key, present[0].n);
-    assert_eq!((key.queue.as_str(), key.label.as_str(), key.bucket, n), ("elsewhere", "QUEUED", 0, 1));
-    assert_eq!((key.span_start, key.task_type.as_str(), key.measure), (0, "work", Measure::Status));
+    assert_eq!(
+        (key.queue.as_str(), key.label.as_str(), key.bucket, n),
+        ("elsewhere", "QUEUED", 0, 1)
+    );
+    assert_eq!(
+        (key.span_start, key.task_type.as_str(), key.measure),
+        (0, "work", Measure::Status)
+    );
 }
 
 async fn a_pruned_task_is_no_longer_counted(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     fixture.run(id, completed()).await;
     let statistics = history(&fixture).await;
-    let keep = Retention { ended_ms: 0, dead_letter_ms: 0 };
+    let keep = Retention {
+        ended_ms: 0,
+        dead_letter_ms: 0,
+    };
     assert_eq!(fixture.store.prune_tasks(&keep, &[id]).await.unwrap(), 1);
-    assert!(fixture.store.read_tallies(&TallyFilter::default()).await.unwrap().is_empty());
-    assert_eq!(history(&fixture).await, statistics, "the past stays as it was");
+    assert!(
+        fixture
+            .store
+            .read_tallies(&TallyFilter::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        history(&fixture).await,
+        statistics,
+        "the past stays as it was"
+    );
 }
 
 async fn ends_are_counted_by_the_attempt_that_ended_them(fixture: Arc<Fixture>) {
@@ -129,8 +189,17 @@ async fn ends_are_counted_by_the_attempt_that_ended_them(fixture: Arc<Fixture>) 
     let failing = fixture.submit(new_task()).await;
     fixture.run(failing, fatal()).await;
     let completed = |attempt, n| ("COMPLETED".to_owned(), attempt, n);
-    let expected = [completed(1, 1), completed(2, 1), completed(3, 3), ("FAILED".to_owned(), 1, 1)];
-    assert_eq!(measured(&fixture, Measure::Ended).await, expected, "1, 2, or 3 for any later one");
+    let expected = [
+        completed(1, 1),
+        completed(2, 1),
+        completed(3, 3),
+        ("FAILED".to_owned(), 1, 1),
+    ];
+    assert_eq!(
+        measured(&fixture, Measure::Ended).await,
+        expected,
+        "1, 2, or 3 for any later one"
+    );
 }
 
 async fn waits_and_runs_are_counted_by_how_long_they_took(fixture: Arc<Fixture>) {
@@ -144,8 +213,14 @@ async fn waits_and_runs_are_counted_by_how_long_they_took(fixture: Arc<Fixture>)
     let started = task.last_attempt_at.unwrap();
     let wait = bucket_of(started.micros_since(task.due_at));
     let run = bucket_of(task.finished_at.unwrap().micros_since(started));
-    assert_eq!(measured(&fixture, Measure::Wait).await, [("COMPLETED".to_owned(), wait, 1)]);
-    assert_eq!(measured(&fixture, Measure::Run).await, [("COMPLETED".to_owned(), run, 1)]);
+    assert_eq!(
+        measured(&fixture, Measure::Wait).await,
+        [("COMPLETED".to_owned(), wait, 1)]
+    );
+    assert_eq!(
+        measured(&fixture, Measure::Run).await,
+        [("COMPLETED".to_owned(), run, 1)]
+    );
     assert!(wait >= bucket_of(2 * HOUR_MS * 1_000) && run >= bucket_of(16 * HOUR_MS * 1_000));
 }
 
@@ -153,36 +228,71 @@ async fn tasks_that_end_together_are_each_counted_by_itself(fixture: Arc<Fixture
     let (node, here) = (fixture.node().await, new_task().queue);
     let snoozes = fixture.submit(new_task()).await;
     fixture.run(snoozes, snoozed(0)).await;
-    fixture.submit_all(vec![new_task(), NewTask { queue: "elsewhere".into(), ..new_task() }]).await;
+    fixture
+        .submit_all(vec![
+            new_task(),
+            NewTask {
+                queue: "elsewhere".into(),
+                ..new_task()
+            },
+        ])
+        .await;
     fixture.clock.advance_ms(2 * HOUR_MS);
     fixture.submit(new_task()).await;
     let mut claimed = fixture.claim_from(node, &[&here], &["work"], MANY).await;
     fixture.clock.advance_ms(16 * HOUR_MS);
-    claimed.extend(fixture.claim_from(node, &["elsewhere"], &["work"], MANY).await);
+    claimed.extend(
+        fixture
+            .claim_from(node, &["elsewhere"], &["work"], MANY)
+            .await,
+    );
     fixture.clock.advance_ms(HOUR_MS);
-    let report = |task: &Task| Report { lease: lease_of(task), outcome: completed() };
-    let verdicts = fixture.finish_all(claimed.iter().map(report).collect()).await;
+    let report = |task: &Task| Report {
+        lease: lease_of(task),
+        outcome: completed(),
+    };
+    let verdicts = fixture
+        .finish_all(claimed.iter().map(report).collect())
+        .await;
     assert_eq!(verdicts, [Verdict::Applied(Status::Completed); 4]);
     let tasks = fixture.all_tasks().await;
     check_tallies(&fixture, &tasks).await;
     let sums = |bucket: &dyn Fn(&Task) -> i32| {
         let mut sums: BTreeMap<i32, i64> = BTreeMap::new();
-        tasks.iter().for_each(|task| *sums.entry(bucket(task)).or_default() += 1);
-        sums.into_iter().map(|(bucket, n)| ("COMPLETED".to_owned(), bucket, n)).collect::<Vec<_>>()
+        tasks
+            .iter()
+            .for_each(|task| *sums.entry(bucket(task)).or_default() += 1);
+        sums.into_iter()
+            .map(|(bucket, n)| ("COMPLETED".to_owned(), bucket, n))
+            .collect::<Vec<_>>()
     };
     let started = |task: &Task| task.last_attempt_at.unwrap();
     let waits = sums(&|task| bucket_of(started(task).micros_since(task.waits_since())));
     let runs = sums(&|task| bucket_of(task.finished_at.unwrap().micros_since(started(task))));
-    assert!(waits.len() >= 3 && runs.len() >= 2, "they differ: {waits:?} {runs:?}");
+    assert!(
+        waits.len() >= 3 && runs.len() >= 2,
+        "they differ: {waits:?} {runs:?}"
+    );
     assert_eq!(measured(&fixture, Measure::Wait).await, waits);
     assert_eq!(measured(&fixture, Measure::Run).await, runs);
-    assert_eq!(measured(&fixture, Measure::Ended).await, sums(&|task| i32::try_from(task.attempt).unwrap()));
+    assert_eq!(
+        measured(&fixture, Measure::Ended).await,
+        sums(&|task| i32::try_from(task.attempt).unwrap())
+    );
 }
 
 async fn a_task_that_never_ran_has_no_wait_and_no_run(fixture: Arc<Fixture>) {
-    let id = fixture.submit(NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..new_task() }).await;
+    let id = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(HOUR_MS),
+            ..new_task()
+        })
+        .await;
     fixture.store.cancel_task(&Access::All, id).await.unwrap();
-    assert_eq!(measured(&fixture, Measure::Ended).await, [("CANCELLED".to_owned(), 0, 1)]);
+    assert_eq!(
+        measured(&fixture, Measure::Ended).await,
+        [("CANCELLED".to_owned(), 0, 1)]
+    );
     assert!(measured(&fixture, Measure::Wait).await.is_empty());
     assert!(measured(&fixture, Measure::Run).await.is_empty());
 }
@@ -200,13 +310,28 @@ async fn statistics_are_read_by_the_hour(fixture: Arc<Fixture>) {
         let fixture = Arc::clone(&fixture);
         async move {
             let range = (Timestamp::from_micros(from), Timestamp::from_micros(to));
-            let tallies = fixture.store.read_tallies(&TallyFilter { spans: Some(range) }).await.unwrap();
-            assert!(tallies.windows(2).all(|pair| pair[0].key < pair[1].key), "sorted by key");
-            let ended = tallies.into_iter().filter(|tally| tally.key.measure == Measure::Ended);
-            ended.map(|tally| tally.key.span_start).collect::<Vec<i64>>()
+            let tallies = fixture
+                .store
+                .read_tallies(&TallyFilter { spans: Some(range) })
+                .await
+                .unwrap();
+            assert!(
+                tallies.windows(2).all(|pair| pair[0].key < pair[1].key),
+                "sorted by key"
+            );
+            let ended = tallies
+                .into_iter()
+                .filter(|tally| tally.key.measure == Measure::Ended);
+            ended
+                .map(|tally| tally.key.span_start)
+                .collect::<Vec<i64>>()
         }
     };
-    assert_eq!(ended_in(spans[0], spans[2]).await, spans[..2], "from is inside, to is not");
+    assert_eq!(
+        ended_in(spans[0], spans[2]).await,
+        spans[..2],
+        "from is inside, to is not"
+    );
     assert_eq!(ended_in(spans[0] + 1, spans[2] + 1).await, spans[1..]);
     assert!(ended_in(0, 1).await.is_empty(), "the present is no hour");
     assert_eq!(ended_in(i64::MIN, i64::MAX).await, spans);
@@ -215,7 +340,11 @@ async fn statistics_are_read_by_the_hour(fixture: Arc<Fixture>) {
 async fn a_task_that_ends_twice_is_counted_twice(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     fixture.run(id, fatal()).await;
-    fixture.store.retry_task(&Access::All, id, RetryScope::Task).await.unwrap();
+    fixture
+        .store
+        .retry_task(&Access::All, id, RetryScope::Task)
+        .await
+        .unwrap();
     fixture.run(id, completed()).await;
     let expected = [("COMPLETED".to_owned(), 2, 1), ("FAILED".to_owned(), 1, 1)];
     assert_eq!(measured(&fixture, Measure::Ended).await, expected);

@@ -44,7 +44,12 @@ fn new_token(id: &str) -> NewAccessToken {
 
 impl Fixture {
     async fn token(&self, id: &str) -> AccessToken {
-        self.store.find_token(id).await.unwrap().expect("the token is known").token
+        self.store
+            .find_token(id)
+            .await
+            .unwrap()
+            .expect("the token is known")
+            .token
     }
 }
 
@@ -54,22 +59,40 @@ async fn a_token_is_found_by_its_id_with_all_that_was_said_of_it(fixture: Arc<Fi
     let known = fixture.store.find_token("a1").await.unwrap().unwrap();
     assert_eq!((&known.token, known.digest), (&made, new.digest));
     assert!(known.seen_at >= made.created_at);
-    assert_eq!((&made.owner, &made.tier, &made.scopes), (&new.owner, &new.tier, &new.scopes));
+    assert_eq!(
+        (&made.owner, &made.tier, &made.scopes),
+        (&new.owner, &new.tier, &new.scopes)
+    );
     assert_eq!((&made.name, &made.prefix), (&new.name, &new.prefix));
     assert_eq!(made.expires_at, made.created_at.plus_ms(HOUR_MS));
     assert_eq!((made.last_used_at, made.revoked_at), (None, None));
-    let plain = NewAccessToken { tier: None, ..new_token("A1") };
+    let plain = NewAccessToken {
+        tier: None,
+        ..new_token("A1")
+    };
     assert_eq!(fixture.store.create_token(&plain).await.unwrap().tier, None);
     assert_eq!(fixture.store.find_token("a2").await.unwrap(), None);
     assert_eq!(fixture.token("a1").await, made, "ids differ by case");
 }
 
-async fn the_same_token_made_twice_is_one_and_another_with_its_id_is_refused(fixture: Arc<Fixture>) {
+async fn the_same_token_made_twice_is_one_and_another_with_its_id_is_refused(
+    fixture: Arc<Fixture>,
+) {
     let made = fixture.store.create_token(&new_token("a1")).await.unwrap();
     fixture.clock.advance_ms(1_000);
-    assert_eq!(fixture.store.create_token(&new_token("a1")).await.unwrap(), made);
-    let other = NewAccessToken { digest: TokenDigest([8; 32]), owner: "u-2".to_owned(), ..new_token("a1") };
-    assert_eq!(refused_field(fixture.store.create_token(&other).await), "tokenId");
+    assert_eq!(
+        fixture.store.create_token(&new_token("a1")).await.unwrap(),
+        made
+    );
+    let other = NewAccessToken {
+        digest: TokenDigest([8; 32]),
+        owner: "u-2".to_owned(),
+        ..new_token("a1")
+    };
+    assert_eq!(
+        refused_field(fixture.store.create_token(&other).await),
+        "tokenId"
+    );
     assert_eq!(fixture.token("a1").await, made);
 }
 
@@ -90,15 +113,25 @@ async fn a_revoked_token_stays_revoked_since_the_first_time(fixture: Arc<Fixture
     let revoked = fixture.store.revoke_token("a1").await.unwrap().unwrap();
     assert!(revoked.revoked_at.is_some());
     fixture.clock.advance_ms(1_000);
-    assert_eq!(fixture.store.revoke_token("a1").await.unwrap(), Some(revoked.clone()));
-    assert_eq!((fixture.token("a1").await, fixture.token("b1").await), (revoked, other));
+    assert_eq!(
+        fixture.store.revoke_token("a1").await.unwrap(),
+        Some(revoked.clone())
+    );
+    assert_eq!(
+        (fixture.token("a1").await, fixture.token("b1").await),
+        (revoked, other)
+    );
     assert_eq!(fixture.store.revoke_token("c1").await.unwrap(), None);
 }
 
 async fn a_use_is_noted_at_most_once_a_minute(fixture: Arc<Fixture>) {
     fixture.store.create_token(&new_token("a1")).await.unwrap();
     fixture.store.touch_token("a1").await.unwrap();
-    let first = fixture.token("a1").await.last_used_at.expect("the first use is noted");
+    let first = fixture
+        .token("a1")
+        .await
+        .last_used_at
+        .expect("the first use is noted");
     fixture.clock.advance_ms(TOUCH_EVERY_MS / 2);
     fixture.store.touch_token("a1").await.unwrap();
     assert_eq!(fixture.token("a1").await.last_used_at, Some(first));
@@ -109,14 +142,26 @@ async fn a_use_is_noted_at_most_once_a_minute(fixture: Arc<Fixture>) {
 }
 
 async fn tokens_that_ended_long_ago_are_removed_and_no_others(fixture: Arc<Fixture>) {
-    let long = |id| NewAccessToken { ttl_ms: 3 * KEEP_ENDED_MS, ..new_token(id) };
-    for new in [new_token("short"), new_token("other"), long("revoked"), long("good")] {
+    let long = |id| NewAccessToken {
+        ttl_ms: 3 * KEEP_ENDED_MS,
+        ..new_token(id)
+    };
+    for new in [
+        new_token("short"),
+        new_token("other"),
+        long("revoked"),
+        long("good"),
+    ] {
         fixture.store.create_token(&new).await.unwrap();
     }
     fixture.store.revoke_token("revoked").await.unwrap();
     assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 0);
     fixture.clock.advance_ms(KEEP_ENDED_MS);
-    assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 1, "the revoked one; the others ended an hour later");
+    assert_eq!(
+        fixture.store.prune_tokens(10).await.unwrap(),
+        1,
+        "the revoked one; the others ended an hour later"
+    );
     assert_eq!(fixture.store.find_token("revoked").await.unwrap(), None);
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.store.prune_tokens(1).await.unwrap(), 1);
@@ -135,28 +180,105 @@ async fn tokens_are_listed_by_id_in_pages(fixture: Arc<Fixture>) {
         let page = fixture.store.list_tokens(after, limit).await.unwrap();
         page.into_iter().map(|token| token.id).collect::<Vec<_>>()
     };
-    assert_eq!(ids(None, 3).await, ["C", "a", "b"], "capitals come first, whatever the database sorts by");
-    assert_eq!(ids(Some("b"), 3).await, ["d"], "what was revoked is listed, too");
-    assert_eq!(refused_field(fixture.store.list_tokens(None, 0).await), "limit");
-    assert_eq!(refused_field(fixture.store.list_tokens(None, bounds::PAGE_SIZE + 1).await), "limit");
+    assert_eq!(
+        ids(None, 3).await,
+        ["C", "a", "b"],
+        "capitals come first, whatever the database sorts by"
+    );
+    assert_eq!(
+        ids(Some("b"), 3).await,
+        ["d"],
+        "what was revoked is listed, too"
+    );
+    assert_eq!(
+        refused_field(fixture.store.list_tokens(None, 0).await),
+        "limit"
+    );
+    assert_eq!(
+        refused_field(fixture.store.list_tokens(None, bounds::PAGE_SIZE + 1).await),
+        "limit"
+    );
 }
 
 async fn tokens_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
     let new = new_token("a1");
     let bad = [
-        ("tokenId", NewAccessToken { id: "a b".to_owned(), ..new.clone() }),
-        ("prefix", NewAccessToken { prefix: String::new(), ..new.clone() }),
-        ("userId", NewAccessToken { owner: String::new(), ..new.clone() }),
-        ("tier", NewAccessToken { tier: Some("a tier".to_owned()), ..new.clone() }),
-        ("name", NewAccessToken { name: "x".repeat(bounds::NAME_BYTES + 1), ..new.clone() }),
-        ("scopes", NewAccessToken { scopes: Vec::new(), ..new.clone() }),
-        ("scopes", NewAccessToken { scopes: vec!["tasks:read tasks:write".to_owned()], ..new.clone() }),
-        ("scopes", NewAccessToken { scopes: vec!["operate".to_owned(); 21], ..new.clone() }),
-        ("expires", NewAccessToken { ttl_ms: 0, ..new.clone() }),
-        ("expires", NewAccessToken { ttl_ms: bounds::DURATION_MS + 1, ..new }),
+        (
+            "tokenId",
+            NewAccessToken {
+                id: "a b".to_owned(),
+                ..new.clone()
+            },
+        ),
+        (
+            "prefix",
+            NewAccessToken {
+                prefix: String::new(),
+                ..new.clone()
+            },
+        ),
+        (
+            "userId",
+            NewAccessToken {
+                owner: String::new(),
+                ..new.clone()
+            },
+        ),
+        (
+            "tier",
+            NewAccessToken {
+                tier: Some("a tier".to_owned()),
+                ..new.clone()
+            },
+        ),
+        (
+            "name",
+            NewAccessToken {
+                name: "x".repeat(bounds::NAME_BYTES + 1),
+                ..new.clone()
+            },
+        ),
+        (
+            "scopes",
+            NewAccessToken {
+                scopes: Vec::new(),
+                ..new.clone()
+            },
+        ),
+        (
+            "scopes",
+            NewAccessToken {
+                scopes: vec!["tasks:read tasks:write".to_owned()],
+                ..new.clone()
+            },
+        ),
+        (
+            "scopes",
+            NewAccessToken {
+                scopes: vec!["operate".to_owned(); 21],
+                ..new.clone()
+            },
+        ),
+        (
+            "expires",
+            NewAccessToken {
+                ttl_ms: 0,
+                ..new.clone()
+            },
+        ),
+        (
+            "expires",
+            NewAccessToken {
+                ttl_ms: bounds::DURATION_MS + 1,
+                ..new
+            },
+        ),
     ];
     for (field, token) in bad {
-        assert_eq!(refused_field(fixture.store.create_token(&token).await), field);
+        assert_eq!(
+            refused_field(fixture.store.create_token(&token).await),
+            field
+        );
     }
     assert_eq!(fixture.store.list_tokens(None, 10).await.unwrap(), []);
 }
@@ -164,7 +286,15 @@ async fn tokens_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
 async fn strange_owners_and_names_of_tokens_are_kept_exactly(fixture: Arc<Fixture>) {
     for (n, text) in STRANGE.iter().enumerate() {
         let (owner, name) = ((*text).to_owned(), (*text).to_owned());
-        fixture.store.create_token(&NewAccessToken { owner, name, ..new_token(&format!("t{n}")) }).await.unwrap();
+        fixture
+            .store
+            .create_token(&NewAccessToken {
+                owner,
+                name,
+                ..new_token(&format!("t{n}"))
+            })
+            .await
+            .unwrap();
         let found = fixture.token(&format!("t{n}")).await;
         assert_eq!((found.owner.as_str(), found.name.as_str()), (*text, *text));
     }

@@ -38,23 +38,39 @@ pub(super) fn cases() -> Vec<Case> {
 
 impl Fixture {
     async fn due(&self, queue: &str) -> Vec<Bell> {
-        self.store.list_due(queue, MANY).await.expect("the queue is good")
+        self.store
+            .list_due(queue, MANY)
+            .await
+            .expect("the queue is good")
     }
 
     async fn due_ids(&self, queue: &str) -> Vec<TaskId> {
-        self.due(queue).await.iter().map(|bell| bell.task_id).collect()
+        self.due(queue)
+            .await
+            .iter()
+            .map(|bell| bell.task_id)
+            .collect()
     }
 
     async fn bring_forward(&self, waited_ms: u64, most: usize) -> usize {
-        self.store.bring_forward(QUEUE, waited_ms, most).await.expect("the request is good")
+        self.store
+            .bring_forward(QUEUE, waited_ms, most)
+            .await
+            .expect("the request is good")
     }
 }
 
 fn in_queue(queue: &str, priority: u8) -> NewTask {
-    NewTask { queue: queue.into(), priority, ..new_task() }
+    NewTask {
+        queue: queue.into(),
+        priority,
+        ..new_task()
+    }
 }
 
-async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carries(fixture: Arc<Fixture>) {
+async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carries(
+    fixture: Arc<Fixture>,
+) {
     let now = fixture.store.now().await.unwrap();
     let place = |kind: &str, priority: u8, ms_ago: u64| NewTask {
         task_type: kind.into(),
@@ -64,12 +80,23 @@ async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carrie
         trace_context: Some("00-1-2-01".to_owned()),
         ..new_task()
     };
-    let tasks =
-        vec![place(KIND, 1, 500), place("other", 1, 900), place(KIND, 9, 1), place("other", 5, 3), place(KIND, 5, 3)];
+    let tasks = vec![
+        place(KIND, 1, 500),
+        place("other", 1, 900),
+        place(KIND, 9, 1),
+        place("other", 5, 3),
+        place(KIND, 5, 3),
+    ];
     let ids = fixture.submit_all(tasks).await;
     let bells = fixture.due(QUEUE).await;
-    let order: Vec<TaskId> = [2, 3, 4, 1, 0].into_iter().map(|index: usize| ids[index]).collect();
-    assert_eq!(bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), order);
+    let order: Vec<TaskId> = [2, 3, 4, 1, 0]
+        .into_iter()
+        .map(|index: usize| ids[index])
+        .collect();
+    assert_eq!(
+        bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(),
+        order
+    );
     let told = Bell {
         task_id: ids[1],
         owner: OWNER.to_owned(),
@@ -88,7 +115,12 @@ async fn due_tasks_are_listed_in_the_order_of_claims_with_all_that_a_bell_carrie
 
 async fn nothing_is_listed_of_other_or_paused_queues_or_before_it_is_due(fixture: Arc<Fixture>) {
     let here = fixture.submit(in_queue("here", 1)).await;
-    let later = fixture.submit(NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..in_queue("here", 9) }).await;
+    let later = fixture
+        .submit(NewTask {
+            run_at: RunAt::AfterMs(HOUR_MS),
+            ..in_queue("here", 9)
+        })
+        .await;
     fixture.submit(in_queue("there", 1)).await;
     assert_eq!(fixture.due_ids("here").await, [here]);
     assert!(fixture.due_ids("nowhere").await.is_empty());
@@ -115,40 +147,70 @@ async fn a_claimed_task_is_listed_no_more_and_a_retry_again(fixture: Arc<Fixture
 }
 
 async fn a_list_keeps_to_its_limit(fixture: Arc<Fixture>) {
-    let kinds = ["a", "b", "c"].map(|kind| NewTask { task_type: kind.into(), ..new_task() });
+    let kinds = ["a", "b", "c"].map(|kind| NewTask {
+        task_type: kind.into(),
+        ..new_task()
+    });
     let mut ids = Vec::new();
     for _ in 0..4 {
         ids.extend(fixture.submit_all(kinds.to_vec()).await);
     }
-    let first = fixture.submit(NewTask { priority: 2, ..new_task() }).await;
+    let first = fixture
+        .submit(NewTask {
+            priority: 2,
+            ..new_task()
+        })
+        .await;
     let listed = fixture.store.list_due(QUEUE, 6).await.unwrap();
     let wanted: Vec<TaskId> = std::iter::once(first).chain(ids).take(6).collect();
-    assert_eq!(listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), wanted);
+    assert_eq!(
+        listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(),
+        wanted
+    );
 }
 
 async fn many_types_are_merged_however_their_tasks_are_spread(fixture: Arc<Fixture>) {
     // Nearly all of the first ones are of one type.
-    let kind = |name: &str| NewTask { task_type: name.into(), ..new_task() };
+    let kind = |name: &str| NewTask {
+        task_type: name.into(),
+        ..new_task()
+    };
     let mut ids = Vec::new();
     for name in ["a", "a", "b", "a", "a", "a", "c", "a", "a", "b", "a", "d"] {
         ids.push(fixture.submit(kind(name)).await);
     }
     for limit in 1..=ids.len() {
         let listed = fixture.store.list_due(QUEUE, limit).await.unwrap();
-        assert_eq!(listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), ids[..limit], "{limit}");
+        assert_eq!(
+            listed.iter().map(|bell| bell.task_id).collect::<Vec<_>>(),
+            ids[..limit],
+            "{limit}"
+        );
     }
 }
 
 async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
-    let at = |task: NewTask, ms_ago: u64| NewTask { run_at: RunAt::At(now.minus_ms(ms_ago)), ..task };
+    let at = |task: NewTask, ms_ago: u64| NewTask {
+        run_at: RunAt::At(now.minus_ms(ms_ago)),
+        ..task
+    };
     let tasks = vec![
         at(in_queue("a", 1), 10),
         at(in_queue("a", 1), 30),
-        at(NewTask { task_type: "other".into(), ..in_queue("a", 1) }, 20),
+        at(
+            NewTask {
+                task_type: "other".into(),
+                ..in_queue("a", 1)
+            },
+            20,
+        ),
         at(in_queue("a", 7), 5),
         at(in_queue("b", 1), 7),
-        NewTask { run_at: RunAt::AfterMs(HOUR_MS), ..in_queue("c", 1) },
+        NewTask {
+            run_at: RunAt::AfterMs(HOUR_MS),
+            ..in_queue("c", 1)
+        },
     ];
     fixture.submit_all(tasks).await;
     fixture.store.pause_queue("b").await.unwrap();
@@ -159,29 +221,67 @@ async fn heads_tell_when_the_first_of_each_line_became_due(fixture: Arc<Fixture>
         due_at: now.minus_ms(ms_ago),
     };
     let told = fixture.store.list_heads().await.unwrap();
-    let (other, urgent, paused) = (head("a", 1, "other", 20), head("a", 7, KIND, 5), head("b", 1, KIND, 7));
-    assert_eq!(told, [other.clone(), head("a", 1, KIND, 30), urgent, paused.clone()]);
+    let (other, urgent, paused) = (
+        head("a", 1, "other", 20),
+        head("a", 7, KIND, 5),
+        head("b", 1, KIND, 7),
+    );
+    assert_eq!(
+        told,
+        [
+            other.clone(),
+            head("a", 1, KIND, 30),
+            urgent,
+            paused.clone()
+        ]
+    );
     let node = fixture.node().await;
     fixture.claim_from(node, &["a"], &[KIND], 2).await;
     let told = fixture.store.list_heads().await.unwrap();
-    assert_eq!(told, [other, head("a", 1, KIND, 10), paused], "those who are claimed wait no more");
+    assert_eq!(
+        told,
+        [other, head("a", 1, KIND, 10), paused],
+        "those who are claimed wait no more"
+    );
 }
 
 async fn those_who_have_waited_too_long_go_first_the_longest_waiting_first(fixture: Arc<Fixture>) {
     let old = fixture.submit(in_queue(QUEUE, 1)).await;
-    let other_type = fixture.submit(NewTask { task_type: "other".into(), ..in_queue(QUEUE, 3) }).await;
+    let other_type = fixture
+        .submit(NewTask {
+            task_type: "other".into(),
+            ..in_queue(QUEUE, 3)
+        })
+        .await;
     fixture.clock.advance_ms(HOUR_MS);
     let urgent = fixture.submit(in_queue(QUEUE, 9)).await;
     assert_eq!(fixture.due_ids(QUEUE).await, [urgent, other_type, old]);
-    assert_eq!(fixture.bring_forward(2 * HOUR_MS, MANY).await, 0, "nobody has waited for that long");
+    assert_eq!(
+        fixture.bring_forward(2 * HOUR_MS, MANY).await,
+        0,
+        "nobody has waited for that long"
+    );
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
-    assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 0, "they stand there already");
+    assert_eq!(
+        fixture.bring_forward(HOUR_MS, MANY).await,
+        0,
+        "they stand there already"
+    );
     let bells = fixture.due(QUEUE).await;
-    assert_eq!(bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(), [old, other_type, urgent]);
+    assert_eq!(
+        bells.iter().map(|bell| bell.task_id).collect::<Vec<_>>(),
+        [old, other_type, urgent]
+    );
     assert_eq!(bells[0].priority, 9, "as urgent as a bell can be");
-    assert_eq!(fixture.task(old).await.priority, 1, "its own priority stays");
+    assert_eq!(
+        fixture.task(old).await.priority,
+        1,
+        "its own priority stays"
+    );
     let node = fixture.node().await;
-    let claimed = fixture.claim_from(node, &[QUEUE], &[KIND, "other"], MANY).await;
+    let claimed = fixture
+        .claim_from(node, &[QUEUE], &[KIND, "other"], MANY)
+        .await;
     assert_eq!(ids_of(&claimed), [old, other_type, urgent]);
 }
 
@@ -189,25 +289,49 @@ async fn only_so_many_are_brought_forward_and_of_the_named_queue(fixture: Arc<Fi
     let ids = fixture.submit_all(vec![in_queue(QUEUE, 1); 5]).await;
     let others = fixture.submit_all(vec![in_queue("b", 1); 2]).await;
     fixture.clock.advance_ms(HOUR_MS);
-    let (fresh, other) = (fixture.submit(in_queue(QUEUE, 5)).await, fixture.submit(in_queue("b", 5)).await);
+    let (fresh, other) = (
+        fixture.submit(in_queue(QUEUE, 5)).await,
+        fixture.submit(in_queue("b", 5)).await,
+    );
     assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 2);
-    assert_eq!(fixture.due_ids(QUEUE).await, [&ids[..2], &[fresh], &ids[2..]].concat());
-    assert_eq!(fixture.due_ids("b").await, [&[other], &others[..]].concat(), "another queue is left alone");
+    assert_eq!(
+        fixture.due_ids(QUEUE).await,
+        [&ids[..2], &[fresh], &ids[2..]].concat()
+    );
+    assert_eq!(
+        fixture.due_ids("b").await,
+        [&[other], &others[..]].concat(),
+        "another queue is left alone"
+    );
     assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 0);
     let node = fixture.node().await;
     fixture.claim_from(node, &[QUEUE], &[KIND], 1).await;
-    assert_eq!(fixture.bring_forward(HOUR_MS, 2).await, 1, "one has gone, one may follow");
-    assert_eq!(fixture.due_ids(QUEUE).await, [ids[1], ids[2], fresh, ids[3], ids[4]]);
+    assert_eq!(
+        fixture.bring_forward(HOUR_MS, 2).await,
+        1,
+        "one has gone, one may follow"
+    );
+    assert_eq!(
+        fixture.due_ids(QUEUE).await,
+        [ids[1], ids[2], fresh, ids[3], ids[4]]
+    );
 }
 
 async fn a_type_that_nobody_serves_leaves_room_for_the_others(fixture: Arc<Fixture>) {
-    let unserved = NewTask { task_type: "unserved".into(), ..in_queue(QUEUE, 1) };
+    let unserved = NewTask {
+        task_type: "unserved".into(),
+        ..in_queue(QUEUE, 1)
+    };
     let stuck = fixture.submit_all(vec![unserved; 3]).await;
     let served = fixture.submit_all(vec![in_queue(QUEUE, 1); 2]).await;
     fixture.clock.advance_ms(HOUR_MS);
     fixture.submit(in_queue(QUEUE, 9)).await;
     assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 1);
-    assert_eq!(fixture.due_ids(QUEUE).await[0], stuck[0], "it has waited for longest");
+    assert_eq!(
+        fixture.due_ids(QUEUE).await[0],
+        stuck[0],
+        "it has waited for longest"
+    );
     assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 1);
     assert_eq!(fixture.bring_forward(HOUR_MS, 1).await, 0);
     let node = fixture.node().await;
@@ -217,7 +341,12 @@ async fn a_type_that_nobody_serves_leaves_room_for_the_others(fixture: Arc<Fixtu
 
 async fn a_task_dated_in_the_past_has_waited_since_it_was_made(fixture: Arc<Fixture>) {
     let long_ago = Timestamp::from_micros(1_000_000);
-    fixture.submit(NewTask { run_at: RunAt::At(long_ago), ..new_task() }).await;
+    fixture
+        .submit(NewTask {
+            run_at: RunAt::At(long_ago),
+            ..new_task()
+        })
+        .await;
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 0);
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 1);
@@ -237,13 +366,22 @@ async fn a_change_takes_the_place_away_again(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let between = fixture.submit(in_queue(QUEUE, 5)).await;
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
-    let change = Reschedule { priority: Some(2), ..Reschedule::default() };
-    fixture.store.reschedule_task(&Access::All, ids[0], &change).await.unwrap();
+    let change = Reschedule {
+        priority: Some(2),
+        ..Reschedule::default()
+    };
+    fixture
+        .store
+        .reschedule_task(&Access::All, ids[0], &change)
+        .await
+        .unwrap();
     assert_eq!(fixture.due_ids(QUEUE).await, [ids[1], between, ids[0]]);
     // Handed back, it is where it was before it was brought forward.
     let node = fixture.node().await;
     let lease = fixture.claim_this(node, ids[1]).await;
-    fixture.finish(lease, longhaul_domain::contract::store::Outcome::HandedBack).await;
+    fixture
+        .finish(lease, longhaul_domain::contract::store::Outcome::HandedBack)
+        .await;
     assert_eq!(fixture.due_ids(QUEUE).await, [between, ids[0], ids[1]]);
 }
 
@@ -258,19 +396,34 @@ async fn those_brought_forward_are_ahead_and_have_heads_of_their_own(fixture: Ar
             fixture.store.count_ahead(&task, now, MANY).await.unwrap()
         }
     };
-    assert_eq!((ahead(fresh).await, ahead(old[0]).await, ahead(old[1]).await), (0, 1, 2));
+    assert_eq!(
+        (ahead(fresh).await, ahead(old[0]).await, ahead(old[1]).await),
+        (0, 1, 2)
+    );
     assert_eq!(fixture.bring_forward(HOUR_MS, MANY).await, 2);
-    assert_eq!((ahead(old[0]).await, ahead(old[1]).await, ahead(fresh).await), (0, 1, 2));
+    assert_eq!(
+        (ahead(old[0]).await, ahead(old[1]).await, ahead(fresh).await),
+        (0, 1, 2)
+    );
     let heads = fixture.store.list_heads().await.unwrap();
-    assert_eq!(heads.iter().map(|head| head.priority).collect::<Vec<_>>(), [5, bounds::FORWARD]);
+    assert_eq!(
+        heads.iter().map(|head| head.priority).collect::<Vec<_>>(),
+        [5, bounds::FORWARD]
+    );
 }
 
 async fn wrong_limits_are_refused(fixture: Arc<Fixture>) {
     for limit in [0, bounds::DUE_BATCH + 1] {
-        assert_eq!(refused_field(fixture.store.list_due(QUEUE, limit).await), "limit");
+        assert_eq!(
+            refused_field(fixture.store.list_due(QUEUE, limit).await),
+            "limit"
+        );
     }
     for most in [0, bounds::CLAIM_BATCH + 1] {
-        assert_eq!(refused_field(fixture.store.bring_forward(QUEUE, HOUR_MS, most).await), "limit");
+        assert_eq!(
+            refused_field(fixture.store.bring_forward(QUEUE, HOUR_MS, most).await),
+            "limit"
+        );
     }
     let answer = fixture.store.list_due("not a queue!", 1).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");

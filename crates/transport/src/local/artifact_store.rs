@@ -35,7 +35,9 @@ impl FolderArtifactStore {
     /// Opens the folder, and makes it if it is not there. Nobody else should write there.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ArtifactError> {
         let root = Folder::open(path.as_ref()).map_err(unavailable)?;
-        Ok(Self { root: Arc::new(root) })
+        Ok(Self {
+            root: Arc::new(root),
+        })
     }
 
     /// Files block: they are not for the threads that everything else runs on.
@@ -70,24 +72,33 @@ impl ArtifactStore for FolderArtifactStore {
 
     async fn get(&self, key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError> {
         let key: ArtifactKey = key.parse()?;
-        self.blocking(move |root| get(root, &key).map_err(unavailable)?.ok_or(ArtifactError::NotFound)).await
+        self.blocking(move |root| {
+            get(root, &key)
+                .map_err(unavailable)?
+                .ok_or(ArtifactError::NotFound)
+        })
+        .await
     }
 
     async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError> {
         let key: ArtifactKey = key.parse()?;
         self.blocking(move |root| {
-            read_span(root, &key, offset, length).map_err(unavailable)?.ok_or(ArtifactError::NotFound)
+            read_span(root, &key, offset, length)
+                .map_err(unavailable)?
+                .ok_or(ArtifactError::NotFound)
         })
         .await
     }
 
     async fn remove(&self, key: &str) -> Result<(), ArtifactError> {
         let key: ArtifactKey = key.parse()?;
-        self.blocking(move |root| remove(root, &key).map_err(unavailable)).await
+        self.blocking(move |root| remove(root, &key).map_err(unavailable))
+            .await
     }
 
     async fn remove_all(&self, task: TaskId) -> Result<(), ArtifactError> {
-        self.blocking(move |root| remove_all(root, &task.to_string()).map_err(unavailable)).await
+        self.blocking(move |root| remove_all(root, &task.to_string()).map_err(unavailable))
+            .await
     }
 }
 
@@ -110,7 +121,8 @@ fn try_put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> i
     let folder = root.make(&task)?.make(&attempt)?;
     let half_written = half_written(&name);
     let file = folder.create_file(&half_written)?;
-    let written = write_file(file, kept, bytes).and_then(|()| folder.rename_file(&half_written, &name));
+    let written =
+        write_file(file, kept, bytes).and_then(|()| folder.rename_file(&half_written, &name));
     if written.is_err() {
         // The first error is the one to report; what stays behind goes with the task.
         let _ = folder.remove_file(&half_written);
@@ -136,13 +148,24 @@ fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
 
 fn find(root: &Folder, key: &ArtifactKey) -> io::Result<Option<File>> {
     let [task, attempt, name] = key.parts();
-    let Some(folder) = root.find(&task)? else { return Ok(None) };
-    let Some(folder) = folder.find(&attempt)? else { return Ok(None) };
+    let Some(folder) = root.find(&task)? else {
+        return Ok(None);
+    };
+    let Some(folder) = folder.find(&attempt)? else {
+        return Ok(None);
+    };
     folder.find_file(&name)
 }
 
-fn read_span(root: &Folder, key: &ArtifactKey, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
-    let Some(mut file) = find(root, key)? else { return Ok(None) };
+fn read_span(
+    root: &Folder,
+    key: &ArtifactKey,
+    offset: u64,
+    length: u64,
+) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut file) = find(root, key)? else {
+        return Ok(None);
+    };
     let artifact = read_description(&mut file)?;
     if artifact.key != key.to_string() {
         return Err(damaged());
@@ -150,12 +173,15 @@ fn read_span(root: &Folder, key: &ArtifactKey, offset: u64, length: u64) -> io::
     let offset = i64::try_from(offset.min(artifact.bytes)).map_err(io::Error::other)?;
     file.seek(io::SeekFrom::Current(offset))?;
     let mut bytes = Vec::new();
-    file.take(length.min(ARTIFACT_BYTES as u64)).read_to_end(&mut bytes)?;
+    file.take(length.min(ARTIFACT_BYTES as u64))
+        .read_to_end(&mut bytes)?;
     Ok(Some(bytes))
 }
 
 fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>)>> {
-    let Some(file) = find(root, key)? else { return Ok(None) };
+    let Some(file) = find(root, key)? else {
+        return Ok(None);
+    };
     let (artifact, bytes) = read_file(file)?;
     if artifact.key != key.to_string() || artifact.bytes != bytes.len() as u64 {
         return Err(damaged());
@@ -166,7 +192,8 @@ fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>
 fn read_file(mut file: File) -> io::Result<(Artifact, Vec<u8>)> {
     let artifact = read_description(&mut file)?;
     let mut bytes = Vec::new();
-    file.take(ARTIFACT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    file.take(ARTIFACT_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
     Ok((artifact, bytes))
 }
 
@@ -180,18 +207,27 @@ fn read_description(file: &mut File) -> io::Result<Artifact> {
         return Err(damaged());
     }
     let mut description = Vec::new();
-    Read::by_ref(file).take(u64::from(length)).read_to_end(&mut description)?;
+    Read::by_ref(file)
+        .take(u64::from(length))
+        .read_to_end(&mut description)?;
     Ok(serde_json::from_slice(&description)?)
 }
 
 fn damaged() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the file is not as it was written")
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        "the file is not as it was written",
+    )
 }
 
 fn remove(root: &Folder, key: &ArtifactKey) -> io::Result<()> {
     let [task, attempt, name] = key.parts();
-    let Some(of_task) = root.find(&task)? else { return Ok(()) };
-    let Some(of_attempt) = of_task.find(&attempt)? else { return Ok(()) };
+    let Some(of_task) = root.find(&task)? else {
+        return Ok(());
+    };
+    let Some(of_attempt) = of_task.find(&attempt)? else {
+        return Ok(());
+    };
     of_attempt.remove_file(&name)?;
     of_attempt.remove_file(&half_written(&name))?;
     of_attempt.sync()?;
@@ -200,13 +236,17 @@ fn remove(root: &Folder, key: &ArtifactKey) -> io::Result<()> {
 }
 
 fn remove_all(root: &Folder, task: &str) -> io::Result<()> {
-    let Some(of_task) = root.find(task)? else { return Ok(()) };
+    let Some(of_task) = root.find(task)? else {
+        return Ok(());
+    };
     for (name, is_folder) in of_task.list()? {
         if !is_folder {
             of_task.remove_file(&name)?;
             continue;
         }
-        let Some(of_attempt) = of_task.find(&name)? else { continue };
+        let Some(of_attempt) = of_task.find(&name)? else {
+            continue;
+        };
         for (file, _) in of_attempt.list()? {
             of_attempt.remove_file(&file)?;
         }

@@ -12,8 +12,8 @@ use std::{
 use async_trait::async_trait;
 use longhaul_domain::{
     contract::broker::{
-        Bell, Bells, Broker, BrokerError, BrokerState, ProgressInbox, ProgressReport, Published, Signal, Signals,
-        Traffic,
+        Bell, Bells, Broker, BrokerError, BrokerState, ProgressInbox, ProgressReport, Published,
+        Signal, Signals, Traffic,
     },
     event::{OutboxMessage, Topic},
 };
@@ -75,19 +75,30 @@ impl Default for MemoryBroker {
 
 impl MemoryBroker {
     pub fn new() -> Self {
-        let inner = Inner { signals: Some(broadcast::Sender::new(MOST_SIGNALS)), ..Inner::default() };
+        let inner = Inner {
+            signals: Some(broadcast::Sender::new(MOST_SIGNALS)),
+            ..Inner::default()
+        };
         let shelf = Shelf {
             state: watch::Sender::new(BrokerState::Up),
             changes: watch::Sender::new(0),
             inner: Mutex::new(inner),
         };
-        Self { shelf: std::sync::Arc::new(shelf) }
+        Self {
+            shelf: std::sync::Arc::new(shelf),
+        }
     }
 
     /// From now on nobody reaches the broker. What consumers hold goes back to its place.
     pub fn set_down(&self, why: &str) {
-        self.shelf.inner().lanes.values_mut().for_each(Lane::take_back_all);
-        self.shelf.state.send_replace(BrokerState::Down(why.to_owned()));
+        self.shelf
+            .inner()
+            .lanes
+            .values_mut()
+            .for_each(Lane::take_back_all);
+        self.shelf
+            .state
+            .send_replace(BrokerState::Down(why.to_owned()));
         self.shelf.tell();
     }
 
@@ -134,7 +145,9 @@ impl Broker for MemoryBroker {
     }
 
     async fn ring(&self, bells: &[Bell]) -> Vec<Published> {
-        let answers = self.shelf.for_each(bells, |inner, bell| inner.ring(bell, None));
+        let answers = self
+            .shelf
+            .for_each(bells, |inner, bell| inner.ring(bell, None));
         self.shelf.tell();
         answers
     }
@@ -142,7 +155,10 @@ impl Broker for MemoryBroker {
     async fn ring_later(&self, bells: &[(Bell, u64)]) -> Vec<Published> {
         let now = Instant::now();
         let answers = self.shelf.for_each(bells, |inner, (bell, delay_ms)| {
-            inner.ring(bell, (*delay_ms > 0).then(|| now + Duration::from_millis(*delay_ms)))
+            inner.ring(
+                bell,
+                (*delay_ms > 0).then(|| now + Duration::from_millis(*delay_ms)),
+            )
         });
         self.shelf.tell();
         answers
@@ -185,7 +201,13 @@ impl Broker for MemoryBroker {
     }
 
     fn signals(&self) -> Box<dyn Signals> {
-        Box::new(MemorySignals::new(self.shelf.inner().signals.as_ref().map(broadcast::Sender::subscribe)))
+        Box::new(MemorySignals::new(
+            self.shelf
+                .inner()
+                .signals
+                .as_ref()
+                .map(broadcast::Sender::subscribe),
+        ))
     }
 
     async fn report_progress(&self, reports: &[ProgressReport]) -> Vec<Published> {
@@ -212,12 +234,20 @@ impl Broker for MemoryBroker {
 
     async fn state_after(&self, known: &BrokerState) -> BrokerState {
         let mut state = self.shelf.state.subscribe();
-        let after = state.wait_for(|now| now != known).await.map(|state| state.clone());
+        let after = state
+            .wait_for(|now| now != known)
+            .await
+            .map(|state| state.clone());
         after.unwrap_or_else(|_| self.state())
     }
 
     fn traffic(&self) -> Vec<(String, Traffic)> {
-        self.shelf.inner().traffic.iter().map(|(name, traffic)| (name.clone(), *traffic)).collect()
+        self.shelf
+            .inner()
+            .traffic
+            .iter()
+            .map(|(name, traffic)| (name.clone(), *traffic))
+            .collect()
     }
 
     async fn close(&self) {
@@ -247,12 +277,19 @@ impl Shelf {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    fn for_each<T>(&self, messages: &[T], mut put: impl FnMut(&mut Inner, &T) -> Published) -> Vec<Published> {
+    fn for_each<T>(
+        &self,
+        messages: &[T],
+        mut put: impl FnMut(&mut Inner, &T) -> Published,
+    ) -> Vec<Published> {
         if let Err(why) = self.reach() {
             return vec![Published::Unknown(why); messages.len()];
         }
         let mut inner = self.inner();
-        messages.iter().map(|message| put(&mut inner, message)).collect()
+        messages
+            .iter()
+            .map(|message| put(&mut inner, message))
+            .collect()
     }
 }
 
@@ -298,7 +335,9 @@ impl Inner {
             let tag = self.next_number();
             let lane = self.lanes.entry(queue.to_owned()).or_default();
             lane.ripen();
-            let Some((place, bell)) = lane.waiting.pop_first() else { break };
+            let Some((place, bell)) = lane.waiting.pop_first() else {
+                break;
+            };
             lane.in_hand.insert(tag, (place, bell.clone()));
             taken.push((tag, bell));
         }
@@ -333,7 +372,8 @@ impl Lane {
     }
 
     fn take_back_all(&mut self) {
-        self.waiting.extend(self.in_hand.drain().map(|(_, held)| held));
+        self.waiting
+            .extend(self.in_hand.drain().map(|(_, held)| held));
     }
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_domain::contract::broker::{Bells, Delivery, ProgressInbox, ProgressReport, Signal, Signals};
+use longhaul_domain::contract::broker::{
+    Bells, Delivery, ProgressInbox, ProgressReport, Signal, Signals,
+};
 use tokio::{
     sync::{
         broadcast::{Receiver, error::RecvError},
@@ -26,7 +28,12 @@ pub(super) struct MemoryBells {
 
 impl MemoryBells {
     pub(super) fn new(shelf: &Arc<Shelf>, queue: &str) -> Self {
-        Self { shelf: Arc::clone(shelf), changes: shelf.changes(), queue: queue.to_owned(), tags: Vec::new() }
+        Self {
+            shelf: Arc::clone(shelf),
+            changes: shelf.changes(),
+            queue: queue.to_owned(),
+            tags: Vec::new(),
+        }
     }
 
     fn take(&mut self, most: usize) -> Vec<Delivery> {
@@ -35,7 +42,10 @@ impl MemoryBells {
         }
         let taken = self.shelf.inner().take(&self.queue, most);
         self.tags.extend(taken.iter().map(|(tag, _)| *tag));
-        taken.into_iter().map(|(tag, bell)| Delivery { bell, tag }).collect()
+        taken
+            .into_iter()
+            .map(|(tag, bell)| Delivery { bell, tag })
+            .collect()
     }
 
     fn give_back(&mut self) {
@@ -55,7 +65,12 @@ impl Bells for MemoryBells {
             if !taken.is_empty() || most == 0 {
                 return taken;
             }
-            let ripe = self.shelf.inner().lanes.get(&self.queue).and_then(Lane::next_ripe);
+            let ripe = self
+                .shelf
+                .inner()
+                .lanes
+                .get(&self.queue)
+                .and_then(Lane::next_ripe);
             tokio::select! {
                 changed = self.changes.changed() => if changed.is_err() { std::future::pending().await },
                 () = at(ripe) => {}
@@ -65,7 +80,10 @@ impl Bells for MemoryBells {
 
     async fn answered(&mut self, tags: &[u64]) {
         let mut inner = self.shelf.inner();
-        let known = self.tags.extract_if(.., |tag| tags.contains(tag)).collect::<Vec<_>>();
+        let known = self
+            .tags
+            .extract_if(.., |tag| tags.contains(tag))
+            .collect::<Vec<_>>();
         if let Some(lane) = inner.lanes.get_mut(&self.queue) {
             let answered = known.into_iter().filter(|tag| lane.answered(*tag)).count();
             inner.traffic_of(&names::lane(&self.queue)).acked += answered as u64;
@@ -99,7 +117,11 @@ pub(super) struct MemoryInbox {
 
 impl MemoryInbox {
     pub(super) fn new(shelf: &Arc<Shelf>) -> Self {
-        Self { shelf: Arc::clone(shelf), changes: shelf.changes(), in_hand: Vec::new() }
+        Self {
+            shelf: Arc::clone(shelf),
+            changes: shelf.changes(),
+            in_hand: Vec::new(),
+        }
     }
 
     fn take(&mut self, most: usize) -> Vec<(u64, ProgressReport)> {
@@ -131,7 +153,10 @@ impl ProgressInbox for MemoryInbox {
     }
 
     async fn answered(&mut self, tags: &[u64]) {
-        let answered = self.in_hand.extract_if(.., |(tag, _)| tags.contains(tag)).count();
+        let answered = self
+            .in_hand
+            .extract_if(.., |(tag, _)| tags.contains(tag))
+            .count();
         self.shelf.inner().traffic_of(names::PROGRESS_QUEUE).acked += answered as u64;
     }
 }

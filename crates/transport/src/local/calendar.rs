@@ -93,7 +93,11 @@ impl Calendar {
     fn first_after(&self, even: i128) -> i64 {
         let at = even - self.tolerance;
         let up = i128::from(at.rem_euclid(self.permits) > 0);
-        i64::try_from(at.div_euclid(self.permits) + up).unwrap_or(if at < 0 { i64::MIN } else { i64::MAX })
+        i64::try_from(at.div_euclid(self.permits) + up).unwrap_or(if at < 0 {
+            i64::MIN
+        } else {
+            i64::MAX
+        })
     }
 
     /// By how much one more permit at `at` moves the flow that stands at `even`.
@@ -134,7 +138,11 @@ mod tests {
     const SECOND: i64 = 1_000_000;
 
     fn calendar(permits: u32, per_ms: u64, burst: u32) -> Calendar {
-        Calendar::new(Limit { permits, per_ms, burst })
+        Calendar::new(Limit {
+            permits,
+            per_ms,
+            burst,
+        })
     }
 
     fn booked(calendar: &mut Calendar, from: i64) -> i64 {
@@ -148,7 +156,10 @@ mod tests {
         let mut calendar = calendar(2, 1_000, 3);
         let times: Vec<i64> = (0..6).map(|_| booked(&mut calendar, SECOND)).collect();
         let later = |halves: i64| SECOND + halves * SECOND / 2;
-        assert_eq!(times, [SECOND, SECOND, SECOND, later(1), later(2), later(3)]);
+        assert_eq!(
+            times,
+            [SECOND, SECOND, SECOND, later(1), later(2), later(3)]
+        );
     }
 
     #[test]
@@ -186,7 +197,9 @@ mod tests {
             let mut calendar = calendar(30 + (seed % 17) as u32, 1, 1 + (seed % 4) as u32);
             let (mut all, mut state, mut now) = (Vec::<i64>::new(), seed, 0);
             for _ in 0..40 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 now += (state >> 40) as i64 % 30;
                 calendar.settle(now);
                 let from = now + (state >> 50) as i64 % 150;

@@ -58,7 +58,10 @@ impl MemoryEventBus {
 
     /// Tells every listener that so many events never got here; what they show may be stale.
     pub fn tell_missed(&self, count: u64) {
-        let rings = [&self.everything].into_iter().chain(&self.of_tasks).chain(&self.of_owners);
+        let rings = [&self.everything]
+            .into_iter()
+            .chain(&self.of_tasks)
+            .chain(&self.of_owners);
         for ring in rings.filter_map(Ring::get) {
             let _ = ring.send(News::Missed(count));
         }
@@ -66,7 +69,9 @@ impl MemoryEventBus {
 
     /// The rings that news of this task goes through, as far as anybody has ever listened to them.
     fn rings_of(&self, id: TaskId, owner: &str) -> impl Iterator<Item = &Sender<News>> {
-        [&self.everything, self.of_task(id), self.of_owner(owner)].into_iter().filter_map(Ring::get)
+        [&self.everything, self.of_task(id), self.of_owner(owner)]
+            .into_iter()
+            .filter_map(Ring::get)
     }
 
     fn of_task(&self, id: TaskId) -> &Ring {
@@ -77,7 +82,10 @@ impl MemoryEventBus {
         &self.of_owners[self.place(owner)]
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "what is left after the division is small")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "what is left after the division is small"
+    )]
     fn place(&self, of: impl std::hash::Hash) -> usize {
         (self.hasher.hash_one(of) % RINGS as u64) as usize
     }
@@ -93,7 +101,8 @@ impl EventBus for MemoryEventBus {
     }
 
     fn is_heard(&self, task_id: TaskId, owner: &str) -> bool {
-        self.rings_of(task_id, owner).any(|ring| ring.receiver_count() > 0)
+        self.rings_of(task_id, owner)
+            .any(|ring| ring.receiver_count() > 0)
     }
 
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
@@ -103,7 +112,10 @@ impl EventBus for MemoryEventBus {
             (None, None) => &self.everything,
         };
         let receiver = ring.get_or_init(|| Sender::new(self.capacity)).subscribe();
-        Box::new(MemoryEventStream { receiver, subscription })
+        Box::new(MemoryEventStream {
+            receiver,
+            subscription,
+        })
     }
 }
 
@@ -139,8 +151,14 @@ mod tests {
         let (bus, task) = (MemoryEventBus::new(4), TaskId(uuid::Uuid::from_u128(1)));
         assert!(!bus.is_heard(task, "ann"));
         let streams = [
-            bus.subscribe(Subscription { task_id: Some(task), owner: None }),
-            bus.subscribe(Subscription { task_id: None, owner: Some("ann".to_owned()) }),
+            bus.subscribe(Subscription {
+                task_id: Some(task),
+                owner: None,
+            }),
+            bus.subscribe(Subscription {
+                task_id: None,
+                owner: Some("ann".to_owned()),
+            }),
             bus.subscribe(Subscription::default()),
         ];
         for stream in streams {

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 /// Readable by the owner alone: what tasks make is nobody else's.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const FOLDER_MODE: Mode = Mode::RWXU;
-const FOLDER_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER_FLAGS: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
 /// A folder that is held open.
 #[derive(Debug)]
@@ -29,7 +31,12 @@ impl Folder {
 
     /// A folder below this one, if there is one. A link is none.
     pub(super) fn find(&self, name: &str) -> io::Result<Option<Self>> {
-        let opened = rustix::fs::openat(&self.0, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty());
+        let opened = rustix::fs::openat(
+            &self.0,
+            name,
+            FOLDER_FLAGS | OFlags::NOFOLLOW,
+            Mode::empty(),
+        );
         Ok(unless_absent(opened)?.map(Self))
     }
 
@@ -40,7 +47,12 @@ impl Folder {
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(Self(rustix::fs::openat(&self.0, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?))
+        Ok(Self(rustix::fs::openat(
+            &self.0,
+            name,
+            FOLDER_FLAGS | OFlags::NOFOLLOW,
+            Mode::empty(),
+        )?))
     }
 
     /// A file in this folder, if there is one. Links and whatever else is no plain file are none.
@@ -57,7 +69,8 @@ impl Folder {
 
     /// A new, empty file; it is an error if the name is taken.
     pub(super) fn create_file(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, FILE_MODE)?.into())
     }
 
@@ -84,7 +97,9 @@ impl Folder {
         for entry in Dir::read_from(&self.0)? {
             let entry = entry?;
             // A name that is no text was not made by us; what cannot be listed is left alone.
-            let Ok(name) = entry.file_name().to_str() else { continue };
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
             if ![".", ".."].contains(&name) {
                 names.push((name.to_owned(), self.is_folder(name, entry.file_type())?));
             }

@@ -24,6 +24,8 @@ pub use paced_limiter::PacedRateLimiter;
 pub use progress_cache::MemoryProgressCache;
 pub use rate_limiter::MemoryRateLimiter;
 #[cfg(feature = "fleet")]
-pub(crate) use rate_limiter::{PARK_MEMORY_MS, PROBE_RETRY_MS, PROBE_SILENCE_MS, check_key, names_of};
+pub(crate) use rate_limiter::{
+    PARK_MEMORY_MS, PROBE_RETRY_MS, PROBE_SILENCE_MS, check_key, names_of,
+};
 pub use signing_key::signing_key;
 pub use stream_log::{MemoryStreamLog, StreamBounds};

@@ -37,7 +37,13 @@ pub struct PacedRateLimiter {
 impl PacedRateLimiter {
     /// Lines that move as fast as these rules, which are the limiter's, give permits.
     pub fn new(limiter: Arc<dyn RateLimiter>, rules: LimitRules, clock: Arc<dyn Clock>) -> Self {
-        Self { limiter, rules, clock, lines: Mutex::default(), unlimited: Mutex::default() }
+        Self {
+            limiter,
+            rules,
+            clock,
+            lines: Mutex::default(),
+            unlimited: Mutex::default(),
+        }
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<String, i64>> {
@@ -49,15 +55,24 @@ impl PacedRateLimiter {
         if self.rules.limits.is_empty() || self.rules.slowest_micros(key).is_some() {
             return;
         }
-        let mut told = self.unlimited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self
+            .unlimited
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if told.len() < LINES && told.insert(key.to_owned()) {
-            tracing::warn!(key, "permits of a key that has no limit; there are limits of others");
+            tracing::warn!(
+                key,
+                "permits of a key that has no limit; there are limits of others"
+            );
         }
     }
 
     /// When to come back instead of in `retry_in_ms`.
     fn join(&self, key: &str, retry_in_ms: u64) -> u64 {
-        let every_micros = self.rules.slowest_micros(key).unwrap_or(EVERY_MICROS_WITHOUT_LIMIT);
+        let every_micros = self
+            .rules
+            .slowest_micros(key)
+            .unwrap_or(EVERY_MICROS_WITHOUT_LIMIT);
         let now = self.clock.now();
         let first = now.plus_ms(retry_in_ms);
         let mut lines = self.lines();
@@ -69,7 +84,11 @@ impl PacedRateLimiter {
         }
         let next = lines.get(key).map_or(i64::MIN, |next| *next);
         let is_full = next > first.plus_ms(LINE_MS).as_micros();
-        let place = if is_full { first.plus_ms(LINE_MS / 2).as_micros() } else { next.max(first.as_micros()) };
+        let place = if is_full {
+            first.plus_ms(LINE_MS / 2).as_micros()
+        } else {
+            next.max(first.as_micros())
+        };
         lines.insert(key.to_owned(), place.saturating_add_unsigned(every_micros));
         place.abs_diff(now.as_micros()).div_ceil(1_000)
     }
@@ -83,13 +102,20 @@ impl RateLimiter for PacedRateLimiter {
             Reservation::Granted { wait_ms } => {
                 self.warn_if_unlimited(key);
                 let patience_micros = max_wait_ms.saturating_mul(1_000);
-                if wait_ms == 0 && self.rules.slowest_micros(key).is_none_or(|every| patience_micros >= every) {
+                if wait_ms == 0
+                    && self
+                        .rules
+                        .slowest_micros(key)
+                        .is_none_or(|every| patience_micros >= every)
+                {
                     // Permits lie idle: whoever was in line has been served, or is gone. Who does not wait cannot tell.
                     self.lines().remove(key);
                 }
                 reservation
             }
-            Reservation::Refused { retry_in_ms } => Reservation::Refused { retry_in_ms: self.join(key, retry_in_ms) },
+            Reservation::Refused { retry_in_ms } => Reservation::Refused {
+                retry_in_ms: self.join(key, retry_in_ms),
+            },
         })
     }
 
@@ -129,7 +155,10 @@ mod tests {
     fn limiter(rules: LimitRules) -> (Arc<Settable>, PacedRateLimiter) {
         let clock = Arc::new(Settable(Mutex::new(1_000_000)));
         let inner = MemoryRateLimiter::new(Arc::clone(&clock) as _, rules.clone()).unwrap();
-        (Arc::clone(&clock), PacedRateLimiter::new(Arc::new(inner), rules, clock))
+        (
+            Arc::clone(&clock),
+            PacedRateLimiter::new(Arc::new(inner), rules, clock),
+        )
     }
 
     async fn refused(limiter: &PacedRateLimiter, key: &str) -> u64 {
@@ -141,9 +170,15 @@ mod tests {
 
     #[tokio::test]
     async fn each_comes_back_when_another_permit_has_come() {
-        let (_, limiter) =
-            limiter(LimitRules::default().limit("p/a", Limit::per_minute(6)).limit("p", Limit::per_minute(60)));
-        assert_eq!(limiter.reserve("p/a", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        let (_, limiter) = limiter(
+            LimitRules::default()
+                .limit("p/a", Limit::per_minute(6))
+                .limit("p", Limit::per_minute(60)),
+        );
+        assert_eq!(
+            limiter.reserve("p/a", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 })
+        );
         for place in 1..=5 {
             assert_eq!(refused(&limiter, "p/a").await, place * 10_000);
         }
@@ -157,24 +192,31 @@ mod tests {
     /// As a worker with few slots has it: whoever is refused comes back when it is told to.
     #[tokio::test]
     async fn a_thousand_who_wait_for_permits_ask_a_few_times_each_and_no_permit_is_lost() {
-        let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(100).burst(5)));
+        let (clock, limiter) =
+            limiter(LimitRules::default().limit("p", Limit::per_minute(100).burst(5)));
         let start = clock.now();
-        let mut waiting: std::collections::BinaryHeap<_> =
-            (0..1_000).map(|task| std::cmp::Reverse((0, task))).collect();
+        let mut waiting: std::collections::BinaryHeap<_> = (0..1_000)
+            .map(|task| std::cmp::Reverse((0, task)))
+            .collect();
         let (mut questions, mut last_ms) = (0, 0);
         while let Some(std::cmp::Reverse((due_ms, task))) = waiting.pop() {
             let now_ms = clock.now().micros_since(start) / 1_000;
             clock.advance_ms(u64::saturating_sub(due_ms, now_ms));
             questions += 1;
             match limiter.reserve("p", 10_000).await.unwrap() {
-                Reservation::Granted { wait_ms } => last_ms = last_ms.max(due_ms.max(now_ms) + wait_ms),
+                Reservation::Granted { wait_ms } => {
+                    last_ms = last_ms.max(due_ms.max(now_ms) + wait_ms)
+                }
                 Reservation::Refused { retry_in_ms } => {
                     waiting.push(std::cmp::Reverse((due_ms.max(now_ms) + retry_in_ms, task)));
                 }
             }
         }
         assert!(questions < 3_000, "{questions} questions");
-        assert!((597_000..=600_000).contains(&last_ms), "a thousand permits of a hundred a minute last {last_ms} ms");
+        assert!(
+            (597_000..=600_000).contains(&last_ms),
+            "a thousand permits of a hundred a minute last {last_ms} ms"
+        );
     }
 
     #[tokio::test]
@@ -185,41 +227,81 @@ mod tests {
             assert_eq!(refused(&limiter, "free").await, MINUTE_MS + place * 10);
         }
         clock.advance_ms(MINUTE_MS);
-        assert_eq!(limiter.reserve("free", 0).await, Ok(Reservation::Granted { wait_ms: 0 }), "the probe");
-        assert_eq!([refused(&limiter, "free").await, refused(&limiter, "free").await], [1_000, 1_010]);
+        assert_eq!(
+            limiter.reserve("free", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 }),
+            "the probe"
+        );
+        assert_eq!(
+            [
+                refused(&limiter, "free").await,
+                refused(&limiter, "free").await
+            ],
+            [1_000, 1_010]
+        );
         limiter.release("free").await.unwrap();
-        assert_eq!(limiter.reserve("free", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        assert_eq!(
+            limiter.reserve("free", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 })
+        );
     }
 
     #[tokio::test]
     async fn a_line_in_which_nobody_stands_any_more_is_none() {
         let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
-        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        assert_eq!(
+            limiter.reserve("p", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 })
+        );
         for place in 1..=11 {
             assert_eq!(refused(&limiter, "p").await, place * MINUTE_MS);
         }
         for place in 6..=11 {
-            assert_eq!(refused(&limiter, "p").await, place * MINUTE_MS, "beside those in the second half");
+            assert_eq!(
+                refused(&limiter, "p").await,
+                place * MINUTE_MS,
+                "beside those in the second half"
+            );
         }
         // All of them are cancelled.
         clock.advance_ms(2 * MINUTE_MS);
-        assert_eq!(limiter.reserve("p", MINUTE_MS).await, Ok(Reservation::Granted { wait_ms: 0 }));
+        assert_eq!(
+            limiter.reserve("p", MINUTE_MS).await,
+            Ok(Reservation::Granted { wait_ms: 0 })
+        );
         assert_eq!(refused(&limiter, "p").await, MINUTE_MS);
     }
 
     #[tokio::test]
     async fn a_permit_that_comes_just_in_time_takes_no_line_away() {
         let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
-        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }));
-        assert_eq!([refused(&limiter, "p").await, refused(&limiter, "p").await], [MINUTE_MS, 2 * MINUTE_MS]);
+        assert_eq!(
+            limiter.reserve("p", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 })
+        );
+        assert_eq!(
+            [refused(&limiter, "p").await, refused(&limiter, "p").await],
+            [MINUTE_MS, 2 * MINUTE_MS]
+        );
         clock.advance_ms(MINUTE_MS);
-        assert_eq!(limiter.reserve("p", 0).await, Ok(Reservation::Granted { wait_ms: 0 }), "the first of them");
-        assert_eq!(refused(&limiter, "p").await, 2 * MINUTE_MS, "behind the second");
+        assert_eq!(
+            limiter.reserve("p", 0).await,
+            Ok(Reservation::Granted { wait_ms: 0 }),
+            "the first of them"
+        );
+        assert_eq!(
+            refused(&limiter, "p").await,
+            2 * MINUTE_MS,
+            "behind the second"
+        );
     }
 
     #[tokio::test]
     async fn lines_that_are_over_are_forgotten() {
-        let (clock, limiter) = limiter(LimitRules { default: Some(Limit::per_second(1)), ..LimitRules::default() });
+        let (clock, limiter) = limiter(LimitRules {
+            default: Some(Limit::per_second(1)),
+            ..LimitRules::default()
+        });
         for number in 0..3 * LINES {
             for _ in 0..2 {
                 limiter.reserve(&format!("user-{number}"), 0).await.unwrap();

@@ -31,7 +31,10 @@ struct State {
 impl MemoryProgressCache {
     /// Remembers the progress of at most so many tasks.
     pub fn new(most: usize) -> Self {
-        Self { most: most.max(1), state: Mutex::default() }
+        Self {
+            most: most.max(1),
+            state: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,7 +63,10 @@ impl ProgressCache for MemoryProgressCache {
 
     async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<HotProgress>>, CacheError> {
         let state = self.state();
-        Ok(tasks.iter().map(|task| state.newest.get(task).map(|(report, _)| report.clone())).collect())
+        Ok(tasks
+            .iter()
+            .map(|task| state.newest.get(task).map(|(report, _)| report.clone()))
+            .collect())
     }
 
     async fn forget(&self, tasks: &[TaskId]) -> Result<(), CacheError> {
@@ -76,7 +82,11 @@ impl ProgressCache for MemoryProgressCache {
 
 impl State {
     fn put(&mut self, task: TaskId, report: &HotProgress) {
-        if self.newest.get(&task).is_some_and(|(kept, _)| kept.age() >= report.age()) {
+        if self
+            .newest
+            .get(&task)
+            .is_some_and(|(kept, _)| kept.age() >= report.age())
+        {
             return;
         }
         self.reports += 1;

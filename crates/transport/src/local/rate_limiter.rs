@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use longhaul_domain::{
     Clock, Invalid, Timestamp, bounds,
-    contract::rate_limiter::{Limit, LimitRules, LimiterError, RateLimiter, Reservation, provider_of},
+    contract::rate_limiter::{
+        Limit, LimitRules, LimiterError, RateLimiter, Reservation, provider_of,
+    },
 };
 
 use super::calendar::Calendar;
@@ -56,7 +58,11 @@ impl MemoryRateLimiter {
     /// A limiter in which every key has all its permits.
     pub fn new(clock: Arc<dyn Clock>, rules: LimitRules) -> Result<Self, Invalid> {
         rules.check()?;
-        Ok(Self { clock, rules, state: Mutex::default() })
+        Ok(Self {
+            clock,
+            rules,
+            state: Mutex::default(),
+        })
     }
 
     /// Keys that the limiter remembers anything of. For watching its memory.
@@ -91,14 +97,25 @@ impl RateLimiter for MemoryRateLimiter {
     async fn park(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
         check_key(key)?;
         let mut state = self.state();
-        let until = Timestamp::from_micros(state.now).plus_ms(for_ms.min(bounds::DURATION_MS)).as_micros();
+        let until = Timestamp::from_micros(state.now)
+            .plus_ms(for_ms.min(bounds::DURATION_MS))
+            .as_micros();
         if let Some(parked) = state.parked.get_mut(key) {
             // Of two answers "too many", the one that asks for more patience counts.
-            *parked = Parked { until: parked.until.max(until), probe_lost_at: None };
+            *parked = Parked {
+                until: parked.until.max(until),
+                probe_lost_at: None,
+            };
             return Ok(());
         }
         state.make_room_for_parked()?;
-        state.parked.insert(key.to_owned(), Parked { until, probe_lost_at: None });
+        state.parked.insert(
+            key.to_owned(),
+            Parked {
+                until,
+                probe_lost_at: None,
+            },
+        );
         Ok(())
     }
 
@@ -108,7 +125,11 @@ impl RateLimiter for MemoryRateLimiter {
         let now = state.now;
         // A model that answers shows that its provider does.
         for name in names_of(key) {
-            if state.parked.get(name).is_some_and(|parked| parked.until <= now) {
+            if state
+                .parked
+                .get(name)
+                .is_some_and(|parked| parked.until <= now)
+            {
                 state.parked.remove(name);
             }
         }
@@ -135,7 +156,10 @@ impl State {
 
     /// Whoever gets the first permit after a key's time is its probe.
     fn send_probe(&mut self, key: &str, wait_ms: u64) {
-        let lost_at = Timestamp::from_micros(self.now).plus_ms(wait_ms).plus_ms(PROBE_SILENCE_MS).as_micros();
+        let lost_at = Timestamp::from_micros(self.now)
+            .plus_ms(wait_ms)
+            .plus_ms(PROBE_SILENCE_MS)
+            .as_micros();
         for name in names_of(key) {
             if let Some(parked) = self.parked.get_mut(name) {
                 parked.probe_lost_at = Some(lost_at);
@@ -144,21 +168,35 @@ impl State {
     }
 
     /// Books one permit in all of the limits, or in none.
-    fn book(&mut self, limits: &[(&str, Limit)], max_wait_ms: u64) -> Result<Reservation, LimiterError> {
+    fn book(
+        &mut self,
+        limits: &[(&str, Limit)],
+        max_wait_ms: u64,
+    ) -> Result<Reservation, LimiterError> {
         let now = self.now;
         // Once and first: to make room for one must not remove another that is empty because it is new.
         self.make_room_for_calendars(limits)?;
         for (name, limit) in limits {
-            self.calendars.entry((*name).to_owned()).or_insert_with(|| Calendar::new(*limit)).settle(now);
+            self.calendars
+                .entry((*name).to_owned())
+                .or_insert_with(|| Calendar::new(*limit))
+                .settle(now);
         }
         let at = self.earliest_in_all(limits);
         let wait_ms = at.abs_diff(now).div_ceil(1_000);
-        if limits.iter().any(|(name, _)| self.calendars.get(*name).is_some_and(Calendar::is_full)) {
-            return Ok(Reservation::Refused { retry_in_ms: wait_ms.max(1) });
+        if limits
+            .iter()
+            .any(|(name, _)| self.calendars.get(*name).is_some_and(Calendar::is_full))
+        {
+            return Ok(Reservation::Refused {
+                retry_in_ms: wait_ms.max(1),
+            });
         }
         if wait_ms > max_wait_ms {
             // Then the wait that is left is one that the caller accepts.
-            return Ok(Reservation::Refused { retry_in_ms: wait_ms - max_wait_ms });
+            return Ok(Reservation::Refused {
+                retry_in_ms: wait_ms - max_wait_ms,
+            });
         }
         for (name, _) in limits {
             if let Some(calendar) = self.calendars.get_mut(*name) {
@@ -170,10 +208,15 @@ impl State {
 
     /// Each calendar moves the time on until none does.
     fn earliest_in_all(&self, limits: &[(&str, Limit)]) -> i64 {
-        let calendars: Vec<&Calendar> = limits.iter().filter_map(|(name, _)| self.calendars.get(*name)).collect();
+        let calendars: Vec<&Calendar> = limits
+            .iter()
+            .filter_map(|(name, _)| self.calendars.get(*name))
+            .collect();
         let mut at = self.now;
         loop {
-            let later = calendars.iter().fold(at, |at, calendar| calendar.earliest(at));
+            let later = calendars
+                .iter()
+                .fold(at, |at, calendar| calendar.earliest(at));
             if later == at {
                 return at;
             }
@@ -184,7 +227,10 @@ impl State {
     /// Idle calendars go when their number has doubled, so that looking for them costs little per key.
     fn make_room_for_calendars(&mut self, limits: &[(&str, Limit)]) -> Result<(), LimiterError> {
         let missing = |calendars: &HashMap<String, Calendar>| {
-            limits.iter().filter(|(name, _)| !calendars.contains_key(*name)).count()
+            limits
+                .iter()
+                .filter(|(name, _)| !calendars.contains_key(*name))
+                .count()
         };
         let new = missing(&self.calendars);
         if new == 0 || self.calendars.len() + new <= self.sweep_at.max(FEW_KEYS) {
@@ -212,7 +258,9 @@ impl State {
 impl Parked {
     /// Whether the probe, or everyone, has kept silent for so long that the key is open again.
     fn is_over(&self, now: i64) -> bool {
-        let forgotten_at = Timestamp::from_micros(self.until).plus_ms(PARK_MEMORY_MS).as_micros();
+        let forgotten_at = Timestamp::from_micros(self.until)
+            .plus_ms(PARK_MEMORY_MS)
+            .as_micros();
         self.probe_lost_at.unwrap_or(forgotten_at) <= now
     }
 
@@ -240,5 +288,7 @@ fn check_number_of_keys(keys: usize) -> Result<(), LimiterError> {
     if keys <= KEYS {
         return Ok(());
     }
-    Err(LimiterError(format!("{KEYS} keys are in use; a key names a provider or a model, not a user or a task")))
+    Err(LimiterError(format!(
+        "{KEYS} keys are in use; a key names a provider or a model, not a user or a task"
+    )))
 }

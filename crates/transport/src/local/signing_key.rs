@@ -30,7 +30,11 @@ fn make(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let mut key = [0; KEY_BYTES];
     rand::Rng::fill_bytes(&mut rand::rng(), &mut key);
     let half_written = path.with_extension(format!("{}.part", crate::random::uuid()));
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half_written)?;
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&half_written)?;
     file.write_all(&key)?;
     file.sync_all()?;
     let linked = std::fs::hard_link(&half_written, path);
@@ -55,7 +59,14 @@ mod tests {
         let key = signing_key(&path).unwrap();
         assert_eq!(signing_key(&path).unwrap(), key);
         assert_ne!(key, [0; KEY_BYTES]);
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing half written is left");
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
+        assert_eq!(
+            std::fs::read_dir(path.parent().unwrap()).unwrap().count(),
+            1,
+            "nothing half written is left"
+        );
     }
 }

@@ -88,7 +88,10 @@ impl MemoryStreamLog {
             total_bytes: bounds.total_bytes.max(stream_bytes),
             streams: bounds.streams.max(1),
         };
-        Self { bounds, state: Mutex::default() }
+        Self {
+            bounds,
+            state: Mutex::default(),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -105,7 +108,9 @@ impl MemoryStreamLog {
         change: impl FnOnce(&mut Stream) -> Result<(), StreamError>,
     ) -> Result<u64, StreamError> {
         let mut stream = state.take(task);
-        let written = stream.begin(attempt, keep).and_then(|()| change(&mut stream));
+        let written = stream
+            .begin(attempt, keep)
+            .and_then(|()| change(&mut stream));
         stream.trim(&self.bounds);
         let last = stream.last;
         if written.is_ok() {
@@ -124,7 +129,8 @@ impl MemoryStreamLog {
 #[async_trait]
 impl StreamLog for MemoryStreamLog {
     async fn begin(&self, task: TaskId, attempt: u32, keep: u64) -> Result<(), StreamError> {
-        self.write(self.state(), task, attempt, keep, |_| Ok(())).map(drop)
+        self.write(self.state(), task, attempt, keep, |_| Ok(()))
+            .map(drop)
     }
 
     async fn append(&self, task: TaskId, attempt: u32, chunk: &str) -> Result<u64, StreamError> {
@@ -158,11 +164,25 @@ impl StreamLog for MemoryStreamLog {
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError> {
         let state = self.state();
         let Some(stream) = state.streams.get(&task) else {
-            return Ok(Entries { entries: Vec::new(), first_kept: 1, last: 0 });
+            return Ok(Entries {
+                entries: Vec::new(),
+                first_kept: 1,
+                last: 0,
+            });
         };
         let start = stream.kept.partition_point(|entry| entry.number <= after);
-        let entries = stream.kept.iter().skip(start).take(limit).cloned().collect();
-        Ok(Entries { entries, first_kept: stream.first_kept(), last: stream.last })
+        let entries = stream
+            .kept
+            .iter()
+            .skip(start)
+            .take(limit)
+            .cloned()
+            .collect();
+        Ok(Entries {
+            entries,
+            first_kept: stream.first_kept(),
+            last: stream.last,
+        })
     }
 
     async fn wait(&self, task: TaskId, after: u64, wait_ms: u64) -> Result<(), StreamError> {
@@ -201,7 +221,11 @@ impl Stream {
             return Ok(());
         }
         // An end is taken back even by somebody who wants to keep it.
-        let keep = if self.has_ended { keep.min(self.last - 1) } else { keep };
+        let keep = if self.has_ended {
+            keep.min(self.last - 1)
+        } else {
+            keep
+        };
         self.has_ended = false;
         if keep > self.last {
             // The stream was lost and begun anew by an attempt in between: what is to be kept is of the lost one.
@@ -216,18 +240,25 @@ impl Stream {
     fn push(&mut self, content: Content) {
         self.last += 1;
         self.bytes += bytes_of(&content);
-        self.kept.push_back(Entry { number: self.last, content });
+        self.kept.push_back(Entry {
+            number: self.last,
+            content,
+        });
     }
 
     fn trim(&mut self, bounds: &StreamBounds) {
         while self.kept.len() > bounds.stream_entries || self.bytes > bounds.stream_bytes {
-            let Some(oldest) = self.kept.pop_front() else { return };
+            let Some(oldest) = self.kept.pop_front() else {
+                return;
+            };
             self.bytes -= bytes_of(&oldest.content);
         }
     }
 
     fn first_kept(&self) -> u64 {
-        self.kept.front().map_or(self.last + 1, |oldest| oldest.number)
+        self.kept
+            .front()
+            .map_or(self.last + 1, |oldest| oldest.number)
     }
 
     fn worth(&self) -> Worth {
@@ -242,7 +273,9 @@ impl Stream {
 impl State {
     /// Takes the stream out of all accounts; a new one if there is none.
     fn take(&mut self, task: TaskId) -> Stream {
-        let Some(stream) = self.streams.remove(&task) else { return Stream::default() };
+        let Some(stream) = self.streams.remove(&task) else {
+            return Stream::default();
+        };
         self.order.remove(&(stream.worth(), stream.changed, task));
         self.entries -= stream.kept.len();
         self.bytes -= stream.bytes;
@@ -259,15 +292,24 @@ impl State {
     /// Gives up other streams until there is room for this one, which is not among them.
     fn make_room(&mut self, bounds: &StreamBounds, newcomer: &Stream) {
         while self.streams.len() >= bounds.streams {
-            let Some(task) = [Worth::Ended, Worth::Empty, Worth::Running].into_iter().find_map(|it| self.oldest(it))
+            let Some(task) = [Worth::Ended, Worth::Empty, Worth::Running]
+                .into_iter()
+                .find_map(|it| self.oldest(it))
             else {
                 return;
             };
             self.take(task);
         }
         let (entries, bytes) = (newcomer.kept.len(), newcomer.bytes);
-        while self.entries + entries > bounds.total_entries || self.bytes + bytes > bounds.total_bytes {
-            let Some(task) = [Worth::Ended, Worth::Running].into_iter().find_map(|it| self.oldest(it)) else { return };
+        while self.entries + entries > bounds.total_entries
+            || self.bytes + bytes > bounds.total_bytes
+        {
+            let Some(task) = [Worth::Ended, Worth::Running]
+                .into_iter()
+                .find_map(|it| self.oldest(it))
+            else {
+                return;
+            };
             let mut stream = self.take(task);
             stream.kept.clear();
             stream.bytes = 0;
@@ -277,7 +319,10 @@ impl State {
 
     /// The stream of this worth that was written to least recently.
     fn oldest(&self, worth: Worth) -> Option<TaskId> {
-        let first = self.order.range((worth, 0, TaskId(uuid::Uuid::nil()))..).next()?;
+        let first = self
+            .order
+            .range((worth, 0, TaskId(uuid::Uuid::nil()))..)
+            .next()?;
         (first.0 == worth).then_some(first.2)
     }
 }
@@ -293,7 +338,11 @@ impl Reader<'_> {
     /// The next change of the stream, or nothing when there is something after number `after` already.
     fn next_change(&self, after: u64) -> Option<OwnedNotified> {
         let mut state = self.log.state();
-        if state.streams.get(&self.task).is_some_and(|stream| stream.last > after) {
+        if state
+            .streams
+            .get(&self.task)
+            .is_some_and(|stream| stream.last > after)
+        {
             return None;
         }
         // It hears what is written from now on, before it is awaited.
@@ -304,7 +353,11 @@ impl Reader<'_> {
 impl Drop for Reader<'_> {
     fn drop(&mut self) {
         let mut state = self.log.state();
-        if state.readers.get(&self.task).is_some_and(|bell| Arc::strong_count(bell) == 1) {
+        if state
+            .readers
+            .get(&self.task)
+            .is_some_and(|bell| Arc::strong_count(bell) == 1)
+        {
             state.readers.remove(&self.task);
         }
     }

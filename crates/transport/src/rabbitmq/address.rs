@@ -18,11 +18,16 @@ impl Address {
     pub(super) fn parse(url: &str) -> Result<Self, Invalid> {
         let allowed = "amqp://user:password@host:port/vhost, or amqps:// for TLS";
         if !url.starts_with("amqp://") && !url.starts_with("amqps://") {
-            return Err(Invalid::new("broker.url", "does not start with amqp:// or amqps://", allowed));
+            return Err(Invalid::new(
+                "broker.url",
+                "does not start with amqp:// or amqps://",
+                allowed,
+            ));
         }
         // What the parser says may repeat a part of the URL, and that may be the password.
-        let mut uri: AMQPUri =
-            url.parse().map_err(|_| Invalid::new("broker.url", "cannot be read as a URL of AMQP", allowed))?;
+        let mut uri: AMQPUri = url
+            .parse()
+            .map_err(|_| Invalid::new("broker.url", "cannot be read as a URL of AMQP", allowed))?;
         if uri.vhost.is_empty() {
             // A slash at the end is the default virtual host to people, and an empty name to AMQP.
             "/".clone_into(&mut uri.vhost);
@@ -43,8 +48,17 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AMQPUri { scheme, authority, vhost, query: _ } = &self.0;
-        write!(f, "{scheme}://{}:{} (virtual host {vhost})", authority.host, authority.port)
+        let AMQPUri {
+            scheme,
+            authority,
+            vhost,
+            query: _,
+        } = &self.0;
+        write!(
+            f,
+            "{scheme}://{}:{} (virtual host {vhost})",
+            authority.host, authority.port
+        )
     }
 }
 
@@ -61,12 +75,21 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let address = Address::parse("amqps://ann:hush%21@broker.example:5671/v").unwrap();
-        assert_eq!(format!("{address:?}"), "amqps://broker.example:5671 (virtual host v)");
-        for url in
-            ["amqp://ann:hush@host:port/", "http://ann:hush@host/", "amqp://ann:hush@host/?heartbeat=hush", "hush"]
-        {
+        assert_eq!(
+            format!("{address:?}"),
+            "amqps://broker.example:5671 (virtual host v)"
+        );
+        for url in [
+            "amqp://ann:hush@host:port/",
+            "http://ann:hush@host/",
+            "amqp://ann:hush@host/?heartbeat=hush",
+            "hush",
+        ] {
             let refusal = Address::parse(url).unwrap_err();
-            assert!(!format!("{refusal:?} {refusal}").contains("hush"), "{refusal}");
+            assert!(
+                !format!("{refusal:?} {refusal}").contains("hush"),
+                "{refusal}"
+            );
         }
     }
 

@@ -21,23 +21,37 @@ impl RabbitBells {
         if can_be.is_ok() {
             shared.want(queue);
         }
-        let intake = can_be.ok().map(|()| Intake::new(shared, names::lane(queue), Some(queue.to_owned())));
-        Self { queue: queue.to_owned(), intake }
+        let intake = can_be
+            .ok()
+            .map(|()| Intake::new(shared, names::lane(queue), Some(queue.to_owned())));
+        Self {
+            queue: queue.to_owned(),
+            intake,
+        }
     }
 }
 
 #[async_trait]
 impl Bells for RabbitBells {
     async fn next(&mut self, most: usize) -> Vec<Delivery> {
-        let Some(intake) = &mut self.intake else { return std::future::pending().await };
+        let Some(intake) = &mut self.intake else {
+            return std::future::pending().await;
+        };
         loop {
             let messages = intake.next(most).await;
             let mut deliveries = Vec::with_capacity(messages.len());
             for read in messages {
                 match message::to_bell(&read.body) {
-                    Ok(bell) => deliveries.push(Delivery { bell, tag: read.tag }),
+                    Ok(bell) => deliveries.push(Delivery {
+                        bell,
+                        tag: read.tag,
+                    }),
                     Err(why) => {
-                        tracing::warn!(queue = self.queue, why, "an unreadable bell goes to the dead letters");
+                        tracing::warn!(
+                            queue = self.queue,
+                            why,
+                            "an unreadable bell goes to the dead letters"
+                        );
                         intake.reject(read.tag);
                     }
                 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use longhaul_domain::{
     Invalid,
     contract::broker::{
-        Bell, Bells, Broker, BrokerError, BrokerState, ProgressInbox, ProgressReport, Published, Signal, Signals,
-        Traffic,
+        Bell, Bells, Broker, BrokerError, BrokerState, ProgressInbox, ProgressReport, Published,
+        Signal, Signals, Traffic,
     },
     event::OutboxMessage,
 };
@@ -50,7 +50,11 @@ impl RabbitBroker {
     }
 
     /// As [`Self::connect`], for whoever would rather wait so long for any answer of the server than take it for dead.
-    pub fn connect_patiently(url: &str, options: RabbitOptions, patience: Duration) -> Result<Arc<Self>, Invalid> {
+    pub fn connect_patiently(
+        url: &str,
+        options: RabbitOptions,
+        patience: Duration,
+    ) -> Result<Arc<Self>, Invalid> {
         let address = Address::parse(url)?;
         options.check()?;
         let (outbound, to_send) = mpsc::channel(control::MOST_OUTBOUND);
@@ -64,7 +68,9 @@ impl RabbitBroker {
     pub async fn look(&self, queue: &str) -> Result<Option<usize>, BrokerError> {
         check_lane(queue).map_err(BrokerError::Topology)?;
         let link = self.shared.asking_link().await?;
-        let counts = link.counts(&self.shared.names.full(&names::lane(queue))).await?;
+        let counts = link
+            .counts(&self.shared.names.full(&names::lane(queue)))
+            .await?;
         Ok(counts.map(|counts| counts.messages))
     }
 
@@ -75,10 +81,14 @@ impl RabbitBroker {
         for message in messages {
             refusals.push(message.map(|message| outgoing.push(message)).err());
         }
-        let mut answers = publisher::publish(&self.shared, &outgoing).await.into_iter();
+        let mut answers = publisher::publish(&self.shared, &outgoing)
+            .await
+            .into_iter();
         let answer = |refusal: Option<String>| match refusal {
             Some(why) => Published::Refused(why),
-            None => answers.next().unwrap_or_else(|| Published::Unknown("it was not published".to_owned())),
+            None => answers
+                .next()
+                .unwrap_or_else(|| Published::Unknown("it was not published".to_owned())),
         };
         refusals.into_iter().map(answer).collect()
     }
@@ -108,14 +118,16 @@ impl Broker for RabbitBroker {
 
     async fn ring(&self, bells: &[Bell]) -> Vec<Published> {
         let names = &self.shared.names;
-        let message = |bell: &Bell| check_lane(&bell.queue).map(|()| message::of_bell(names, bell, 0));
+        let message =
+            |bell: &Bell| check_lane(&bell.queue).map(|()| message::of_bell(names, bell, 0));
         self.publish_some(bells.iter().map(message).collect()).await
     }
 
     async fn ring_later(&self, bells: &[(Bell, u64)]) -> Vec<Published> {
         let names = &self.shared.names;
-        let message =
-            |(bell, delay_ms): &(Bell, u64)| check_lane(&bell.queue).map(|()| message::of_bell(names, bell, *delay_ms));
+        let message = |(bell, delay_ms): &(Bell, u64)| {
+            check_lane(&bell.queue).map(|()| message::of_bell(names, bell, *delay_ms))
+        };
         self.publish_some(bells.iter().map(message).collect()).await
     }
 
@@ -137,7 +149,10 @@ impl Broker for RabbitBroker {
             "" => "/longhaul".to_owned(),
             namespace => format!("/longhaul/{namespace}"),
         };
-        let outgoing: Vec<_> = messages.iter().map(|row| cloud_event::of_outbox(names, &source, row)).collect();
+        let outgoing: Vec<_> = messages
+            .iter()
+            .map(|row| cloud_event::of_outbox(names, &source, row))
+            .collect();
         publisher::publish(&self.shared, &outgoing).await
     }
 
@@ -146,12 +161,22 @@ impl Broker for RabbitBroker {
     }
 
     fn signals(&self) -> Box<dyn Signals> {
-        Box::new(RabbitSignals(lock(&self.shared.signals).as_ref().map(broadcast::Sender::subscribe)))
+        Box::new(RabbitSignals(
+            lock(&self.shared.signals)
+                .as_ref()
+                .map(broadcast::Sender::subscribe),
+        ))
     }
 
     async fn report_progress(&self, reports: &[ProgressReport]) -> Vec<Published> {
         let names = &self.shared.names;
-        self.publish_some(reports.iter().map(|report| message::of_report(names, report)).collect()).await
+        self.publish_some(
+            reports
+                .iter()
+                .map(|report| message::of_report(names, report))
+                .collect(),
+        )
+        .await
     }
 
     fn progress_inbox(&self) -> Box<dyn ProgressInbox> {
@@ -173,7 +198,13 @@ impl Broker for RabbitBroker {
     async fn close(&self) {
         let (done, sent) = oneshot::channel();
         let flushed = async {
-            if self.shared.outbound.send(Outbound::Flush(done)).await.is_ok() {
+            if self
+                .shared
+                .outbound
+                .send(Outbound::Flush(done))
+                .await
+                .is_ok()
+            {
                 let _ = sent.await;
             }
         };

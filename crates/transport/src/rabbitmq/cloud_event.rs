@@ -60,7 +60,15 @@ struct Failure<'a> {
 
 /// The message of an outbox row. Events go to whoever listens, and to nobody; a dead letter must find its queue.
 pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) -> Outgoing {
-    let MessageBody { event, user_id, task_type, queue, correlation_id, trace_context, .. } = &message.body;
+    let MessageBody {
+        event,
+        user_id,
+        task_type,
+        queue,
+        correlation_id,
+        trace_context,
+        ..
+    } = &message.body;
     let id = message.event_id();
     let occurred_at = Timestamp::from_micros(message.body.occurred_at);
     let cloud_event = CloudEvent {
@@ -74,15 +82,26 @@ pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) ->
         traceparent: trace_context.as_deref(),
         data: data(message),
     };
-    let headers = headers(message.task_id, user_id, task_type, trace_context.as_deref());
+    let headers = headers(
+        message.task_id,
+        user_id,
+        task_type,
+        trace_context.as_deref(),
+    );
     let properties = properties(CONTENT_TYPE, correlation_id.as_deref(), headers)
         .with_timestamp(seconds(occurred_at))
         .with_delivery_mode(PERSISTENT);
     let (exchange, key, counted) = match message.topic {
-        Topic::Event => {
-            (names::EVENTS_EXCHANGE, format!("task.{}.{task_type}", event.as_str()), names::EVENTS_EXCHANGE)
-        }
-        Topic::DeadLetter => (names::DEAD_LETTER_EXCHANGE, routing_key(queue, task_type), names::DEAD_LETTER_QUEUE),
+        Topic::Event => (
+            names::EVENTS_EXCHANGE,
+            format!("task.{}.{task_type}", event.as_str()),
+            names::EVENTS_EXCHANGE,
+        ),
+        Topic::DeadLetter => (
+            names::DEAD_LETTER_EXCHANGE,
+            routing_key(queue, task_type),
+            names::DEAD_LETTER_QUEUE,
+        ),
     };
     Outgoing {
         exchange: names.full(exchange),
@@ -109,6 +128,9 @@ fn data(message: &OutboxMessage) -> Data<'_> {
         retry_count: body.retry_count,
         version: body.version,
         correlation_id: body.correlation_id.as_deref(),
-        error: body.error.as_deref().map(|message| Failure { class: body.error_class.as_deref(), message }),
+        error: body.error.as_deref().map(|message| Failure {
+            class: body.error_class.as_deref(),
+            message,
+        }),
     }
 }

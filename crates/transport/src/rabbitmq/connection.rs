@@ -116,7 +116,10 @@ impl Shared {
 
     pub(super) async fn state_after(&self, known: &BrokerState) -> BrokerState {
         let mut standing = self.standing.subscribe();
-        match standing.wait_for(|standing| standing.state() != *known).await {
+        match standing
+            .wait_for(|standing| standing.state() != *known)
+            .await
+        {
             Ok(standing) => standing.state(),
             Err(_) => self.state(),
         }
@@ -126,14 +129,17 @@ impl Shared {
     pub(super) fn publishing_link(&self) -> Result<Arc<Link>, String> {
         match &*self.standing.borrow() {
             Standing::Up(link) => Ok(Arc::clone(link)),
-            down @ (Standing::Connecting | Standing::Blocked(..) | Standing::Down(_)) => Err(why_down(&down.state())),
+            down @ (Standing::Connecting | Standing::Blocked(..) | Standing::Down(_)) => {
+                Err(why_down(&down.state()))
+            }
         }
     }
 
     /// Waits until nothing can be published over this link any more.
     pub(super) async fn unpublishable(&self, link: &Link) -> String {
         let mut standing = self.standing.subscribe();
-        let is_other = |now: &Standing| !matches!(now, Standing::Up(up) if up.number == link.number);
+        let is_other =
+            |now: &Standing| !matches!(now, Standing::Up(up) if up.number == link.number);
         match standing.wait_for(is_other).await {
             Ok(now) => why_down(&now.state()),
             Err(_) => why_down(&self.state()),
@@ -157,20 +163,27 @@ impl Shared {
     /// The link for questions and declarations. Waits while the first try is under way, and for nothing else.
     pub(super) async fn asking_link(&self) -> Result<Arc<Link>, BrokerError> {
         let mut standing = self.standing.subscribe();
-        let Ok(now) = standing.wait_for(|now| !matches!(now, Standing::Connecting)).await else {
+        let Ok(now) = standing
+            .wait_for(|now| !matches!(now, Standing::Connecting))
+            .await
+        else {
             return Err(BrokerError::Unavailable("it was closed".to_owned()));
         };
         match &*now {
             Standing::Up(link) | Standing::Blocked(link, _) => Ok(Arc::clone(link)),
             Standing::Down(error) => Err(error.clone()),
-            Standing::Connecting => Err(BrokerError::Unavailable("it is being connected".to_owned())),
+            Standing::Connecting => {
+                Err(BrokerError::Unavailable("it is being connected".to_owned()))
+            }
         }
     }
 
     /// Waits until there is no link, and none will be made: the broker was closed.
     pub(super) async fn gone(&self) {
         let mut standing = self.standing.subscribe();
-        let _ = standing.wait_for(|now| self.closed.is_cancelled() && matches!(now, Standing::Down(_))).await;
+        let _ = standing
+            .wait_for(|now| self.closed.is_cancelled() && matches!(now, Standing::Down(_)))
+            .await;
     }
 
     pub(super) fn want(&self, queue: &str) {
@@ -229,7 +242,9 @@ pub(super) async fn keep(shared: Arc<Shared>) {
     if let Standing::Up(link) | Standing::Blocked(link, _) = last {
         link.close().await;
     }
-    shared.set(Standing::Down(BrokerError::Unavailable("it was closed".to_owned())));
+    shared.set(Standing::Down(BrokerError::Unavailable(
+        "it was closed".to_owned(),
+    )));
 }
 
 async fn keep_for_ever(shared: &Arc<Shared>) -> std::convert::Infallible {
@@ -264,9 +279,15 @@ async fn open(shared: &Arc<Shared>, number: u64) -> Result<Arc<Link>, BrokerErro
     let unavailable = BrokerError::Unavailable;
     let build = async {
         let answer_time = shared.patient(link::ANSWER_TIME);
-        let link = Arc::new(Link::connect(&shared.address, number, answer_time).await.map_err(unavailable)?);
+        let link = Arc::new(
+            Link::connect(&shared.address, number, answer_time)
+                .await
+                .map_err(unavailable)?,
+        );
         shared.declare_all(&link).await?;
-        control::listen(shared, &link).await.map_err(|error| unavailable(topology::said(&error)))?;
+        control::listen(shared, &link)
+            .await
+            .map_err(|error| unavailable(topology::said(&error)))?;
         Ok(link)
     };
     match timeout(OPEN_TIME, build).await {
@@ -274,10 +295,15 @@ async fn open(shared: &Arc<Shared>, number: u64) -> Result<Arc<Link>, BrokerErro
         Err(_) => {
             // A server that accepts and is silent holds a thread of each try; so it is only knocked at until it speaks.
             while !speaks(&shared.address).await {
-                shared.set(Standing::Down(unavailable("it accepts connections and does not answer".to_owned())));
+                shared.set(Standing::Down(unavailable(
+                    "it accepts connections and does not answer".to_owned(),
+                )));
                 tokio::time::sleep(Duration::from_millis(random::below(REST_MS))).await;
             }
-            Err(unavailable(format!("it could not be set up within {} s", OPEN_TIME.as_secs())))
+            Err(unavailable(format!(
+                "it could not be set up within {} s",
+                OPEN_TIME.as_secs()
+            )))
         }
     }
 }

@@ -82,11 +82,14 @@ impl Intake {
         self.channels.append(&mut lock(&self.parked));
         loop {
             let link = self.shared.consuming_link().await;
-            self.channels.retain(|channel| channel.link.number == link.number);
+            self.channels
+                .retain(|channel| channel.link.number == link.number);
             let taken = self.take(most);
             if !taken.is_empty() {
                 let delivered = taken.len() as u64;
-                self.shared.traffic.count(&self.counted, |traffic| traffic.delivered += delivered);
+                self.shared
+                    .traffic
+                    .count(&self.counted, |traffic| traffic.delivered += delivered);
                 return taken;
             }
             match self.open_for(&link, most).await {
@@ -106,18 +109,28 @@ impl Intake {
             let (number, tag) = parts(*tag);
             by_channel.entry(number).or_default().insert(tag);
         }
-        let count =
-            |channel: &mut IntakeChannel| by_channel.get(&channel.number).map_or(0, |tags| channel.answered(tags));
+        let count = |channel: &mut IntakeChannel| {
+            by_channel
+                .get(&channel.number)
+                .map_or(0, |tags| channel.answered(tags))
+        };
         let acked: u64 = self.channels.iter_mut().map(count).sum();
-        self.shared.traffic.count(&self.counted, |traffic| traffic.acked += acked);
+        self.shared
+            .traffic
+            .count(&self.counted, |traffic| traffic.acked += acked);
     }
 
     /// A message is not for us: the server sets it aside, or drops it where nothing is set aside.
     pub(super) fn reject(&mut self, tag: u64) {
         let (number, tag) = parts(tag);
-        let channel = self.channels.iter_mut().find(|channel| channel.number == number);
+        let channel = self
+            .channels
+            .iter_mut()
+            .find(|channel| channel.number == number);
         if channel.is_some_and(|channel| channel.reject(tag)) {
-            self.shared.traffic.count(&self.counted, |traffic| traffic.nacked += 1);
+            self.shared
+                .traffic
+                .count(&self.counted, |traffic| traffic.nacked += 1);
         }
     }
 
@@ -145,7 +158,10 @@ impl Intake {
             while taken.len() < most
                 && let Some((tag, body)) = channel.hand_out()
             {
-                taken.push(Message { tag: whole(channel.number, tag), body });
+                taken.push(Message {
+                    tag: whole(channel.number, tag),
+                    body,
+                });
             }
         }
         taken
@@ -167,8 +183,15 @@ impl Intake {
         }
         let now = Instant::now();
         self.excess_since = (credit > most).then(|| self.excess_since.unwrap_or(now));
-        let held_since = self.channels.iter().filter_map(IntakeChannel::held_since).min();
-        let again = [self.excess_since.map(|since| since + EXCESS), held_since.map(|since| since + HOLD)];
+        let held_since = self
+            .channels
+            .iter()
+            .filter_map(IntakeChannel::held_since)
+            .min();
+        let again = [
+            self.excess_since.map(|since| since + EXCESS),
+            held_since.map(|since| since + HOLD),
+        ];
         let again = again.into_iter().flatten().min();
         if credit * 2 < most || again.is_some_and(|at| at <= now) {
             self.channels.clear();
@@ -191,16 +214,31 @@ impl Intake {
     /// A lane is made before it is consumed. One that is there otherwise is for people to mend, and one that is away with a
     /// server of a cluster comes back with it; until then we wait.
     async fn declare(&self, link: &Link) -> Result<(), String> {
-        let Some(lane) = self.lane.as_deref().filter(|lane| !link.has_declared(lane)) else { return Ok(()) };
+        let Some(lane) = self.lane.as_deref().filter(|lane| !link.has_declared(lane)) else {
+            return Ok(());
+        };
         loop {
-            let channel = link.consuming.create_channel().await.map_err(|error| said(&error))?;
-            match declare_lane(&channel, &self.shared.names, self.shared.options.lanes, lane).await {
+            let channel = link
+                .consuming
+                .create_channel()
+                .await
+                .map_err(|error| said(&error))?;
+            match declare_lane(
+                &channel,
+                &self.shared.names,
+                self.shared.options.lanes,
+                lane,
+            )
+            .await
+            {
                 Ok(()) => {
                     link.note_declared(lane);
                     return Ok(());
                 }
                 Err(Failure::Unavailable(why)) => return Err(why),
-                Err(Failure::Differs(why) | Failure::Absent(why)) => tracing::error!(queue = lane, "no bells: {why}"),
+                Err(Failure::Differs(why) | Failure::Absent(why)) => {
+                    tracing::error!(queue = lane, "no bells: {why}")
+                }
             }
             tokio::select! {
                 why = link.gone() => return Err(why),
@@ -212,7 +250,10 @@ impl Intake {
     /// Waits until something has come, the link is gone, or it is time to look again.
     async fn wait(&mut self, link: &Link, until: Option<Instant>) {
         let _waiting = self.ear.wait();
-        let consumers = self.channels.iter_mut().map(|channel| channel.consumer.next());
+        let consumers = self
+            .channels
+            .iter_mut()
+            .map(|channel| channel.consumer.next());
         let (delivery, place, _) = tokio::select! {
             delivery = select_all(consumers) => delivery,
             _ = link.gone() => return,

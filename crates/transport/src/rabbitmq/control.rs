@@ -56,7 +56,11 @@ pub(super) fn tell(shared: &Shared, signal: &Signal) {
     let body = message::json(signal);
     if let Some(signals) = &*lock(&shared.signals) {
         let _ = signals.send(signal.clone());
-        let message = Outbound::Message { exchange: names::CONTROL_EXCHANGE, headers: FieldTable::default(), body };
+        let message = Outbound::Message {
+            exchange: names::CONTROL_EXCHANGE,
+            headers: FieldTable::default(),
+            body,
+        };
         // It fails when the server is slow or away, and a signal is not worth waiting for.
         let _ = shared.outbound.try_send(message);
     }
@@ -66,11 +70,19 @@ pub(super) fn tell(shared: &Shared, signal: &Signal) {
 pub(super) async fn send_all(shared: Weak<Shared>, mut outbound: mpsc::Receiver<Outbound>) {
     let mut open: Option<(u64, Channel)> = None;
     while let Some(next) = outbound.recv().await {
-        let Some(shared) = shared.upgrade() else { return };
+        let Some(shared) = shared.upgrade() else {
+            return;
+        };
         match next {
             Outbound::Flush(done) => drop(done.send(())),
-            Outbound::Message { exchange, headers, body } => {
-                let Ok(link) = shared.publishing_link() else { continue };
+            Outbound::Message {
+                exchange,
+                headers,
+                body,
+            } => {
+                let Ok(link) = shared.publishing_link() else {
+                    continue;
+                };
                 let send = send(&shared, &link, &mut open, exchange, headers, body);
                 let sent = tokio::select! {
                     sent = timeout(shared.patient(WRITE_TIME), send) => sent,
@@ -98,10 +110,22 @@ async fn send(
         Some((_, channel)) => channel,
         None => link.publishing.create_channel().await?,
     };
-    let properties = BasicProperties::default().with_app_id(short(&shared.origin)).with_headers(headers);
+    let properties = BasicProperties::default()
+        .with_app_id(short(&shared.origin))
+        .with_headers(headers);
     let exchange_name = short(&shared.names.full(exchange));
-    channel.basic_publish(exchange_name, "".into(), BasicPublishOptions::default(), &body, properties).await?;
-    shared.traffic.count(exchange, |traffic| traffic.published += 1);
+    channel
+        .basic_publish(
+            exchange_name,
+            "".into(),
+            BasicPublishOptions::default(),
+            &body,
+            properties,
+        )
+        .await?;
+    shared
+        .traffic
+        .count(exchange, |traffic| traffic.published += 1);
     *open = Some((link.number, channel));
     Ok(())
 }
@@ -111,8 +135,13 @@ pub(super) async fn listen(shared: &Arc<Shared>, link: &Arc<Link>) -> lapin::Res
     let mut consumer = private_queue(shared, link, names::CONTROL_EXCHANGE).await?;
     let (shared, link) = (Arc::clone(shared), Arc::clone(link));
     tokio::spawn(async move {
-        while let Some(delivery) = next_of_others(&shared, &link, names::CONTROL_EXCHANGE, &mut consumer).await {
-            match (serde_json::from_slice::<Signal>(&delivery.data), &*lock(&shared.signals)) {
+        while let Some(delivery) =
+            next_of_others(&shared, &link, names::CONTROL_EXCHANGE, &mut consumer).await
+        {
+            match (
+                serde_json::from_slice::<Signal>(&delivery.data),
+                &*lock(&shared.signals),
+            ) {
                 (Ok(signal), Some(signals)) => drop(signals.send(signal)),
                 (Ok(_), None) => return,
                 (Err(error), _) => tracing::debug!(%error, "a signal of another version"),
@@ -123,15 +152,47 @@ pub(super) async fn listen(shared: &Arc<Shared>, link: &Arc<Link>) -> lapin::Res
 }
 
 /// A queue of this process alone, at an exchange that tells everybody. It goes with the link.
-pub(super) async fn private_queue(shared: &Shared, link: &Link, exchange: &str) -> lapin::Result<Consumer> {
+pub(super) async fn private_queue(
+    shared: &Shared,
+    link: &Link,
+    exchange: &str,
+) -> lapin::Result<Consumer> {
     let channel = link.consuming.create_channel().await?;
-    let queue = short(&shared.names.full(&format!("{exchange}.{}-{}", shared.origin, link.number)));
-    let options = QueueDeclareOptions { exclusive: true, auto_delete: true, ..QueueDeclareOptions::default() };
-    channel.queue_declare(queue.clone(), options, table(&[("x-max-length", number(MOST_WAITING))])).await?;
+    let queue = short(
+        &shared
+            .names
+            .full(&format!("{exchange}.{}-{}", shared.origin, link.number)),
+    );
+    let options = QueueDeclareOptions {
+        exclusive: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    channel
+        .queue_declare(
+            queue.clone(),
+            options,
+            table(&[("x-max-length", number(MOST_WAITING))]),
+        )
+        .await?;
     let exchange = short(&shared.names.full(exchange));
-    channel.queue_bind(queue.clone(), exchange, "".into(), QueueBindOptions::default(), FieldTable::default()).await?;
-    let options = BasicConsumeOptions { no_ack: true, exclusive: true, ..BasicConsumeOptions::default() };
-    channel.basic_consume(queue, "".into(), options, FieldTable::default()).await
+    channel
+        .queue_bind(
+            queue.clone(),
+            exchange,
+            "".into(),
+            QueueBindOptions::default(),
+            FieldTable::default(),
+        )
+        .await?;
+    let options = BasicConsumeOptions {
+        no_ack: true,
+        exclusive: true,
+        ..BasicConsumeOptions::default()
+    };
+    channel
+        .basic_consume(queue, "".into(), options, FieldTable::default())
+        .await
 }
 
 /// The next message that is not our own; `None` when the link is gone.
@@ -148,8 +209,15 @@ pub(super) async fn next_of_others(
         };
         match delivery {
             Some(Ok(delivery)) => {
-                shared.traffic.count(counted, |traffic| traffic.delivered += 1);
-                if delivery.properties.app_id().as_ref().map(lapin::types::ShortString::as_str) != Some(&shared.origin)
+                shared
+                    .traffic
+                    .count(counted, |traffic| traffic.delivered += 1);
+                if delivery
+                    .properties
+                    .app_id()
+                    .as_ref()
+                    .map(lapin::types::ShortString::as_str)
+                    != Some(&shared.origin)
                 {
                     return Some(delivery);
                 }

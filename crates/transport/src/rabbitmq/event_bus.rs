@@ -62,7 +62,11 @@ impl RabbitEventBus {
 
     fn begin(&self) {
         if self.ears.begin() {
-            let listen = news::listen(Arc::clone(&self.shared), Arc::downgrade(&self.local), Arc::clone(&self.ears));
+            let listen = news::listen(
+                Arc::clone(&self.shared),
+                Arc::downgrade(&self.local),
+                Arc::clone(&self.ears),
+            );
             let closed = self.closed.clone();
             tokio::spawn(async move { closed.run_until_cancelled(listen).await });
         }

@@ -40,11 +40,23 @@ pub(super) struct IntakeChannel {
 
 impl IntakeChannel {
     /// Opens a consumer to which the server sends so many messages ahead.
-    pub(super) async fn open(link: &Arc<Link>, queue: &str, number: u64, ahead: usize) -> lapin::Result<Self> {
+    pub(super) async fn open(
+        link: &Arc<Link>,
+        queue: &str,
+        number: u64,
+        ahead: usize,
+    ) -> lapin::Result<Self> {
         let channel = link.consuming.create_channel().await?;
-        channel.basic_qos(u16::try_from(ahead).unwrap_or(u16::MAX), BasicQosOptions { global: false }).await?;
+        channel
+            .basic_qos(
+                u16::try_from(ahead).unwrap_or(u16::MAX),
+                BasicQosOptions { global: false },
+            )
+            .await?;
         let options = BasicConsumeOptions::default();
-        let consumer = channel.basic_consume(short(queue), "".into(), options, FieldTable::default()).await?;
+        let consumer = channel
+            .basic_consume(short(queue), "".into(), options, FieldTable::default())
+            .await?;
         Ok(Self {
             number,
             link: Arc::clone(link),
@@ -59,7 +71,8 @@ impl IntakeChannel {
 
     /// How many more the server may send.
     pub(super) fn credit(&self) -> usize {
-        self.ahead.saturating_sub(self.arrived.len() + self.in_hand.len() + self.held.len())
+        self.ahead
+            .saturating_sub(self.arrived.len() + self.in_hand.len() + self.held.len())
     }
 
     /// Whether everything that came has been answered.
@@ -74,7 +87,9 @@ impl IntakeChannel {
     /// Keeps what the consumer gave. A consumer that ends by itself takes the link with it.
     pub(super) fn arrived(&mut self, delivery: Option<lapin::Result<Delivery>>) {
         match delivery {
-            Some(Ok(delivery)) => self.arrived.push_back((delivery.delivery_tag, delivery.data)),
+            Some(Ok(delivery)) => self
+                .arrived
+                .push_back((delivery.delivery_tag, delivery.data)),
             Some(Err(error)) => self.link.fail(said(&error)),
             None => self.link.fail("it ended a consumer"),
         }
@@ -100,7 +115,11 @@ impl IntakeChannel {
     /// Notes that messages are answered, and says how many of them were in hand.
     pub(super) fn answered(&mut self, tags: &BTreeSet<u64>) -> u64 {
         let now = Instant::now();
-        let known: Vec<u64> = tags.iter().copied().filter(|tag| self.in_hand.remove(tag)).collect();
+        let known: Vec<u64> = tags
+            .iter()
+            .copied()
+            .filter(|tag| self.in_hand.remove(tag))
+            .collect();
         self.held.extend(known.iter().map(|tag| (*tag, now)));
         known.len() as u64
     }
@@ -109,7 +128,10 @@ impl IntakeChannel {
     pub(super) fn reject(&mut self, tag: u64) -> bool {
         let is_known = self.in_hand.remove(&tag);
         if is_known {
-            queue_frame(self.channel.basic_reject(tag, BasicRejectOptions { requeue: false }));
+            queue_frame(
+                self.channel
+                    .basic_reject(tag, BasicRejectOptions { requeue: false }),
+            );
         }
         is_known
     }
@@ -120,13 +142,22 @@ impl IntakeChannel {
         let tags: Vec<u64> = self.held.keys().take(most).copied().collect();
         let next_held = self.held.keys().nth(tags.len()).copied();
         let next_arrived = self.arrived.front().map(|(tag, _)| *tag);
-        let open = [self.in_hand.first().copied(), next_held, next_arrived].into_iter().flatten().min();
+        let open = [self.in_hand.first().copied(), next_held, next_arrived]
+            .into_iter()
+            .flatten()
+            .min();
         let together = tags.partition_point(|tag| open.is_none_or(|open| *tag < open));
         if let Some(last) = tags[..together].last() {
-            queue_frame(self.channel.basic_ack(*last, BasicAckOptions { multiple: true }));
+            queue_frame(
+                self.channel
+                    .basic_ack(*last, BasicAckOptions { multiple: true }),
+            );
         }
         for tag in &tags[together..] {
-            queue_frame(self.channel.basic_ack(*tag, BasicAckOptions { multiple: false }));
+            queue_frame(
+                self.channel
+                    .basic_ack(*tag, BasicAckOptions { multiple: false }),
+            );
         }
         self.held.retain(|tag, _| tags.binary_search(tag).is_err());
         tags.len()

@@ -57,7 +57,11 @@ pub(super) struct Counts {
 }
 
 impl Link {
-    pub(super) async fn connect(address: &Address, number: u64, answer_time: Duration) -> Result<Self, String> {
+    pub(super) async fn connect(
+        address: &Address,
+        number: u64,
+        answer_time: Duration,
+    ) -> Result<Self, String> {
         let connect = |purpose: &str| {
             let name = format!("longhaul {purpose}");
             let properties = ConnectionProperties::default().with_connection_name(name.into());
@@ -100,7 +104,11 @@ impl Link {
     /// Waits until the link is broken, and says why.
     pub(super) async fn gone(&self) -> String {
         let mut broken = self.broken.subscribe();
-        let why = broken.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
+        let why = broken
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|why| why.clone());
         why.unwrap_or_else(|| "it was given up".to_owned())
     }
 
@@ -110,18 +118,25 @@ impl Link {
 
     /// A channel to declare things with.
     pub(super) async fn channel(&self) -> Result<Channel, BrokerError> {
-        self.consuming.create_channel().await.map_err(|error| BrokerError::Unavailable(topology::said(&error)))
+        self.consuming
+            .create_channel()
+            .await
+            .map_err(|error| BrokerError::Unavailable(topology::said(&error)))
     }
 
     /// A channel for one batch of confirmed messages. Whoever saw it work gives it back.
     pub(super) async fn publishing_channel(&self) -> lapin::Result<(SemaphorePermit<'_>, Channel)> {
         // The semaphore is never closed.
-        let Ok(permit) = self.slots.acquire().await else { return std::future::pending().await };
+        let Ok(permit) = self.slots.acquire().await else {
+            return std::future::pending().await;
+        };
         if let Some(channel) = lock(&self.idle_channels).pop() {
             return Ok((permit, channel));
         }
         let channel = self.publishing.create_channel().await?;
-        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        channel
+            .confirm_select(ConfirmSelectOptions::default())
+            .await?;
         Ok((permit, channel))
     }
 
@@ -151,11 +166,19 @@ impl Link {
             Some(channel) => channel,
             None => self.consuming.create_channel().await?,
         };
-        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-        match channel.queue_declare(topology::short(queue), options, FieldTable::default()).await {
+        let options = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        match channel
+            .queue_declare(topology::short(queue), options, FieldTable::default())
+            .await
+        {
             Ok(answer) => {
                 *questions = Some(channel);
-                Ok(Some(Counts { messages: usize::try_from(answer.message_count()).unwrap_or(usize::MAX) }))
+                Ok(Some(Counts {
+                    messages: usize::try_from(answer.message_count()).unwrap_or(usize::MAX),
+                }))
             }
             Err(error) if topology::is_soft(&error, &AMQPSoftError::NOTFOUND) => Ok(None),
             Err(error) => Err(error),
@@ -182,8 +205,10 @@ impl Link {
     /// Closes both connections in order, if the server is there to hear it.
     pub(super) async fn close(&self) {
         self.fail("it was closed");
-        let closed =
-            futures::future::join(self.publishing.close(200, "bye".into()), self.consuming.close(200, "bye".into()));
+        let closed = futures::future::join(
+            self.publishing.close(200, "bye".into()),
+            self.consuming.close(200, "bye".into()),
+        );
         let _ = timeout(CLOSE_TIME, closed).await;
     }
 }

@@ -80,14 +80,25 @@ pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
         traceparent: bell.trace_context.clone(),
     };
     let key = routing_key(&bell.queue, &bell.task_type);
-    let mut headers = headers(bell.task_id, &bell.owner, &bell.task_type, bell.trace_context.as_deref());
+    let mut headers = headers(
+        bell.task_id,
+        &bell.owner,
+        &bell.task_type,
+        bell.trace_context.as_deref(),
+    );
     headers.insert("submittedAt".into(), text(&body.submitted_at.to_string()));
-    headers.insert("x-retry-count".into(), AMQPValue::LongLongInt(bell.retry_count.into()));
+    headers.insert(
+        "x-retry-count".into(),
+        AMQPValue::LongLongInt(bell.retry_count.into()),
+    );
     let (exchange, key) = match rung_ms(delay_ms) {
         None => (names::EXCHANGE, key),
         Some(rung_ms) => {
             // The second key finds the lane when the rung lets the bell go; here it finds nothing.
-            headers.insert("CC".into(), AMQPValue::FieldArray(FieldArray::from(vec![text(&key)])));
+            headers.insert(
+                "CC".into(),
+                AMQPValue::FieldArray(FieldArray::from(vec![text(&key)])),
+            );
             (names::RETRY_EXCHANGE, rung_key(rung_ms))
         }
     };
@@ -125,8 +136,13 @@ pub(super) fn to_bell(body: &[u8]) -> Result<Bell, String> {
 }
 
 pub(super) fn of_report(names: &Names, report: &ProgressReport) -> Result<Outgoing, String> {
-    let Lease { task_id, attempt, token } = report.lease;
-    let progress = serde_json::from_str(report.progress.as_str()).map_err(|error| error.to_string())?;
+    let Lease {
+        task_id,
+        attempt,
+        token,
+    } = report.lease;
+    let progress =
+        serde_json::from_str(report.progress.as_str()).map_err(|error| error.to_string())?;
     let body = ReportBody {
         task_id,
         attempt,
@@ -152,9 +168,14 @@ pub(super) fn to_report(body: &[u8]) -> Result<ProgressReport, String> {
     check_size(body, REPORT_BYTES)?;
     let body: ReportBody<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     Ok(ProgressReport {
-        lease: Lease { task_id: body.task_id, attempt: body.attempt, token: body.lease_token },
+        lease: Lease {
+            task_id: body.task_id,
+            attempt: body.attempt,
+            token: body.lease_token,
+        },
         sequence: body.sequence,
-        progress: Json::parse("progress", body.progress.get()).map_err(|error| error.to_string())?,
+        progress: Json::parse("progress", body.progress.get())
+            .map_err(|error| error.to_string())?,
         is_full: body.is_full,
     })
 }
@@ -169,14 +190,21 @@ pub(super) fn of_unreadable(names: &Names, queue: &str, why: &str, body: Vec<u8>
         key: queue.to_owned(),
         is_mandatory: true,
         id: random::uuid().to_string(),
-        properties: BasicProperties::default().with_headers(headers).with_delivery_mode(PERSISTENT),
+        properties: BasicProperties::default()
+            .with_headers(headers)
+            .with_delivery_mode(PERSISTENT),
         body,
         counted: names::DEAD_LETTER_QUEUE.to_owned(),
     }
 }
 
 /// The headers that every message about a task has.
-pub(super) fn headers(task_id: TaskId, owner: &str, task_type: &str, trace_context: Option<&str>) -> FieldTable {
+pub(super) fn headers(
+    task_id: TaskId,
+    owner: &str,
+    task_type: &str,
+    trace_context: Option<&str>,
+) -> FieldTable {
     let mut headers = FieldTable::default();
     headers.insert("taskId".into(), text(&task_id.to_string()));
     headers.insert("userId".into(), text(owner));
@@ -187,8 +215,14 @@ pub(super) fn headers(task_id: TaskId, owner: &str, task_type: &str, trace_conte
     headers
 }
 
-pub(super) fn properties(content_type: &str, correlation_id: Option<&str>, headers: FieldTable) -> BasicProperties {
-    let properties = BasicProperties::default().with_content_type(short(content_type)).with_headers(headers);
+pub(super) fn properties(
+    content_type: &str,
+    correlation_id: Option<&str>,
+    headers: FieldTable,
+) -> BasicProperties {
+    let properties = BasicProperties::default()
+        .with_content_type(short(content_type))
+        .with_headers(headers);
     match correlation_id {
         Some(id) => properties.with_correlation_id(short(id)),
         None => properties,

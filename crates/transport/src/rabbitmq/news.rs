@@ -45,12 +45,24 @@ pub(super) async fn tell(shared: Arc<Shared>, mut outgoing: mpsc::Receiver<(u64,
 }
 
 fn to_message(batch: &[(u64, TaskEvent)]) -> Outbound {
-    let number = |place: Option<&(u64, TaskEvent)>| place.and_then(|(number, _)| i64::try_from(*number).ok());
+    let number = |place: Option<&(u64, TaskEvent)>| {
+        place.and_then(|(number, _)| i64::try_from(*number).ok())
+    };
     let mut headers = FieldTable::default();
-    headers.insert("first".into(), AMQPValue::LongLongInt(number(batch.first()).unwrap_or(0)));
-    headers.insert("last".into(), AMQPValue::LongLongInt(number(batch.last()).unwrap_or(0)));
+    headers.insert(
+        "first".into(),
+        AMQPValue::LongLongInt(number(batch.first()).unwrap_or(0)),
+    );
+    headers.insert(
+        "last".into(),
+        AMQPValue::LongLongInt(number(batch.last()).unwrap_or(0)),
+    );
     let events: Vec<_> = batch.iter().map(|(_, event)| event).collect();
-    Outbound::Message { exchange: names::NEWS_EXCHANGE, headers, body: message::json(&events) }
+    Outbound::Message {
+        exchange: names::NEWS_EXCHANGE,
+        headers,
+        body: message::json(&events),
+    }
 }
 
 /// Whether this process hears the others yet.
@@ -63,7 +75,10 @@ pub(super) struct Ears {
 
 impl Default for Ears {
     fn default() -> Self {
-        Self { ready: watch::Sender::new(false), listeners: Mutex::default() }
+        Self {
+            ready: watch::Sender::new(false),
+            listeners: Mutex::default(),
+        }
     }
 }
 
@@ -118,12 +133,24 @@ async fn listen_over(
         bus.upgrade().inspect(|bus| bus.tell_missed(1));
     }
     let mut next_numbers = NextNumbers::default();
-    while let Some(delivery) = control::next_of_others(shared, link, names::NEWS_EXCHANGE, &mut consumer).await {
-        let Some(bus) = bus.upgrade() else { return Ok(()) };
+    while let Some(delivery) =
+        control::next_of_others(shared, link, names::NEWS_EXCHANGE, &mut consumer).await
+    {
+        let Some(bus) = bus.upgrade() else {
+            return Ok(());
+        };
         let properties = &delivery.properties;
-        let origin = properties.app_id().as_ref().map_or("", |origin| origin.as_str());
+        let origin = properties
+            .app_id()
+            .as_ref()
+            .map_or("", |origin| origin.as_str());
         let events: Vec<TaskEvent> = serde_json::from_slice(&delivery.data).unwrap_or_default();
-        let missed = next_numbers.missed(origin, number(properties, "first"), number(properties, "last"), events.len());
+        let missed = next_numbers.missed(
+            origin,
+            number(properties, "first"),
+            number(properties, "last"),
+            events.len(),
+        );
         if missed > 0 {
             bus.tell_missed(missed);
         }
@@ -133,8 +160,14 @@ async fn listen_over(
 }
 
 fn number(properties: &lapin::BasicProperties, header: &str) -> u64 {
-    let value = properties.headers().as_ref().and_then(|headers| headers.inner().get(header));
-    value.and_then(AMQPValue::as_long_long_int).and_then(|number| u64::try_from(number).ok()).unwrap_or(0)
+    let value = properties
+        .headers()
+        .as_ref()
+        .and_then(|headers| headers.inner().get(header));
+    value
+        .and_then(AMQPValue::as_long_long_int)
+        .and_then(|number| u64::try_from(number).ok())
+        .unwrap_or(0)
 }
 
 /// The number that each process will use next.
@@ -148,7 +181,9 @@ impl NextNumbers {
             self.0.clear();
         }
         let expected = self.0.insert(origin.to_owned(), last + 1).unwrap_or(first);
-        let within = (last + 1).saturating_sub(first).saturating_sub(events as u64);
+        let within = (last + 1)
+            .saturating_sub(first)
+            .saturating_sub(events as u64);
         first.saturating_sub(expected) + within
     }
 }
@@ -160,11 +195,19 @@ mod tests {
     #[test]
     fn a_gap_is_counted_before_and_within_a_message() {
         let mut numbers = NextNumbers::default();
-        assert_eq!(numbers.missed("a", 7, 9, 3), 0, "what was before the first message is not ours");
+        assert_eq!(
+            numbers.missed("a", 7, 9, 3),
+            0,
+            "what was before the first message is not ours"
+        );
         assert_eq!(numbers.missed("a", 10, 10, 1), 0);
         assert_eq!(numbers.missed("b", 0, 0, 1), 0);
         assert_eq!(numbers.missed("a", 15, 19, 3), 6);
-        assert_eq!(numbers.missed("a", 20, 20, 0), 1, "a message that cannot be read is missed as a whole");
+        assert_eq!(
+            numbers.missed("a", 20, 20, 0),
+            1,
+            "a message that cannot be read is missed as a whole"
+        );
         assert_eq!(numbers.missed("b", 1, 2, 2), 0);
     }
 }

@@ -31,7 +31,11 @@ impl RabbitOptions {
         bounds::check_label("broker.namespace", &self.namespace)?;
         if self.namespace.len() > NAMESPACE_BYTES {
             let allowed = format!("at most {NAMESPACE_BYTES} bytes");
-            return Err(Invalid::new("broker.namespace", format!("has {} bytes", self.namespace.len()), allowed));
+            return Err(Invalid::new(
+                "broker.namespace",
+                format!("has {} bytes", self.namespace.len()),
+                allowed,
+            ));
         }
         Ok(())
     }

@@ -17,12 +17,18 @@ pub(super) struct RabbitInbox {
 impl RabbitInbox {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
         let intake = Intake::new(shared, names::PROGRESS_QUEUE.to_owned(), None);
-        Self { shared: Arc::clone(shared), intake }
+        Self {
+            shared: Arc::clone(shared),
+            intake,
+        }
     }
 
     /// The queue overflows when nobody reads it, so it has no dead letters of its own: this one is put there by hand.
     fn set_aside(&mut self, tag: u64, why: &str, body: Vec<u8>) {
-        tracing::warn!(why, "an unreadable report of progress goes to the dead letters");
+        tracing::warn!(
+            why,
+            "an unreadable report of progress goes to the dead letters"
+        );
         let aside = message::of_unreadable(&self.shared.names, names::PROGRESS_QUEUE, why, body);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move { publisher::publish(&shared, &[aside]).await });

@@ -75,8 +75,15 @@ async fn publish_window(shared: &Shared, link: &Link, window: &[Outgoing]) -> Ve
 }
 
 /// Sends all messages, then collects a confirm for each. What has been collected stays when this is given up.
-async fn send(link: &Link, window: &[Outgoing], confirms: &mut Vec<Confirmation>) -> Result<Channel, String> {
-    let (_permit, channel) = link.publishing_channel().await.map_err(|error| said(&error))?;
+async fn send(
+    link: &Link,
+    window: &[Outgoing],
+    confirms: &mut Vec<Confirmation>,
+) -> Result<Channel, String> {
+    let (_permit, channel) = link
+        .publishing_channel()
+        .await
+        .map_err(|error| said(&error))?;
     let mut sending: Vec<Pin<Box<_>>> = Vec::with_capacity(window.len());
     for message in window {
         let mut send = Box::pin(maybe_done(publish_one(&channel, message)));
@@ -86,17 +93,31 @@ async fn send(link: &Link, window: &[Outgoing], confirms: &mut Vec<Confirmation>
     }
     for mut send in sending {
         send.as_mut().await;
-        let Some(confirm) = send.as_mut().take_output() else { continue };
+        let Some(confirm) = send.as_mut().take_output() else {
+            continue;
+        };
         confirms.push(confirm.map_err(|error| said(&error))?);
     }
     Ok(channel)
 }
 
 async fn publish_one(channel: &Channel, message: &Outgoing) -> lapin::Result<Confirmation> {
-    let options = BasicPublishOptions { mandatory: message.is_mandatory, ..BasicPublishOptions::default() };
-    let properties = message.properties.clone().with_message_id(short(&message.id));
+    let options = BasicPublishOptions {
+        mandatory: message.is_mandatory,
+        ..BasicPublishOptions::default()
+    };
+    let properties = message
+        .properties
+        .clone()
+        .with_message_id(short(&message.id));
     channel
-        .basic_publish(short(&message.exchange), short(&message.key), options, &message.body, properties)
+        .basic_publish(
+            short(&message.exchange),
+            short(&message.key),
+            options,
+            &message.body,
+            properties,
+        )
         .await?
         .await
 }
@@ -114,23 +135,31 @@ fn answers(window: &[Outgoing], confirms: Vec<Confirmation>, why: &str) -> Vec<P
     }
     // Without the end of the batch a return may be with a confirm that never came.
     let is_whole = is_taken.len() == window.len();
-    let answer =
-        |(place, message): (usize, &Outgoing)| match (is_taken.get(place), returned.get(short(&message.id).as_str())) {
-            (_, Some(text)) => Published::Refused(format!("no queue takes it ({text}): {}", message.counted)),
-            (Some(false), None) => Published::Refused(format!("the broker refused it: {}", message.counted)),
-            (Some(true), None) if is_whole || !message.is_mandatory => Published::Confirmed,
-            (Some(true) | None, None) => Published::Unknown(why.to_owned()),
-        };
+    let answer = |(place, message): (usize, &Outgoing)| match (
+        is_taken.get(place),
+        returned.get(short(&message.id).as_str()),
+    ) {
+        (_, Some(text)) => {
+            Published::Refused(format!("no queue takes it ({text}): {}", message.counted))
+        }
+        (Some(false), None) => {
+            Published::Refused(format!("the broker refused it: {}", message.counted))
+        }
+        (Some(true), None) if is_whole || !message.is_mandatory => Published::Confirmed,
+        (Some(true) | None, None) => Published::Unknown(why.to_owned()),
+    };
     window.iter().enumerate().map(answer).collect()
 }
 
 fn count(shared: &Shared, messages: &[Outgoing], answers: &[Published]) {
     for (message, answer) in messages.iter().zip(answers) {
-        shared.traffic.count(&message.counted, |traffic| match answer {
-            Published::Confirmed => traffic.published += 1,
-            Published::Refused(why) if why.starts_with("no queue") => traffic.returned += 1,
-            Published::Refused(_) => traffic.nacked += 1,
-            Published::Unknown(_) => {}
-        });
+        shared
+            .traffic
+            .count(&message.counted, |traffic| match answer {
+                Published::Confirmed => traffic.published += 1,
+                Published::Refused(why) if why.starts_with("no queue") => traffic.returned += 1,
+                Published::Refused(_) => traffic.nacked += 1,
+                Published::Unknown(_) => {}
+            });
     }
 }

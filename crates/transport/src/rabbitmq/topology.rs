@@ -32,7 +32,11 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(options: &RabbitOptions) -> Self {
-        let prefix = if options.namespace.is_empty() { String::new() } else { format!("{}.", options.namespace) };
+        let prefix = if options.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{}.", options.namespace)
+        };
         Self { prefix }
     }
 
@@ -67,8 +71,17 @@ pub(super) fn rung_key(rung_ms: u64) -> String {
 /// A queue of tasks whose lane would be one of our own queues has none.
 pub(super) fn check_lane(queue: &str) -> Result<(), String> {
     let lane = names::lane(queue);
-    let ours = [names::DEAD_LETTER_QUEUE, names::PROGRESS_QUEUE, "tasks.results"].map(str::to_owned);
-    if ours.into_iter().chain(rungs_ms().map(wait_queue)).any(|name| name == lane) {
+    let ours = [
+        names::DEAD_LETTER_QUEUE,
+        names::PROGRESS_QUEUE,
+        "tasks.results",
+    ]
+    .map(str::to_owned);
+    if ours
+        .into_iter()
+        .chain(rungs_ms().map(wait_queue))
+        .any(|name| name == lane)
+    {
         return Err(format!(
             "the queue {queue} cannot have bells: {lane} is kept for other messages. Rename the queue"
         ));
@@ -98,7 +111,11 @@ impl From<Failure> for BrokerError {
 
 /// Makes everything that does not belong to one queue of tasks. Its queues are of the kind of the lanes: where one server
 /// of a cluster may be away, none of them goes with it.
-pub(super) async fn declare_base(channel: &Channel, names: &Names, kind: LaneKind) -> Result<(), Failure> {
+pub(super) async fn declare_base(
+    channel: &Channel,
+    names: &Names,
+    kind: LaneKind,
+) -> Result<(), Failure> {
     let exchanges = [
         (names::EXCHANGE, ExchangeKind::Topic),
         (names::RETRY_EXCHANGE, ExchangeKind::Direct),
@@ -109,19 +126,60 @@ pub(super) async fn declare_base(channel: &Channel, names: &Names, kind: LaneKin
         (names::NEWS_EXCHANGE, ExchangeKind::Fanout),
     ];
     for (name, kind) in exchanges {
-        let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
-        let declared = channel.exchange_declare(short(&names.full(name)), kind, options, FieldTable::default()).await;
+        let options = ExchangeDeclareOptions {
+            durable: true,
+            ..ExchangeDeclareOptions::default()
+        };
+        let declared = channel
+            .exchange_declare(
+                short(&names.full(name)),
+                kind,
+                options,
+                FieldTable::default(),
+            )
+            .await;
         declared.map_err(|error| failed("exchange", &names.full(name), &error))?;
     }
-    queue(channel, names, kind, names::DEAD_LETTER_QUEUE, vec![("x-max-length", number(DEAD_LETTERS))]).await?;
-    bind(channel, names, names::DEAD_LETTER_QUEUE, names::DEAD_LETTER_EXCHANGE, "#").await?;
-    queue(channel, names, kind, names::PROGRESS_QUEUE, vec![("x-max-length", number(REPORTS))]).await?;
+    queue(
+        channel,
+        names,
+        kind,
+        names::DEAD_LETTER_QUEUE,
+        vec![("x-max-length", number(DEAD_LETTERS))],
+    )
+    .await?;
+    bind(
+        channel,
+        names,
+        names::DEAD_LETTER_QUEUE,
+        names::DEAD_LETTER_EXCHANGE,
+        "#",
+    )
+    .await?;
+    queue(
+        channel,
+        names,
+        kind,
+        names::PROGRESS_QUEUE,
+        vec![("x-max-length", number(REPORTS))],
+    )
+    .await?;
     let requeue = AMQPValue::LongString(names.full(names::REQUEUE_EXCHANGE).into());
     for rung_ms in rungs_ms() {
         let ttl = number(i32::try_from(rung_ms).unwrap_or(i32::MAX));
-        let arguments = vec![("x-message-ttl", ttl), ("x-dead-letter-exchange", requeue.clone())];
+        let arguments = vec![
+            ("x-message-ttl", ttl),
+            ("x-dead-letter-exchange", requeue.clone()),
+        ];
         queue(channel, names, kind, &wait_queue(rung_ms), arguments).await?;
-        bind(channel, names, &wait_queue(rung_ms), names::RETRY_EXCHANGE, &rung_key(rung_ms)).await?;
+        bind(
+            channel,
+            names,
+            &wait_queue(rung_ms),
+            names::RETRY_EXCHANGE,
+            &rung_key(rung_ms),
+        )
+        .await?;
     }
     Ok(())
 }
@@ -134,8 +192,10 @@ pub(super) async fn declare_lane(
     queue_name: &str,
 ) -> Result<(), Failure> {
     check_lane(queue_name).map_err(Failure::Differs)?;
-    let dead_letters =
-        ("x-dead-letter-exchange", AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()));
+    let dead_letters = (
+        "x-dead-letter-exchange",
+        AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()),
+    );
     let arguments = match kind {
         LaneKind::Classic => vec![dead_letters, ("x-max-priority", number(9))],
         LaneKind::Quorum => vec![dead_letters, ("x-delivery-limit", number(DELIVERY_LIMIT))],
@@ -156,18 +216,39 @@ async fn queue(
 ) -> Result<(), Failure> {
     match kind {
         LaneKind::Classic => {}
-        LaneKind::Quorum => arguments.push(("x-queue-type", AMQPValue::LongString("quorum".into()))),
+        LaneKind::Quorum => {
+            arguments.push(("x-queue-type", AMQPValue::LongString("quorum".into())))
+        }
     }
     let name = names.full(name);
-    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-    let declared = channel.queue_declare(short(&name), options, table(&arguments)).await;
-    declared.map(drop).map_err(|error| failed("queue", &name, &error))
+    let options = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let declared = channel
+        .queue_declare(short(&name), options, table(&arguments))
+        .await;
+    declared
+        .map(drop)
+        .map_err(|error| failed("queue", &name, &error))
 }
 
-async fn bind(channel: &Channel, names: &Names, queue: &str, exchange: &str, key: &str) -> Result<(), Failure> {
+async fn bind(
+    channel: &Channel,
+    names: &Names,
+    queue: &str,
+    exchange: &str,
+    key: &str,
+) -> Result<(), Failure> {
     let (queue, exchange) = (names.full(queue), names.full(exchange));
     let bound = channel
-        .queue_bind(short(&queue), short(&exchange), short(key), QueueBindOptions::default(), FieldTable::default())
+        .queue_bind(
+            short(&queue),
+            short(&exchange),
+            short(key),
+            QueueBindOptions::default(),
+            FieldTable::default(),
+        )
         .await;
     bound.map_err(|error| failed("binding of", &queue, &error))
 }
@@ -205,7 +286,11 @@ fn failed(kind: &str, name: &str, error: &lapin::Error) -> Failure {
         ));
     }
     let why = format!("the {kind} {name} could not be made: {}", said(error));
-    if is_soft(error, &AMQPSoftError::NOTFOUND) { Failure::Absent(why) } else { Failure::Unavailable(why) }
+    if is_soft(error, &AMQPSoftError::NOTFOUND) {
+        Failure::Absent(why)
+    } else {
+        Failure::Unavailable(why)
+    }
 }
 
 pub(super) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
@@ -228,7 +313,13 @@ mod tests {
 
     #[test]
     fn a_delay_takes_the_longest_rung_that_fits() {
-        let cases = [(0, None), (249, None), (250, Some(250)), (999, Some(500)), (1_000, Some(1_000))];
+        let cases = [
+            (0, None),
+            (249, None),
+            (250, Some(250)),
+            (999, Some(500)),
+            (1_000, Some(1_000)),
+        ];
         for (delay_ms, rung) in cases {
             assert_eq!(rung_ms(delay_ms), rung, "{delay_ms}");
         }
@@ -250,7 +341,10 @@ mod tests {
         for rung in rungs_ms() {
             let key = rung_key(rung);
             let first_level = key.split('.').next().unwrap();
-            assert!(bounds::check_label("queue", first_level).is_err() && !first_level.contains('~'), "{key}");
+            assert!(
+                bounds::check_label("queue", first_level).is_err() && !first_level.contains('~'),
+                "{key}"
+            );
         }
     }
 

@@ -21,7 +21,10 @@ impl TrafficBook {
     }
 
     pub(super) fn read(&self) -> Vec<(String, Traffic)> {
-        self.lock().iter().map(|(name, traffic)| (name.clone(), *traffic)).collect()
+        self.lock()
+            .iter()
+            .map(|(name, traffic)| (name.clone(), *traffic))
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Traffic>> {

@@ -38,7 +38,10 @@ pub(super) struct Waiting(Arc<Ear>);
 
 impl Ear {
     pub(super) fn new(queue: String) -> Arc<Self> {
-        Arc::new(Self { queue, waiting_since: Mutex::new(None) })
+        Arc::new(Self {
+            queue,
+            waiting_since: Mutex::new(None),
+        })
     }
 
     pub(super) fn wait(self: &Arc<Self>) -> Waiting {
@@ -61,7 +64,8 @@ impl Ears {
     /// Says again of a consumer that it is here, each time that it opens a channel.
     pub(super) fn add(&mut self, ear: &Arc<Ear>) {
         let ear = Arc::downgrade(ear);
-        self.0.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&ear));
+        self.0
+            .retain(|known| known.strong_count() > 0 && !known.ptr_eq(&ear));
         self.0.push(ear);
     }
 
@@ -89,22 +93,38 @@ pub(super) async fn watch(shared: Arc<Shared>, link: Arc<Link>) {
 type Suspects = HashMap<usize, (Instant, u32)>;
 
 async fn look(shared: &Shared, link: &Link, suspects: &mut Suspects) -> Result<(), BrokerError> {
-    if link.counts(&shared.names.full(names::DEAD_LETTER_QUEUE)).await?.is_none() {
+    if link
+        .counts(&shared.names.full(names::DEAD_LETTER_QUEUE))
+        .await?
+        .is_none()
+    {
         link.fail("its queues were deleted");
         return Ok(());
     }
     let mut seen = Suspects::new();
     for ear in link.ears() {
-        let Some(since) = *lock(&ear.waiting_since) else { continue };
+        let Some(since) = *lock(&ear.waiting_since) else {
+            continue;
+        };
         if since.elapsed() < shared.patient(PATIENCE)
-            || link.counts(&ear.queue).await?.is_none_or(|counts| counts.messages == 0)
+            || link
+                .counts(&ear.queue)
+                .await?
+                .is_none_or(|counts| counts.messages == 0)
         {
             continue;
         }
         let key = Arc::as_ptr(&ear).addr();
-        let looks = suspects.get(&key).filter(|(before, _)| *before == since).map_or(0, |(_, looks)| *looks) + 1;
+        let looks = suspects
+            .get(&key)
+            .filter(|(before, _)| *before == since)
+            .map_or(0, |(_, looks)| *looks)
+            + 1;
         if looks >= LOOKS {
-            link.fail(format!("a consumer of {} has gone deaf: messages wait and none comes", ear.queue));
+            link.fail(format!(
+                "a consumer of {} has gone deaf: messages wait and none comes",
+                ear.queue
+            ));
             return Ok(());
         }
         seen.insert(key, (since, looks));

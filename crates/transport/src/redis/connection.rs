@@ -36,7 +36,10 @@ pub enum RedisState {
 
 #[derive(Clone)]
 enum Link {
-    Up { number: u64, connection: MultiplexedConnection },
+    Up {
+        number: u64,
+        connection: MultiplexedConnection,
+    },
     Down(String),
 }
 
@@ -61,18 +64,31 @@ impl Redis {
     }
 
     /// As [`Self::open`], for whoever would rather wait for an answer than do without it.
-    pub fn open_patiently(url: &str, namespace: &str, answer_within: Duration) -> Result<Arc<Self>, Invalid> {
+    pub fn open_patiently(
+        url: &str,
+        namespace: &str,
+        answer_within: Duration,
+    ) -> Result<Arc<Self>, Invalid> {
         check_namespace(namespace)?;
         // What the parser says may contain the password.
         let client = Client::open(url).map_err(|_| {
-            Invalid::new("redis.url", "is no URL of a Redis server", "redis://[user:password@]host[:port][/database]")
+            Invalid::new(
+                "redis.url",
+                "is no URL of a Redis server",
+                "redis://[user:password@]host[:port][/database]",
+            )
         })?;
         let shared = Arc::new(Shared {
             link: watch::Sender::new(Link::Down("not connected yet".to_owned())),
             broke: Notify::new(),
         });
         let keeper = tokio::spawn(keep(client, answer_within, Arc::clone(&shared))).abort_handle();
-        Ok(Arc::new(Self { namespace: namespace.to_owned(), answer_within, shared, keeper }))
+        Ok(Arc::new(Self {
+            namespace: namespace.to_owned(),
+            answer_within,
+            shared,
+            keeper,
+        }))
     }
 
     /// Whether the server answers, as far as is known.
@@ -84,14 +100,22 @@ impl Redis {
     pub async fn until(&self, is_up: bool) {
         let mut link = self.shared.link.subscribe();
         // It fails only when there is no sender any more, and that is ours.
-        let _ = link.wait_for(|link| matches!(link, Link::Up { .. }) == is_up).await;
+        let _ = link
+            .wait_for(|link| matches!(link, Link::Up { .. }) == is_up)
+            .await;
     }
 
     /// What the server does when its memory is full: `noeviction` keeps everything, the others forget.
     pub async fn eviction_policy(&self) -> Result<String, String> {
-        let info: String = self.ask(async |mut to| redis::cmd("INFO").arg("memory").query_async(&mut to).await).await?;
-        let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        policy.map(|name| name.trim().to_owned()).ok_or_else(|| "the server does not say".to_owned())
+        let info: String = self
+            .ask(async |mut to| redis::cmd("INFO").arg("memory").query_async(&mut to).await)
+            .await?;
+        let policy = info
+            .lines()
+            .find_map(|line| line.strip_prefix("maxmemory_policy:"));
+        policy
+            .map(|name| name.trim().to_owned())
+            .ok_or_else(|| "the server does not say".to_owned())
     }
 
     /// A key of this deployment.
@@ -100,7 +124,10 @@ impl Redis {
     }
 
     /// Asks over the connection of now. The question is made with it and sees it once.
-    pub(super) async fn ask<T, F>(&self, question: impl FnOnce(MultiplexedConnection) -> F) -> Result<T, String>
+    pub(super) async fn ask<T, F>(
+        &self,
+        question: impl FnOnce(MultiplexedConnection) -> F,
+    ) -> Result<T, String>
     where
         F: Future<Output = RedisResult<T>>,
     {
@@ -110,9 +137,13 @@ impl Redis {
         };
         match tokio::time::timeout(self.answer_within, question(connection)).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) if needs_another_connection(&error) => Err(self.shared.breaks(number, reason_of(&error))),
+            Ok(Err(error)) if needs_another_connection(&error) => {
+                Err(self.shared.breaks(number, reason_of(&error)))
+            }
             Ok(Err(error)) => Err(reason_of(&error)),
-            Err(_) => Err(self.shared.breaks(number, format!("no answer within {:?}", self.answer_within))),
+            Err(_) => Err(self
+                .shared
+                .breaks(number, format!("no answer within {:?}", self.answer_within))),
         }
     }
 }
@@ -157,12 +188,18 @@ async fn keep(client: Client, answer_within: Duration, shared: Arc<Shared>) {
         .set_response_timeout(Some(answer_within));
     let (mut number, mut rest, mut has_told) = (0, RESTS[0], false);
     loop {
-        match client.get_multiplexed_async_connection_with_config(&config).await {
+        match client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+        {
             Ok(connection) => {
                 number += 1;
                 (rest, has_told) = (RESTS[0], false);
                 tracing::info!("connected to Redis");
-                shared.link.send_replace(Link::Up { number, connection: connection.clone() });
+                shared.link.send_replace(Link::Up {
+                    number,
+                    connection: connection.clone(),
+                });
                 watch_over(&shared, number, connection).await;
             }
             Err(error) => {
@@ -228,5 +265,9 @@ fn check_namespace(namespace: &str) -> Result<(), Invalid> {
         return Ok(());
     }
     let allowed = format!("1 to {NAMESPACE_BYTES} letters, digits, '-', '_', '.' and ':'");
-    Err(Invalid::new("redis.namespace", format!("is {:?}", namespace.chars().take(80).collect::<String>()), allowed))
+    Err(Invalid::new(
+        "redis.namespace",
+        format!("is {:?}", namespace.chars().take(80).collect::<String>()),
+        allowed,
+    ))
 }

@@ -14,7 +14,8 @@ use redis::Script;
 
 use super::Redis;
 
-static KEEP_NEWER: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/keep_newer.lua")));
+static KEEP_NEWER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lua/keep_newer.lua")));
 
 /// A report is forgotten after so many milliseconds without another: a minute. The store has it after five seconds, and
 /// one that a node could not replace, because it has lost Redis and others have not, must not stay for long.
@@ -39,8 +40,14 @@ impl RedisProgressCache {
         self.redis.key("progress", &task.0.to_string())
     }
 
-    async fn run<T: redis::FromRedisValue>(&self, pipeline: &redis::Pipeline) -> Result<T, CacheError> {
-        let answer = self.redis.ask(async |mut connection| pipeline.query_async(&mut connection).await).await;
+    async fn run<T: redis::FromRedisValue>(
+        &self,
+        pipeline: &redis::Pipeline,
+    ) -> Result<T, CacheError> {
+        let answer = self
+            .redis
+            .ask(async |mut connection| pipeline.query_async(&mut connection).await)
+            .await;
         answer.map_err(CacheError)
     }
 }
@@ -54,7 +61,9 @@ impl ProgressCache for RedisProgressCache {
             pipeline.load_script(&KEEP_NEWER).ignore();
             for (task, report) in batch {
                 let mut call = KEEP_NEWER.prepare_invoke();
-                call.key(self.key(*task)).arg(written(report)).arg(FORGOTTEN_AFTER_MS);
+                call.key(self.key(*task))
+                    .arg(written(report))
+                    .arg(FORGOTTEN_AFTER_MS);
                 pipeline.invoke_script(&call).ignore();
             }
             self.run::<()>(&pipeline).await?;
@@ -92,7 +101,10 @@ impl ProgressCache for RedisProgressCache {
 }
 
 fn written(report: &HotProgress) -> String {
-    format!("{:010}{:020}{}", report.attempt, report.sequence, report.progress)
+    format!(
+        "{:010}{:020}{}",
+        report.attempt, report.sequence, report.progress
+    )
 }
 
 /// What somebody else has put there is nothing that we know of.
@@ -100,7 +112,11 @@ fn read(text: &str) -> Option<HotProgress> {
     let (age, progress) = text.split_at_checked(AGE_BYTES)?;
     let (attempt, sequence) = age.split_at_checked(10)?;
     let progress = serde_json::from_str(progress).ok()?;
-    Some(HotProgress { attempt: attempt.parse().ok()?, sequence: sequence.parse().ok()?, progress })
+    Some(HotProgress {
+        attempt: attempt.parse().ok()?,
+        sequence: sequence.parse().ok()?,
+        progress,
+    })
 }
 
 #[cfg(test)]
@@ -109,11 +125,32 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_the_newer_comes_later_in_the_order_of_texts() {
-        let report = |attempt, sequence| HotProgress { attempt, sequence, progress: serde_json::json!({"percent": 5}) };
-        let rising =
-            [report(0, u64::MAX), report(1, 9), report(1, 10), report(2, 1), report(10, 1), report(u32::MAX, 0)];
-        assert!(rising.windows(2).all(|pair| written(&pair[0])[..AGE_BYTES] < written(&pair[1])[..AGE_BYTES]));
-        assert!(rising.iter().all(|report| read(&written(report)).as_ref() == Some(report)));
-        assert_eq!((read(""), read("something else entirely, and long enough")), (None, None));
+        let report = |attempt, sequence| HotProgress {
+            attempt,
+            sequence,
+            progress: serde_json::json!({"percent": 5}),
+        };
+        let rising = [
+            report(0, u64::MAX),
+            report(1, 9),
+            report(1, 10),
+            report(2, 1),
+            report(10, 1),
+            report(u32::MAX, 0),
+        ];
+        assert!(
+            rising
+                .windows(2)
+                .all(|pair| written(&pair[0])[..AGE_BYTES] < written(&pair[1])[..AGE_BYTES])
+        );
+        assert!(
+            rising
+                .iter()
+                .all(|report| read(&written(report)).as_ref() == Some(report))
+        );
+        assert_eq!(
+            (read(""), read("something else entirely, and long enough")),
+            (None, None)
+        );
     }
 }

@@ -12,12 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use async_trait::async_trait;
 use longhaul_domain::{
     Clock, Invalid, Timestamp, bounds,
-    contract::rate_limiter::{Limit, LimitRules, LimiterError, RateLimiter, Reservation, provider_of},
+    contract::rate_limiter::{
+        Limit, LimitRules, LimiterError, RateLimiter, Reservation, provider_of,
+    },
 };
 use redis::{Script, ScriptInvocation};
 
 use super::Redis;
-use crate::local::{MemoryRateLimiter, PARK_MEMORY_MS, PROBE_RETRY_MS, PROBE_SILENCE_MS, check_key, names_of};
+use crate::local::{
+    MemoryRateLimiter, PARK_MEMORY_MS, PROBE_RETRY_MS, PROBE_SILENCE_MS, check_key, names_of,
+};
 
 static RESERVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/reserve.lua")));
 static PARK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/park.lua")));
@@ -64,8 +68,15 @@ impl RedisRateLimiter {
         if fallback.nodes == 0 {
             return Err(Invalid::new("redis.nodes", "is 0", "at least 1"));
         }
-        let fallback = MemoryRateLimiter::new(Arc::clone(&fallback.clock), shares(&rules, fallback.nodes))?;
-        Ok(Self { redis, rules, fallback, is_away: AtomicBool::new(false), offset_micros: Arc::default() })
+        let fallback =
+            MemoryRateLimiter::new(Arc::clone(&fallback.clock), shares(&rules, fallback.nodes))?;
+        Ok(Self {
+            redis,
+            rules,
+            fallback,
+            is_away: AtomicBool::new(false),
+            offset_micros: Arc::default(),
+        })
     }
 
     /// Adds so many microseconds to the server's time, for tests that move a clock.
@@ -89,8 +100,12 @@ impl RedisRateLimiter {
         for name in &names {
             call.key(self.parked_key(name));
         }
-        call.arg(self.offset()).arg(max_wait_ms.min(bounds::DURATION_MS)).arg(names.len());
-        call.arg(PROBE_SILENCE_MS).arg(PROBE_RETRY_MS).arg(PUSHED_BACK);
+        call.arg(self.offset())
+            .arg(max_wait_ms.min(bounds::DURATION_MS))
+            .arg(names.len());
+        call.arg(PROBE_SILENCE_MS)
+            .arg(PROBE_RETRY_MS)
+            .arg(PUSHED_BACK);
         for (name, limit) in limits {
             call.key(self.calendar_key(name));
             for argument in arguments_of(limit) {
@@ -103,12 +118,19 @@ impl RedisRateLimiter {
             false => Reservation::Refused { retry_in_ms: ms },
         };
         let used_at = is_granted.then_some(Timestamp::from_micros(at));
-        Ok(Booked { reservation, asked_at: Timestamp::from_micros(now), used_at })
+        Ok(Booked {
+            reservation,
+            asked_at: Timestamp::from_micros(now),
+            used_at,
+        })
     }
 
     async fn park_for_all(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
         let mut call = PARK.prepare_invoke();
-        call.key(self.parked_key(key)).arg(self.offset()).arg(for_ms.min(bounds::DURATION_MS)).arg(PARK_MEMORY_MS);
+        call.key(self.parked_key(key))
+            .arg(self.offset())
+            .arg(for_ms.min(bounds::DURATION_MS))
+            .arg(PARK_MEMORY_MS);
         self.ask::<i64>(&call).await.map(drop)
     }
 
@@ -121,8 +143,14 @@ impl RedisRateLimiter {
         self.ask::<i64>(&call).await.map(drop)
     }
 
-    async fn ask<T: redis::FromRedisValue>(&self, call: &ScriptInvocation<'_>) -> Result<T, LimiterError> {
-        let answer = self.redis.ask(async |mut connection| call.invoke_async(&mut connection).await).await;
+    async fn ask<T: redis::FromRedisValue>(
+        &self,
+        call: &ScriptInvocation<'_>,
+    ) -> Result<T, LimiterError> {
+        let answer = self
+            .redis
+            .ask(async |mut connection| call.invoke_async(&mut connection).await)
+            .await;
         answer.map_err(LimiterError)
     }
 
@@ -132,11 +160,17 @@ impl RedisRateLimiter {
 
     /// The braces keep the keys of a provider together on a cluster.
     fn calendar_key(&self, name: &str) -> String {
-        self.redis.key("limit", &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)))
+        self.redis.key(
+            "limit",
+            &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)),
+        )
     }
 
     fn parked_key(&self, name: &str) -> String {
-        self.redis.key("parked", &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)))
+        self.redis.key(
+            "parked",
+            &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)),
+        )
     }
 
     /// Notes whether Redis answers, and tells when that has changed.
@@ -186,11 +220,21 @@ impl RateLimiter for RedisRateLimiter {
 fn shares(rules: &LimitRules, nodes: u32) -> LimitRules {
     let share = |limit: &Limit| Limit {
         permits: limit.permits,
-        per_ms: limit.per_ms.saturating_mul(u64::from(nodes)).min(bounds::DURATION_MS),
+        per_ms: limit
+            .per_ms
+            .saturating_mul(u64::from(nodes))
+            .min(bounds::DURATION_MS),
         burst: (limit.burst / nodes).max(1),
     };
-    let limits = rules.limits.iter().map(|(name, limit)| (name.clone(), share(limit))).collect();
-    LimitRules { limits, default: rules.default.as_ref().map(share) }
+    let limits = rules
+        .limits
+        .iter()
+        .map(|(name, limit)| (name.clone(), share(limit)))
+        .collect();
+    LimitRules {
+        limits,
+        default: rules.default.as_ref().map(share),
+    }
 }
 
 /// Permits, interval and tolerance as the script wants them: whole microseconds, and parts of a permit-th of one.
@@ -198,7 +242,13 @@ fn arguments_of(limit: Limit) -> [i64; 5] {
     let (permits, interval) = (i128::from(limit.permits), i128::from(limit.per_ms) * 1_000);
     let tolerance = interval * i128::from(limit.burst - 1) + permits - 1;
     let tolerance_w = (tolerance / permits).min(LONGEST_TOLERANCE);
-    let all = [permits, interval / permits, interval % permits, tolerance_w, tolerance % permits];
+    let all = [
+        permits,
+        interval / permits,
+        interval % permits,
+        tolerance_w,
+        tolerance % permits,
+    ];
     // All of them are far below the end of the numbers.
     all.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
 }
@@ -212,13 +262,27 @@ mod tests {
         let rules = LimitRules::default().limit("p", Limit::per_minute(60).burst(10));
         let share = |nodes| shares(&rules, nodes).limits["p"];
         assert_eq!(share(1), rules.limits["p"]);
-        assert_eq!(share(8), Limit { permits: 60, per_ms: 480_000, burst: 1 });
+        assert_eq!(
+            share(8),
+            Limit {
+                permits: 60,
+                per_ms: 480_000,
+                burst: 1
+            }
+        );
     }
 
     #[test]
     fn what_the_script_counts_with_is_exact() {
-        assert_eq!(arguments_of(Limit::per_second(3).burst(2)), [3, 333_333, 1, 333_334, 0]);
-        let endless = arguments_of(Limit { permits: 1, per_ms: bounds::DURATION_MS, burst: u32::MAX });
+        assert_eq!(
+            arguments_of(Limit::per_second(3).burst(2)),
+            [3, 333_333, 1, 333_334, 0]
+        );
+        let endless = arguments_of(Limit {
+            permits: 1,
+            per_ms: bounds::DURATION_MS,
+            burst: u32::MAX,
+        });
         assert!(endless.iter().all(|number| *number < 1 << 53));
     }
 }

@@ -10,7 +10,8 @@ pub(crate) struct FreshFolder(PathBuf);
 
 impl FreshFolder {
     pub(crate) fn make() -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("longhaul_test_{}", random_id().simple()));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("longhaul_test_{}", random_id().simple()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

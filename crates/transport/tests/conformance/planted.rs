@@ -17,7 +17,10 @@ use crate::trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("folder::a_link_in_the_place_of_a_file_is_not_followed", a_link_in_the_place_of_a_file_is_not_followed),
+        trial(
+            "folder::a_link_in_the_place_of_a_file_is_not_followed",
+            a_link_in_the_place_of_a_file_is_not_followed,
+        ),
         trial(
             "folder::a_link_in_the_place_of_a_folder_is_not_followed",
             a_link_in_the_place_of_a_folder_is_not_followed,
@@ -26,7 +29,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "folder::removing_a_tasks_files_leaves_what_links_point_to",
             removing_a_tasks_files_leaves_what_links_point_to,
         ),
-        trial("folder::a_half_written_file_is_never_visible", a_half_written_file_is_never_visible),
+        trial(
+            "folder::a_half_written_file_is_never_visible",
+            a_half_written_file_is_never_visible,
+        ),
         trial(
             "folder::a_file_that_was_cut_or_changed_is_not_handed_out",
             a_file_that_was_cut_or_changed_is_not_handed_out,
@@ -36,7 +42,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             "folder::files_are_the_owners_alone_and_leave_nothing_behind",
             files_are_the_owners_alone_and_leave_nothing_behind,
         ),
-        trial("folder::a_folder_that_cannot_be_made_is_an_error", a_folder_that_cannot_be_made_is_an_error),
+        trial(
+            "folder::a_folder_that_cannot_be_made_is_an_error",
+            a_folder_that_cannot_be_made_is_an_error,
+        ),
     ]
 }
 
@@ -52,13 +61,24 @@ impl Scene {
         let folder = FreshFolder::make();
         let store = FolderArtifactStore::open(folder.path().join("artifacts")).unwrap();
         fs::create_dir(folder.path().join("elsewhere")).unwrap();
-        Self { folder, store, task: TaskId(random_id()) }
+        Self {
+            folder,
+            store,
+            task: TaskId(random_id()),
+        }
     }
 
     async fn put(&self, text: &str) -> Artifact {
         let bytes = text.as_bytes();
         let (id, task_id) = (ArtifactId(random_id()), self.task);
-        let new = NewArtifact { id, task_id, attempt: 1, file_name: "a.txt", content_type: "text/plain", bytes };
+        let new = NewArtifact {
+            id,
+            task_id,
+            attempt: 1,
+            file_name: "a.txt",
+            content_type: "text/plain",
+            bytes,
+        };
         self.store.put(new).await.unwrap()
     }
 
@@ -79,9 +99,15 @@ async fn a_link_in_the_place_of_a_file_is_not_followed() {
     fs::rename(scene.path_of(&real.key), &target).unwrap();
     for points_to in [target.clone(), scene.elsewhere(), scene.path_of("nowhere")] {
         symlink(&points_to, scene.path_of(&real.key)).unwrap();
-        assert_eq!(scene.store.get(&real.key).await, Err(ArtifactError::NotFound));
+        assert_eq!(
+            scene.store.get(&real.key).await,
+            Err(ArtifactError::NotFound)
+        );
         scene.store.remove(&real.key).await.unwrap();
-        assert!(fs::symlink_metadata(scene.path_of(&real.key)).is_err(), "the link itself goes");
+        assert!(
+            fs::symlink_metadata(scene.path_of(&real.key)).is_err(),
+            "the link itself goes"
+        );
         fs::create_dir_all(scene.path_of(&real.key).parent().unwrap()).unwrap();
     }
     assert!(target.is_file());
@@ -91,12 +117,20 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
     for depth in [1, 2] {
         let scene = Scene::set();
         let real = scene.put("secret").await;
-        let folder = scene.path_of(&real.key).ancestors().nth(depth).unwrap().to_owned();
+        let folder = scene
+            .path_of(&real.key)
+            .ancestors()
+            .nth(depth)
+            .unwrap()
+            .to_owned();
         let target = scene.elsewhere().join("target");
         fs::rename(&folder, &target).unwrap();
         symlink(&target, &folder).unwrap();
         let files = || fs::read_dir(&target).unwrap().count();
-        assert_eq!(scene.store.get(&real.key).await, Err(ArtifactError::NotFound));
+        assert_eq!(
+            scene.store.get(&real.key).await,
+            Err(ArtifactError::NotFound)
+        );
         scene.store.remove(&real.key).await.unwrap();
         let new = NewArtifact {
             id: ArtifactId(random_id()),
@@ -106,8 +140,15 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
             content_type: "text/plain",
             bytes: b"must not be written elsewhere",
         };
-        assert!(matches!(scene.store.put(new).await, Err(ArtifactError::Unavailable(_))));
-        assert_eq!(files(), 1, "nothing was removed or written through the link");
+        assert!(matches!(
+            scene.store.put(new).await,
+            Err(ArtifactError::Unavailable(_))
+        ));
+        assert_eq!(
+            files(),
+            1,
+            "nothing was removed or written through the link"
+        );
     }
 }
 
@@ -140,9 +181,15 @@ async fn a_half_written_file_is_never_visible() {
     let half = scene.path_of(&format!("{crashed}.part"));
     for length in 0..whole.len() {
         fs::write(&half, &whole[..length]).unwrap();
-        assert_eq!(scene.store.get(&crashed).await, Err(ArtifactError::NotFound));
+        assert_eq!(
+            scene.store.get(&crashed).await,
+            Err(ArtifactError::NotFound)
+        );
         let named = format!("{crashed}.part");
-        assert!(matches!(scene.store.get(&named).await, Err(ArtifactError::Invalid(_))));
+        assert!(matches!(
+            scene.store.get(&named).await,
+            Err(ArtifactError::Invalid(_))
+        ));
     }
     scene.store.remove(&crashed).await.unwrap();
     assert!(!half.exists(), "it goes with its key");
@@ -162,12 +209,19 @@ async fn a_file_that_was_cut_or_changed_is_not_handed_out() {
     for bytes in cut.chain([longer, b"something else entirely".to_vec(), vec![0xff; 100]]) {
         fs::write(&path, &bytes).unwrap();
         let found = scene.store.get(&real.key).await;
-        assert!(matches!(found, Err(ArtifactError::Unavailable(_))), "{} bytes: {found:?}", bytes.len());
+        assert!(
+            matches!(found, Err(ArtifactError::Unavailable(_))),
+            "{} bytes: {found:?}",
+            bytes.len()
+        );
     }
     // A file of another key is not what was asked for.
     let other = scene.put("other").await;
     fs::copy(scene.path_of(&other.key), &path).unwrap();
-    assert!(matches!(scene.store.get(&real.key).await, Err(ArtifactError::Unavailable(_))));
+    assert!(matches!(
+        scene.store.get(&real.key).await,
+        Err(ArtifactError::Unavailable(_))
+    ));
     fs::write(&path, &whole).unwrap();
     assert_eq!(scene.store.get(&real.key).await.unwrap().1, b"all of it");
 }
@@ -176,7 +230,10 @@ async fn files_outlive_the_store() {
     let scene = Scene::set();
     let real = scene.put("kept").await;
     let again = FolderArtifactStore::open(scene.folder.path().join("artifacts")).unwrap();
-    assert_eq!(again.get(&real.key).await.unwrap(), (real, b"kept".to_vec()));
+    assert_eq!(
+        again.get(&real.key).await.unwrap(),
+        (real, b"kept".to_vec())
+    );
 }
 
 async fn files_are_the_owners_alone_and_leave_nothing_behind() {
@@ -185,9 +242,19 @@ async fn files_are_the_owners_alone_and_leave_nothing_behind() {
     let path = scene.path_of(&real.key);
     let mode_of = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o077;
     assert!(path.ancestors().take(3).all(|path| mode_of(path) == 0));
-    assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no other name is left");
+    assert_eq!(
+        fs::read_dir(path.parent().unwrap()).unwrap().count(),
+        1,
+        "no other name is left"
+    );
     scene.store.remove(&real.key).await.unwrap();
-    assert_eq!(fs::read_dir(scene.folder.path().join("artifacts")).unwrap().count(), 0, "no empty folder is left");
+    assert_eq!(
+        fs::read_dir(scene.folder.path().join("artifacts"))
+            .unwrap()
+            .count(),
+        0,
+        "no empty folder is left"
+    );
 }
 
 async fn a_folder_that_cannot_be_made_is_an_error() {
@@ -195,6 +262,9 @@ async fn a_folder_that_cannot_be_made_is_an_error() {
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below")] {
-        assert!(matches!(FolderArtifactStore::open(path), Err(ArtifactError::Unavailable(_))));
+        assert!(matches!(
+            FolderArtifactStore::open(path),
+            Err(ArtifactError::Unavailable(_))
+        ));
     }
 }

@@ -47,11 +47,16 @@ const OWED: usize = 1_000;
 
 /// Starts an answerer for each queue that is served, if there is a broker.
 pub(super) fn start_all(inner: &Arc<Inner>, loops: &mut JoinSet<()>) {
-    let Some(broker) = &inner.engine().broker else { return };
+    let Some(broker) = &inner.engine().broker else {
+        return;
+    };
     let (queues, has_types): (Vec<String>, bool) = {
         let desk = inner.desk();
         let slots = desk.slots();
-        (slots.queues().map(str::to_owned).collect(), slots.task_types().next().is_some())
+        (
+            slots.queues().map(str::to_owned).collect(),
+            slots.task_types().next().is_some(),
+        )
     };
     if !has_types || inner.settings.slots == 0 {
         return;
@@ -96,7 +101,11 @@ impl Answerer {
                 self.stand_aside().await;
                 continue;
             }
-            let most = self.inner.desk().room_in_queue(&self.queue).min(bounds::CLAIM_BATCH);
+            let most = self
+                .inner
+                .desk()
+                .room_in_queue(&self.queue)
+                .min(bounds::CLAIM_BATCH);
             if most == 0 {
                 self.wait_for_room().await;
                 continue;
@@ -162,7 +171,8 @@ impl Answerer {
         };
         tokio::pin!(room);
         if tokio::time::timeout(FOR_A_SLOT, &mut room).await.is_err() {
-            self.starving.get_or_insert_with(|| Starving::new(&self.inner));
+            self.starving
+                .get_or_insert_with(|| Starving::new(&self.inner));
             self.give_away().await;
             room.await;
         }
@@ -171,7 +181,8 @@ impl Answerer {
     /// A queue that has its portion of the slots lets those go first that wait for theirs, for a moment: they may have no
     /// bells at all.
     async fn gives_way(&mut self) -> bool {
-        let others = self.inner.starving.load(Ordering::Relaxed) > usize::from(self.starving.is_some());
+        let others =
+            self.inner.starving.load(Ordering::Relaxed) > usize::from(self.starving.is_some());
         if !others || !self.inner.desk().slots().has_its_portion(&self.queue) {
             return false;
         }
@@ -200,20 +211,34 @@ impl Answerer {
     /// Claims what there are slots for, starts it, and has the broker forget the bells.
     async fn answer(&mut self, heard: Vec<Delivery>) -> Result<(), StoreError> {
         let mut sorted = self.sort(heard).await;
-        let ids: BTreeSet<TaskId> = sorted.bells.iter().map(|bell| bell.task_id).take(bounds::CLAIM_BATCH).collect();
+        let ids: BTreeSet<TaskId> = sorted
+            .bells
+            .iter()
+            .map(|bell| bell.task_id)
+            .take(bounds::CLAIM_BATCH)
+            .collect();
         let claimed = match ids.is_empty() {
             true => Ok(Vec::new()),
             false => named::claim(&self.inner, ids).await,
         };
         // The broker has the others still.
-        let claimed = claimed.inspect_err(|_| self.keep(Instant::now(), std::mem::take(&mut sorted.early)))?;
-        self.inner.brought.fetch_add(claimed.len() as u64, Ordering::Relaxed);
+        let claimed = claimed
+            .inspect_err(|_| self.keep(Instant::now(), std::mem::take(&mut sorted.early)))?;
+        self.inner
+            .brought
+            .fetch_add(claimed.len() as u64, Ordering::Relaxed);
         let taken: HashSet<TaskId> = claimed.iter().map(|task| task.id).collect();
         named::start(&self.inner, claimed);
         drop(sorted.slots);
         self.early.retain(|(_, id), _| !taken.contains(id));
         self.bells.answered(&sorted.answered).await;
-        self.ring_when_due(sorted.bells.into_iter().filter(|bell| !taken.contains(&bell.task_id))).await;
+        self.ring_when_due(
+            sorted
+                .bells
+                .into_iter()
+                .filter(|bell| !taken.contains(&bell.task_id)),
+        )
+        .await;
         self.pass_on(sorted.not_served).await;
         Ok(())
     }
@@ -244,7 +269,11 @@ impl Answerer {
             sorted.answered.push(tag);
         }
         let (now, mut full) = (Instant::now(), Vec::new());
-        while let Some(entry) = self.early.first_entry().filter(|entry| entry.key().0 <= now) {
+        while let Some(entry) = self
+            .early
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)
+        {
             let bell = entry.remove();
             match sorted.slots.hold(&mut desk, &bell.queue, &bell.task_type) {
                 ForBell::Held => {
@@ -273,7 +302,12 @@ impl Answerer {
     /// Keeps bells until a moment, as many as there is room for.
     fn keep(&mut self, until: Instant, bells: impl IntoIterator<Item = Bell>) {
         let room = EARLY_BELLS.saturating_sub(self.early.len());
-        self.early.extend(bells.into_iter().take(room).map(|bell| ((until, bell.task_id), bell)));
+        self.early.extend(
+            bells
+                .into_iter()
+                .take(room)
+                .map(|bell| ((until, bell.task_id), bell)),
+        );
     }
 
     /// Bells that brought nothing because their tasks are not committed or not due yet ring again: here, if that is soon.
@@ -302,7 +336,11 @@ impl Answerer {
     /// it, or its task may be gone.
     async fn pass_on(&mut self, mut bells: Vec<Bell>) {
         let now = self.inner.engine().store_time.now();
-        bells.retain(|bell| now.is_some_and(|now| now < bell.submitted_at.max(bell.due_at).plus_ms(PASSED_ON_FOR_MS)));
+        bells.retain(|bell| {
+            now.is_some_and(|now| {
+                now < bell.submitted_at.max(bell.due_at).plus_ms(PASSED_ON_FOR_MS)
+            })
+        });
         if bells.is_empty() {
             return;
         }
@@ -311,7 +349,11 @@ impl Answerer {
         }
         let room = PASSED_ON.saturating_sub(self.passed_on.1);
         let rest_ms = u64::try_from(EARLY_MS).unwrap_or(0);
-        let later: Vec<(Bell, u64)> = bells.into_iter().take(room).map(|bell| (bell, rest_ms)).collect();
+        let later: Vec<(Bell, u64)> = bells
+            .into_iter()
+            .take(room)
+            .map(|bell| (bell, rest_ms))
+            .collect();
         self.passed_on.1 += later.len();
         if !later.is_empty() {
             self.broker.ring_later(&later).await;

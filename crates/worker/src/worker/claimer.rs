@@ -45,7 +45,11 @@ pub(super) async fn run(inner: Arc<Inner>) {
         is_behind |= has_backlog(&inner);
         let (scopes, full) = {
             let desk = inner.desk();
-            let portions = if is_behind { empty.leave_out(desk.portions()) } else { Vec::new() };
+            let portions = if is_behind {
+                empty.leave_out(desk.portions())
+            } else {
+                Vec::new()
+            };
             ([portions, desk.scopes()].concat(), desk.full_scopes())
         };
         if scopes.is_empty() {
@@ -61,8 +65,13 @@ pub(super) async fn run(inner: Arc<Inner>) {
         if let Ok(look) = &look {
             empty.note(&look.empty);
             // What nobody was asked for, or may have more of, is still owed.
-            let is_settled = |queue: &str, kind: &str| look.emptied.iter().any(|scope| scope.serves(queue, kind));
-            inner.owed().extend(owed.into_iter().filter(|(queue, kind)| !is_settled(queue, kind)));
+            let is_settled = |queue: &str, kind: &str| {
+                look.emptied.iter().any(|scope| scope.serves(queue, kind))
+            };
+            inner.owed().extend(
+                owed.into_iter()
+                    .filter(|(queue, kind)| !is_settled(queue, kind)),
+            );
         }
         // Work that no bell has come for is a reason to go on as if there were no broker, and so is a queue in which more
         // waits than bells are rung for.
@@ -81,12 +90,18 @@ pub(super) async fn run(inner: Arc<Inner>) {
                 pace.found();
                 Ok(())
             }
-            Ok(Look { claimed, left_out, .. }) => {
+            Ok(Look {
+                claimed, left_out, ..
+            }) => {
                 let wait = if claimed > 0 {
                     pace.found();
                     pace.idle(random::unit())
                 } else {
-                    let due = if pace.is_quick() { None } else { until_next_due(&inner).await };
+                    let due = if pace.is_quick() {
+                        None
+                    } else {
+                        until_next_due(&inner).await
+                    };
                     pace.idle_until(due, random::unit())
                 };
                 rest(&inner, &mut pace, wait, &full, left_out).await
@@ -113,7 +128,8 @@ struct EmptyPortions(Vec<(Scope, Instant)>);
 impl EmptyPortions {
     fn note(&mut self, empty: &[Scope]) {
         let portions = empty.iter().filter(|scope| scope.is_portion());
-        self.0.extend(portions.map(|scope| (scope.clone(), Instant::now())));
+        self.0
+            .extend(portions.map(|scope| (scope.clone(), Instant::now())));
     }
 
     fn leave_out(&mut self, mut portions: Vec<Scope>) -> Vec<Scope> {
@@ -124,7 +140,12 @@ impl EmptyPortions {
 }
 
 /// Asks for what is kept for this host, then for what is anybody's.
-async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept, in_hand: &mut InHand) -> Result<Look, StoreError> {
+async fn look(
+    inner: &Arc<Inner>,
+    scopes: &[Scope],
+    kept: &mut Kept,
+    in_hand: &mut InHand,
+) -> Result<Look, StoreError> {
     if inner.settings.asks_for_kept {
         in_hand.start();
     }
@@ -133,7 +154,10 @@ async fn look(inner: &Arc<Inner>, scopes: &[Scope], kept: &mut Kept, in_hand: &m
     if !look.is_full {
         in_hand.start();
     }
-    Ok(Look { claimed: own + look.claimed, ..look })
+    Ok(Look {
+        claimed: own + look.claimed,
+        ..look
+    })
 }
 
 /// What one look at the store brought.
@@ -159,7 +183,11 @@ pub(super) async fn claim_all(inner: &Arc<Inner>, scopes: &[Scope]) -> Result<Lo
 }
 
 /// The same, but what the last claim brought is left in hand.
-async fn claim_each(inner: &Arc<Inner>, scopes: &[Scope], in_hand: &mut InHand) -> Result<Look, StoreError> {
+async fn claim_each(
+    inner: &Arc<Inner>,
+    scopes: &[Scope],
+    in_hand: &mut InHand,
+) -> Result<Look, StoreError> {
     let (mut claimed, mut is_full, mut left_out) = (0, false, false);
     let (mut emptied, mut empty) = (Vec::new(), Vec::new());
     let store = &inner.engine().store;
@@ -179,7 +207,13 @@ async fn claim_each(inner: &Arc<Inner>, scopes: &[Scope], in_hand: &mut InHand) 
             false => emptied.push(scope.clone()),
         }
     }
-    Ok(Look { claimed, is_full, emptied, empty, left_out })
+    Ok(Look {
+        claimed,
+        is_full,
+        emptied,
+        empty,
+        left_out,
+    })
 }
 
 /// What a claim for one scope brought.
@@ -243,7 +277,10 @@ where
     };
     let started = tasks.len();
     in_hand.take(tasks);
-    Ok(Some(Filled { asked_for: limit, started }))
+    Ok(Some(Filled {
+        asked_for: limit,
+        started,
+    }))
 }
 
 /// While this lives, the store has been asked.
@@ -277,7 +314,10 @@ struct InHand {
 
 impl InHand {
     fn new(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), tasks: Vec::new() }
+        Self {
+            inner: Arc::clone(inner),
+            tasks: Vec::new(),
+        }
     }
 
     fn take(&mut self, tasks: Vec<Task>) {
@@ -363,14 +403,20 @@ async fn room_in(inner: &Inner, full: &[Scope]) {
 /// Whether a queue that is served here is held.
 fn has_backlog(inner: &Inner) -> bool {
     let desk = inner.desk();
-    desk.slots().queues().any(|queue| inner.engine().is_held(queue))
+    desk.slots()
+        .queues()
+        .any(|queue| inner.engine().is_held(queue))
 }
 
 /// Waits until the broker is away, until there is room for what was turned down, until a queue is held, or until a look is
 /// due anyway.
 async fn rest_below_bells(inner: &Inner) {
     // Nobody rings for tasks that are kept for this host.
-    let look_again = if inner.settings.asks_for_kept { kept::EVERY } else { BELOW_THE_BELLS };
+    let look_again = if inner.settings.asks_for_kept {
+        kept::EVERY
+    } else {
+        BELOW_THE_BELLS
+    };
     let is_down = async {
         match &inner.engine().broker {
             Some(broker) => drop(broker.state_after(&BrokerState::Up).await),
@@ -389,7 +435,10 @@ async fn rest_below_bells(inner: &Inner) {
 async fn room_for_owed(inner: &Inner) {
     loop {
         let owed = inner.owed().clone();
-        if owed.iter().any(|(queue, kind)| inner.desk().slots().has_room(queue, kind) == Some(true)) {
+        if owed
+            .iter()
+            .any(|(queue, kind)| inner.desk().slots().has_room(queue, kind) == Some(true))
+        {
             return;
         }
         inner.rooms[0].notified().await;
@@ -398,7 +447,10 @@ async fn room_for_owed(inner: &Inner) {
 
 /// How long until the next task of this worker is due by the store's clock.
 async fn until_next_due(inner: &Inner) -> Option<Duration> {
-    inner.draining.run_until_cancelled(ask_for_next_due(inner)).await?
+    inner
+        .draining
+        .run_until_cancelled(ask_for_next_due(inner))
+        .await?
 }
 
 async fn ask_for_next_due(inner: &Inner) -> Option<Duration> {
@@ -412,7 +464,9 @@ async fn ask_for_next_due(inner: &Inner) -> Option<Duration> {
     types.sort();
     types.dedup();
     let (store, most) = (&inner.engine().store, for_claim(&inner.settings));
-    let due = within(most, store.next_due_at(&queues, &types)).await.ok()??;
+    let due = within(most, store.next_due_at(&queues, &types))
+        .await
+        .ok()??;
     let now = within(most, store.now()).await.ok()?;
     Some(Duration::from_micros(due.micros_since(now)))
 }
@@ -429,14 +483,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_portion_that_brought_nothing_is_left_out_for_a_while() {
         let queues = ["full", "empty"].map(QueueSlots::shared).to_vec();
-        let types = vec![TypeSlots { name: "t".to_owned(), at_most: None, resources: Vec::new() }];
-        let desk = Desk::new(SlotPlan { total: 8, queues, types, ..SlotPlan::default() });
+        let types = vec![TypeSlots {
+            name: "t".to_owned(),
+            at_most: None,
+            resources: Vec::new(),
+        }];
+        let desk = Desk::new(SlotPlan {
+            total: 8,
+            queues,
+            types,
+            ..SlotPlan::default()
+        });
         let (portions, shared) = (desk.portions(), desk.scopes());
         assert_eq!((portions.len(), shared.len()), (2, 1));
         let mut empty = EmptyPortions::default();
         empty.note(&[portions[1].clone(), shared[0].clone()]);
         assert_eq!(empty.leave_out(portions.clone()), portions[..1]);
-        assert_eq!(empty.leave_out(shared.clone()), shared, "only portions rest");
+        assert_eq!(
+            empty.leave_out(shared.clone()),
+            shared,
+            "only portions rest"
+        );
         tokio::time::advance(PORTION_REST).await;
         assert_eq!(empty.leave_out(portions.clone()), portions);
     }

@@ -15,15 +15,24 @@ use super::{Inner, claimer};
 use crate::{patience::for_claim, run::Services};
 
 /// Submits a task, and starts it at once if this process can.
-pub(crate) async fn submit(services: &Arc<Services>, task: NewTask) -> Result<Submitted, StoreError> {
+pub(crate) async fn submit(
+    services: &Arc<Services>,
+    task: NewTask,
+) -> Result<Submitted, StoreError> {
     let is_plain = task.run_at == RunAt::Now && task.idempotency.is_none() && task.parent.is_none();
-    let here = services.here.get().filter(|_| is_plain).and_then(Weak::upgrade);
+    let here = services
+        .here
+        .get()
+        .filter(|_| is_plain)
+        .and_then(Weak::upgrade);
     let Some(held) = here.and_then(|inner| Held::take(inner, &task)) else {
         return services.engine.submit(task).await;
     };
     // A task of the runtime's: a caller that goes away must not leave a claimed task behind.
     let started = tokio::spawn(async move { submit_and_start(held, task).await });
-    started.await.unwrap_or_else(|error| Err(StoreError::Internal(error.to_string())))
+    started
+        .await
+        .unwrap_or_else(|error| Err(StoreError::Internal(error.to_string())))
 }
 
 async fn submit_and_start(held: Held, task: NewTask) -> Result<Submitted, StoreError> {
@@ -36,7 +45,11 @@ async fn submit_and_start(held: Held, task: NewTask) -> Result<Submitted, StoreE
         limit: 1,
     };
     let began = Instant::now();
-    let (submitted, claimed) = match inner.engine().submit_and_claim(task.clone(), &request).await {
+    let (submitted, claimed) = match inner
+        .engine()
+        .submit_and_claim(task.clone(), &request)
+        .await
+    {
         // The node was declared dead, which is no reason to refuse the task.
         Err(StoreError::NodeLost) => {
             inner.engine().look_at_leases.notify_one();
@@ -71,7 +84,11 @@ impl Held {
             inner.eager.store(false, Ordering::Release);
             return None;
         }
-        Some(Self { inner, queue: task.queue.to_string(), task_type: task.task_type.to_string() })
+        Some(Self {
+            inner,
+            queue: task.queue.to_string(),
+            task_type: task.task_type.to_string(),
+        })
     }
 }
 

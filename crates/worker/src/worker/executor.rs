@@ -36,7 +36,13 @@ pub(super) fn start(inner: &Arc<Inner>, task: Task, lease: Lease, info: Arc<Task
         return hand_back(&inner, &task, lease, info);
     };
     inner.engine().tell(&task, EventKind::Started);
-    let run = Arc::new(Run::new(task, lease, info, Arc::clone(&inner.services), handler));
+    let run = Arc::new(Run::new(
+        task,
+        lease,
+        info,
+        Arc::clone(&inner.services),
+        handler,
+    ));
     inner.runs().insert(run.task.id, Arc::clone(&run));
     let handlers = inner.handlers.clone();
     let span = run.span.clone();
@@ -63,10 +69,17 @@ async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
     if run.writes_logs.load(Ordering::Relaxed) {
         inner.services.scribe.write(&*inner.engine().store).await;
     }
-    inner.services.progress.close(inner.engine(), &run.lease).await;
+    inner
+        .services
+        .progress
+        .close(inner.engine(), &run.lease)
+        .await;
     {
         let mut runs = inner.runs();
-        if runs.get(&run.task.id).is_some_and(|current| current.lease == run.lease) {
+        if runs
+            .get(&run.task.id)
+            .is_some_and(|current| current.lease == run.lease)
+        {
             runs.remove(&run.task.id);
         }
     }
@@ -86,8 +99,17 @@ async fn execute(inner: Arc<Inner>, run: Arc<Run>) {
 /// Whether the task is to be run again after this end.
 const fn goes_on(ending: &Ending) -> bool {
     match ending {
-        Ending::Snoozed { .. } | Ending::HandedBack | Ending::Failed { retry_in_ms: Some(_), .. } => true,
-        Ending::Completed { .. } | Ending::Failed { retry_in_ms: None, .. } | Ending::Cancelled => false,
+        Ending::Snoozed { .. }
+        | Ending::HandedBack
+        | Ending::Failed {
+            retry_in_ms: Some(_),
+            ..
+        } => true,
+        Ending::Completed { .. }
+        | Ending::Failed {
+            retry_in_ms: None, ..
+        }
+        | Ending::Cancelled => false,
     }
 }
 
@@ -104,9 +126,15 @@ fn leave(inner: &Arc<Inner>, run: &Run) {
 /// As long as a thread that blocks goes on it has its slot: else each retry would start one more beside it, whatever the
 /// type's limits say.
 fn keep_slot_of_thread(inner: &Arc<Inner>, run: &Run, desk: &mut Desk) {
-    let Some(mut thread) = run.take_left_behind() else { return };
+    let Some(mut thread) = run.take_left_behind() else {
+        return;
+    };
     desk.keep_slot(&run.info.queue, &run.info.task_type);
-    let (inner, info, grace) = (Arc::clone(inner), Arc::clone(&run.info), run.settings().stop_grace);
+    let (inner, info, grace) = (
+        Arc::clone(inner),
+        Arc::clone(&run.info),
+        run.settings().stop_grace,
+    );
     let until_it_ends = async move {
         // However it ends, nobody hears of it.
         if tokio::time::timeout(grace, &mut thread).await.is_err() {
@@ -121,19 +149,37 @@ fn keep_slot_of_thread(inner: &Arc<Inner>, run: &Run, desk: &mut Desk) {
 
 /// The task has ended, and so has its output stream. A later attempt takes that back.
 pub(super) async fn end_output(inner: &Inner, lease: &Lease) {
-    let ended = inner.services.streams.end(lease.task_id, lease.attempt).await;
+    let ended = inner
+        .services
+        .streams
+        .end(lease.task_id, lease.attempt)
+        .await;
     ended.unwrap_or_else(|error| tracing::warn!(%error, "the output stream could not be ended"));
 }
 
 /// Gives a task back that no handler has begun.
 pub(super) fn hand_back(inner: &Inner, task: &Task, lease: Lease, info: Arc<TaskInfo>) {
-    inner.desk().end(Ended::new(task, info, Report { lease, outcome: Ending::HandedBack }));
+    inner.desk().end(Ended::new(
+        task,
+        info,
+        Report {
+            lease,
+            outcome: Ending::HandedBack,
+        },
+    ));
     inner.room_freed();
     inner.ended.notify_one();
 }
 
 fn end(inner: &Arc<Inner>, run: &Run, outcome: Ending) {
-    let mut ended = Ended::new(&run.task, Arc::clone(&run.info), Report { lease: run.lease, outcome });
+    let mut ended = Ended::new(
+        &run.task,
+        Arc::clone(&run.info),
+        Report {
+            lease: run.lease,
+            outcome,
+        },
+    );
     ended.ran = Some(run.started.elapsed());
     ended.has_output = run.writes_output.load(Ordering::Relaxed);
     let mut desk = inner.desk();
@@ -208,16 +254,28 @@ async fn gave_no_way(inner: &Inner, run: &Run) {
 fn panicked(run: &Run, panic: &(dyn std::any::Any + Send)) -> Ending {
     let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-    failed(run, "panic", message.unwrap_or_else(|| "the handler panicked".to_owned()))
+    failed(
+        run,
+        "panic",
+        message.unwrap_or_else(|| "the handler panicked".to_owned()),
+    )
 }
 
 /// A failure of the attempt, worth a retry as the policy says.
 fn failed(run: &Run, class: &str, message: String) -> Ending {
     match retry(run, &message.clone().into(), None) {
-        Ending::Failed { retry_in_ms, .. } => {
-            Ending::Failed { failure: Failure { class: class.to_owned(), message, detail: None }, retry_in_ms }
-        }
-        other @ (Ending::Completed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled) => other,
+        Ending::Failed { retry_in_ms, .. } => Ending::Failed {
+            failure: Failure {
+                class: class.to_owned(),
+                message,
+                detail: None,
+            },
+            retry_in_ms,
+        },
+        other @ (Ending::Completed { .. }
+        | Ending::Snoozed { .. }
+        | Ending::HandedBack
+        | Ending::Cancelled) => other,
     }
 }
 
@@ -227,7 +285,10 @@ async fn settle_limits(run: &Run, ending: &Ending) {
     let mut limits = run.take_limits();
     let limiter = &run.services.limiter;
     let told = match ending {
-        Ending::Snoozed { reason: Some(reason), delay_ms } if reason.class == "rate_limited" => match limits.pop() {
+        Ending::Snoozed {
+            reason: Some(reason),
+            delay_ms,
+        } if reason.class == "rate_limited" => match limits.pop() {
             Some(key) => {
                 run.services.engine.metrics.throttled(&key);
                 limiter.park(&key, *delay_ms).await
@@ -238,9 +299,13 @@ async fn settle_limits(run: &Run, ending: &Ending) {
             }
         },
         Ending::Completed { .. } => {
-            futures::future::try_join_all(limits.iter().map(|key| limiter.release(key))).await.map(drop)
+            futures::future::try_join_all(limits.iter().map(|key| limiter.release(key)))
+                .await
+                .map(drop)
         }
-        Ending::Failed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled => Ok(()),
+        Ending::Failed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled => {
+            Ok(())
+        }
     };
     told.unwrap_or_else(|error| tracing::warn!(%error, "the limiter could not be told"));
 }

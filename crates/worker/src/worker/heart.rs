@@ -44,7 +44,10 @@ pub(super) async fn run(inner: Arc<Inner>) {
             inner.engine().note_touch(longest_silence(&inner.settings));
         }
         match beaten {
-            Ok(()) if looked_for_strays.elapsed() >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE => {
+            Ok(())
+                if looked_for_strays.elapsed()
+                    >= inner.settings.stray_age / LOOKS_PER_STRAY_AGE =>
+            {
                 looked_for_strays = Instant::now();
                 hand_back_strays(&inner).await;
             }
@@ -83,7 +86,11 @@ pub(super) fn longest_silence(settings: &WorkerSettings) -> Duration {
 
 pub(super) async fn beat(inner: &Inner) -> Result<(), StoreError> {
     let leases = inner.desk().leases();
-    let (node, store, most) = (inner.node(), &inner.engine().store, inner.settings.heartbeat_timeout);
+    let (node, store, most) = (
+        inner.node(),
+        &inner.engine().store,
+        inner.settings.heartbeat_timeout,
+    );
     if leases.is_empty() {
         within(most, store.heartbeat_node(node, &[])).await?;
     }
@@ -102,11 +109,17 @@ async fn hand_back_strays(inner: &Inner) {
     // What is in hand is read before the store is asked: a task that is claimed meanwhile is too young to be a stray.
     let held = inner.desk().leases();
     let age_ms = millis(inner.settings.stray_age);
-    let answer = inner.engine().store.hand_back_strays(inner.node(), &held, age_ms);
+    let answer = inner
+        .engine()
+        .store
+        .hand_back_strays(inner.node(), &held, age_ms);
     match within(inner.settings.heartbeat_timeout, answer).await {
         Ok(strays) if strays.is_empty() => {}
         Ok(strays) => {
-            tracing::warn!(tasks = strays.len(), "claims whose answer was lost were handed back");
+            tracing::warn!(
+                tasks = strays.len(),
+                "claims whose answer was lost were handed back"
+            );
             inner.engine().wake();
         }
         Err(error) => tracing::debug!(%error, "no look for strays"),
@@ -115,7 +128,9 @@ async fn hand_back_strays(inner: &Inner) {
 
 /// The node was declared dead while it lived: everything that it ran is lost, and it starts anew under another id.
 pub(super) async fn come_back(inner: &Inner) {
-    tracing::error!("this node was declared dead; its tasks go to others, and it comes back under a new id");
+    tracing::error!(
+        "this node was declared dead; its tasks go to others, and it comes back under a new id"
+    );
     inner.stop_all(StopReason::Lost);
     if let Err(error) = within(inner.settings.heartbeat_timeout, inner.register()).await {
         tracing::warn!(%error, "the node could not come back yet and tries again");
@@ -131,7 +146,15 @@ mod tests {
         let start = tokio::time::Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(lateness(at(0), at(1), at(1)), Duration::ZERO);
-        assert_eq!(lateness(at(0), at(1), at(9)), Duration::from_secs(8), "the threads were busy");
-        assert_eq!(lateness(at(9), at(1), at(9)), Duration::ZERO, "the beat before took so long");
+        assert_eq!(
+            lateness(at(0), at(1), at(9)),
+            Duration::from_secs(8),
+            "the threads were busy"
+        );
+        assert_eq!(
+            lateness(at(9), at(1), at(9)),
+            Duration::ZERO,
+            "the beat before took so long"
+        );
     }
 }

@@ -18,7 +18,10 @@ use crate::registry::{Handler, Hook};
 /// Calls a hook from the task that it is about. Most have nothing to do and are over at once; one that waits goes on by
 /// itself.
 pub(super) fn call(inner: &Inner, hook: Hook, handler: &dyn Handler, info: Arc<TaskInfo>) {
-    inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
+    inner
+        .engine()
+        .metrics
+        .processed(Listener::Hooks, event_of(&hook));
     let mut running = AssertUnwindSafe(handler.hook(hook, info)).catch_unwind();
     if (&mut running).now_or_never().is_none() {
         inner.services.hooks.spawn(running);
@@ -44,14 +47,21 @@ pub(super) async fn call_for_ends(inner: &Inner, reports: &[Ended], verdicts: &[
     inner.services.call_hooks(calls);
 }
 
-async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<BoxFuture<'static, ()>> {
+async fn call_of_end(
+    inner: &Inner,
+    ended: &Ended,
+    verdict: Verdict,
+) -> Option<BoxFuture<'static, ()>> {
     let handler = inner.services.registry.handler(&ended.info.task_type)?;
     let lease = ended.report.lease;
     match verdict {
         // A repetition is a report of ours whose first answer was lost.
         Verdict::Applied(status) | Verdict::Repeated(status) => {
             let hook = hook_of(&ended.report.outcome, status)?;
-            inner.engine().metrics.processed(Listener::Hooks, event_of(&hook));
+            inner
+                .engine()
+                .metrics
+                .processed(Listener::Hooks, event_of(&hook));
             Some(handler.hook(hook, Arc::clone(&ended.info)))
         }
         Verdict::Stale(Status::Cancelled) => {
@@ -66,16 +76,25 @@ async fn call_of_end(inner: &Inner, ended: &Ended, verdict: Verdict) -> Option<B
 /// knows.
 pub(super) async fn call_if_cancelled(inner: &Inner, lease: &Lease, info: &Arc<TaskInfo>) {
     let before = lease.attempt.saturating_sub(1);
-    match inner.engine().store.list_attempts(&Access::All, lease.task_id, before, 1).await {
+    match inner
+        .engine()
+        .store
+        .list_attempts(&Access::All, lease.task_id, before, 1)
+        .await
+    {
         Ok(found) => {
-            let is_cancelled = |it: &Attempt| it.attempt == lease.attempt && it.outcome == AttemptOutcome::Cancelled;
+            let is_cancelled = |it: &Attempt| {
+                it.attempt == lease.attempt && it.outcome == AttemptOutcome::Cancelled
+            };
             if found.iter().any(is_cancelled)
                 && let Some(handler) = inner.services.registry.handler(&info.task_type)
             {
                 call(inner, Hook::Cancelled, &*handler, Arc::clone(info));
             }
         }
-        Err(error) => tracing::debug!(%error, "a hook was not called: the store does not say whether it should be"),
+        Err(error) => {
+            tracing::debug!(%error, "a hook was not called: the store does not say whether it should be")
+        }
     }
 }
 
@@ -84,10 +103,19 @@ fn hook_of(ending: &Ending, status: Status) -> Option<Hook> {
     match (ending, status) {
         (_, Status::Completed | Status::CompletedWithErrors) => Some(Hook::Completed),
         (_, Status::Cancelled) => Some(Hook::Cancelled),
-        (Ending::Failed { failure, .. }, _) => Some(Hook::Failed(failure.message.clone(), status.is_ended())),
-        (Ending::Completed { .. }, Status::Failed) => {
-            Some(Hook::Failed("none of the children completed".to_owned(), true))
+        (Ending::Failed { failure, .. }, _) => {
+            Some(Hook::Failed(failure.message.clone(), status.is_ended()))
         }
-        (Ending::Completed { .. } | Ending::Snoozed { .. } | Ending::HandedBack | Ending::Cancelled, _) => None,
+        (Ending::Completed { .. }, Status::Failed) => Some(Hook::Failed(
+            "none of the children completed".to_owned(),
+            true,
+        )),
+        (
+            Ending::Completed { .. }
+            | Ending::Snoozed { .. }
+            | Ending::HandedBack
+            | Ending::Cancelled,
+            _,
+        ) => None,
     }
 }

@@ -21,7 +21,11 @@ pub(super) struct Kept {
 
 impl Kept {
     /// Claims what is kept for this host, if tasks are kept and it is time to ask. Answers with how many were claimed.
-    pub(super) async fn claim(&mut self, inner: &Arc<Inner>, scopes: &[Scope]) -> Result<usize, StoreError> {
+    pub(super) async fn claim(
+        &mut self,
+        inner: &Arc<Inner>,
+        scopes: &[Scope],
+    ) -> Result<usize, StoreError> {
         let is_time = self.asked.is_none_or(|at| at.elapsed() >= EVERY);
         if !inner.settings.asks_for_kept || !is_time {
             return Ok(0);
@@ -30,7 +34,10 @@ impl Kept {
         let mut claimed = 0;
         let store = &inner.engine().store;
         for scope in scopes {
-            let filled = claimer::fill(inner, scope, |request| async move { store.claim_kept(&request).await }).await?;
+            let filled = claimer::fill(inner, scope, |request| async move {
+                store.claim_kept(&request).await
+            })
+            .await?;
             claimed += filled.map_or(0, |filled| filled.started);
         }
         Ok(claimed)

@@ -23,7 +23,10 @@ impl ManualWorker {
         duties: Vec<Arc<dyn Duty>>,
         is_alone: bool,
     ) -> Result<Self, StoreError> {
-        Ok(Self { inner: Inner::start(services, settings, is_alone).await?, duties })
+        Ok(Self {
+            inner: Inner::start(services, settings, is_alone).await?,
+            duties,
+        })
     }
 
     /// Shows that the node lives, does the duties until they are clear, claims once what is due, runs the handlers to

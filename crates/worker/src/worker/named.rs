@@ -13,12 +13,21 @@ use crate::patience::{for_claim, within};
 
 /// Claims and starts the tasks that the doorbell named, those of other nodes left out, and says how many. Nothing when that does
 /// not answer the bell: it named none, or too many, or there is no room for one.
-pub(super) async fn answer(inner: &Arc<Inner>, rung_for: Vec<RungFor>) -> Result<Option<usize>, StoreError> {
-    if rung_for.is_empty() || rung_for.len() > bounds::CLAIM_BATCH || inner.draining.is_cancelled() {
+pub(super) async fn answer(
+    inner: &Arc<Inner>,
+    rung_for: Vec<RungFor>,
+) -> Result<Option<usize>, StoreError> {
+    if rung_for.is_empty() || rung_for.len() > bounds::CLAIM_BATCH || inner.draining.is_cancelled()
+    {
         return Ok(None);
     }
     let (mut slots, mut ids) = (HeldSlots::new(inner), BTreeSet::new());
-    for RungFor { task_id, queue, task_type } in rung_for {
+    for RungFor {
+        task_id,
+        queue,
+        task_type,
+    } in rung_for
+    {
         let answer = slots.hold(&mut inner.desk(), &queue, &task_type);
         match answer {
             ForBell::Held => drop(ids.insert(task_id)),
@@ -37,15 +46,35 @@ pub(super) async fn answer(inner: &Arc<Inner>, rung_for: Vec<RungFor>) -> Result
 
 /// Claims those of the tasks that can be claimed and whose types are served here.
 pub(super) async fn claim(inner: &Inner, ids: BTreeSet<TaskId>) -> Result<Vec<Task>, StoreError> {
-    let task_types = inner.desk().slots().task_types().map(str::to_owned).collect();
+    let task_types = inner
+        .desk()
+        .slots()
+        .task_types()
+        .map(str::to_owned)
+        .collect();
     let ids = ids.into_iter().collect();
-    let request = ClaimNamed { node_id: inner.node(), host: inner.settings.host.clone(), task_types, ids };
-    within(for_claim(&inner.settings), inner.engine().store.claim_named(&request)).await
+    let request = ClaimNamed {
+        node_id: inner.node(),
+        host: inner.settings.host.clone(),
+        task_types,
+        ids,
+    };
+    within(
+        for_claim(&inner.settings),
+        inner.engine().store.claim_named(&request),
+    )
+    .await
 }
 
 /// Starts what was claimed. A task that was moved to a queue which is not served here is handed back: others have slots for it.
 pub(super) fn start(inner: &Arc<Inner>, claimed: Vec<Task>) {
-    let is_served = |task: &Task| inner.desk().slots().has_room(&task.queue, &task.task_type).is_some();
+    let is_served = |task: &Task| {
+        inner
+            .desk()
+            .slots()
+            .has_room(&task.queue, &task.task_type)
+            .is_some()
+    };
     let (served, strange): (Vec<Task>, Vec<Task>) = claimed.into_iter().partition(is_served);
     claimer::start(inner, served);
     for task in strange {
@@ -64,7 +93,10 @@ pub(super) struct HeldSlots {
 
 impl HeldSlots {
     pub(super) fn new(inner: &Arc<Inner>) -> Self {
-        Self { inner: Arc::clone(inner), slots: Vec::new() }
+        Self {
+            inner: Arc::clone(inner),
+            slots: Vec::new(),
+        }
     }
 
     /// Holds one more, if there is one.

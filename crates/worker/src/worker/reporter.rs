@@ -117,8 +117,15 @@ async fn deliver_one(inner: &Inner, one: &mut Ended) -> Result<(), StoreError> {
     if let Err(StoreError::Invalid(error)) = &answer {
         tracing::error!(%error, task_id = %one.report.lease.task_id.0, "a report was refused");
         let message = format!("the end of the attempt could not be stored: {error}");
-        let failure = Failure { class: "invalid_result".to_owned(), message, detail: None };
-        one.report.outcome = Ending::Failed { failure, retry_in_ms: None };
+        let failure = Failure {
+            class: "invalid_result".to_owned(),
+            message,
+            detail: None,
+        };
+        one.report.outcome = Ending::Failed {
+            failure,
+            retry_in_ms: None,
+        };
         answer = finish(inner, std::slice::from_ref(one)).await;
     }
     answered(inner, std::slice::from_ref(one), &answer?).await;

@@ -20,11 +20,12 @@ pub(super) async fn examine(config: &Config) -> Vec<Check> {
 }
 
 async fn broker(config: &Config) -> Vec<Check> {
-    let Some((url, options)) = config.rabbitmq() else { return Vec::new() };
+    let Some((url, options)) = config.rabbitmq() else {
+        return Vec::new();
+    };
     let shown = &config.broker.url;
     let away = |why: String| {
-        let advice =
-            "nodes work without it, more slowly: check LONGHAUL_BROKER, the network, the server and its user's rights";
+        let advice = "nodes work without it, more slowly: check LONGHAUL_BROKER, the network, the server and its user's rights";
         Check::fail("broker", format!("{shown}: {why}"), advice)
     };
     let broker = match RabbitBroker::connect(url, options) {
@@ -47,7 +48,11 @@ async fn broker(config: &Config) -> Vec<Check> {
                 return checks;
             }
             Err(BrokerError::Unavailable(why)) => {
-                checks.push(Check::warn("topology", format!("{queue}: {why}"), "try again: it was there a moment ago"));
+                checks.push(Check::warn(
+                    "topology",
+                    format!("{queue}: {why}"),
+                    "try again: it was there a moment ago",
+                ));
                 broker.close().await;
                 return checks;
             }
@@ -58,7 +63,11 @@ async fn broker(config: &Config) -> Vec<Check> {
         depth_check(&waiting)
     } else {
         let advice = "run longhaul migrate, or start a node: both make what is missing";
-        Check::warn("topology", format!("not there: {}", missing.join(", ")), advice)
+        Check::warn(
+            "topology",
+            format!("not there: {}", missing.join(", ")),
+            advice,
+        )
     });
     checks
 }
@@ -68,8 +77,9 @@ fn depth_check(waiting: &[(String, usize)]) -> Check {
     let found = format!("{} queues are there, with {total} bells", waiting.len());
     match waiting.iter().find(|(_, bells)| *bells > DEEP) {
         Some((queue, bells)) => {
-            let advice =
-                format!("{bells} of them in {queue}: nobody answers them; is a worker for this queue running?");
+            let advice = format!(
+                "{bells} of them in {queue}: nobody answers them; is a worker for this queue running?"
+            );
             Check::warn("topology", found, advice)
         }
         None => Check::ok("topology", found),
@@ -77,7 +87,9 @@ fn depth_check(waiting: &[(String, usize)]) -> Check {
 }
 
 async fn redis(config: &Config) -> Vec<Check> {
-    let Some(url) = &config.redis.url else { return Vec::new() };
+    let Some(url) = &config.redis.url else {
+        return Vec::new();
+    };
     let away = |why: String| {
         let advice = "nodes work without it, each with its part of the limits: check LONGHAUL_REDIS, the network and the password";
         Check::fail("redis", format!("{url}: {why}"), advice)
@@ -86,7 +98,10 @@ async fn redis(config: &Config) -> Vec<Check> {
         Ok(redis) => redis,
         Err(refused) => return vec![away(refused.to_string())],
     };
-    if tokio::time::timeout(PATIENCE, redis.until(true)).await.is_err() {
+    if tokio::time::timeout(PATIENCE, redis.until(true))
+        .await
+        .is_err()
+    {
         return vec![away(match redis.state() {
             RedisState::Down(why) => why,
             RedisState::Up => "it has only just come".to_owned(),
@@ -95,11 +110,14 @@ async fn redis(config: &Config) -> Vec<Check> {
     let eviction = match redis.eviction_policy().await {
         Ok(policy) if policy == "noeviction" => Check::ok("eviction", policy),
         Ok(policy) => {
-            let advice =
-                "a full server would forget limits: set maxmemory-policy noeviction, or give Longhaul its own server";
+            let advice = "a full server would forget limits: set maxmemory-policy noeviction, or give Longhaul its own server";
             Check::warn("eviction", policy, advice)
         }
-        Err(why) => Check::warn("eviction", why, "see that its maxmemory-policy is noeviction"),
+        Err(why) => Check::warn(
+            "eviction",
+            why,
+            "see that its maxmemory-policy is noeviction",
+        ),
     };
     vec![Check::ok("redis", format!("{url} answers")), eviction]
 }
@@ -112,6 +130,9 @@ mod tests {
     #[test]
     fn a_queue_that_nobody_serves_is_worth_a_word() {
         let of = |bells| depth_check(&[("a".to_owned(), 3), ("b".to_owned(), bells)]).state;
-        assert_eq!((of(0), of(DEEP), of(DEEP + 1)), (State::Ok, State::Ok, State::Warn));
+        assert_eq!(
+            (of(0), of(DEEP), of(DEEP + 1)),
+            (State::Ok, State::Ok, State::Warn)
+        );
     }
 }

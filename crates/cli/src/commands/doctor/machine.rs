@@ -25,13 +25,21 @@ pub(super) async fn port(address: SocketAddr) -> Check {
     if is_longhaul(address).await {
         return Check::ok("port", format!("Longhaul answers at {address}"));
     }
-    Check::fail("port", format!("{address}: {error}"), "stop who has it, or set LONGHAUL_LISTEN to another address")
+    Check::fail(
+        "port",
+        format!("{address}: {error}"),
+        "stop who has it, or set LONGHAUL_LISTEN to another address",
+    )
 }
 
 async fn is_longhaul(address: SocketAddr) -> bool {
     let asked = async {
         let client = reqwest::Client::builder().no_proxy().build().ok()?;
-        let answer = client.get(format!("http://{address}/healthz")).send().await.ok()?;
+        let answer = client
+            .get(format!("http://{address}/healthz"))
+            .send()
+            .await
+            .ok()?;
         answer.json::<serde_json::Value>().await.ok()
     };
     let answer = tokio::time::timeout(PATIENCE, asked).await.ok().flatten();
@@ -39,12 +47,26 @@ async fn is_longhaul(address: SocketAddr) -> bool {
 }
 
 pub(super) fn folders(config: &Config) -> Vec<Check> {
-    let data = config.store_file().map(|file| file.parent().map_or(PathBuf::new(), Path::to_owned));
-    let data = data.map(|folder| if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder });
+    let data = config
+        .store_file()
+        .map(|file| file.parent().map_or(PathBuf::new(), Path::to_owned));
+    let data = data.map(|folder| {
+        if folder.as_os_str().is_empty() {
+            PathBuf::from(".")
+        } else {
+            folder
+        }
+    });
     let artifacts = config.artifacts_folder();
     let mut checks = Vec::new();
-    checks.extend(data.as_deref().map(|folder| permissions("data folder", folder)));
-    checks.extend(data.as_deref().map(|folder| writable("data folder", folder)));
+    checks.extend(
+        data.as_deref()
+            .map(|folder| permissions("data folder", folder)),
+    );
+    checks.extend(
+        data.as_deref()
+            .map(|folder| writable("data folder", folder)),
+    );
     checks.push(writable("artifacts", &artifacts));
     checks.push(space(data.as_deref().unwrap_or(&artifacts)));
     checks
@@ -54,18 +76,28 @@ pub(super) fn folders(config: &Config) -> Vec<Check> {
 fn permissions(name: &'static str, folder: &Path) -> Check {
     let shown = folder.display();
     let Ok(metadata) = folder.metadata() else {
-        return Check::ok(name, format!("{shown} is not there yet; it will be for its owner alone"));
+        return Check::ok(
+            name,
+            format!("{shown} is not there yet; it will be for its owner alone"),
+        );
     };
     let mode = metadata.mode() & 0o777;
     if mode & 0o077 == 0 {
         return Check::ok(name, format!("{shown} is for its owner alone ({mode:o})"));
     }
-    Check::warn(name, format!("{shown} is open to others ({mode:o})"), format!("chmod 700 {shown}"))
+    Check::warn(
+        name,
+        format!("{shown} is open to others ({mode:o})"),
+        format!("chmod 700 {shown}"),
+    )
 }
 
 fn writable(name: &'static str, folder: &Path) -> Check {
     let there = nearest(folder);
-    let (shown, probe) = (there.display(), there.join(format!(".longhaul-doctor-{}", std::process::id())));
+    let (shown, probe) = (
+        there.display(),
+        there.join(format!(".longhaul-doctor-{}", std::process::id())),
+    );
     let wrote = std::fs::write(&probe, b"").and_then(|()| std::fs::remove_file(&probe));
     match wrote {
         Ok(()) if there == folder => Check::ok(name, format!("{shown} can be written")),
@@ -86,7 +118,11 @@ fn space(folder: &Path) -> Check {
     let free = told.f_bavail.saturating_mul(told.f_frsize);
     let found = format!("{} MiB free for {}", free / 1024 / 1024, folder.display());
     match free {
-        0..FREE_FAIL => Check::fail("disk", found, "make room: a store that cannot write accepts nothing"),
+        0..FREE_FAIL => Check::fail(
+            "disk",
+            found,
+            "make room: a store that cannot write accepts nothing",
+        ),
         FREE_FAIL..FREE_WARN => Check::warn("disk", found, "make room before it is gone"),
         _ => Check::ok("disk", found),
     }
@@ -94,14 +130,27 @@ fn space(folder: &Path) -> Check {
 
 /// Whether there are file handles for as many connections as are allowed.
 pub(super) fn handles(config: &Config) -> Check {
-    let wanted = u64::try_from(config.http.connections).unwrap_or(u64::MAX).saturating_add(FILES_BESIDE);
+    let wanted = u64::try_from(config.http.connections)
+        .unwrap_or(u64::MAX)
+        .saturating_add(FILES_BESIDE);
     // A node asks for as many as it may have.
     let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     let Some(most) = most.filter(|most| *most < wanted) else {
-        return Check::ok("open files", format!("there are handles for {} connections", config.http.connections));
+        return Check::ok(
+            "open files",
+            format!(
+                "there are handles for {} connections",
+                config.http.connections
+            ),
+        );
     };
-    let found = format!("{most} files may be open, and http.connections is {}", config.http.connections);
-    let advice = format!("raise the limit (ulimit -Hn {wanted}, LimitNOFILE= of systemd), or lower http.connections");
+    let found = format!(
+        "{most} files may be open, and http.connections is {}",
+        config.http.connections
+    );
+    let advice = format!(
+        "raise the limit (ulimit -Hn {wanted}, LimitNOFILE= of systemd), or lower http.connections"
+    );
     Check::warn("open files", found, advice)
 }
 

@@ -55,22 +55,40 @@ struct Check {
 
 impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
-        Self { name, state: State::Ok, found: found.into(), advice: None }
+        Self {
+            name,
+            state: State::Ok,
+            found: found.into(),
+            advice: None,
+        }
     }
 
     fn warn(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, state: State::Warn, found: found.into(), advice: Some(advice.into()) }
+        Self {
+            name,
+            state: State::Warn,
+            found: found.into(),
+            advice: Some(advice.into()),
+        }
     }
 
     fn fail(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { name, state: State::Fail, found: found.into(), advice: Some(advice.into()) }
+        Self {
+            name,
+            state: State::Fail,
+            found: found.into(),
+            advice: Some(advice.into()),
+        }
     }
 }
 
 pub async fn run(doctor: Doctor) -> anyhow::Result<()> {
     let checks = examine(&doctor).await;
     show(&checks, doctor.json)?;
-    let failed = checks.iter().filter(|check| check.state == State::Fail).count();
+    let failed = checks
+        .iter()
+        .filter(|check| check.state == State::Fail)
+        .count();
     if failed > 0 {
         bail!("{failed} of {} checks failed", checks.len());
     }
@@ -89,7 +107,10 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     checks.push(match config.check_listening() {
         Ok(()) => {
             let mode = config.identity.mode.as_str();
-            Check::ok("exposure", format!("{} with identity.mode {mode}", config.http.listen))
+            Check::ok(
+                "exposure",
+                format!("{} with identity.mode {mode}", config.http.listen),
+            )
         }
         Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
     });
@@ -106,11 +127,19 @@ fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
     let screen = Screen::new(true);
     if is_json {
         let states = [State::Fail, State::Warn];
-        let worst = states.into_iter().find(|state| checks.iter().any(|check| check.state == *state));
-        return screen.line(serde_json::json!({ "state": worst.unwrap_or(State::Ok), "checks": checks }));
+        let worst = states
+            .into_iter()
+            .find(|state| checks.iter().any(|check| check.state == *state));
+        return screen
+            .line(serde_json::json!({ "state": worst.unwrap_or(State::Ok), "checks": checks }));
     }
     for check in checks {
-        screen.line(format_args!("{:4}  {:13}  {}", check.state.as_str(), check.name, check.found))?;
+        screen.line(format_args!(
+            "{:4}  {:13}  {}",
+            check.state.as_str(),
+            check.name,
+            check.found
+        ))?;
         if let Some(advice) = &check.advice {
             screen.line(format_args!("{:21}→ {advice}", ""))?;
         }

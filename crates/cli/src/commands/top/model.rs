@@ -93,15 +93,25 @@ impl Model {
 
     /// Takes over a look that came so long after the one before. The first has no rates.
     pub fn see(&mut self, look: Snapshot, seconds: f64) {
-        let rows: Vec<QueueRow> = look.queues.iter().map(|queue| self.row(queue, seconds)).collect();
-        self.ended_before = look.queues.iter().map(|queue| (queue.name.clone(), ended(queue))).collect();
+        let rows: Vec<QueueRow> = look
+            .queues
+            .iter()
+            .map(|queue| self.row(queue, seconds))
+            .collect();
+        self.ended_before = look
+            .queues
+            .iter()
+            .map(|queue| (queue.name.clone(), ended(queue)))
+            .collect();
         if seconds > 0.0 {
             let total: f64 = rows.iter().map(|row| row.rate).sum();
             // Rounded and never negative: the cast cannot be wrong.
             self.throughput.push_back(total.round() as u64);
-            self.throughput.drain(..self.throughput.len().saturating_sub(SAMPLES));
+            self.throughput
+                .drain(..self.throughput.len().saturating_sub(SAMPLES));
         }
-        (self.queues, self.nodes, self.running, self.now) = (rows, look.nodes, look.running, look.now);
+        (self.queues, self.nodes, self.running, self.now) =
+            (rows, look.nodes, look.running, look.now);
         self.nodes.sort_by_key(|node| node.lost_at.is_some());
         self.trouble.clear();
         self.refusal = look.refusal.unwrap_or_default();
@@ -113,7 +123,10 @@ impl Model {
     pub fn tasks(&self) -> Vec<&TaskSummary> {
         let holds = |text: &str| text.to_lowercase().contains(&self.filter.to_lowercase());
         let is_shown = |task: &&TaskSummary| {
-            holds(&task.task_type) || holds(&task.queue) || holds(&task.user_id) || holds(&task.task_id.to_string())
+            holds(&task.task_type)
+                || holds(&task.queue)
+                || holds(&task.user_id)
+                || holds(&task.task_id.to_string())
         };
         self.running.iter().filter(is_shown).collect()
     }
@@ -123,8 +136,12 @@ impl Model {
     }
 
     fn row(&self, queue: &QueueView, seconds: f64) -> QueueRow {
-        let count =
-            |statuses: &[Status]| statuses.iter().filter_map(|status| queue.tasks.get(status.as_str())).sum::<i64>();
+        let count = |statuses: &[Status]| {
+            statuses
+                .iter()
+                .filter_map(|status| queue.tasks.get(status.as_str()))
+                .sum::<i64>()
+        };
         // Retention takes ended tasks away; that is no throughput.
         let before = self.ended_before.get(&queue.name).copied().unwrap_or(0);
         let since = (ended(queue) - before).max(0);
@@ -135,12 +152,17 @@ impl Model {
             running: count(&[Status::Running]),
             retrying: count(&[Status::Retrying]),
             failed: count(&[Status::Failed, Status::DeadLetter]),
-            rate: if seconds > 0.0 { since as f64 / seconds } else { 0.0 },
+            rate: if seconds > 0.0 {
+                since as f64 / seconds
+            } else {
+                0.0
+            },
         }
     }
 }
 
 fn ended(queue: &QueueView) -> i64 {
     let all = Status::ALL.into_iter().filter(|status| status.is_ended());
-    all.filter_map(|status| queue.tasks.get(status.as_str())).sum()
+    all.filter_map(|status| queue.tasks.get(status.as_str()))
+        .sum()
 }

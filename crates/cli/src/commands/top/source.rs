@@ -19,15 +19,28 @@ const KEYS: usize = 64;
 
 /// One look at everything. What the caller may not see is left out, and told.
 pub(super) async fn look(client: &Client) -> Result<Snapshot, ClientError> {
-    let filters = [("status", "RUNNING".to_owned()), ("size", RUNNING.to_owned())];
-    let (running, queues, nodes) = tokio::join!(client.list(&filters), client.queues(), client.nodes());
+    let filters = [
+        ("status", "RUNNING".to_owned()),
+        ("size", RUNNING.to_owned()),
+    ];
+    let (running, queues, nodes) =
+        tokio::join!(client.list(&filters), client.queues(), client.nodes());
     let mut refusal = None;
     let queues = allowed(queues.map(|answer| answer.value.items), &mut refusal)?;
     let nodes = allowed(nodes.map(|answer| answer.value.items), &mut refusal)?;
-    Ok(Snapshot { running: running?.value.items, queues, nodes, refusal, now: Moment::now() })
+    Ok(Snapshot {
+        running: running?.value.items,
+        queues,
+        nodes,
+        refusal,
+        now: Moment::now(),
+    })
 }
 
-fn allowed<T>(answer: Result<Vec<T>, ClientError>, refusal: &mut Option<String>) -> Result<Vec<T>, ClientError> {
+fn allowed<T>(
+    answer: Result<Vec<T>, ClientError>,
+    refusal: &mut Option<String>,
+) -> Result<Vec<T>, ClientError> {
     match answer {
         Err(error) if error.code() == Some("forbidden") => {
             *refusal = Some(format!("queues and nodes are not shown: {error}"));
@@ -59,8 +72,14 @@ pub(super) async fn keep_looking(client: Client, every: Duration, tell: mpsc::Se
 /// Does what a key asked for, and says how it went.
 pub(super) async fn fulfil(client: Client, wish: Wish, tell: mpsc::Sender<News>) {
     let (done, said) = match wish {
-        Wish::Pause(queue) => (client.pause_queue(&queue).await, format!("{queue} is paused")),
-        Wish::Resume(queue) => (client.resume_queue(&queue).await, format!("{queue} is open")),
+        Wish::Pause(queue) => (
+            client.pause_queue(&queue).await,
+            format!("{queue} is paused"),
+        ),
+        Wish::Resume(queue) => (
+            client.resume_queue(&queue).await,
+            format!("{queue} is open"),
+        ),
         Wish::Cancel(id) => (client.cancel(id).await, format!("{id} is cancelled")),
         Wish::Nothing | Wish::Leave => return,
     };

@@ -20,7 +20,10 @@ const NARROW: u16 = 110;
 const TINY: u16 = 70;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
-    let queues_height = u16::try_from(model.queues.len()).unwrap_or(u16::MAX).saturating_add(3).clamp(10, 16);
+    let queues_height = u16::try_from(model.queues.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(3)
+        .clamp(10, 16);
     let [head, above, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Max(queues_height),
@@ -29,9 +32,14 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     ])
     .areas(frame.area());
     let share = if frame.area().width < NARROW { 65 } else { 60 };
-    let [left, right] = Layout::horizontal([Constraint::Percentage(share), Constraint::Fill(1)]).areas(above);
-    let nodes_height = u16::try_from(model.nodes.len()).unwrap_or(u16::MAX).saturating_add(2).clamp(3, 6);
-    let [rates, nodes] = Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
+    let [left, right] =
+        Layout::horizontal([Constraint::Percentage(share), Constraint::Fill(1)]).areas(above);
+    let nodes_height = u16::try_from(model.nodes.len())
+        .unwrap_or(u16::MAX)
+        .saturating_add(2)
+        .clamp(3, 6);
+    let [rates, nodes] =
+        Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
     frame.render_widget(header(model, head.width), head);
     draw_queues(frame, model, left);
     draw_throughput(frame, model, rates);
@@ -41,7 +49,11 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
 }
 
 fn paint(model: &Model, colour: Color) -> Style {
-    if model.has_colours { Style::new().fg(colour) } else { Style::new() }
+    if model.has_colours {
+        Style::new().fg(colour)
+    } else {
+        Style::new()
+    }
 }
 
 fn faint(model: &Model) -> Style {
@@ -49,15 +61,30 @@ fn faint(model: &Model) -> Style {
 }
 
 fn panel(model: &Model, title: String, is_chosen: bool) -> Block<'static> {
-    let border = if is_chosen { paint(model, Color::Cyan) } else { faint(model) };
-    let kind = if is_chosen { BorderType::Thick } else { BorderType::Rounded };
-    Block::bordered().border_type(kind).border_style(border).title(format!(" {title} "))
+    let border = if is_chosen {
+        paint(model, Color::Cyan)
+    } else {
+        faint(model)
+    };
+    let kind = if is_chosen {
+        BorderType::Thick
+    } else {
+        BorderType::Rounded
+    };
+    Block::bordered()
+        .border_type(kind)
+        .border_style(border)
+        .title(format!(" {title} "))
 }
 
 fn header(model: &Model, width: u16) -> Paragraph<'static> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let rate = model.throughput.back().copied().unwrap_or(0);
-    let url = if width < NARROW { String::new() } else { format!("{}  ", model.url) };
+    let url = if width < NARROW {
+        String::new()
+    } else {
+        format!("{}  ", model.url)
+    };
     let text = vec![
         Span::styled(" Longhaul ", bold),
         Span::styled(url, faint(model)),
@@ -73,7 +100,11 @@ fn header(model: &Model, width: u16) -> Paragraph<'static> {
 }
 
 fn draw_queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let block = panel(model, format!("Queues {}", model.queues.len()), model.focus == Focus::Queues);
+    let block = panel(
+        model,
+        format!("Queues {}", model.queues.len()),
+        model.focus == Focus::Queues,
+    );
     if model.queues.is_empty() {
         let text = "No queue yet: one is made with its first task.";
         frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
@@ -82,11 +113,24 @@ fn draw_queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let columns = queue_columns(frame.area().width);
     let rows = model.queues.iter().map(|row| {
         let mut cells = queue_cells(model, row);
-        Row::new(columns.iter().map(|place| std::mem::take(&mut cells[*place])).collect::<Vec<_>>())
+        Row::new(
+            columns
+                .iter()
+                .map(|place| std::mem::take(&mut cells[*place]))
+                .collect::<Vec<_>>(),
+        )
     });
-    let all = ["QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S"];
+    let all = [
+        "QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S",
+    ];
     let header: Vec<&str> = columns.iter().map(|place| all[*place]).collect();
-    let width = |place: &usize| if *place == 0 { Constraint::Fill(1) } else { Constraint::Length(8) };
+    let width = |place: &usize| {
+        if *place == 0 {
+            Constraint::Fill(1)
+        } else {
+            Constraint::Length(8)
+        }
+    };
     let widths: Vec<Constraint> = columns.iter().map(width).collect();
     let table = table(model, rows, &widths, &header, 1).block(block);
     let chosen = (model.focus == Focus::Queues).then_some(model.chosen_queue);
@@ -104,10 +148,22 @@ const fn queue_columns(width: u16) -> &'static [usize] {
 
 fn queue_cells(model: &Model, row: &QueueRow) -> [Cell<'static>; 6] {
     let number = |count: i64| Cell::new(Line::from(count.to_string()).alignment(Alignment::Right));
-    let name = if row.paused { format!("⏸ {}", clean(&row.name)) } else { clean(&row.name) };
-    let failed = if row.failed > 0 { paint(model, Color::Red) } else { Style::new() };
+    let name = if row.paused {
+        format!("⏸ {}", clean(&row.name))
+    } else {
+        clean(&row.name)
+    };
+    let failed = if row.failed > 0 {
+        paint(model, Color::Red)
+    } else {
+        Style::new()
+    };
     [
-        Cell::new(name).style(if row.paused { paint(model, Color::Yellow) } else { Style::new() }),
+        Cell::new(name).style(if row.paused {
+            paint(model, Color::Yellow)
+        } else {
+            Style::new()
+        }),
         number(row.waiting),
         number(row.running),
         number(row.retrying),
@@ -121,25 +177,40 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let skipped = model.throughput.len().saturating_sub(width);
     let samples: Vec<u64> = model.throughput.iter().skip(skipped).copied().collect();
     let most = samples.iter().copied().max().unwrap_or(0);
-    let what = if width < 36 { "Ended/s" } else { "Ended each second" };
+    let what = if width < 36 {
+        "Ended/s"
+    } else {
+        "Ended each second"
+    };
     let block = panel(model, format!("{what}, at most {most}"), false);
-    let line = Sparkline::default().data(&samples).style(paint(model, Color::Green)).block(block);
+    let line = Sparkline::default()
+        .data(&samples)
+        .style(paint(model, Color::Green))
+        .block(block);
     frame.render_widget(line, area);
 }
 
 fn draw_nodes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
-    let alive = model.nodes.iter().filter(|node| node.lost_at.is_none()).count();
+    let alive = model
+        .nodes
+        .iter()
+        .filter(|node| node.lost_at.is_none())
+        .count();
     let rows = model.nodes.iter().map(|node| {
         let (state, colour) = if let Some(lost) = node.lost_at {
             (format!("lost {} ago", age(lost, model.now)), Color::Red)
         } else {
-            (format!("up {}", age(node.started_at, model.now)), Color::Green)
+            (
+                format!("up {}", age(node.started_at, model.now)),
+                Color::Green,
+            )
         };
         let who = format!("{} on {}", clean(&node.name), clean(&node.host));
         Row::new([Cell::new(who), Cell::new(state).style(paint(model, colour))])
     });
     let title = format!("Nodes {alive} up");
-    let table = Table::new(rows, [Constraint::Fill(1), Constraint::Length(14)]).block(panel(model, title, false));
+    let table = Table::new(rows, [Constraint::Fill(1), Constraint::Length(14)])
+        .block(panel(model, title, false));
     frame.render_widget(table, area);
 }
 
@@ -160,7 +231,9 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         return;
     }
     let columns = task_columns(area.width);
-    let rows = tasks.iter().map(|task| Row::new(columns.iter().map(|column| column.cell(model, task))));
+    let rows = tasks
+        .iter()
+        .map(|task| Row::new(columns.iter().map(|column| column.cell(model, task))));
     let widths: Vec<Constraint> = columns.iter().map(|column| column.width()).collect();
     let header: Vec<&str> = columns.iter().map(|column| column.name()).collect();
     let table = table(model, rows, &widths, &header, usize::MAX).block(block);
@@ -185,9 +258,15 @@ const fn task_columns(width: u16) -> &'static [Column] {
     match width {
         0..TINY => &[Column::Type, Column::Progress],
         TINY..NARROW => &[Column::Id, Column::Type, Column::Try, Column::Progress],
-        NARROW.. => {
-            &[Column::Id, Column::Type, Column::Queue, Column::Try, Column::For, Column::Progress, Column::Message]
-        }
+        NARROW.. => &[
+            Column::Id,
+            Column::Type,
+            Column::Queue,
+            Column::Try,
+            Column::For,
+            Column::Progress,
+            Column::Message,
+        ],
     }
 }
 
@@ -222,8 +301,13 @@ impl Column {
             Self::Type => Cell::new(clean(&task.task_type)),
             Self::Queue => Cell::new(clean(&task.queue)),
             Self::Try => Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
-            Self::For => Cell::new(task.started_at.map(|started| age(started, model.now)).unwrap_or_default()),
-            Self::Progress => Cell::new(shown.percent.map(bar).unwrap_or_default()).style(paint(model, Color::Cyan)),
+            Self::For => Cell::new(
+                task.started_at
+                    .map(|started| age(started, model.now))
+                    .unwrap_or_default(),
+            ),
+            Self::Progress => Cell::new(shown.percent.map(bar).unwrap_or_default())
+                .style(paint(model, Color::Cyan)),
             Self::Message => Cell::new(cut(shown.message.as_deref().unwrap_or(""), 80)),
         }
     }
@@ -234,7 +318,11 @@ fn bar(percent: f64) -> String {
     let percent = percent.clamp(0.0, 100.0);
     // It was clamped: the cast cannot be wrong.
     let full = (percent / 100.0 * BAR as f64).round() as usize;
-    format!("{}{} {percent:>4.0}%", "━".repeat(full), "─".repeat(BAR - full))
+    format!(
+        "{}{} {percent:>4.0}%",
+        "━".repeat(full),
+        "─".repeat(BAR - full)
+    )
 }
 
 /// A table with a bold head, whose columns from `right_from` on are numbers.
@@ -246,12 +334,23 @@ fn table<'a>(
     right_from: usize,
 ) -> Table<'a> {
     let name = |(place, text): (usize, &&'a str)| {
-        let side = if place >= right_from { Alignment::Right } else { Alignment::Left };
+        let side = if place >= right_from {
+            Alignment::Right
+        } else {
+            Alignment::Left
+        };
         Line::from(*text).alignment(side)
     };
-    let head = Row::new(header.iter().enumerate().map(name)).style(Style::new().add_modifier(Modifier::BOLD));
-    let chosen = if model.has_colours { Style::new().bg(Color::DarkGray) } else { Style::new() };
-    Table::new(rows, widths.to_vec()).header(head).row_highlight_style(chosen.add_modifier(Modifier::BOLD))
+    let head = Row::new(header.iter().enumerate().map(name))
+        .style(Style::new().add_modifier(Modifier::BOLD));
+    let chosen = if model.has_colours {
+        Style::new().bg(Color::DarkGray)
+    } else {
+        Style::new()
+    };
+    Table::new(rows, widths.to_vec())
+        .header(head)
+        .row_highlight_style(chosen.add_modifier(Modifier::BOLD))
 }
 
 fn footer(model: &Model) -> Paragraph<'static> {
@@ -259,7 +358,10 @@ fn footer(model: &Model) -> Paragraph<'static> {
         format!(" Cancel {id} and all below it? y cancels, any other key does not.")
     } else if model.is_typing {
         format!(" /{}▏ Enter keeps it, Esc shows all", model.filter)
-    } else if let Some(told) = [&model.trouble, &model.note, &model.refusal].into_iter().find(|text| !text.is_empty()) {
+    } else if let Some(told) = [&model.trouble, &model.note, &model.refusal]
+        .into_iter()
+        .find(|text| !text.is_empty())
+    {
         format!(" {}", clean(told))
     } else {
         " q leave  Tab choose  ↑↓ move  p pause or resume  c cancel  / filter".to_owned()

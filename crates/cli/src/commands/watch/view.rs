@@ -28,7 +28,14 @@ pub(super) struct Standing {
 impl Default for Standing {
     fn default() -> Self {
         let (status, progress) = (Status::Queued, Shown::default());
-        Self { status, attempt: 0, version: 0, progress, error: None, open_children: 0 }
+        Self {
+            status,
+            attempt: 0,
+            version: 0,
+            progress,
+            error: None,
+            open_children: 0,
+        }
     }
 }
 
@@ -50,7 +57,8 @@ impl Standing {
 
     /// Whether the task has moved on since. Progress that is not in the store yet leaves the version alone.
     pub(super) fn is_before(&self, task: &TaskSummary) -> bool {
-        let is_newer = task.version == self.version && Shown::of(task.progress.as_ref()) != self.progress;
+        let is_newer =
+            task.version == self.version && Shown::of(task.progress.as_ref()) != self.progress;
         task.version > self.version || is_newer
     }
 
@@ -73,7 +81,11 @@ impl Standing {
     /// What there is to say besides: `progress` is that of the task, told as the caller wants.
     fn words(&self, progress: String) -> String {
         let mut text = progress;
-        if let Some(error) = self.error.as_ref().filter(|_| self.status != Status::Running) {
+        if let Some(error) = self
+            .error
+            .as_ref()
+            .filter(|_| self.status != Status::Running)
+        {
             text = clean(error);
         } else if self.status == Status::Waiting && self.open_children > 0 {
             text = format!("{} children open", self.open_children);
@@ -104,13 +116,26 @@ impl View {
             // In tenths, so that long tasks are seen to move. It was clamped: the cast cannot be wrong.
             bar.set_position((percent * 10.0) as u64);
             bar.set_prefix(standing.status.as_str());
-            let again = if standing.attempt > 1 { format!("attempt {} ", standing.attempt) } else { String::new() };
-            let message = standing.progress.message.as_deref().map(clean).unwrap_or_default();
+            let again = if standing.attempt > 1 {
+                format!("attempt {} ", standing.attempt)
+            } else {
+                String::new()
+            };
+            let message = standing
+                .progress
+                .message
+                .as_deref()
+                .map(clean)
+                .unwrap_or_default();
             bar.set_message(again + &standing.words(message));
         } else if !standing.is_ended() {
             let (status, attempt) = (standing.status.as_str(), standing.attempt);
             self.screen.line(
-                format!("{status} attempt {attempt} {}", standing.words(progress_text(&standing.progress))).trim_end(),
+                format!(
+                    "{status} attempt {attempt} {}",
+                    standing.words(progress_text(&standing.progress))
+                )
+                .trim_end(),
             )?;
         }
         Ok(())
@@ -141,14 +166,18 @@ impl View {
         let summary = &task.summary;
         let mut text = summary.status.as_str().to_owned();
         if let (Some(started), Some(finished)) = (summary.started_at, summary.finished_at) {
-            text += &format!(" after {}", short_duration(finished.0.micros_since(started.0) / 1_000));
+            text += &format!(
+                " after {}",
+                short_duration(finished.0.micros_since(started.0) / 1_000)
+            );
         }
         text += &format!(", attempt {}", attempt_of(summary));
         self.screen.line(text)?;
         if let Some(error) = &task.error
             && summary.status != Status::Completed
         {
-            self.screen.line(format_args!("{}: {}", error.class, clean(&error.message)))?;
+            self.screen
+                .line(format_args!("{}: {}", error.class, clean(&error.message)))?;
         }
         if let Some(result) = &task.result {
             self.screen.line(pretty(result))?;
@@ -163,7 +192,8 @@ fn bar(has_colours: bool) -> ProgressBar {
     } else {
         "{prefix} [{bar:30}] {percent:>3}% {elapsed} {wide_msg}"
     };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(1_000).with_style(style.progress_chars("━╸─"));
     bar.enable_steady_tick(TICK);
     bar

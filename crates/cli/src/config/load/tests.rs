@@ -2,13 +2,19 @@ use super::*;
 
 fn variables(pairs: &[(&str, &str)]) -> Sources {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-    Sources { variables: pairs.iter().map(owned).collect(), ..Sources::default() }
+    Sources {
+        variables: pairs.iter().map(owned).collect(),
+        ..Sources::default()
+    }
 }
 
 fn file(text: &str) -> (tempfile::NamedTempFile, Sources) {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), text).unwrap();
-    let sources = Sources { file: Some(file.path().to_owned()), ..Sources::default() };
+    let sources = Sources {
+        file: Some(file.path().to_owned()),
+        ..Sources::default()
+    };
     (file, sources)
 }
 
@@ -25,41 +31,84 @@ fn file_refused(text: &str) -> String {
 
 #[test]
 fn flags_go_over_variables_over_the_file_over_defaults() {
-    let (_file, mut sources) = file("[worker]\nslots = 2\ndrain = \"5s\"\n[http]\nconnections = 7\n");
-    sources.variables = variables(&[("LONGHAUL_WORKER__SLOTS", "3"), ("LONGHAUL_LISTEN", "127.0.0.1:1")]).variables;
+    let (_file, mut sources) =
+        file("[worker]\nslots = 2\ndrain = \"5s\"\n[http]\nconnections = 7\n");
+    sources.variables = variables(&[
+        ("LONGHAUL_WORKER__SLOTS", "3"),
+        ("LONGHAUL_LISTEN", "127.0.0.1:1"),
+    ])
+    .variables;
     let config = load(&sources).unwrap();
     assert_eq!((config.worker.slots, config.http.connections), (3, 7));
-    assert_eq!((config.worker.drain.as_millis(), config.duties.lease.as_millis()), (5_000, 30_000));
-    let flagged = load(&sources.flag("worker.slots", Some(4)).flag("http.listen", Some("127.0.0.1:2"))).unwrap();
+    assert_eq!(
+        (
+            config.worker.drain.as_millis(),
+            config.duties.lease.as_millis()
+        ),
+        (5_000, 30_000)
+    );
+    let flagged = load(
+        &sources
+            .flag("worker.slots", Some(4))
+            .flag("http.listen", Some("127.0.0.1:2")),
+    )
+    .unwrap();
     assert_eq!((flagged.worker.slots, flagged.http.listen.port()), (4, 2));
 }
 
 #[test]
 fn an_unknown_key_is_named_with_the_nearest_one() {
     let told = file_refused("[worker]\nslotz = 2\n");
-    assert!(told.contains("worker.slotz is not a key; did you mean worker.slots?"), "{told}");
+    assert!(
+        told.contains("worker.slotz is not a key; did you mean worker.slots?"),
+        "{told}"
+    );
     let told = file_refused("[workers]\nslots = 2\n");
-    assert!(told.contains("workers.slots is not a key; did you mean worker.slots?"), "{told}");
+    assert!(
+        told.contains("workers.slots is not a key; did you mean worker.slots?"),
+        "{told}"
+    );
     let told = file_refused("[[routing.rules]]\nqueue = \"a\"\ntiers = \"vip\"\n");
-    assert!(told.contains("routing.rules.0.tiers is not a key; did you mean routing.rules.*.tier?"), "{told}");
+    assert!(
+        told.contains("routing.rules.0.tiers is not a key; did you mean routing.rules.*.tier?"),
+        "{told}"
+    );
     let told = refused(&variables(&[("LONGHAUL_HTTP__LISTNE", "x")]));
-    assert!(told.contains("http.listne, which is not a key; did you mean http.listen?"), "{told}");
+    assert!(
+        told.contains("http.listne, which is not a key; did you mean http.listen?"),
+        "{told}"
+    );
     let told = refused(&variables(&[("LONGHAUL_STROE", "sqlite://x")]));
     assert!(told.contains("did you mean LONGHAUL_STORE?"), "{told}");
 }
 
 #[test]
 fn variables_of_others_are_left_alone() {
-    let others =
-        [("LONGHAUL_SERVICE_HOST", "10.0.0.1"), ("LONGHAUL_PORT", "tcp://10.0.0.1:80"), ("LONGHAUL_TOKEN", "x")];
+    let others = [
+        ("LONGHAUL_SERVICE_HOST", "10.0.0.1"),
+        ("LONGHAUL_PORT", "tcp://10.0.0.1:80"),
+        ("LONGHAUL_TOKEN", "x"),
+    ];
     load(&variables(&others)).unwrap();
 }
 
 #[test]
 fn a_variable_that_holds_nothing_is_not_set() {
-    let names = ["LONGHAUL_STORE", "LONGHAUL_LISTEN", "LONGHAUL_WORKER__SLOTS", "LONGHAUL_ARTIFACTS__KEY"];
+    let names = [
+        "LONGHAUL_STORE",
+        "LONGHAUL_LISTEN",
+        "LONGHAUL_WORKER__SLOTS",
+        "LONGHAUL_ARTIFACTS__KEY",
+    ];
     let config = load(&variables(&names.map(|name| (name, "")))).unwrap();
-    assert_eq!((config.store.url.scheme(), config.http.listen.port(), config.worker.slots), ("sqlite", 7080, 100));
+    assert_eq!(
+        (
+            config.store.url.scheme(),
+            config.http.listen.port(),
+            config.worker.slots
+        ),
+        ("sqlite", 7080, 100)
+    );
 }
 
 #[test]
@@ -69,35 +118,71 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
         ("[worker]\ndrain = \"soon\"\n", "allowed: 30s"),
         ("[worker]\nslots = \"many\"\n", "worker.slots"),
         ("[identity]\nmode = \"open\"\n", "identity.mode"),
-        ("[identity]\ntrusted_from = [\"everywhere\"]\n", "identity.trusted_from"),
+        (
+            "[identity]\ntrusted_from = [\"everywhere\"]\n",
+            "identity.trusted_from",
+        ),
         ("[http]\nlisten = \"here\"\n", "http.listen"),
         ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
         ("[log]\nlevel = \"a=b=c\"\n", "log.level"),
         ("[worker]\nslots = 0\n", "worker.slots"),
         ("[worker]\nheartbeat = \"0s\"\n", "worker.heartbeat is 0"),
-        ("[worker]\npoll_least = \"2s\"\n", "worker.poll_least is longer than worker.poll_most"),
-        ("[duties]\nrescue_every = \"0ms\"\n", "duties.rescue_every is 0"),
+        (
+            "[worker]\npoll_least = \"2s\"\n",
+            "worker.poll_least is longer than worker.poll_most",
+        ),
+        (
+            "[duties]\nrescue_every = \"0ms\"\n",
+            "duties.rescue_every is 0",
+        ),
         ("[http]\nconnections = 0\n", "http.connections is 0"),
-        ("[worker.queues.a]\nreserved = 101\n", "reserve 101 slots, and worker.slots is 100"),
-        ("[worker.queues.a]\nreserved = 3\nat_most = 2\n", "worker.queues.a.at_most is 2; allowed: at least 3"),
+        (
+            "[worker.queues.a]\nreserved = 101\n",
+            "reserve 101 slots, and worker.slots is 100",
+        ),
+        (
+            "[worker.queues.a]\nreserved = 3\nat_most = 2\n",
+            "worker.queues.a.at_most is 2; allowed: at least 3",
+        ),
         ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
-        ("[worker.queues.a]\nshare = 0\n", "worker.queues.a.share is 0; allowed: 1 to 1000"),
+        (
+            "[worker.queues.a]\nshare = 0\n",
+            "worker.queues.a.share is 0; allowed: 1 to 1000",
+        ),
         ("[redis]\nnodes = 0\n", "redis.nodes is 0"),
         ("[broker]\nlanes = \"streams\"\n", "classic"),
-        ("[[events.external]]\nevents = [\"done\"]\n", "events.external names \"done\"; allowed: submitted"),
-        ("[[events.external]]\nevents = [\"progress\"]\n", "names progress, which only live listeners are told"),
-        ("[[events.external]]\nevents = [\"completed\"]\n", "broker.url names nobody"),
+        (
+            "[[events.external]]\nevents = [\"done\"]\n",
+            "events.external names \"done\"; allowed: submitted",
+        ),
+        (
+            "[[events.external]]\nevents = [\"progress\"]\n",
+            "names progress, which only live listeners are told",
+        ),
+        (
+            "[[events.external]]\nevents = [\"completed\"]\n",
+            "broker.url names nobody",
+        ),
         ("[routing]\notherwise = \"\"\n", "routing"),
         ("[limits.openai]\nrate = 0\n", "limits"),
-        ("[identity]\nenvironment = \"Live!\"\n", "identity.environment"),
+        (
+            "[identity]\nenvironment = \"Live!\"\n",
+            "identity.environment",
+        ),
         ("[artifacts]\nurl = \"file://\"\n", "only file://folder"),
-        ("[telemetry]\notlp_endpoint = \"collector:4318\"\n", "telemetry.otlp_endpoint"),
+        (
+            "[telemetry]\notlp_endpoint = \"collector:4318\"\n",
+            "telemetry.otlp_endpoint",
+        ),
     ] {
         let told = file_refused(text);
         assert!(told.contains(wanted), "{text}: {told}");
     }
     let told = refused(&variables(&[("LONGHAUL_WORKER__DRAIN", "soon")]));
-    assert!(told.contains("LONGHAUL_WORKER__DRAIN") && told.contains("PT30S"), "{told}");
+    assert!(
+        told.contains("LONGHAUL_WORKER__DRAIN") && told.contains("PT30S"),
+        "{told}"
+    );
     let told = refused(&variables(&[("LONGHAUL_HTTP__ALLOW_PLAIN", "yes")]));
     assert!(told.contains("true or false"), "{told}");
 }
@@ -105,22 +190,43 @@ fn a_value_that_does_not_fit_is_told_with_its_key() {
 #[test]
 fn what_this_version_does_not_know_is_refused_and_says_what_it_knows() {
     for (name, value, wanted) in [
-        ("LONGHAUL_BROKER", "kafka://u:s3cret@mq", "allowed: local, amqp://"),
-        ("LONGHAUL_REDIS", "memcached://u:s3cret@cache", "allowed: redis://"),
+        (
+            "LONGHAUL_BROKER",
+            "kafka://u:s3cret@mq",
+            "allowed: local, amqp://",
+        ),
+        (
+            "LONGHAUL_REDIS",
+            "memcached://u:s3cret@cache",
+            "allowed: redis://",
+        ),
         ("LONGHAUL_ARTIFACTS", "s3://u:s3cret@bucket", "only file://"),
         ("LONGHAUL_STORE", "oracle://u:s3cret@db", "sqlite://"),
     ] {
         let told = refused(&variables(&[(name, value)]));
         assert!(told.contains(wanted) && !told.contains("s3cret"), "{told}");
     }
-    assert!(load(&variables(&[("LONGHAUL_REDIS", ""), ("LONGHAUL_BROKER", "local")])).is_ok());
+    assert!(
+        load(&variables(&[
+            ("LONGHAUL_REDIS", ""),
+            ("LONGHAUL_BROKER", "local")
+        ]))
+        .is_ok()
+    );
 }
 
 #[test]
 fn no_error_and_no_debug_output_shows_a_password() {
     let broken = file_refused("[store]\nurl = \"postgres://u:s3cret@db\n");
-    assert!(broken.contains("not TOML") && !broken.contains("s3cret"), "{broken}");
-    let config = load(&variables(&[("LONGHAUL_STORE", "postgres://u:s3cret@db/x")])).unwrap();
+    assert!(
+        broken.contains("not TOML") && !broken.contains("s3cret"),
+        "{broken}"
+    );
+    let config = load(&variables(&[(
+        "LONGHAUL_STORE",
+        "postgres://u:s3cret@db/x",
+    )]))
+    .unwrap();
     assert_eq!(config.store.url.reveal(), "postgres://u:s3cret@db/x");
     assert!(!format!("{config:?} {}", config.store.url).contains("s3cret"));
 }
@@ -133,23 +239,56 @@ fn the_sections_with_names_of_ones_own_are_read() {
     );
     let config = load(&sources).unwrap();
     let worker = config.worker_settings("host", true);
-    assert_eq!((worker.queues[0].reserved, worker.queues[0].at_most, worker.types["sample.sleep"]), (4, None, 2));
+    assert_eq!(
+        (
+            worker.queues[0].reserved,
+            worker.queues[0].at_most,
+            worker.types["sample.sleep"]
+        ),
+        (4, None, 2)
+    );
     let limits = config.limit_rules();
     let model = limits.limits["openai/gpt-4.1"];
-    assert_eq!((model.permits, model.per_ms, model.burst, limits.limits.len()), (60, 60_000, 1, 1));
-    assert_eq!(limits.default.map(|limit| (limit.permits, limit.burst)), Some((5, 2)));
+    assert_eq!(
+        (
+            model.permits,
+            model.per_ms,
+            model.burst,
+            limits.limits.len()
+        ),
+        (60, 60_000, 1, 1)
+    );
+    assert_eq!(
+        limits.default.map(|limit| (limit.permits, limit.burst)),
+        Some((5, 2))
+    );
     assert_eq!(config.routing().queues(), ["fast", "free_default"]);
 }
 
 #[test]
 fn nobody_listens_to_the_world_by_mistake() {
     let at = |mode: &str, listen: &str, plain: &str| {
-        let pairs =
-            [("LONGHAUL_IDENTITY__MODE", mode), ("LONGHAUL_LISTEN", listen), ("LONGHAUL_HTTP__ALLOW_PLAIN", plain)];
+        let pairs = [
+            ("LONGHAUL_IDENTITY__MODE", mode),
+            ("LONGHAUL_LISTEN", listen),
+            ("LONGHAUL_HTTP__ALLOW_PLAIN", plain),
+        ];
         load(&variables(&pairs)).unwrap().check_listening()
     };
     assert!(at("dev", "127.0.0.1:0", "false").is_ok() && at("tokens", "[::1]:0", "false").is_ok());
-    assert!(at("tokens", "0.0.0.0:0", "false").unwrap_err().to_string().contains("http.allow_plain"));
-    assert!(at("dev", "0.0.0.0:0", "true").unwrap_err().to_string().contains("identity.mode"));
-    assert!(at("tokens", "0.0.0.0:0", "true").is_ok() && at("trusted-header", "[::]:0", "true").is_ok());
+    assert!(
+        at("tokens", "0.0.0.0:0", "false")
+            .unwrap_err()
+            .to_string()
+            .contains("http.allow_plain")
+    );
+    assert!(
+        at("dev", "0.0.0.0:0", "true")
+            .unwrap_err()
+            .to_string()
+            .contains("identity.mode")
+    );
+    assert!(
+        at("tokens", "0.0.0.0:0", "true").is_ok() && at("trusted-header", "[::]:0", "true").is_ok()
+    );
 }

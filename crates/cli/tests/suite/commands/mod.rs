@@ -11,6 +11,12 @@ mod watching;
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let parts = [changes::trials(), inputs::trials(), outputs::trials(), screen::trials(), watching::trials()];
+    let parts = [
+        changes::trials(),
+        inputs::trials(),
+        outputs::trials(),
+        screen::trials(),
+        watching::trials(),
+    ];
     parts.into_iter().flatten().collect()
 }

@@ -21,7 +21,10 @@ impl Run {
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
-        assert!(!self.out.contains('\u{1b}'), "no colours without a terminal: {self:?}");
+        assert!(
+            !self.out.contains('\u{1b}'),
+            "no colours without a terminal: {self:?}"
+        );
         self.out
     }
 
@@ -43,7 +46,11 @@ impl Run {
 pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.args(arguments).env_clear().env("LONGHAUL_URL", url);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
     command
 }
 
@@ -56,9 +63,16 @@ pub(crate) async fn run_at(url: &str, arguments: &[&str], input: Option<&str>) -
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
         pipe.write_all(text.as_bytes()).await.unwrap();
     }
-    let ended = tokio::time::timeout(DEADLINE, child.wait_with_output()).await.expect("it ends in time").unwrap();
+    let ended = tokio::time::timeout(DEADLINE, child.wait_with_output())
+        .await
+        .expect("it ends in time")
+        .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Run { code: ended.status.code().unwrap(), out: text(ended.stdout), err: text(ended.stderr) }
+    Run {
+        code: ended.status.code().unwrap(),
+        out: text(ended.stdout),
+        err: text(ended.stderr),
+    }
 }
 
 impl Server {

@@ -51,7 +51,10 @@ fn task(number: u32, task_type: &str, progress: Value) -> TaskSummary {
 }
 
 fn queue(name: &str, paused: bool, tasks: Value) -> QueueView {
-    serde_json::from_value(json!({ "name": name, "paused": paused, "pausedAt": null, "tasks": tasks })).unwrap()
+    serde_json::from_value(
+        json!({ "name": name, "paused": paused, "pausedAt": null, "tasks": tasks }),
+    )
+    .unwrap()
 }
 
 fn node(name: &str, lost_at: Option<&str>) -> NodeView {
@@ -66,8 +69,16 @@ fn node(name: &str, lost_at: Option<&str>) -> NodeView {
 fn snapshot(completed: i64) -> Snapshot {
     Snapshot {
         running: vec![
-            task(1, "sample.progress", json!({ "percent": 30, "message": "step 3 of 10" })),
-            task(2, &"long.name.".repeat(30), json!({ "percent": 1e9, "message": "\u{1b}[31mred" })),
+            task(
+                1,
+                "sample.progress",
+                json!({ "percent": 30, "message": "step 3 of 10" }),
+            ),
+            task(
+                2,
+                &"long.name.".repeat(30),
+                json!({ "percent": 1e9, "message": "\u{1b}[31mred" }),
+            ),
             task(3, "sample.sleep", Value::Null),
         ],
         queues: vec![
@@ -123,23 +134,50 @@ fn everything_is_on_the_screen() {
     ] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
-    assert!(!screen.contains('\u{1b}'), "texts of others do not steer the terminal");
+    assert!(
+        !screen.contains('\u{1b}'),
+        "texts of others do not steer the terminal"
+    );
 }
 
 fn rates_are_of_the_time_between_two_looks_and_never_negative() {
     let mut model = model();
     model.see(snapshot(130), 1.5);
     model.see(snapshot(40), 1.0);
-    assert_eq!(model.throughput, [20, 0], "retention has removed some; the first look has no rate");
+    assert_eq!(
+        model.throughput,
+        [20, 0],
+        "retention has removed some; the first look has no rate"
+    );
 }
 
 fn an_empty_server_says_what_to_do() {
     let mut model = Model::new("http://127.0.0.1:7080", true);
     let (running, queues, nodes) = (Vec::new(), Vec::new(), Vec::new());
-    model.see(Snapshot { running, queues, nodes, refusal: Some("not for you".to_owned()), now: moment(NOW) }, 0.0);
+    model.see(
+        Snapshot {
+            running,
+            queues,
+            nodes,
+            refusal: Some("not for you".to_owned()),
+            now: moment(NOW),
+        },
+        0.0,
+    );
     let screen = drawn(&model, 100, 24);
-    assert!(screen.contains("No queue yet") && screen.contains("longhaul submit") && screen.contains("not for you"));
-    for code in [KeyCode::Up, KeyCode::Down, KeyCode::Char('p'), KeyCode::Tab, KeyCode::Down, KeyCode::Char('c')] {
+    assert!(
+        screen.contains("No queue yet")
+            && screen.contains("longhaul submit")
+            && screen.contains("not for you")
+    );
+    for code in [
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Char('p'),
+        KeyCode::Tab,
+        KeyCode::Down,
+        KeyCode::Char('c'),
+    ] {
         assert_eq!(press(&mut model, code), Wish::Nothing);
     }
 }
@@ -152,11 +190,17 @@ fn no_screen_is_too_small() {
 
 fn the_chosen_queue_is_paused_or_resumed() {
     let mut model = model();
-    assert_eq!(press(&mut model, KeyCode::Char('p')), Wish::Pause("free_default".to_owned()));
+    assert_eq!(
+        press(&mut model, KeyCode::Char('p')),
+        Wish::Pause("free_default".to_owned())
+    );
     for _ in 0..5 {
         press(&mut model, KeyCode::Down);
     }
-    assert_eq!(press(&mut model, KeyCode::Char('p')), Wish::Resume("vip_short".to_owned()));
+    assert_eq!(
+        press(&mut model, KeyCode::Char('p')),
+        Wish::Resume("vip_short".to_owned())
+    );
 }
 
 fn a_cancel_is_asked_about_first() {
@@ -177,7 +221,11 @@ fn a_filter_shows_what_holds_the_word() {
     let mut model = model();
     press(&mut model, KeyCode::Char('/'));
     for letter in "SLEEPq".chars() {
-        assert_eq!(press(&mut model, KeyCode::Char(letter)), Wish::Nothing, "q is a letter while one types");
+        assert_eq!(
+            press(&mut model, KeyCode::Char(letter)),
+            Wish::Nothing,
+            "q is a letter while one types"
+        );
     }
     press(&mut model, KeyCode::Backspace);
     press(&mut model, KeyCode::Enter);
@@ -197,7 +245,15 @@ fn q_and_control_c_leave() {
 
 fn names_have_room_on_the_usual_terminal_and_on_a_narrow_one() {
     let screen = drawn(&model(), 80, 24);
-    for part in ["free_default", "vip_short", "sample.progress", "30%", "000000000001", "4 retrying", "0/s"] {
+    for part in [
+        "free_default",
+        "vip_short",
+        "sample.progress",
+        "30%",
+        "000000000001",
+        "4 retrying",
+        "0/s",
+    ] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
     let screen = drawn(&model(), 40, 16);
@@ -210,9 +266,15 @@ fn the_answer_to_a_key_stays_until_the_next_one() {
     let mut model = model();
     model.note = "vip_short is open".to_owned();
     model.see(snapshot(130), 1.0);
-    assert!(drawn(&model, 80, 24).contains("vip_short is open"), "a look is no reason to forget it");
+    assert!(
+        drawn(&model, 80, 24).contains("vip_short is open"),
+        "a look is no reason to forget it"
+    );
     model.trouble = "no server answers".to_owned();
-    assert!(drawn(&model, 80, 24).contains("no server answers"), "what is shown is old, and that comes first");
+    assert!(
+        drawn(&model, 80, 24).contains("no server answers"),
+        "what is shown is old, and that comes first"
+    );
     model.see(snapshot(130), 1.0);
     press(&mut model, KeyCode::Down);
     assert!(drawn(&model, 80, 24).contains("q leave"));

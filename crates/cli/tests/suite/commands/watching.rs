@@ -32,15 +32,35 @@ async fn the_exit_status_tells_how_the_task_ended() {
     let later = server.submit_for_later("default").await;
     server.run(&["cancel", &later]).await.expect(0);
     for (arguments, code, end) in [
-        (vec!["submit", "sample.echo", "{\"a\":1}", "--watch"], 0, "COMPLETED after"),
-        (vec!["submit", "sample.fail", "{\"kind\":\"fatal\"}", "--watch"], 3, "fatal: attempt 1 fails"),
         (
-            vec!["submit", "sample.fail", "{\"kind\":\"retryable\"}", "--max-attempts", "1", "--watch"],
+            vec!["submit", "sample.echo", "{\"a\":1}", "--watch"],
+            0,
+            "COMPLETED after",
+        ),
+        (
+            vec!["submit", "sample.fail", "{\"kind\":\"fatal\"}", "--watch"],
+            3,
+            "fatal: attempt 1 fails",
+        ),
+        (
+            vec![
+                "submit",
+                "sample.fail",
+                "{\"kind\":\"retryable\"}",
+                "--max-attempts",
+                "1",
+                "--watch",
+            ],
             3,
             "DEAD_LETTER after",
         ),
         (
-            vec!["submit", "sample.fanout", "{\"children\":2,\"failEvery\":2}", "--watch"],
+            vec![
+                "submit",
+                "sample.fanout",
+                "{\"children\":2,\"failEvery\":2}",
+                "--watch",
+            ],
             5,
             "COMPLETED_WITH_ERRORS after",
         ),
@@ -53,28 +73,60 @@ async fn the_exit_status_tells_how_the_task_ended() {
 
 async fn every_change_is_a_line_and_the_result_is_the_last() {
     let server = Server::start(Backend::Sqlite).await;
-    let shown = server.run(&["submit", "sample.progress", "{\"steps\":4,\"stepMs\":500}", "--watch"]).await.expect(0);
-    assert!(shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"), "{shown}");
+    let shown = server
+        .run(&[
+            "submit",
+            "sample.progress",
+            "{\"steps\":4,\"stepMs\":500}",
+            "--watch",
+        ])
+        .await
+        .expect(0);
+    assert!(
+        shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"),
+        "{shown}"
+    );
     assert!(shown.ends_with("{\n  \"steps\": 4\n}\n"), "{shown}");
 }
 
 async fn json_lines_are_the_events() {
     let server = Server::start(Backend::Sqlite).await;
-    let arguments = ["submit", "sample.progress", "{\"steps\":2,\"stepMs\":50}", "--watch", "--json"];
+    let arguments = [
+        "submit",
+        "sample.progress",
+        "{\"steps\":2,\"stepMs\":50}",
+        "--watch",
+        "--json",
+    ];
     let printed = server.run(&arguments).await.expect(0);
-    let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = printed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     let last = lines.last().unwrap();
-    assert_eq!((&lines[0]["status"], &last["status"]), (&json!("QUEUED"), &json!("COMPLETED")));
-    assert!(lines.iter().all(|line| line["taskId"] == lines[0]["taskId"]));
+    assert_eq!(
+        (&lines[0]["status"], &last["status"]),
+        (&json!("QUEUED"), &json!("COMPLETED"))
+    );
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["taskId"] == lines[0]["taskId"])
+    );
 }
 
 async fn in_time<T>(what: impl Future<Output = std::io::Result<T>>) -> T {
-    tokio::time::timeout(DEADLINE, what).await.expect("it happens in time").unwrap()
+    tokio::time::timeout(DEADLINE, what)
+        .await
+        .expect("it happens in time")
+        .unwrap()
 }
 
 async fn a_watch_outlives_the_server_it_watches_at() {
     let mut server = Server::start(Backend::Sqlite).await;
-    let id = server.submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({})).await;
+    let id = server
+        .submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({}))
+        .await;
     server.until_status(&id, Status::Running).await;
     let url = server.url();
     let mut watch = command(&url, &["watch", &id]).spawn().unwrap();
@@ -90,11 +142,28 @@ async fn a_watch_outlives_the_server_it_watches_at() {
     let second = CancellationToken::new();
     let serving = tokio::spawn({
         let (longhaul, second) = (Arc::clone(&server.longhaul), second.clone());
-        async move { longhaul.serve(again, IdentityMode::Dev, ListenerSettings::default(), second).await.unwrap() }
+        async move {
+            longhaul
+                .serve(
+                    again,
+                    IdentityMode::Dev,
+                    ListenerSettings::default(),
+                    second,
+                )
+                .await
+                .unwrap()
+        }
     });
     let seen = in_time(out.next_line()).await;
-    assert!(seen.unwrap().starts_with("RUNNING"), "the state is told again");
-    server.longhaul.cancel(TaskId(id.parse().unwrap())).await.unwrap();
+    assert!(
+        seen.unwrap().starts_with("RUNNING"),
+        "the state is told again"
+    );
+    server
+        .longhaul
+        .cancel(TaskId(id.parse().unwrap()))
+        .await
+        .unwrap();
     let ended = in_time(watch.wait()).await;
     assert_eq!(ended.code(), Some(4));
     second.cancel();

@@ -32,7 +32,10 @@ fn services(compose: &Value) -> &Map<String, Value> {
 
 /// Those that run the program.
 fn nodes(compose: &Value) -> Vec<(&String, &Value)> {
-    services(compose).iter().filter(|(_, service)| service["image"] == "longhaul").collect()
+    services(compose)
+        .iter()
+        .filter(|(_, service)| service["image"] == "longhaul")
+        .collect()
 }
 
 /// The names in `${NAME:?…}` of a text, and the text with all of them filled in.
@@ -52,9 +55,15 @@ fn filled_in(text: &str) -> (Vec<String>, String) {
 
 fn configuration(node: &Value) -> Config {
     let variables = node["environment"].as_object().expect("variables").iter();
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{value} is not in quotes")).to_owned();
-    let variables: BTreeMap<String, String> =
-        variables.map(|(name, value)| (name.clone(), filled_in(&text(value)).1)).collect();
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("{value} is not in quotes"))
+            .to_owned()
+    };
+    let variables: BTreeMap<String, String> = variables
+        .map(|(name, value)| (name.clone(), filled_in(&text(value)).1))
+        .collect();
     configured(&variables).unwrap()
 }
 
@@ -64,9 +73,18 @@ fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
     for (name, node) in nodes(&compose) {
         takes(&texts(&node["command"])).unwrap();
         let config = configuration(node);
-        assert!(config.store.url.scheme() == "postgres" && config.broker.url.scheme() == "amqp", "{name}");
-        assert!(seconds(node["stop_grace_period"].as_str().unwrap()) > stop_takes(&config), "{name}");
-        counted.insert(name.as_str(), node["deploy"]["replicas"].as_u64().expect("how many"));
+        assert!(
+            config.store.url.scheme() == "postgres" && config.broker.url.scheme() == "amqp",
+            "{name}"
+        );
+        assert!(
+            seconds(node["stop_grace_period"].as_str().unwrap()) > stop_takes(&config),
+            "{name}"
+        );
+        counted.insert(
+            name.as_str(),
+            node["deploy"]["replicas"].as_u64().expect("how many"),
+        );
     }
     for (name, node) in nodes(&compose) {
         assert_eq!(
@@ -75,7 +93,10 @@ fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
             "{name} divides limits by the workers"
         );
     }
-    assert_eq!(counted, BTreeMap::from([("api", 2), ("worker", 3), ("duties", 1), ("migrate", 1)]));
+    assert_eq!(
+        counted,
+        BTreeMap::from([("api", 2), ("worker", 3), ("duties", 1), ("migrate", 1)])
+    );
 }
 
 fn services_are_watched_limited_and_start_in_order() {
@@ -84,23 +105,41 @@ fn services_are_watched_limited_and_start_in_order() {
     let volumes = compose["volumes"].as_object().expect("volumes");
     for (name, service) in known {
         let limits = &service["deploy"]["resources"]["limits"];
-        assert!(limits["memory"].is_string() && limits["cpus"].is_string(), "{name}: {limits}");
+        assert!(
+            limits["memory"].is_string() && limits["cpus"].is_string(),
+            "{name}: {limits}"
+        );
         let health = &service["healthcheck"];
         let has_ended_by_then = name == "migrate" && health["disable"] == true;
-        assert!(has_ended_by_then || texts(&health["test"]).len() >= 2, "{name}: {health}");
+        assert!(
+            has_ended_by_then || texts(&health["test"]).len() >= 2,
+            "{name}: {health}"
+        );
         for (other, how) in service["depends_on"].as_object().into_iter().flatten() {
-            let other = known.get(other).unwrap_or_else(|| panic!("{name} waits for {other}, which is not there"));
+            let other = known
+                .get(other)
+                .unwrap_or_else(|| panic!("{name} waits for {other}, which is not there"));
             let ends = other["restart"] == "no";
-            let wanted = if ends { "service_completed_successfully" } else { "service_healthy" };
+            let wanted = if ends {
+                "service_completed_successfully"
+            } else {
+                "service_healthy"
+            };
             assert_eq!(how["condition"], wanted, "{name}");
         }
         for volume in texts(&service["volumes"]) {
             let (volume, _) = volume.split_once(':').expect("a place for the volume");
-            assert!(volumes.contains_key(volume), "{name} wants the volume {volume}");
+            assert!(
+                volumes.contains_key(volume),
+                "{name} wants the volume {volume}"
+            );
         }
     }
     for (name, node) in nodes(&compose) {
-        assert!(node["read_only"] == true && texts(&node["cap_drop"]) == ["ALL"], "{name}");
+        assert!(
+            node["read_only"] == true && texts(&node["cap_drop"]) == ["ALL"],
+            "{name}"
+        );
     }
 }
 
@@ -111,35 +150,60 @@ fn no_password_is_written_down_and_every_variable_is_explained() {
     used.sort();
     used.dedup();
     let example = read("deploy/compose.env.example");
-    let mut explained: Vec<&str> = example.lines().filter(|line| !line.starts_with('#')).collect();
+    let mut explained: Vec<&str> = example
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
     explained.sort_unstable();
     let all_empty: Vec<String> = used.iter().map(|name| format!("{name}=")).collect();
-    assert_eq!(explained, all_empty, "each is named, and none has a value that somebody could leave as it is");
-    for line in commands.iter().filter(|line| line.contains("PASS") && line.contains(": ")) {
+    assert_eq!(
+        explained, all_empty,
+        "each is named, and none has a value that somebody could leave as it is"
+    );
+    for line in commands
+        .iter()
+        .filter(|line| line.contains("PASS") && line.contains(": "))
+    {
         assert!(line.contains("${") || line.contains("$$"), "{line}");
     }
 }
 
 fn only_loopback_is_open() {
     let compose = compose();
-    let ports = services(&compose).values().flat_map(|service| texts(&service["ports"]));
+    let ports = services(&compose)
+        .values()
+        .flat_map(|service| texts(&service["ports"]));
     let ports: Vec<&str> = ports.collect();
     assert_eq!(ports, ["127.0.0.1:7080-7081:7080"]);
 }
 
 fn the_image_has_a_user_of_its_own() {
     let file = read("deploy/Dockerfile");
-    let lines = |start: &str| file.lines().filter_map(|line| line.strip_prefix(start)).collect::<Vec<_>>();
+    let lines = |start: &str| {
+        file.lines()
+            .filter_map(|line| line.strip_prefix(start))
+            .collect::<Vec<_>>()
+    };
     assert_eq!(lines("USER "), ["10001:10001"]);
     assert_eq!(lines("FROM ").len(), 2, "what builds is not what runs");
     assert_eq!(lines("ENTRYPOINT "), [r#"["/usr/local/bin/longhaul"]"#]);
-    let rust = read("Cargo.toml").lines().find_map(|line| line.strip_prefix("rust-version = ")).map(str::to_owned);
+    let rust = read("Cargo.toml")
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .map(str::to_owned);
     let rust = rust.expect("the oldest Rust that builds it");
-    assert!(lines("FROM ")[0].starts_with(&format!("rust:{}-", rust.trim_matches('"'))), "{rust}");
+    assert!(
+        lines("FROM ")[0].starts_with(&format!("rust:{}-", rust.trim_matches('"'))),
+        "{rust}"
+    );
     let command = lines("CMD ").concat();
     let command: Vec<String> = serde_json::from_str(&command).unwrap();
     takes(&command.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-    for copied in lines("COPY ").iter().flat_map(|line| line.split(' ')).filter(|word| word.starts_with("deploy/")) {
+    for copied in lines("COPY ")
+        .iter()
+        .flat_map(|line| line.split(' '))
+        .filter(|word| word.starts_with("deploy/"))
+    {
         read(copied);
     }
 }

@@ -34,19 +34,31 @@ const KINDS: [(&str, &str); 6] = [
 
 fn resources() -> Vec<String> {
     let set = documents(&format!("{FOLDER}/kustomization.yaml")).remove(0);
-    texts(&set["resources"]).into_iter().map(str::to_owned).collect()
+    texts(&set["resources"])
+        .into_iter()
+        .map(str::to_owned)
+        .collect()
 }
 
 fn objects() -> Vec<Value> {
-    resources().iter().flat_map(|file| documents(&format!("{FOLDER}/{file}"))).collect()
+    resources()
+        .iter()
+        .flat_map(|file| documents(&format!("{FOLDER}/{file}")))
+        .collect()
 }
 
 fn of_kind(kind: &str) -> Vec<Value> {
-    objects().into_iter().filter(|object| object["kind"] == kind).collect()
+    objects()
+        .into_iter()
+        .filter(|object| object["kind"] == kind)
+        .collect()
 }
 
 fn name(object: &Value) -> String {
-    object["metadata"]["name"].as_str().expect("a name").to_owned()
+    object["metadata"]["name"]
+        .as_str()
+        .expect("a name")
+        .to_owned()
 }
 
 /// Deployments and jobs, with the one container of their pods.
@@ -69,9 +81,19 @@ fn every_file_is_part_of_the_set_and_every_object_has_a_name() {
     let mut names = BTreeSet::new();
     for object in objects() {
         let kind = object["kind"].as_str().expect("a kind");
-        assert!(KINDS.contains(&(kind, object["apiVersion"].as_str().expect("an API"))), "{kind}");
-        assert!(names.insert((kind.to_owned(), name(&object))), "{kind} {} is there twice", name(&object));
-        assert!(object["metadata"]["namespace"].is_null(), "the namespace is whoever applies it says");
+        assert!(
+            KINDS.contains(&(kind, object["apiVersion"].as_str().expect("an API"))),
+            "{kind}"
+        );
+        assert!(
+            names.insert((kind.to_owned(), name(&object))),
+            "{kind} {} is there twice",
+            name(&object)
+        );
+        assert!(
+            object["metadata"]["namespace"].is_null(),
+            "the namespace is whoever applies it says"
+        );
         assert_ne!(kind, "Secret", "secrets are referred to, never kept here");
     }
     assert!(names.len() >= 9, "{names:?}");
@@ -92,10 +114,18 @@ fn secret(key: &str) -> &'static str {
 fn configuration(container: &Value) -> Config {
     let mut variables = BTreeMap::new();
     for source in container["envFrom"].as_array().expect("variables") {
-        let map = source["configMapRef"]["name"].as_str().expect("a ConfigMap");
-        let map = of_kind("ConfigMap").into_iter().find(|object| name(object) == map).expect("the ConfigMap");
+        let map = source["configMapRef"]["name"]
+            .as_str()
+            .expect("a ConfigMap");
+        let map = of_kind("ConfigMap")
+            .into_iter()
+            .find(|object| name(object) == map)
+            .expect("the ConfigMap");
         for (name, value) in map["data"].as_object().expect("data") {
-            variables.insert(name.clone(), value.as_str().expect("a text in quotes").to_owned());
+            variables.insert(
+                name.clone(),
+                value.as_str().expect("a text in quotes").to_owned(),
+            );
         }
     }
     for one in container["env"].as_array().expect("variables") {
@@ -111,7 +141,10 @@ fn configuration(container: &Value) -> Config {
                 "longhaul-worker-7d9f-x2x"
             }
         };
-        variables.insert(one["name"].as_str().expect("a name").to_owned(), value.to_owned());
+        variables.insert(
+            one["name"].as_str().expect("a name").to_owned(),
+            value.to_owned(),
+        );
     }
     configured(&variables).unwrap()
 }
@@ -119,13 +152,23 @@ fn configuration(container: &Value) -> Config {
 fn pods_are_told_what_the_program_takes() {
     let set = documents(&format!("{FOLDER}/kustomization.yaml")).remove(0);
     let deployments = of_kind("Deployment");
-    let workers = deployments.iter().find(|object| name(object) == "longhaul-worker").expect("workers");
+    let workers = deployments
+        .iter()
+        .find(|object| name(object) == "longhaul-worker")
+        .expect("workers");
     let workers = workers["spec"]["replicas"].as_u64();
     for (name, _, container) in pods() {
         takes(&texts(&container["args"])).unwrap();
         let config = configuration(&container);
-        assert!(config.broker.url.scheme() == "amqps" && config.redis.url.is_some(), "{name}");
-        assert_eq!(Some(u64::from(config.redis.nodes)), workers, "{name} divides limits by the workers");
+        assert!(
+            config.broker.url.scheme() == "amqps" && config.redis.url.is_some(),
+            "{name}"
+        );
+        assert_eq!(
+            Some(u64::from(config.redis.nodes)),
+            workers,
+            "{name} divides limits by the workers"
+        );
         assert_eq!(container["image"], set["images"][0]["name"], "{name}");
     }
 }
@@ -136,34 +179,64 @@ fn pods_are_probed_and_may_drain() {
         let container = &spec["containers"][0];
         let port = &container["ports"][0];
         let listens = configuration(container).http.listen.port();
-        assert_eq!((&port["name"], port["containerPort"].as_u64()), (&json!("http"), Some(listens.into())), "{name}");
-        for (probe, path) in
-            [("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")]
-        {
-            assert_eq!(container[probe]["httpGet"], json!({ "path": path, "port": "http" }), "{name} {probe}");
+        assert_eq!(
+            (&port["name"], port["containerPort"].as_u64()),
+            (&json!("http"), Some(listens.into())),
+            "{name}"
+        );
+        for (probe, path) in [
+            ("startupProbe", "/healthz"),
+            ("livenessProbe", "/healthz"),
+            ("readinessProbe", "/readyz"),
+        ] {
+            assert_eq!(
+                container[probe]["httpGet"],
+                json!({ "path": path, "port": "http" }),
+                "{name} {probe}"
+            );
         }
-        let grace = Duration::from_secs(spec["terminationGracePeriodSeconds"].as_u64().expect("a grace"));
+        let grace = Duration::from_secs(
+            spec["terminationGracePeriodSeconds"]
+                .as_u64()
+                .expect("a grace"),
+        );
         let mut needed = stop_takes(&configuration(container));
         if !texts(&container["args"]).concat().contains("worker") {
             needed -= configuration(container).worker.drain.0;
         }
-        let rest: u64 =
-            texts(&container["lifecycle"]["preStop"]["exec"]["command"]).get(1).map_or(0, |text| text.parse().unwrap());
-        assert!(grace > needed + Duration::from_secs(rest), "{name}: {grace:?} for {needed:?} and {rest} s before it");
+        let rest: u64 = texts(&container["lifecycle"]["preStop"]["exec"]["command"])
+            .get(1)
+            .map_or(0, |text| text.parse().unwrap());
+        assert!(
+            grace > needed + Duration::from_secs(rest),
+            "{name}: {grace:?} for {needed:?} and {rest} s before it"
+        );
     }
 }
 
 fn pods_have_no_rights_that_they_do_not_need() {
     for (name, spec, container) in pods() {
         let pod = &spec["securityContext"];
-        assert!(pod["runAsNonRoot"] == true && pod["runAsUser"] == 10_001, "{name}: the user of the image");
+        assert!(
+            pod["runAsNonRoot"] == true && pod["runAsUser"] == 10_001,
+            "{name}: the user of the image"
+        );
         assert_eq!(pod["seccompProfile"]["type"], "RuntimeDefault", "{name}");
-        assert!(spec["automountServiceAccountToken"] == false && spec["enableServiceLinks"] == false, "{name}");
+        assert!(
+            spec["automountServiceAccountToken"] == false && spec["enableServiceLinks"] == false,
+            "{name}"
+        );
         let own = &container["securityContext"];
-        assert!(own["allowPrivilegeEscalation"] == false && own["readOnlyRootFilesystem"] == true, "{name}");
+        assert!(
+            own["allowPrivilegeEscalation"] == false && own["readOnlyRootFilesystem"] == true,
+            "{name}"
+        );
         assert_eq!(own["capabilities"]["drop"], json!(["ALL"]), "{name}");
         let resources = &container["resources"];
-        assert!(resources["limits"]["memory"].is_string() && resources["requests"]["cpu"].is_string(), "{name}");
+        assert!(
+            resources["limits"]["memory"].is_string() && resources["requests"]["cpu"].is_string(),
+            "{name}"
+        );
         let volumes: BTreeMap<String, &Value> = spec["volumes"]
             .as_array()
             .expect("volumes")
@@ -171,10 +244,18 @@ fn pods_have_no_rights_that_they_do_not_need() {
             .map(|volume| (volume["name"].as_str().unwrap().to_owned(), volume))
             .collect();
         for mount in container["volumeMounts"].as_array().expect("mounts") {
-            assert!(volumes.contains_key(mount["name"].as_str().unwrap()), "{name}: {mount}");
+            assert!(
+                volumes.contains_key(mount["name"].as_str().unwrap()),
+                "{name}: {mount}"
+            );
         }
         let claim = &volumes["artifacts"]["persistentVolumeClaim"]["claimName"];
-        assert!(of_kind("PersistentVolumeClaim").iter().any(|object| object["metadata"]["name"] == *claim), "{name}");
+        assert!(
+            of_kind("PersistentVolumeClaim")
+                .iter()
+                .any(|object| object["metadata"]["name"] == *claim),
+            "{name}"
+        );
     }
 }
 
@@ -183,28 +264,47 @@ fn selectors_lead_to_pods_and_ports() {
     let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
     let fits = |selector: &Value, object: &Value| {
         let wanted = selector.as_object().expect("a selector");
-        !wanted.is_empty() && wanted.iter().all(|(key, value)| labels(object)[key] == *value)
+        !wanted.is_empty()
+            && wanted
+                .iter()
+                .all(|(key, value)| labels(object)[key] == *value)
     };
     for object in &deployments {
         let selector = &object["spec"]["selector"]["matchLabels"];
-        let others = deployments.iter().filter(|other| fits(selector, other)).count();
+        let others = deployments
+            .iter()
+            .filter(|other| fits(selector, other))
+            .count();
         assert!(fits(selector, object) && others == 1, "{}", name(object));
     }
     for service in of_kind("Service") {
-        let behind: Vec<&Value> =
-            deployments.iter().filter(|other| fits(&service["spec"]["selector"], other)).collect();
+        let behind: Vec<&Value> = deployments
+            .iter()
+            .filter(|other| fits(&service["spec"]["selector"], other))
+            .collect();
         assert_eq!(behind.len(), 1, "{}", name(&service));
         let port = &service["spec"]["ports"][0]["targetPort"];
-        assert_eq!(*port, behind[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["name"]);
+        assert_eq!(
+            *port,
+            behind[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["name"]
+        );
     }
     for budget in of_kind("PodDisruptionBudget") {
         let spec = &budget["spec"];
-        let behind: Vec<&Value> =
-            deployments.iter().filter(|other| fits(&spec["selector"]["matchLabels"], other)).collect();
+        let behind: Vec<&Value> = deployments
+            .iter()
+            .filter(|other| fits(&spec["selector"]["matchLabels"], other))
+            .collect();
         assert_eq!(behind.len(), 1, "{}", name(&budget));
         let replicas = behind[0]["spec"]["replicas"].as_u64().expect("how many");
-        let least = spec["minAvailable"].as_u64().unwrap_or(replicas - spec["maxUnavailable"].as_u64().unwrap_or(0));
-        assert!(least >= 1 && least < replicas, "{}: {least} of {replicas}", name(&budget));
+        let least = spec["minAvailable"]
+            .as_u64()
+            .unwrap_or(replicas - spec["maxUnavailable"].as_u64().unwrap_or(0));
+        assert!(
+            least >= 1 && least < replicas,
+            "{}: {least} of {replicas}",
+            name(&budget)
+        );
     }
     assert_eq!(of_kind("PodDisruptionBudget").len(), deployments.len());
 }

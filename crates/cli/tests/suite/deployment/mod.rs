@@ -43,15 +43,28 @@ fn documents(path: &str) -> Vec<Value> {
 }
 
 fn texts(value: &Value) -> Vec<&str> {
-    value.as_array().into_iter().flatten().map(|text| text.as_str().expect("a text")).collect()
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|text| text.as_str().expect("a text"))
+        .collect()
 }
 
 /// Whether the program understands this command line. With `--help` at its end it reads all of it and does nothing.
 fn takes(arguments: &[&str]) -> Result<(), String> {
-    let asked = Command::new(env!("CARGO_BIN_EXE_longhaul")).args(arguments).arg("--help").env_clear().output();
+    let asked = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .args(arguments)
+        .arg("--help")
+        .env_clear()
+        .output();
     let asked = asked.unwrap();
     let told = String::from_utf8_lossy(&asked.stderr).into_owned();
-    if asked.status.success() { Ok(()) } else { Err(format!("{arguments:?}: {told}")) }
+    if asked.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{arguments:?}: {told}"))
+    }
 }
 
 /// The configuration that these variables make. Each of them must be one that the program knows.
@@ -59,12 +72,21 @@ fn configured(variables: &BTreeMap<String, String>) -> Result<Config, String> {
     let document = config::document();
     let is_ours = |name: &String| name.starts_with("LONGHAUL_");
     let is_known = |name: &String| name.contains("__") || document.contains(&format!("`{name}`"));
-    if let Some(name) = variables.keys().find(|name| !is_ours(name) || !is_known(name)) {
+    if let Some(name) = variables
+        .keys()
+        .find(|name| !is_ours(name) || !is_known(name))
+    {
         return Err(format!("{name} is no variable of the program"));
     }
     let variables = variables.clone().into_iter().collect();
-    let config = config::load(&Sources { variables, ..Sources::default() }).map_err(|error| format!("{error:#}"))?;
-    config.check_listening().map_err(|error| error.to_string())?;
+    let config = config::load(&Sources {
+        variables,
+        ..Sources::default()
+    })
+    .map_err(|error| format!("{error:#}"))?;
+    config
+        .check_listening()
+        .map_err(|error| error.to_string())?;
     Ok(config)
 }
 
@@ -74,15 +96,29 @@ fn stop_takes(config: &Config) -> Duration {
 }
 
 fn seconds(text: &str) -> Duration {
-    Duration::from_secs(text.trim_end_matches('s').parse().unwrap_or_else(|_| panic!("{text} is not in seconds")))
+    Duration::from_secs(
+        text.trim_end_matches('s')
+            .parse()
+            .unwrap_or_else(|_| panic!("{text} is not in seconds")),
+    )
 }
 
 fn what_the_program_does_not_take_is_found() {
     assert_eq!(takes(&["serve", "--roles", "api"]), Ok(()));
-    assert!(takes(&["serve", "--roles", "apis"]).unwrap_err().contains("apis"));
-    assert!(takes(&["serve", "--rolls", "api"]).unwrap_err().contains("--rolls"));
+    assert!(
+        takes(&["serve", "--roles", "apis"])
+            .unwrap_err()
+            .contains("apis")
+    );
+    assert!(
+        takes(&["serve", "--rolls", "api"])
+            .unwrap_err()
+            .contains("--rolls")
+    );
     assert!(takes(&["migrat"]).unwrap_err().contains("migrat"));
-    let set = |name: &str, value: &str| configured(&BTreeMap::from([(name.to_owned(), value.to_owned())]));
+    let set = |name: &str, value: &str| {
+        configured(&BTreeMap::from([(name.to_owned(), value.to_owned())]))
+    };
     assert!(set("LONGHAUL_STORE", "postgres://a@b/c").is_ok());
     for (name, value) in [
         ("LONGHAUL_BROOKER", "amqp://a@b/c"),
@@ -100,7 +136,14 @@ async fn is_ready_tells_a_node_that_answers_from_one_that_does_not() {
     let database = Database::make(Backend::Sqlite).await;
     let node: Process = database.start(&["serve", "--samples"]).await;
     let port = node.url("").rsplit_once(':').unwrap().1.to_owned();
-    let is_ready = || Command::new(root().join("deploy/is-ready")).arg(&port).output().unwrap().status.success();
+    let is_ready = || {
+        Command::new(root().join("deploy/is-ready"))
+            .arg(&port)
+            .output()
+            .unwrap()
+            .status
+            .success()
+    };
     assert!(is_ready());
     node.stop().await;
     assert!(!is_ready());

@@ -9,7 +9,10 @@ use crate::program::process::Process;
 use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    once![a_fleet_whose_broker_is_away_is_degraded_and_works, a_node_that_starts_without_its_servers_works]
+    once![
+        a_fleet_whose_broker_is_away_is_degraded_and_works,
+        a_node_that_starts_without_its_servers_works
+    ]
 }
 
 async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
@@ -22,17 +25,26 @@ async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
     let (api, _worker, _duties) = tokio::join!(fleet.api(), fleet.worker(), fleet.duties());
     let id = api.submit(&token, "sample.echo", json!(1)).await;
     api.until(&token, &id, "COMPLETED").await;
-    until("all is there", async || api.ready().await == json!({ "status": "ok" })).await;
+    until("all is there", async || {
+        api.ready().await == json!({ "status": "ok" })
+    })
+    .await;
 
     open.send(false).unwrap();
-    until("degraded", async || api.ready().await == json!({ "status": "degraded", "missing": ["broker"] })).await;
+    until("degraded", async || {
+        api.ready().await == json!({ "status": "degraded", "missing": ["broker"] })
+    })
+    .await;
     for n in 0..3 {
         let id = api.submit(&token, "sample.echo", json!(n)).await;
         api.until(&token, &id, "COMPLETED").await;
     }
 
     open.send(true).unwrap();
-    until("as before", async || api.ready().await == json!({ "status": "ok" })).await;
+    until("as before", async || {
+        api.ready().await == json!({ "status": "ok" })
+    })
+    .await;
     let id = api.submit(&token, "sample.echo", json!(2)).await;
     api.until(&token, &id, "COMPLETED").await;
 }
@@ -45,7 +57,10 @@ async fn a_node_that_starts_without_its_servers_works() {
         .env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
     let node = Process::start(alone).await;
-    assert_eq!(node.ready().await, json!({ "status": "degraded", "missing": ["broker", "redis"] }));
+    assert_eq!(
+        node.ready().await,
+        json!({ "status": "degraded", "missing": ["broker", "redis"] })
+    );
     let id = node.submit(&token, "sample.echo", json!(1)).await;
     node.until(&token, &id, "COMPLETED").await;
     node.stop().await;

@@ -17,14 +17,25 @@ use crate::http::server::setting;
 use crate::program::process::{Answer, Process, answer};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    [together::trials(), degraded::trials(), set_up::trials(), secure::trials(), patience::trials()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        together::trials(),
+        degraded::trials(),
+        set_up::trials(),
+        secure::trials(),
+        patience::trials(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The queues of tasks that a node declares.
-const LANES: [&str; 4] = ["enterprise_exclusive", "vip_short", "vip_long", "free_default"];
+const LANES: [&str; 4] = [
+    "enterprise_exclusive",
+    "vip_short",
+    "vip_long",
+    "free_default",
+];
 
 /// What the nodes of one fleet share.
 pub(crate) struct Fleet {
@@ -42,14 +53,22 @@ impl Fleet {
     pub(crate) async fn behind(broker: &str) -> Self {
         let database = Database::make(Backend::Postgres).await;
         let namespace = RabbitNamespace::new(broker, &LANES);
-        Self { database, namespace, redis: server("LONGHAUL_TEST_REDIS") }
+        Self {
+            database,
+            namespace,
+            redis: server("LONGHAUL_TEST_REDIS"),
+        }
     }
 
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
         let mut command = self.database.program(arguments);
         let RabbitNamespace { name, url, .. } = &self.namespace;
-        command.env("LONGHAUL_BROKER", url).env("LONGHAUL_BROKER__NAMESPACE", name);
-        command.env("LONGHAUL_REDIS", &self.redis).env("LONGHAUL_REDIS__NAMESPACE", name);
+        command
+            .env("LONGHAUL_BROKER", url)
+            .env("LONGHAUL_BROKER__NAMESPACE", name);
+        command
+            .env("LONGHAUL_REDIS", &self.redis)
+            .env("LONGHAUL_REDIS__NAMESPACE", name);
         // Nobody reads the log while a node runs.
         command.env("LONGHAUL_LOG__LEVEL", "error");
         command
@@ -68,7 +87,8 @@ impl Fleet {
     }
 
     pub(crate) async fn worker(&self) -> Process {
-        self.start(&["worker", "--samples", "--queues", "free_default=4"]).await
+        self.start(&["worker", "--samples", "--queues", "free_default=4"])
+            .await
     }
 
     pub(crate) async fn duties(&self) -> Process {
@@ -78,7 +98,9 @@ impl Fleet {
 
 pub(crate) fn server(variable: &str) -> String {
     setting(variable).unwrap_or_else(|| {
-        panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`")
+        panic!(
+            "{variable} is not set: run `make test`, or `make services` and `. target/services.env`"
+        )
     })
 }
 
@@ -89,5 +111,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    tokio::time::timeout(crate::program::process::DEADLINE, so).await.unwrap_or_else(|_| panic!("{what}: not in time"));
+    tokio::time::timeout(crate::program::process::DEADLINE, so)
+        .await
+        .unwrap_or_else(|_| panic!("{what}: not in time"));
 }

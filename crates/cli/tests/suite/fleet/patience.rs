@@ -30,8 +30,12 @@ const DEADLINE: Duration = Duration::from_secs(360);
 
 async fn a_task_of_three_minutes_outlasts_a_broker_with_the_patience_of_one() {
     const IMPATIENT: &[(&str, &str)] = &[("LONGHAUL_TEST_CONSUMER_TIMEOUT", "60000")];
-    let server = block_in_place(|| OwnServer::start_with("rabbitmq", "rabbitmq-impatient", IMPATIENT));
-    let (full, roomy) = (Fleet::behind(&server.url).await, Fleet::behind(&server.url).await);
+    let server =
+        block_in_place(|| OwnServer::start_with("rabbitmq", "rabbitmq-impatient", IMPATIENT));
+    let (full, roomy) = (
+        Fleet::behind(&server.url).await,
+        Fleet::behind(&server.url).await,
+    );
     // One worker is full with a task and has another one waiting; the other one waits for bells all the while.
     let all = async {
         tokio::join!(
@@ -40,20 +44,39 @@ async fn a_task_of_three_minutes_outlasts_a_broker_with_the_patience_of_one() {
             never_answers(&server.url)
         )
     };
-    let ((), (), reply) = tokio::time::timeout(DEADLINE, all).await.expect("an end in time");
-    assert!(reply.contains("PRECONDITION_FAILED"), "the broker is as impatient as it was told to be: {reply}");
+    let ((), (), reply) = tokio::time::timeout(DEADLINE, all)
+        .await
+        .expect("an end in time");
+    assert!(
+        reply.contains("PRECONDITION_FAILED"),
+        "the broker is as impatient as it was told to be: {reply}"
+    );
     let log = server.home().join("log");
-    let given_up = std::fs::read_to_string(&log).unwrap().matches("waiting for delivery acknowledgement").count();
-    assert_eq!(given_up, 1, "none but the one that never answers: see {}", log.display());
+    let given_up = std::fs::read_to_string(&log)
+        .unwrap()
+        .matches("waiting for delivery acknowledgement")
+        .count();
+    assert_eq!(
+        given_up,
+        1,
+        "none but the one that never answers: see {}",
+        log.display()
+    );
 }
 
 /// Tasks that sleep for so long, one submitted after the other has started, each completed at its first attempt.
 async fn complete(fleet: &Fleet, slots: &str, sleeps_ms: &[u64]) {
     let token = fleet.database.token("u-1").await;
-    let worker = async || fleet.start(&["worker", "--samples", "--queues", slots]).await;
+    let worker = async || {
+        fleet
+            .start(&["worker", "--samples", "--queues", slots])
+            .await
+    };
     let (api, _duties, _worker) = tokio::join!(fleet.api(), fleet.duties(), worker());
     for sleep_ms in sleeps_ms {
-        let id = api.submit(&token, "sample.sleep", json!({ "ms": sleep_ms })).await;
+        let id = api
+            .submit(&token, "sample.sleep", json!({ "ms": sleep_ms }))
+            .await;
         if sleeps_ms.last() != Some(sleep_ms) {
             api.until(&token, &id, "RUNNING").await;
             continue;
@@ -66,18 +89,47 @@ async fn complete(fleet: &Fleet, slots: &str, sleeps_ms: &[u64]) {
     let (_, tasks) = api.get(&token, "/api/tasks").await;
     let tasks = tasks["items"].as_array().unwrap();
     assert_eq!(tasks.len(), sleeps_ms.len());
-    assert!(tasks.iter().all(|task| task["status"] == "COMPLETED" && task["attempt"] == 1), "{tasks:?}");
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task["status"] == "COMPLETED" && task["attempt"] == 1),
+        "{tasks:?}"
+    );
 }
 
 /// A consumer that takes a message and acknowledges nothing; what the broker says to it in the end.
 async fn never_answers(url: &str) -> String {
-    let connection = Connection::connect(url, ConnectionProperties::default()).await.unwrap();
+    let connection = Connection::connect(url, ConnectionProperties::default())
+        .await
+        .unwrap();
     let channel = connection.create_channel().await.unwrap();
-    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
-    let queue = channel.queue_declare("".into(), options, FieldTable::default()).await.unwrap().name().clone();
+    let options = QueueDeclareOptions {
+        exclusive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let queue = channel
+        .queue_declare("".into(), options, FieldTable::default())
+        .await
+        .unwrap()
+        .name()
+        .clone();
     let properties = BasicProperties::default();
-    channel.basic_publish("".into(), queue.clone(), BasicPublishOptions::default(), b"?", properties).await.unwrap();
-    let consume = channel.basic_consume(queue, "".into(), BasicConsumeOptions::default(), FieldTable::default());
+    channel
+        .basic_publish(
+            "".into(),
+            queue.clone(),
+            BasicPublishOptions::default(),
+            b"?",
+            properties,
+        )
+        .await
+        .unwrap();
+    let consume = channel.basic_consume(
+        queue,
+        "".into(),
+        BasicConsumeOptions::default(),
+        FieldTable::default(),
+    );
     let mut consumer = consume.await.unwrap();
     loop {
         match consumer.next().await {

@@ -21,10 +21,20 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// An authority, and a certificate for `localhost` by it.
 fn make_certificates(folder: &Path) {
     let openssl = |words: &str| {
-        let made = Blocking::new("openssl").args(words.split(' ')).current_dir(folder).output().unwrap();
-        assert!(made.status.success(), "{words}: {}", String::from_utf8_lossy(&made.stderr));
+        let made = Blocking::new("openssl")
+            .args(words.split(' '))
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(
+            made.status.success(),
+            "{words}: {}",
+            String::from_utf8_lossy(&made.stderr)
+        );
     };
-    openssl("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem");
+    openssl(
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem",
+    );
     openssl(
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem -CA ca.pem -CAkey ca.key \
          -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE",
@@ -38,7 +48,10 @@ async fn behind_tls(folder: &Path, scheme: &str, url: &str) -> String {
     let credentials = before.split_once("://").unwrap().1;
     let certificate = CertificateDer::from_pem_file(folder.join("cert.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap();
-    let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -48,7 +61,8 @@ async fn behind_tls(folder: &Path, scheme: &str, url: &str) -> String {
             let (acceptor, server) = (acceptor.clone(), server.clone());
             tokio::spawn(async move {
                 let mut client = acceptor.accept(client).await?;
-                tokio::io::copy_bidirectional(&mut client, &mut TcpStream::connect(server).await?).await
+                tokio::io::copy_bidirectional(&mut client, &mut TcpStream::connect(server).await?)
+                    .await
             });
         }
     });
@@ -63,7 +77,8 @@ async fn servers_behind_tls_are_trusted_by_their_certificates() {
     let redis = behind_tls(folder, "rediss", &server("LONGHAUL_TEST_REDIS")).await;
     let password = broker.split([':', '@']).nth(2).unwrap();
     let program = |command: &str, authority: &str| {
-        let mut program = fleet.program(&[command, "--json"][..if command == "doctor" { 2 } else { 1 }]);
+        let mut program =
+            fleet.program(&[command, "--json"][..if command == "doctor" { 2 } else { 1 }]);
         program
             .env("LONGHAUL_BROKER", &broker)
             .env("LONGHAUL_REDIS", &redis)

@@ -36,10 +36,16 @@ async fn until_others_are_heard(events: &mut Events, node: &Process, token: &str
 
 /// How far the store knows the task of 400 steps to be.
 async fn stored_percent(fleet: &Fleet) -> f64 {
-    let mut connection = sqlx::PgConnection::connect(&fleet.database.url).await.unwrap();
+    let mut connection = sqlx::PgConnection::connect(&fleet.database.url)
+        .await
+        .unwrap();
     let stored = sqlx::query_scalar("SELECT progress FROM v_tasks WHERE progress LIKE '%of 400%'");
     let stored: Option<String> = stored.fetch_optional(&mut connection).await.unwrap();
-    stored.map_or(0.0, |text| serde_json::from_str::<Value>(&text).unwrap()["percent"].as_f64().unwrap())
+    stored.map_or(0.0, |text| {
+        serde_json::from_str::<Value>(&text).unwrap()["percent"]
+            .as_f64()
+            .unwrap()
+    })
 }
 
 async fn progress_of_any_node_is_live_on_every_other() {
@@ -48,19 +54,32 @@ async fn progress_of_any_node_is_live_on_every_other() {
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
     let (_worker, _other, _duties) = tokio::join!(fleet.worker(), fleet.worker(), fleet.duties());
     let bearer = format!("Bearer {token}");
-    let mut all = Call::get("/api/events").header("Authorization", &bearer).follow(there.address()).await;
+    let mut all = Call::get("/api/events")
+        .header("Authorization", &bearer)
+        .follow(there.address())
+        .await;
     until_others_are_heard(&mut all, &here, &token).await;
-    let id = here.submit(&token, "sample.progress", json!({ "steps": 400, "stepMs": 20 })).await;
+    let id = here
+        .submit(
+            &token,
+            "sample.progress",
+            json!({ "steps": 400, "stepMs": 20 }),
+        )
+        .await;
     // The list of the other node has it before the store, which is written every five seconds.
     let path = "/api/tasks?status=RUNNING&taskType=sample.progress";
     until("progress in the list of the other node", async || {
         let listed = there.get(&token, path).await.1;
         let percent = listed["items"][0]["progress"]["percent"].as_f64();
-        percent.is_some_and(|percent| percent < 100.0) && percent > Some(stored_percent(&fleet).await)
+        percent.is_some_and(|percent| percent < 100.0)
+            && percent > Some(stored_percent(&fleet).await)
     })
     .await;
     let mut told = Vec::new();
-    while told.last().is_none_or(|(name, _): &(String, Value)| name != "completed") {
+    while told
+        .last()
+        .is_none_or(|(name, _): &(String, Value)| name != "completed")
+    {
         let event = all.next().await.expect("the stream goes on");
         if event.data["taskId"] == *id {
             told.push((event.name, event.data));
@@ -69,12 +88,21 @@ async fn progress_of_any_node_is_live_on_every_other() {
     let steps = told.iter().filter(|(name, _)| name == "progress").count();
     assert!(steps >= 100, "{steps} steps of 400 were told: {told:?}");
     // News of two nodes can overtake each other, and each says how the task stands by now: only the end has no later one.
-    let mut names: Vec<&str> = told.iter().map(|(name, _)| name.as_str()).filter(|name| *name != "progress").collect();
+    let mut names: Vec<&str> = told
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .filter(|name| *name != "progress")
+        .collect();
     names.sort_unstable();
     assert_eq!(names, ["completed", "started", "submitted"]);
     let (end, before) = told.split_last().unwrap();
     let version = |news: &Value| news["version"].as_u64().unwrap();
-    assert!(before.iter().all(|(_, news)| version(news) < version(&end.1)), "{told:?}");
+    assert!(
+        before
+            .iter()
+            .all(|(_, news)| version(news) < version(&end.1)),
+        "{told:?}"
+    );
 }
 
 async fn a_cancel_on_any_node_reaches_the_handler() {
@@ -83,16 +111,24 @@ async fn a_cancel_on_any_node_reaches_the_handler() {
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
     // Renewing leases would tell it, too, in a while: only a signal tells it sooner.
     let mut one_slot = fleet.program(&["worker", "--samples", "--queues", "free_default=1"]);
-    one_slot.env("LONGHAUL_WORKER__HEARTBEAT", "10s").env("LONGHAUL_DUTIES__LEASE", "2m");
+    one_slot
+        .env("LONGHAUL_WORKER__HEARTBEAT", "10s")
+        .env("LONGHAUL_DUTIES__LEASE", "2m");
     let _worker = Process::start(one_slot).await;
-    let id = here.submit(&token, "sample.sleep", json!({ "ms": 3_000_000 })).await;
+    let id = here
+        .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
+        .await;
     here.until(&token, &id, "RUNNING").await;
     let next = here.submit(&token, "sample.echo", json!(1)).await;
-    let cancelled = Call::new("DELETE", format!("/api/tasks/{id}")).header("Authorization", &format!("Bearer {token}"));
+    let cancelled = Call::new("DELETE", format!("/api/tasks/{id}"))
+        .header("Authorization", &format!("Bearer {token}"));
     assert_eq!(cancelled.send(there.address()).await.status, 204);
     // The only slot is free as soon as the handler has heard of it.
     here.until(&token, &next, "COMPLETED").await;
-    assert_eq!(here.get(&token, &format!("/api/tasks/{id}")).await.1["status"], "CANCELLED");
+    assert_eq!(
+        here.get(&token, &format!("/api/tasks/{id}")).await.1["status"],
+        "CANCELLED"
+    );
 }
 
 async fn a_rolling_restart_runs_nothing_twice() {
@@ -101,11 +137,21 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let (api, _duties) = tokio::join!(fleet.api(), fleet.duties());
     let (first, second) = tokio::join!(fleet.worker(), fleet.worker());
     let bearer = format!("Bearer {token}");
-    let mut news = Call::get("/api/events").header("Authorization", &bearer).follow(api.address()).await;
+    let mut news = Call::get("/api/events")
+        .header("Authorization", &bearer)
+        .follow(api.address())
+        .await;
     until_others_are_heard(&mut news, &api, &token).await;
     let mut ids = Vec::new();
     for _ in 0..60 {
-        ids.push(api.submit(&token, "sample.progress", json!({ "steps": 20, "stepMs": 10 })).await);
+        ids.push(
+            api.submit(
+                &token,
+                "sample.progress",
+                json!({ "steps": 20, "stepMs": 10 }),
+            )
+            .await,
+        );
     }
     first.stop().await;
     let third = fleet.worker().await;
@@ -115,7 +161,9 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let (mut begun, mut ended) = (BTreeSet::new(), BTreeMap::new());
     while ended.len() < ids.len() {
         let event = news.next().await.expect("the stream goes on");
-        let Some(id) = ids.iter().find(|id| event.data["taskId"] == id.as_str()) else { continue };
+        let Some(id) = ids.iter().find(|id| event.data["taskId"] == id.as_str()) else {
+            continue;
+        };
         let attempt = event.data["attempt"].as_u64();
         match event.name.as_str() {
             "progress" => drop(begun.insert((id, attempt))),
@@ -124,16 +172,36 @@ async fn a_rolling_restart_runs_nothing_twice() {
         }
     }
     // Reports that come when the task has ended are not told: under load those of a few tasks are not heard at all.
-    let strays: Vec<_> = begun.difference(&ended.into_iter().collect()).cloned().collect();
-    assert!(strays.is_empty(), "attempts have begun that did not end their task: {strays:?}");
-    assert!(begun.len() > ids.len() / 2, "of {} tasks, reports of only {} were heard", ids.len(), begun.len());
+    let strays: Vec<_> = begun
+        .difference(&ended.into_iter().collect())
+        .cloned()
+        .collect();
+    assert!(
+        strays.is_empty(),
+        "attempts have begun that did not end their task: {strays:?}"
+    );
+    assert!(
+        begun.len() > ids.len() / 2,
+        "of {} tasks, reports of only {} were heard",
+        ids.len(),
+        begun.len()
+    );
     for id in &ids {
         let task = api.get(&token, &format!("/api/tasks/{id}")).await.1;
-        assert_eq!((&task["crashCount"], &task["retryCount"]), (&json!(0), &json!(0)), "{task}");
-        let attempts = api.get(&token, &format!("/api/tasks/{id}/attempts")).await.1;
+        assert_eq!(
+            (&task["crashCount"], &task["retryCount"]),
+            (&json!(0), &json!(0)),
+            "{task}"
+        );
+        let attempts = api
+            .get(&token, &format!("/api/tasks/{id}/attempts"))
+            .await
+            .1;
         let (last, before) = attempts["items"].as_array().unwrap().split_last().unwrap();
         // One that was claimed in the moment of the signal has gone back.
-        let went_back = before.iter().all(|attempt| attempt["outcome"] == "handed_back");
+        let went_back = before
+            .iter()
+            .all(|attempt| attempt["outcome"] == "handed_back");
         assert!(last["outcome"] == "completed" && went_back, "{attempts}");
     }
     tokio::join!(third.stop(), fourth.stop());
@@ -144,10 +212,19 @@ async fn a_queue_that_one_node_pauses_is_paused_for_all() {
     let token = fleet.database.token("u-1").await;
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
     let (_worker, _duties) = tokio::join!(fleet.worker(), fleet.duties());
-    assert_eq!(here.post(&token, "/api/queues/free_default/pause").await.0, 204);
+    assert_eq!(
+        here.post(&token, "/api/queues/free_default/pause").await.0,
+        204
+    );
     let id = there.submit(&token, "sample.echo", json!(1)).await;
     let why = there.get(&token, &format!("/api/tasks/{id}/why")).await.1;
     assert_eq!(why["reason"], "paused");
-    assert_eq!(there.post(&token, "/api/queues/free_default/resume").await.0, 204);
+    assert_eq!(
+        there
+            .post(&token, "/api/queues/free_default/resume")
+            .await
+            .0,
+        204
+    );
     here.until(&token, &id, "COMPLETED").await;
 }

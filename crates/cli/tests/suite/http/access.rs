@@ -26,11 +26,17 @@ pub(crate) const MISSING: &str = "01900000-0000-7000-8000-000000000000";
 
 /// A call of this route that would do something if the caller were allowed to.
 pub(crate) fn call_of(route: &RouteInfo, id: &str) -> Call {
-    let path = route.path.replace("{id}", id).replace("{name}", "own").replace("{file}", "status.js");
+    let path = route
+        .path
+        .replace("{id}", id)
+        .replace("{name}", "own")
+        .replace("{file}", "status.js");
     let call = Call::new(route.verb.as_str(), path);
     match (route.verb.as_str(), route.path) {
         ("POST", "/api/tasks") => call.json(&json!({ "taskType": "sample.echo", "delay": "1d" })),
-        ("POST", "/api/tasks/batch") => call.json(&json!({ "tasks": [{ "taskType": "sample.echo", "delay": "1d" }] })),
+        ("POST", "/api/tasks/batch") => {
+            call.json(&json!({ "tasks": [{ "taskType": "sample.echo", "delay": "1d" }] }))
+        }
         ("POST", "/api/tasks/bulk/reschedule") => {
             let mut call = call.json(&json!({ "priority": 9 }));
             call.path += "?status=QUEUED";
@@ -57,29 +63,48 @@ fn routes(is_wanted: impl Fn(&RouteInfo) -> bool) -> Vec<RouteInfo> {
     wanted
 }
 
-async fn a_route_that_needs_a_scope_answers_nobody_without_a_name_or_without_the_scope(store: Backend) {
+async fn a_route_that_needs_a_scope_answers_nobody_without_a_name_or_without_the_scope(
+    store: Backend,
+) {
     let server = Server::behind_a_gateway(store).await;
     for route in routes(|route| route.policy != Policy::Public) {
-        server.send(call_of(&route, MISSING)).await.problem(401, "unauthenticated");
-        let call = call_of(&route, MISSING).user("u-1").header("X-User-Scopes", "nothing");
+        server
+            .send(call_of(&route, MISSING))
+            .await
+            .problem(401, "unauthenticated");
+        let call = call_of(&route, MISSING)
+            .user("u-1")
+            .header("X-User-Scopes", "nothing");
         server.send(call).await.problem(403, "forbidden");
     }
     for route in routes(|route| route.policy == Policy::Public && !is_signed(route)) {
-        assert_eq!(server.send(call_of(&route, MISSING)).await.status, 200, "{route:?}");
+        assert_eq!(
+            server.send(call_of(&route, MISSING)).await.status,
+            200,
+            "{route:?}"
+        );
     }
 }
 
 async fn each_scope_opens_its_own_routes_and_no_other(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
     for route in route_table() {
-        let Policy::Needs(needed) = route.policy else { continue };
+        let Policy::Needs(needed) = route.policy else {
+            continue;
+        };
         if route.path.ends_with("/events") || route.path.ends_with("/ws") {
             continue; // A stream that is open does not end; the matrix of owners has it.
         }
         for scope in ["tasks:read", "tasks:write", "operate"] {
-            let call = call_of(&route, MISSING).user("u-1").header("X-User-Scopes", scope);
+            let call = call_of(&route, MISSING)
+                .user("u-1")
+                .header("X-User-Scopes", scope);
             let status = server.send(call).await.status;
-            assert_eq!(status == 403, scope != needed.as_str(), "{route:?} with {scope}: {status}");
+            assert_eq!(
+                status == 403,
+                scope != needed.as_str(),
+                "{route:?} with {scope}: {status}"
+            );
         }
     }
 }
@@ -87,7 +112,10 @@ async fn each_scope_opens_its_own_routes_and_no_other(store: Backend) {
 async fn somebody_elses_task_is_like_one_that_is_not_there(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
     let id = server.submit_for_later("u-1").await;
-    let before = server.send(Call::get(format!("/api/tasks/{id}")).user("u-1")).await.expect(200);
+    let before = server
+        .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
+        .await
+        .expect(200);
     let same = |reply: Reply| (reply.status, reply.text);
     for route in routes(|route| route.path.contains("{id}") && !is_signed(route)) {
         let of_another = server.send(call_of(&route, &id).user("u-2")).await;
@@ -95,13 +123,25 @@ async fn somebody_elses_task_is_like_one_that_is_not_there(store: Backend) {
         of_another.clone().problem(404, "task_not_found");
         assert_eq!(same(of_another), same(missing), "{route:?}");
     }
-    for route in routes(|route| route.path.starts_with("/api/tasks") && !route.path.contains("{id}")) {
+    for route in
+        routes(|route| route.path.starts_with("/api/tasks") && !route.path.contains("{id}"))
+    {
         let reply = server.send(call_of(&route, &id).user("u-2")).await;
-        assert!(reply.status < 300 && !reply.text.contains(&id), "{route:?}: {}", reply.text);
+        assert!(
+            reply.status < 300 && !reply.text.contains(&id),
+            "{route:?}: {}",
+            reply.text
+        );
     }
-    let filtered = server.send(Call::get("/api/tasks?userId=u-1").user("u-2")).await.expect(200);
+    let filtered = server
+        .send(Call::get("/api/tasks?userId=u-1").user("u-2"))
+        .await
+        .expect(200);
     assert_eq!(filtered["items"], json!([]));
-    let after = server.send(Call::get(format!("/api/tasks/{id}")).user("u-1")).await.expect(200);
+    let after = server
+        .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
+        .await
+        .expect(200);
     assert_eq!(before, after, "nothing that another did has changed it");
 }
 
@@ -110,19 +150,46 @@ async fn an_administrator_sees_and_changes_everybodys_tasks(store: Backend) {
     let id = server.submit_for_later("u-1").await;
     server.submit_for_later("u-2").await;
     let admin = |call: Call| call.user("boss").header("X-User-Scopes", "admin");
-    let all = server.send(admin(Call::get("/api/tasks"))).await.expect(200);
-    let one = server.send(admin(Call::get("/api/tasks?userId=u-1"))).await.expect(200);
-    assert_eq!((all["items"].as_array().unwrap().len(), &one["items"][0]["taskId"]), (2, &json!(id)));
-    server.send(admin(Call::new("DELETE", format!("/api/tasks/{id}")))).await.expect(204);
-    server.send(admin(Call::get("/api/stats"))).await.expect(200);
+    let all = server
+        .send(admin(Call::get("/api/tasks")))
+        .await
+        .expect(200);
+    let one = server
+        .send(admin(Call::get("/api/tasks?userId=u-1")))
+        .await
+        .expect(200);
+    assert_eq!(
+        (
+            all["items"].as_array().unwrap().len(),
+            &one["items"][0]["taskId"]
+        ),
+        (2, &json!(id))
+    );
+    server
+        .send(admin(Call::new("DELETE", format!("/api/tasks/{id}"))))
+        .await
+        .expect(204);
+    server
+        .send(admin(Call::get("/api/stats")))
+        .await
+        .expect(200);
 }
 
 async fn dev_gives_each_user_their_own_tasks_without_a_token(store: Backend) {
     let server = Server::start(store).await;
     let id = server.submit_for_later("u-1").await;
-    server.get(format!("/api/tasks/{id}")).await.problem(404, "task_not_found");
-    server.send(Call::get(format!("/api/tasks/{id}")).user("u-1")).await.expect(200);
-    server.send(Call::get("/api/tasks").user("")).await.problem(401, "unauthenticated");
+    server
+        .get(format!("/api/tasks/{id}"))
+        .await
+        .problem(404, "task_not_found");
+    server
+        .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
+        .await
+        .expect(200);
+    server
+        .send(Call::get("/api/tasks").user(""))
+        .await
+        .problem(401, "unauthenticated");
 }
 
 async fn pages_of_other_sites_are_turned_away(store: Backend) {
@@ -135,5 +202,8 @@ async fn pages_of_other_sites_are_turned_away(store: Backend) {
         server.send(cross).await.problem(403, "cross_site");
     }
     let same = format!("http://{}", server.address);
-    server.send(Call::get("/api/tasks").header("Origin", &same)).await.expect(200);
+    server
+        .send(Call::get("/api/tasks").header("Origin", &same))
+        .await
+        .expect(200);
 }

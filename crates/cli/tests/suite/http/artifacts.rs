@@ -28,16 +28,33 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// A sample's file: its task and its URL.
 async fn file(server: &Server, bytes: usize) -> (String, String) {
-    let id = server.submit_as("u-1", "sample.artifact", json!({ "bytes": bytes }), json!({})).await;
+    let id = server
+        .submit_as(
+            "u-1",
+            "sample.artifact",
+            json!({ "bytes": bytes }),
+            json!({}),
+        )
+        .await;
     server.until_ended(&id).await;
-    let task = server.send(Call::get(format!("/api/tasks/{id}")).user("u-1")).await.expect(200);
-    assert_eq!((&task["status"], &task["resultUrl"]), (&json!("COMPLETED"), &task["result"]["url"]), "{task}");
+    let task = server
+        .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
+        .await
+        .expect(200);
+    assert_eq!(
+        (&task["status"], &task["resultUrl"]),
+        (&json!("COMPLETED"), &task["result"]["url"]),
+        "{task}"
+    );
     assert_eq!(task["result"]["bytes"], json!(bytes));
     (id, task["result"]["url"].as_str().unwrap().to_owned())
 }
 
 async fn files_of(server: &Server, id: &str) -> Vec<Value> {
-    let list = server.send(Call::get(format!("/api/tasks/{id}/artifacts")).user("u-1")).await.expect(200);
+    let list = server
+        .send(Call::get(format!("/api/tasks/{id}/artifacts")).user("u-1"))
+        .await
+        .expect(200);
     assert_eq!(list["nextCursor"], Value::Null);
     list["items"].as_array().unwrap().clone()
 }
@@ -47,23 +64,49 @@ async fn a_file_is_downloaded_by_its_signed_url_and_nothing_else(store: Backend)
     // More than is read at once.
     let (id, url) = file(&server, 600_000).await;
     // The signature is enough: no user is named.
-    let Reply { status, headers, text } = server.get(&url).await;
+    let Reply {
+        status,
+        headers,
+        text,
+    } = server.get(&url).await;
     assert_eq!((status, text.len(), &text[..6]), (200, 600_000, "A line"));
     let header = |name: &str| headers.get(name).map(String::as_str);
     assert_eq!(header("content-type"), Some("text/plain; charset=utf-8"));
-    assert_eq!(header("content-disposition"), Some("attachment; filename*=UTF-8''sample.txt"));
+    assert_eq!(
+        header("content-disposition"),
+        Some("attachment; filename*=UTF-8''sample.txt")
+    );
     assert_eq!(header("x-content-type-options"), Some("nosniff"));
-    assert_eq!(header("content-security-policy"), Some("default-src 'none'; sandbox"));
+    assert_eq!(
+        header("content-security-policy"),
+        Some("default-src 'none'; sandbox")
+    );
     assert_eq!(header("content-length"), Some("600000"));
-    let part = server.send(Call::get(&url).header("Range", "bytes=2-5")).await;
+    let part = server
+        .send(Call::get(&url).header("Range", "bytes=2-5"))
+        .await;
     assert_eq!((part.status, part.text.as_str()), (206, "line"));
     assert_eq!(part.headers["content-range"], "bytes 2-5/600000");
     let files = files_of(&server, &id).await;
-    assert_eq!((files.len(), &files[0]["url"], &files[0]["bytes"]), (1, &json!(url), &json!(600_000)));
-    assert_eq!((&files[0]["fileName"], &files[0]["attempt"]), (&json!("sample.txt"), &json!(1)));
+    assert_eq!(
+        (files.len(), &files[0]["url"], &files[0]["bytes"]),
+        (1, &json!(url), &json!(600_000))
+    );
+    assert_eq!(
+        (&files[0]["fileName"], &files[0]["attempt"]),
+        (&json!("sample.txt"), &json!(1))
+    );
     let empty = file(&server, 0).await.1;
-    assert_eq!((server.get(&empty).await.status, server.get(&empty).await.text), (200, String::new()));
-    let foreign = server.send(Call::get(format!("/api/tasks/{id}/artifacts")).user("u-2")).await;
+    assert_eq!(
+        (
+            server.get(&empty).await.status,
+            server.get(&empty).await.text
+        ),
+        (200, String::new())
+    );
+    let foreign = server
+        .send(Call::get(format!("/api/tasks/{id}/artifacts")).user("u-2"))
+        .await;
     foreign.problem(404, "task_not_found");
 }
 
@@ -72,7 +115,14 @@ async fn a_url_that_is_not_signed_as_it_stands_is_refused(store: Backend) {
     let (one, two) = (file(&server, 10).await.1, file(&server, 10).await.1);
     let (path, query) = one.split_once('?').unwrap();
     let (expires, signature) = query.split_once("&signature=").unwrap();
-    let later = format!("expires={}", expires.trim_start_matches("expires=").parse::<i64>().unwrap() + 1);
+    let later = format!(
+        "expires={}",
+        expires
+            .trim_start_matches("expires=")
+            .parse::<i64>()
+            .unwrap()
+            + 1
+    );
     let other = if signature.starts_with('0') { "1" } else { "0" };
     for wrong in [
         path.to_owned(),
@@ -87,60 +137,113 @@ async fn a_url_that_is_not_signed_as_it_stands_is_refused(store: Backend) {
         format!("/api/artifacts/..%2f..%2fetc?{query}"),
     ] {
         // Nor does it help to be somebody.
-        let call = Call::get(&wrong).user("u-1").header("X-User-Scopes", "admin");
+        let call = Call::get(&wrong)
+            .user("u-1")
+            .header("X-User-Scopes", "admin");
         server.send(call).await.problem(403, "invalid_signature");
     }
-    server.get(format!("{one}&expires=1")).await.problem(400, "invalid_filter");
+    server
+        .get(format!("{one}&expires=1"))
+        .await
+        .problem(400, "invalid_filter");
     assert_eq!(server.get(&one).await.status, 200);
 }
 
 async fn an_attempt_that_lost_publishes_nothing(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
-    let id = server.submit_as("u-1", "test.files", Value::Null, json!({})).await;
+    let id = server
+        .submit_as("u-1", "test.files", Value::Null, json!({}))
+        .await;
     let task = server.until_ended(&id).await;
     assert_eq!(task.attempt, 2);
-    let names: Vec<Value> = files_of(&server, &id).await.iter().map(|file| file["fileName"].clone()).collect();
+    let names: Vec<Value> = files_of(&server, &id)
+        .await
+        .iter()
+        .map(|file| file["fileName"].clone())
+        .collect();
     assert_eq!(names, ["of attempt 2.txt"]);
     // The first attempt's URL is signed, and leads nowhere.
     let result: Value = serde_json::from_str(task.result.as_ref().unwrap().as_str()).unwrap();
-    server.get(result["first"].as_str().unwrap()).await.problem(404, "artifact_not_found");
-    assert_eq!(server.get(result["second"].as_str().unwrap()).await.text, "text of attempt 2");
+    server
+        .get(result["first"].as_str().unwrap())
+        .await
+        .problem(404, "artifact_not_found");
+    assert_eq!(
+        server.get(result["second"].as_str().unwrap()).await.text,
+        "text of attempt 2"
+    );
 }
 
 async fn a_file_whose_time_is_over_is_refused_then_deleted_and_its_row_says_so(store: Backend) {
-    let server =
-        Server::configured(store, IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() }, |builder| {
-            let none = FileLife { free: Duration::ZERO, ..FileLife::default() };
-            let duties = DutySettings { sweep_every: Duration::from_millis(20), ..DutySettings::default() };
+    let server = Server::configured(
+        store,
+        IdentityMode::TrustedHeader {
+            from: Network::LOOPBACK.to_vec(),
+        },
+        |builder| {
+            let none = FileLife {
+                free: Duration::ZERO,
+                ..FileLife::default()
+            };
+            let duties = DutySettings {
+                sweep_every: Duration::from_millis(20),
+                ..DutySettings::default()
+            };
             builder.file_life(none).duties(duties)
-        })
-        .await;
+        },
+    )
+    .await;
     let (id, url) = file(&server, 10).await;
     server.get(&url).await.problem(403, "invalid_signature");
     let swept = async {
         loop {
             let files = files_of(&server, &id).await;
-            assert_eq!((files.len(), &files[0]["url"]), (1, &Value::Null), "what has expired has no URL");
+            assert_eq!(
+                (files.len(), &files[0]["url"]),
+                (1, &Value::Null),
+                "what has expired has no URL"
+            );
             if files[0]["cleanedAt"].is_string() {
                 return;
             }
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(crate::http::client::DEADLINE, swept).await.expect("a sweep in time");
+    tokio::time::timeout(crate::http::client::DEADLINE, swept)
+        .await
+        .expect("a sweep in time");
     let left = std::fs::read_dir(server.database.folder.path().join("artifacts")).unwrap();
     assert_eq!(left.count(), 0, "the file is gone with its folders");
 }
 
 async fn a_tier_keeps_its_files_as_long_as_it_pays_for(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
-    for (tier, days) in [(None, 3), (Some("free"), 3), (Some("vip"), 30), (Some("enterprise"), 365)] {
-        let submit = Call::post("/api/tasks", &json!({ "taskType": "sample.artifact", "parameters": { "bytes": 1 } }));
-        let submit = tier.into_iter().fold(submit.user("u-1"), |call, tier| call.header("X-User-Tier", tier));
-        let id = server.send(submit).await.expect(202)["taskId"].as_str().unwrap().to_owned();
+    for (tier, days) in [
+        (None, 3),
+        (Some("free"), 3),
+        (Some("vip"), 30),
+        (Some("enterprise"), 365),
+    ] {
+        let submit = Call::post(
+            "/api/tasks",
+            &json!({ "taskType": "sample.artifact", "parameters": { "bytes": 1 } }),
+        );
+        let submit = tier.into_iter().fold(submit.user("u-1"), |call, tier| {
+            call.header("X-User-Tier", tier)
+        });
+        let id = server.send(submit).await.expect(202)["taskId"]
+            .as_str()
+            .unwrap()
+            .to_owned();
         server.until_ended(&id).await;
         let files = files_of(&server, &id).await;
-        let moment = |name: &str| files[0][name].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+        let moment = |name: &str| {
+            files[0][name]
+                .as_str()
+                .unwrap()
+                .parse::<jiff::Timestamp>()
+                .unwrap()
+        };
         let kept = moment("expiresAt").duration_since(moment("createdAt"));
         assert_eq!(kept.as_hours(), days * 24, "{tier:?}");
     }

@@ -35,23 +35,44 @@ impl Reply {
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
-        if self.text.is_empty() { Value::Null } else { self.json() }
+        if self.text.is_empty() {
+            Value::Null
+        } else {
+            self.json()
+        }
     }
 
     /// The problem document, which must have this status and code.
     #[track_caller]
     pub(crate) fn problem(self, status: u16, code: &str) -> Value {
-        assert_eq!(self.headers["content-type"], "application/problem+json", "{}", self.text);
+        assert_eq!(
+            self.headers["content-type"], "application/problem+json",
+            "{}",
+            self.text
+        );
         let problem = self.expect(status);
-        assert_eq!((&problem["code"], &problem["status"]), (&code.into(), &status.into()), "{problem}");
-        assert!(problem["title"].is_string() && problem["detail"].is_string() && problem["type"].is_string());
+        assert_eq!(
+            (&problem["code"], &problem["status"]),
+            (&code.into(), &status.into()),
+            "{problem}"
+        );
+        assert!(
+            problem["title"].is_string()
+                && problem["detail"].is_string()
+                && problem["type"].is_string()
+        );
         problem
     }
 }
 
 impl Call {
     pub(crate) fn new(method: &'static str, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), headers: Vec::new(), body: None }
+        Self {
+            method,
+            path: path.into(),
+            headers: Vec::new(),
+            body: None,
+        }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -92,13 +113,19 @@ impl Call {
     }
 
     pub(crate) async fn send(&self, address: SocketAddr) -> Reply {
-        tokio::time::timeout(DEADLINE, self.send_and_wait(address)).await.expect("an answer in time")
+        tokio::time::timeout(DEADLINE, self.send_and_wait(address))
+            .await
+            .expect("an answer in time")
     }
 
     async fn send_and_wait(&self, address: SocketAddr) -> Reply {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let body = self.body.clone().unwrap_or_default();
-        let head = self.head(address) + &format!("Connection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = self.head(address)
+            + &format!(
+                "Connection: close\r\nContent-Length: {}\r\n\r\n",
+                body.len()
+            );
         socket.write_all(head.as_bytes()).await.unwrap();
         // A server that refuses a body need not read it.
         let _ = socket.write_all(body.as_bytes()).await;
@@ -110,8 +137,14 @@ impl Call {
     /// Opens a live stream. The head of the answer has been read.
     pub(crate) async fn follow(&self, address: SocketAddr) -> Events {
         let mut socket = TcpStream::connect(address).await.unwrap();
-        socket.write_all((self.head(address) + "\r\n").as_bytes()).await.unwrap();
-        let mut events = Events { reader: BufReader::new(socket), pending: String::new() };
+        socket
+            .write_all((self.head(address) + "\r\n").as_bytes())
+            .await
+            .unwrap();
+        let mut events = Events {
+            reader: BufReader::new(socket),
+            pending: String::new(),
+        };
         let status = events.line().await.unwrap();
         assert!(status.contains("200"), "{status}");
         let mut kind = String::new();
@@ -137,17 +170,35 @@ pub(crate) async fn awaited(
         if is_so(&found) {
             return found;
         }
-        assert!(events.next().await.is_some(), "{path} is not as wanted when the news end: {found}");
+        assert!(
+            events.next().await.is_some(),
+            "{path} is not as wanted when the news end: {found}"
+        );
     }
 }
 
 fn read_reply(text: &str) -> Reply {
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let (head, body) = text
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("no answer: {text:?}"));
     let mut lines = head.lines();
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let status = lines
+        .next()
+        .unwrap()
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     let headers = lines.filter_map(|line| line.split_once(": "));
-    let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
-    Reply { status, headers, text: body.to_owned() }
+    let headers = headers
+        .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+        .collect();
+    Reply {
+        status,
+        headers,
+        text: body.to_owned(),
+    }
 }
 
 /// A live stream of server-sent events.
@@ -166,7 +217,9 @@ pub(crate) struct Event {
 impl Events {
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = tokio::time::timeout(DEADLINE, self.reader.read_line(&mut line)).await.expect("a line in time");
+        let read = tokio::time::timeout(DEADLINE, self.reader.read_line(&mut line))
+            .await
+            .expect("a line in time");
         (read.unwrap() > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
@@ -193,11 +246,17 @@ impl Events {
         loop {
             let block = self.block().await?;
             let field = |name: &str| {
-                let value = block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+                let value = block
+                    .lines()
+                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
                 value.map(|value| value.trim_start().to_owned())
             };
             if let (Some(name), Some(data)) = (field("event"), field("data")) {
-                return Some(Event { name, id: field("id"), data: serde_json::from_str(&data).unwrap() });
+                return Some(Event {
+                    name,
+                    id: field("id"),
+                    data: serde_json::from_str(&data).unwrap(),
+                });
             }
         }
     }
@@ -206,7 +265,10 @@ impl Events {
     pub(crate) async fn until(&mut self, name: &str) -> Vec<Event> {
         let mut heard = Vec::new();
         loop {
-            let event = self.next().await.unwrap_or_else(|| panic!("the stream ended before {name}: {heard:?}"));
+            let event = self
+                .next()
+                .await
+                .unwrap_or_else(|| panic!("the stream ended before {name}: {heard:?}"));
             let is_last = event.name == name;
             heard.push(event);
             if is_last {

@@ -29,25 +29,40 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// Reads until the server closes the connection.
 async fn closed(socket: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    let _ = tokio::time::timeout(DEADLINE, socket.read_to_end(&mut bytes)).await.expect("it is closed in time");
+    let _ = tokio::time::timeout(DEADLINE, socket.read_to_end(&mut bytes))
+        .await
+        .expect("it is closed in time");
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 async fn a_head_that_does_not_come_and_a_connection_that_rests_are_let_go() {
-    let settings = ListenerSettings { header_timeout: Duration::from_secs(2), ..ListenerSettings::default() };
+    let settings = ListenerSettings {
+        header_timeout: Duration::from_secs(2),
+        ..ListenerSettings::default()
+    };
     let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut slow = TcpStream::connect(server.address).await.unwrap();
-    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc").await.unwrap();
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        .await
+        .unwrap();
     let mut idle = TcpStream::connect(server.address).await.unwrap();
-    idle.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes()).await.unwrap();
+    idle.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes())
+        .await
+        .unwrap();
     closed(&mut silent).await;
     assert!(!closed(&mut slow).await.contains("200 OK"));
-    assert!(closed(&mut idle).await.starts_with("HTTP/1.1 200 OK"), "it was answered, and then let go");
+    assert!(
+        closed(&mut idle).await.starts_with("HTTP/1.1 200 OK"),
+        "it was answered, and then let go"
+    );
 }
 
 async fn one_address_gets_its_share_of_connections_and_no_more() {
-    let settings = ListenerSettings { connections_per_address: 2, ..ListenerSettings::default() };
+    let settings = ListenerSettings {
+        connections_per_address: 2,
+        ..ListenerSettings::default()
+    };
     let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
     let first = Call::get("/api/events").follow(server.address).await;
     let _second = Call::get("/api/events").follow(server.address).await;
@@ -58,14 +73,19 @@ async fn one_address_gets_its_share_of_connections_and_no_more() {
     let answered = async {
         loop {
             let mut again = TcpStream::connect(server.address).await.unwrap();
-            let head = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address);
+            let head = format!(
+                "GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+                server.address
+            );
             let _ = again.write_all(head.as_bytes()).await;
             if closed(&mut again).await.contains("200 OK") {
                 return;
             }
         }
     };
-    tokio::time::timeout(DEADLINE, answered).await.expect("a place that is free again");
+    tokio::time::timeout(DEADLINE, answered)
+        .await
+        .expect("a place that is free again");
 }
 
 async fn a_server_that_stops_ends_its_streams_and_takes_no_more() {
@@ -74,7 +94,10 @@ async fn a_server_that_stops_ends_its_streams_and_takes_no_more() {
     assert_eq!(events.next().await.unwrap().name, "state");
     server.closing.cancel();
     assert_eq!(events.next().await, None);
-    tokio::time::timeout(DEADLINE, server.serving).await.expect("the server ends in time").unwrap();
+    tokio::time::timeout(DEADLINE, server.serving)
+        .await
+        .expect("the server ends in time")
+        .unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
 }
 
@@ -107,7 +130,10 @@ async fn a_chunked_body_past_the_bound_is_refused() {
         }
     }
     let mut answer = vec![0; 64];
-    let read = tokio::time::timeout(DEADLINE, socket.read(&mut answer)).await.unwrap().unwrap();
+    let read = tokio::time::timeout(DEADLINE, socket.read(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
     assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 413"));
 }
 
@@ -116,6 +142,10 @@ async fn dev_does_not_listen_for_other_machines() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
     let closing = longhaul::server::CancellationToken::new();
     let settings = ListenerSettings::default();
-    let refused = server.longhaul.serve(listener, IdentityMode::Dev, settings, closing).await.unwrap_err();
+    let refused = server
+        .longhaul
+        .serve(listener, IdentityMode::Dev, settings, closing)
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("loopback"));
 }

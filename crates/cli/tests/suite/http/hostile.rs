@@ -33,9 +33,19 @@ const FILES: u64 = 3 * SLOW as u64 + 2_000;
 fn allow_files() {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum;
-    assert!(hard.is_none_or(|hard| hard >= FILES), "this needs {FILES} open files: raise the hard limit, ulimit -Hn");
+    assert!(
+        hard.is_none_or(|hard| hard >= FILES),
+        "this needs {FILES} open files: raise the hard limit, ulimit -Hn"
+    );
     if limit.current.is_some_and(|soft| soft < FILES) {
-        setrlimit(Resource::Nofile, Rlimit { current: Some(FILES), maximum: hard }).unwrap();
+        setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: Some(FILES),
+                maximum: hard,
+            },
+        )
+        .unwrap();
     }
 }
 
@@ -43,7 +53,10 @@ fn allow_files() {
 async fn slow(server: &Server, n: usize) -> TcpStream {
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     if n % 2 == 1 {
-        socket.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ").await.unwrap();
+        socket
+            .write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+            .await
+            .unwrap();
     }
     socket
 }
@@ -85,7 +98,9 @@ async fn two_thousand_slow_heads_hurt_nobody_and_are_let_go() {
     let good = async {
         let mut answered = 0;
         while !*is_over.borrow_and_update() {
-            let id = server.submit("sample.echo", json!(answered), json!({})).await;
+            let id = server
+                .submit("sample.echo", json!(answered), json!({}))
+                .await;
             assert_eq!(server.task(&id).await["parameters"], answered);
             answered += 1;
         }

@@ -30,13 +30,18 @@ pub(crate) async fn scrape(server: &Server) -> String {
         loop {
             let reply = server.get("/metrics").await;
             let kind = &*reply.headers["content-type"];
-            assert_eq!((reply.status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"));
+            assert_eq!(
+                (reply.status, kind),
+                (200, "text/plain; version=0.0.4; charset=utf-8")
+            );
             if reply.text.contains("tasks_store_up 1\n") {
                 return reply.text;
             }
         }
     };
-    tokio::time::timeout(DEADLINE, whole).await.expect("a whole scrape in time")
+    tokio::time::timeout(DEADLINE, whole)
+        .await
+        .expect("a whole scrape in time")
 }
 
 /// The first scrape that is as wanted, or else the last one in time. What has happened is counted a moment after the store
@@ -53,7 +58,11 @@ pub(crate) async fn scrape_until(server: &Server, is_so: impl Fn(&str) -> bool) 
 
 /// The scrape in which all of these have their values.
 async fn scrape_with(server: &Server, wanted: &[(&str, f64)]) -> String {
-    let is_so = |text: &str| wanted.iter().all(|(series, wanted)| found(text, series) == Some(*wanted));
+    let is_so = |text: &str| {
+        wanted
+            .iter()
+            .all(|(series, wanted)| found(text, series) == Some(*wanted))
+    };
     let text = scrape_until(server, is_so).await;
     for (series, wanted) in wanted {
         assert_eq!(value(&text, series), *wanted, "{series} in\n{text}");
@@ -62,7 +71,9 @@ async fn scrape_with(server: &Server, wanted: &[(&str, f64)]) -> String {
 }
 
 fn found(text: &str, series: &str) -> Option<f64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '))?;
     Some(line.parse().unwrap())
 }
 
@@ -75,17 +86,44 @@ fn value(text: &str, series: &str) -> f64 {
 /// What is counted of the tasks of the case below.
 const COUNTED: [(&str, f64); 17] = [
     ("tasks_submitted_total{task_type=\"sample.fail\"}", 1.0),
-    ("tasks_subtasks_created_total{task_type=\"sample.sleep\"}", 3.0),
-    ("tasks_finished_total{task_type=\"sample.echo\",status=\"COMPLETED\"}", 1.0),
-    ("tasks_finished_total{task_type=\"sample.fail\",status=\"DEAD_LETTER\"}", 1.0),
-    ("tasks_finished_total{task_type=\"sample.echo\",status=\"CANCELLED\"}", 1.0),
-    ("tasks_finished_total{task_type=\"sample.fanout\",status=\"COMPLETED\"}", 1.0),
+    (
+        "tasks_subtasks_created_total{task_type=\"sample.sleep\"}",
+        3.0,
+    ),
+    (
+        "tasks_finished_total{task_type=\"sample.echo\",status=\"COMPLETED\"}",
+        1.0,
+    ),
+    (
+        "tasks_finished_total{task_type=\"sample.fail\",status=\"DEAD_LETTER\"}",
+        1.0,
+    ),
+    (
+        "tasks_finished_total{task_type=\"sample.echo\",status=\"CANCELLED\"}",
+        1.0,
+    ),
+    (
+        "tasks_finished_total{task_type=\"sample.fanout\",status=\"COMPLETED\"}",
+        1.0,
+    ),
     ("tasks_retries_total{task_type=\"sample.fail\"}", 1.0),
     ("tasks_dlq_entered_total{task_type=\"sample.fail\"}", 1.0),
-    ("tasks_execution_seconds_count{task_type=\"sample.fail\",status=\"RETRYING\"}", 1.0),
-    ("tasks_execution_seconds_count{task_type=\"sample.fail\",status=\"DEAD_LETTER\"}", 1.0),
-    ("tasks_queue_size{queue=\"free_default\",status=\"DEAD_LETTER\"}", 1.0),
-    ("tasks_events_published_total{event_type=\"dead_lettered\"}", 1.0),
+    (
+        "tasks_execution_seconds_count{task_type=\"sample.fail\",status=\"RETRYING\"}",
+        1.0,
+    ),
+    (
+        "tasks_execution_seconds_count{task_type=\"sample.fail\",status=\"DEAD_LETTER\"}",
+        1.0,
+    ),
+    (
+        "tasks_queue_size{queue=\"free_default\",status=\"DEAD_LETTER\"}",
+        1.0,
+    ),
+    (
+        "tasks_events_published_total{event_type=\"dead_lettered\"}",
+        1.0,
+    ),
     ("tasks_outbox_pending", 0.0),
     ("tasks_zombies_rescued_total", 0.0),
     ("tasks_nodes_alive", 1.0),
@@ -98,34 +136,75 @@ async fn what_happens_to_tasks_is_counted_under_the_names_of_the_design(store: B
     let echo = server.submit("sample.echo", json!(1), json!({})).await;
     server.until_status(&echo, Status::Completed).await;
     let dead = json!({ "kind": "retryable", "retryAfterMs": 1 });
-    let dead = server.submit("sample.fail", dead, json!({ "maxAttempts": 2 })).await;
+    let dead = server
+        .submit("sample.fail", dead, json!({ "maxAttempts": 2 }))
+        .await;
     server.until_status(&dead, Status::DeadLetter).await;
-    let fan = server.submit("sample.fanout", json!({ "children": 3 }), json!({})).await;
+    let fan = server
+        .submit("sample.fanout", json!({ "children": 3 }), json!({}))
+        .await;
     server.until_status(&fan, Status::Completed).await;
     let later = server.submit_for_later("default").await;
     for _ in 0..2 {
-        server.send(Call::new("DELETE", format!("/api/tasks/{later}"))).await.expect(204);
+        server
+            .send(Call::new("DELETE", format!("/api/tasks/{later}")))
+            .await
+            .expect(204);
     }
     let text = scrape_with(&server, &COUNTED).await;
-    assert!(value(&text, "tasks_queue_wait_seconds_count{queue=\"free_default\"}") >= 6.0);
-    assert!(value(&text, "tasks_state_db_updates_total{operation=\"finish_tasks\"}") >= 1.0);
+    assert!(
+        value(
+            &text,
+            "tasks_queue_wait_seconds_count{queue=\"free_default\"}"
+        ) >= 6.0
+    );
+    assert!(
+        value(
+            &text,
+            "tasks_state_db_updates_total{operation=\"finish_tasks\"}"
+        ) >= 1.0
+    );
     assert!(value(&text, "tasks_slots_offered") >= 1.0);
     assert!(value(&text, "process_resident_memory_bytes") > 1e6);
-    assert!(!text.contains(&echo) && !text.contains("userId"), "no label is an id or an owner");
+    assert!(
+        !text.contains(&echo) && !text.contains("userId"),
+        "no label is an id or an owner"
+    );
 }
 
 async fn requests_are_counted_by_their_route_and_not_by_their_path(store: Backend) {
     let server = Server::start(store).await;
     let id = server.submit("sample.echo", json!(1), json!({})).await;
     server.task(&id).await;
-    server.get("/api/tasks/01900000-0000-7000-8000-000000000000").await.problem(404, "task_not_found");
-    server.get("/nowhere/at/all").await.problem(404, "no_such_path");
+    server
+        .get("/api/tasks/01900000-0000-7000-8000-000000000000")
+        .await
+        .problem(404, "task_not_found");
+    server
+        .get("/nowhere/at/all")
+        .await
+        .problem(404, "no_such_path");
     let wanted = [
-        ("http_requests_total{route=\"/api/tasks/{id}\",method=\"GET\",status=\"200\"}", 1.0),
-        ("http_requests_total{route=\"/api/tasks/{id}\",method=\"GET\",status=\"404\"}", 1.0),
-        ("http_requests_total{route=\"/api/tasks\",method=\"POST\",status=\"202\"}", 1.0),
-        ("http_requests_total{route=\"none\",method=\"GET\",status=\"404\"}", 1.0),
-        ("http_request_seconds_count{route=\"/api/tasks/{id}\",method=\"GET\"}", 2.0),
+        (
+            "http_requests_total{route=\"/api/tasks/{id}\",method=\"GET\",status=\"200\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{route=\"/api/tasks/{id}\",method=\"GET\",status=\"404\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{route=\"/api/tasks\",method=\"POST\",status=\"202\"}",
+            1.0,
+        ),
+        (
+            "http_requests_total{route=\"none\",method=\"GET\",status=\"404\"}",
+            1.0,
+        ),
+        (
+            "http_request_seconds_count{route=\"/api/tasks/{id}\",method=\"GET\"}",
+            2.0,
+        ),
         ("http_live_streams", 0.0),
     ];
     let text = scrape_with(&server, &wanted).await;
@@ -135,27 +214,58 @@ async fn requests_are_counted_by_their_route_and_not_by_their_path(store: Backen
 async fn names_of_users_choice_make_no_new_series_without_bound(store: Backend) {
     let server = Server::start(store).await;
     for n in 0..230 {
-        server.submit("sample.echo", json!(1), json!({ "queue": format!("own-{n:03}") })).await;
+        server
+            .submit(
+                "sample.echo",
+                json!(1),
+                json!({ "queue": format!("own-{n:03}") }),
+            )
+            .await;
     }
     let text = scrape(&server).await;
-    let queues = text.lines().filter(|line| line.starts_with("tasks_queue_size{")).count();
+    let queues = text
+        .lines()
+        .filter(|line| line.starts_with("tasks_queue_size{"))
+        .count();
     assert!(queues <= 201, "{queues}");
-    assert_eq!(value(&text, "tasks_queue_size{queue=\"other\",status=\"QUEUED\"}"), 30.0);
+    assert_eq!(
+        value(&text, "tasks_queue_size{queue=\"other\",status=\"QUEUED\"}"),
+        30.0
+    );
 }
 
 async fn scrapers_that_know_it_get_open_metrics(store: Backend) {
     let server = Server::start(store).await;
     let accept = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
-    let reply = server.send(Call::get("/metrics").header("Accept", accept)).await;
-    assert_eq!(reply.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
-    assert!(reply.text.ends_with("# EOF\n") && reply.text.contains("# TYPE tasks_zombies_rescued counter\n"));
+    let reply = server
+        .send(Call::get("/metrics").header("Accept", accept))
+        .await;
+    assert_eq!(
+        reply.headers["content-type"],
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    );
+    assert!(
+        reply.text.ends_with("# EOF\n")
+            && reply
+                .text
+                .contains("# TYPE tasks_zombies_rescued counter\n")
+    );
 }
 
 async fn metrics_are_for_operators(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
     server.get("/metrics").await.problem(401, "unauthenticated");
-    server.send(Call::get("/metrics").user("u-1")).await.problem(403, "forbidden");
-    let reply = server.send(Call::get("/metrics").user("u-1").header("X-User-Scopes", "operate")).await;
+    server
+        .send(Call::get("/metrics").user("u-1"))
+        .await
+        .problem(403, "forbidden");
+    let reply = server
+        .send(
+            Call::get("/metrics")
+                .user("u-1")
+                .header("X-User-Scopes", "operate"),
+        )
+        .await;
     assert_eq!(reply.status, 200);
 }
 
@@ -166,6 +276,13 @@ async fn a_throttled_key_is_counted_and_the_task_says_when_it_is_tried_again(sto
     server.until_status(&id, Status::Retrying).await;
     let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
     assert_eq!(why["reason"], "limited", "{why}");
-    assert!((3_500..=3_600).contains(&why["facts"]["inSeconds"].as_u64().unwrap()), "{why}");
-    scrape_with(&server, &[("tasks_ratelimit_throttled_total{key=\"none\"}", 1.0)]).await;
+    assert!(
+        (3_500..=3_600).contains(&why["facts"]["inSeconds"].as_u64().unwrap()),
+        "{why}"
+    );
+    scrape_with(
+        &server,
+        &[("tasks_ratelimit_throttled_total{key=\"none\"}", 1.0)],
+    )
+    .await;
 }

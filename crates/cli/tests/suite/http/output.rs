@@ -48,7 +48,10 @@ fn shown(events: &[Event]) -> Vec<(u64, String)> {
     for event in events {
         let told = || event.data["offset"].as_u64().unwrap();
         match event.name.as_str() {
-            "chunk" => shown.push((offset_of(event), event.data["text"].as_str().unwrap().to_owned())),
+            "chunk" => shown.push((
+                offset_of(event),
+                event.data["text"].as_str().unwrap().to_owned(),
+            )),
             "rewind" | "reset" => shown.retain(|(offset, _)| *offset <= told()),
             "end" => {}
             other => panic!("an event {other} in an output stream"),
@@ -69,42 +72,83 @@ fn numbered(chunks: std::ops::RangeInclusive<usize>) -> Vec<String> {
 async fn a_thousand_reconnects_lose_nothing_and_repeat_nothing(store: Backend) {
     const RECONNECTS: usize = 1_000;
     let server = Server::start(store).await;
-    let id = server.submit("sample.stream", json!({ "chunks": RECONNECTS + 1, "chunkMs": 1 }), json!({})).await;
+    let id = server
+        .submit(
+            "sample.stream",
+            json!({ "chunks": RECONNECTS + 1, "chunkMs": 1 }),
+            json!({}),
+        )
+        .await;
     let (mut heard, mut last) = (Vec::new(), 0);
     for _ in 0..=RECONNECTS {
-        let mut events = stream_of(&id).header("Last-Event-ID", &last.to_string()).follow(server.address).await;
+        let mut events = stream_of(&id)
+            .header("Last-Event-ID", &last.to_string())
+            .follow(server.address)
+            .await;
         let chunk = events.next().await.expect("the next chunk");
         assert_eq!(chunk.name, "chunk", "{chunk:?}");
         last = offset_of(&chunk);
         heard.push(chunk);
     }
     assert_eq!(texts(&heard), numbered(1..=RECONNECTS + 1));
-    assert_eq!(read_from(&server, &id, last).await.len(), 1, "the end and nothing else");
+    assert_eq!(
+        read_from(&server, &id, last).await.len(),
+        1,
+        "the end and nothing else"
+    );
 }
 
 async fn a_stream_is_resumed_at_every_offset_without_gap_or_repeat(store: Backend) {
     let server = Server::start(store).await;
-    let id = server.submit("sample.stream", json!({ "chunks": 30, "chunkMs": 1 }), json!({})).await;
+    let id = server
+        .submit(
+            "sample.stream",
+            json!({ "chunks": 30, "chunkMs": 1 }),
+            json!({}),
+        )
+        .await;
     let live = read_from(&server, &id, 0).await;
     assert_eq!(texts(&live), numbered(1..=30));
-    assert_eq!(live.iter().map(offset_of).take(30).collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
+    assert_eq!(
+        live.iter().map(offset_of).take(30).collect::<Vec<_>>(),
+        (1..=30).collect::<Vec<_>>()
+    );
     assert_eq!(live.last().unwrap().data, json!({ "status": "COMPLETED" }));
     for offset in 0..=30 {
         let rest = read_from(&server, &id, offset).await;
-        assert_eq!(texts(&rest), numbered(offset as usize + 1..=30), "after {offset}");
+        assert_eq!(
+            texts(&rest),
+            numbered(offset as usize + 1..=30),
+            "after {offset}"
+        );
     }
     // The id of the last event is as good as any other.
     let again = read_from(&server, &id, offset_of(live.last().unwrap())).await;
-    assert_eq!(again.iter().map(|event| event.name.as_str()).collect::<Vec<_>>(), ["end"]);
+    assert_eq!(
+        again
+            .iter()
+            .map(|event| event.name.as_str())
+            .collect::<Vec<_>>(),
+        ["end"]
+    );
 }
 
 async fn a_reader_who_comes_and_goes_has_what_was_written(store: Backend) {
     let server = Server::start(store).await;
-    let id = server.submit("sample.stream", json!({ "chunks": 60, "chunkMs": 2 }), json!({})).await;
+    let id = server
+        .submit(
+            "sample.stream",
+            json!({ "chunks": 60, "chunkMs": 2 }),
+            json!({}),
+        )
+        .await;
     let mut has: Vec<Event> = Vec::new();
     while has.last().is_none_or(|event| event.name != "end") {
         let after = has.last().map_or(0, offset_of);
-        let mut events = stream_of(&id).header("Last-Event-ID", &after.to_string()).follow(server.address).await;
+        let mut events = stream_of(&id)
+            .header("Last-Event-ID", &after.to_string())
+            .follow(server.address)
+            .await;
         for _ in 0..7 {
             match events.next().await {
                 Some(event) => has.push(event),
@@ -113,78 +157,151 @@ async fn a_reader_who_comes_and_goes_has_what_was_written(store: Backend) {
         }
     }
     assert_eq!(texts(&has), numbered(1..=60));
-    assert!(has.iter().all(|event| ["chunk", "end"].contains(&event.name.as_str())), "{has:?}");
+    assert!(
+        has.iter()
+            .all(|event| ["chunk", "end"].contains(&event.name.as_str())),
+        "{has:?}"
+    );
 }
 
 async fn an_attempt_that_starts_over_rewinds_its_readers(store: Backend) {
     let server = Server::start(store).await;
     let id = server.submit("test.rewrite", json!(3), json!({})).await;
     let heard = read_from(&server, &id, 0).await;
-    let rewinds: Vec<&Value> = heard.iter().filter(|event| event.name == "rewind").map(|event| &event.data).collect();
+    let rewinds: Vec<&Value> = heard
+        .iter()
+        .filter(|event| event.name == "rewind")
+        .map(|event| &event.data)
+        .collect();
     assert_eq!(rewinds, [&json!({ "offset": 0 }), &json!({ "offset": 0 })]);
     assert_eq!(texts(&heard), ["attempt 3, a", "attempt 3, b"]);
     // Wherever a reader stopped, it ends with the same.
     for stop in 0..heard.len() - 1 {
         let after = heard[..stop].last().map_or(0, offset_of);
         let resumed = [heard[..stop].to_vec(), read_from(&server, &id, after).await].concat();
-        assert_eq!(texts(&resumed), ["attempt 3, a", "attempt 3, b"], "resumed after {after}");
+        assert_eq!(
+            texts(&resumed),
+            ["attempt 3, a", "attempt 3, b"],
+            "resumed after {after}"
+        );
     }
 }
 
 async fn a_retry_by_hand_goes_on_where_the_stream_is(store: Backend) {
     let server = Server::start(store).await;
     // Slow enough to be cancelled in the middle on a busy machine, too.
-    let id = server.submit("sample.stream", json!({ "chunks": 40, "chunkMs": 150 }), json!({})).await;
+    let id = server
+        .submit(
+            "sample.stream",
+            json!({ "chunks": 40, "chunkMs": 150 }),
+            json!({}),
+        )
+        .await;
     let mut events = stream_of(&id).follow(server.address).await;
     let mut heard = vec![events.next().await.unwrap(), events.next().await.unwrap()];
-    server.send(Call::new("DELETE", format!("/api/tasks/{id}"))).await.expect(204);
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{id}")))
+        .await
+        .expect(204);
     heard.extend(events.until("end").await);
     assert_eq!(heard.last().unwrap().data["status"], "CANCELLED");
     let written = texts(&heard).len();
     assert_eq!(texts(&heard), numbered(1..=written));
-    server.send(Call::new("POST", format!("/api/tasks/{id}/retry"))).await.expect(202);
+    server
+        .send(Call::new("POST", format!("/api/tasks/{id}/retry")))
+        .await
+        .expect(202);
     heard.extend(read_from(&server, &id, offset_of(heard.last().unwrap())).await);
     assert_eq!(texts(&heard), numbered(1..=40));
-    let resumed_from = server.task(&id).await["result"]["resumedFrom"].as_u64().unwrap();
-    assert!(resumed_from > 0 && resumed_from <= written as u64, "{resumed_from} of {written}");
+    let resumed_from = server.task(&id).await["result"]["resumedFrom"]
+        .as_u64()
+        .unwrap();
+    assert!(
+        resumed_from > 0 && resumed_from <= written as u64,
+        "{resumed_from} of {written}"
+    );
 }
 
 async fn a_stream_ends_in_each_way_in_which_its_task_ends(store: Backend) {
     let server = Server::start(store).await;
-    for (kind, status) in [("complete", "COMPLETED"), ("fail", "FAILED"), ("exhaust", "DEAD_LETTER")] {
-        let id = server.submit("test.end", json!(kind), json!({ "maxAttempts": 1 })).await;
+    for (kind, status) in [
+        ("complete", "COMPLETED"),
+        ("fail", "FAILED"),
+        ("exhaust", "DEAD_LETTER"),
+    ] {
+        let id = server
+            .submit("test.end", json!(kind), json!({ "maxAttempts": 1 }))
+            .await;
         let heard = read_from(&server, &id, 0).await;
-        assert_eq!((texts(&heard), &heard.last().unwrap().data["status"]), (vec!["text".to_owned()], &json!(status)));
+        assert_eq!(
+            (texts(&heard), &heard.last().unwrap().data["status"]),
+            (vec!["text".to_owned()], &json!(status))
+        );
         // Also for somebody who comes later. The end in the log may come a little after that of the task, so its number
         // is not always told.
         server.until_ended(&id).await;
-        let told =
-            |events: &[Event]| events.iter().map(|event| (event.name.clone(), event.data.clone())).collect::<Vec<_>>();
+        let told = |events: &[Event]| {
+            events
+                .iter()
+                .map(|event| (event.name.clone(), event.data.clone()))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(told(&read_from(&server, &id, 0).await), told(&heard));
     }
     let id = server.submit("test.end", json!("hang"), json!({})).await;
     let mut events = stream_of(&id).follow(server.address).await;
     assert_eq!(events.next().await.unwrap().name, "chunk");
-    server.send(Call::new("DELETE", format!("/api/tasks/{id}"))).await.expect(204);
-    assert_eq!(events.until("end").await.last().unwrap().data["status"], "CANCELLED");
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{id}")))
+        .await
+        .expect(204);
+    assert_eq!(
+        events.until("end").await.last().unwrap().data["status"],
+        "CANCELLED"
+    );
     let never_run = server.submit_for_later("default").await;
-    server.send(Call::new("DELETE", format!("/api/tasks/{never_run}"))).await.expect(204);
-    let names: Vec<String> = read_from(&server, &never_run, 0).await.into_iter().map(|event| event.name).collect();
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{never_run}")))
+        .await
+        .expect(204);
+    let names: Vec<String> = read_from(&server, &never_run, 0)
+        .await
+        .into_iter()
+        .map(|event| event.name)
+        .collect();
     assert_eq!(names, ["end"]);
 }
 
 async fn an_output_that_is_no_longer_kept_is_told_by_a_reset(store: Backend) {
     let server = Server::start(store).await;
-    let id = server.submit("sample.stream", json!({ "chunks": 5, "chunkMs": 0 }), json!({})).await;
+    let id = server
+        .submit(
+            "sample.stream",
+            json!({ "chunks": 5, "chunkMs": 0 }),
+            json!({}),
+        )
+        .await;
     server.until_ended(&id).await;
     assert_eq!(read_from(&server, &id, 0).await.len(), 6);
     // As a new process would find it: the task is in the store, its output was in memory.
-    server.longhaul.services().streams.remove(TaskId(id.parse().unwrap())).await.unwrap();
+    server
+        .longhaul
+        .services()
+        .streams
+        .remove(TaskId(id.parse().unwrap()))
+        .await
+        .unwrap();
     for offset in [0, 3, 5] {
         let heard = read_from(&server, &id, offset).await;
         let names: Vec<&str> = heard.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names, ["reset", "end"], "after {offset}");
-        assert_eq!((&heard[0].data["offset"], heard[0].data["reason"].is_string()), (&json!(0), true));
+        assert_eq!(
+            (
+                &heard[0].data["offset"],
+                heard[0].data["reason"].is_string()
+            ),
+            (&json!(0), true)
+        );
     }
 }
 
@@ -198,26 +315,55 @@ async fn a_stream_that_was_lost_under_its_reader_goes_on_from_the_checkpoint(sto
         heard.push(events.next().await.unwrap());
     }
     server.until_status(&id, Status::Retrying).await;
-    server.longhaul.services().streams.remove(TaskId(id.parse().unwrap())).await.unwrap();
+    server
+        .longhaul
+        .services()
+        .streams
+        .remove(TaskId(id.parse().unwrap()))
+        .await
+        .unwrap();
     let now = json!({ "runAt": "2020-01-01T00:00:00Z" });
-    server.send(Call::new("PATCH", format!("/api/tasks/{id}")).json(&now)).await.expect(200);
+    server
+        .send(Call::new("PATCH", format!("/api/tasks/{id}")).json(&now))
+        .await
+        .expect(200);
     heard.extend(events.until("end").await);
-    assert_eq!(texts(&heard), ["one", "two", "three again", "four"], "{heard:?}");
-    assert!(heard.iter().any(|event| event.name == "rewind"), "{heard:?}");
+    assert_eq!(
+        texts(&heard),
+        ["one", "two", "three again", "four"],
+        "{heard:?}"
+    );
+    assert!(
+        heard.iter().any(|event| event.name == "rewind"),
+        "{heard:?}"
+    );
     // Somebody who has less than the checkpoint is told that the rest of it is gone.
     let behind = read_from(&server, &id, 1).await;
     assert_eq!(behind[0].name, "reset", "{behind:?}");
     // Somebody who had it all, or what was taken back, misses nothing.
     for offset in [2, 3] {
-        assert_eq!(texts(&read_from(&server, &id, offset).await), ["three again", "four"]);
+        assert_eq!(
+            texts(&read_from(&server, &id, offset).await),
+            ["three again", "four"]
+        );
     }
 }
 
 async fn a_stream_is_its_owners_alone_and_offsets_are_checked(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
-    let id = server.submit_as("u-1", "sample.stream", json!({ "chunks": 1, "chunkMs": 0 }), json!({})).await;
+    let id = server
+        .submit_as(
+            "u-1",
+            "sample.stream",
+            json!({ "chunks": 1, "chunkMs": 0 }),
+            json!({}),
+        )
+        .await;
     server.until_ended(&id).await;
-    server.send(stream_of(&id).user("u-2")).await.problem(404, "task_not_found");
+    server
+        .send(stream_of(&id).user("u-2"))
+        .await
+        .problem(404, "task_not_found");
     for bad in ["x", "-1", "1.5", "99999999999999999999"] {
         let call = stream_of(&id).user("u-1").header("Last-Event-ID", bad);
         let problem = server.send(call).await.problem(400, "invalid_filter");
@@ -228,5 +374,9 @@ async fn a_stream_is_its_owners_alone_and_offsets_are_checked(store: Backend) {
     }
     let call = stream_of(&id).user("u-1").header("Last-Event-ID", "77");
     let heard = call.follow(server.address).await.until("end").await;
-    assert_eq!((heard[0].name.as_str(), texts(&heard)), ("reset", numbered(1..=1)), "an offset of nowhere");
+    assert_eq!(
+        (heard[0].name.as_str(), texts(&heard)),
+        ("reset", numbered(1..=1)),
+        "an offset of nowhere"
+    );
 }

@@ -24,7 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// The names of all files that pages are made of.
 fn folder() -> BTreeSet<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/pages");
-    let names = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
 
@@ -60,24 +62,52 @@ async fn every_file_is_served_with_its_kind_and_the_headers_that_keep_it_safe() 
         assert_eq!(reply.headers["x-frame-options"], "DENY", "{name}");
         assert_eq!(reply.headers["referrer-policy"], "same-origin", "{name}");
         let policy = &reply.headers["content-security-policy"];
-        assert!(policy.starts_with("default-src 'self';") && policy.contains("frame-ancestors 'none'"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'self';") && policy.contains("frame-ancestors 'none'"),
+            "{policy}"
+        );
         assert!(!policy.contains("unsafe"), "{policy}");
     }
-    server.get("/pages/nothing.js").await.problem(404, "no_such_path");
-    server.get("/pages/..%2Fsrc%2Flib.rs").await.problem(404, "no_such_path");
+    server
+        .get("/pages/nothing.js")
+        .await
+        .problem(404, "no_such_path");
+    server
+        .get("/pages/..%2Fsrc%2Flib.rs")
+        .await
+        .problem(404, "no_such_path");
 }
 
 async fn no_page_asks_another_host_or_turns_data_into_markup() {
     let server = Server::start(Backend::Sqlite).await;
     for (name, reply) in served(&server).await {
-        let text = reply.text.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
+        let text = reply
+            .text
+            .replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for banned in ["http://", "https://", "\"//", "'//", "url(", "@import"] {
             assert!(!text.contains(banned), "{name} holds {banned}");
         }
-        for banned in ["<style", "style=", "<script>", "onclick", "onload", "javascript:"] {
-            assert!(!text.contains(banned), "{name} holds {banned}, which the policy forbids");
+        for banned in [
+            "<style",
+            "style=",
+            "<script>",
+            "onclick",
+            "onload",
+            "javascript:",
+        ] {
+            assert!(
+                !text.contains(banned),
+                "{name} holds {banned}, which the policy forbids"
+            );
         }
-        for banned in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "localStorage"] {
+        for banned in [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "localStorage",
+        ] {
             assert!(!text.contains(banned), "{name} holds {banned}");
         }
     }
@@ -88,11 +118,18 @@ async fn everything_that_pages_refer_to_is_there() {
     let (mut asked, files) = (BTreeSet::new(), served(&server).await);
     for (_, reply) in &files {
         for (before, after) in [("src=\"", "\""), ("href=\"", "\""), ("from \"", "\"")] {
-            let parts = reply.text.split(before).skip(1).filter_map(|rest| rest.split(after).next());
+            let parts = reply
+                .text
+                .split(before)
+                .skip(1)
+                .filter_map(|rest| rest.split(after).next());
             asked.extend(parts.map(|path| path.replace("./", "/pages/")));
         }
     }
-    assert!(asked.contains("/pages/common.js") && asked.contains("/docs"), "{asked:?}");
+    assert!(
+        asked.contains("/pages/common.js") && asked.contains("/docs"),
+        "{asked:?}"
+    );
     for path in asked {
         assert_eq!(server.get(&path).await.status, 200, "{path}");
     }
@@ -109,6 +146,9 @@ async fn every_answer_of_the_api_is_what_its_type_says() {
         Call::new("DELETE", format!("/api/tasks/{id}")),
     ] {
         let reply = server.send(call.clone()).await;
-        assert_eq!(reply.headers["x-content-type-options"], "nosniff", "{call:?}");
+        assert_eq!(
+            reply.headers["x-content-type-options"], "nosniff",
+            "{call:?}"
+        );
     }
 }

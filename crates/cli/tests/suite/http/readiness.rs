@@ -23,8 +23,13 @@ pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = on_every_store![a_node_that_drains_is_alive_but_not_ready];
     // A file is never away.
     for store in [Backend::Postgres, Backend::MySql] {
-        let name = concat!(module_path!(), "::a_process_whose_store_is_away_is_not_ready_until_it_is_back");
-        trials.push(on(store, name, move || a_process_whose_store_is_away_is_not_ready_until_it_is_back(store)));
+        let name = concat!(
+            module_path!(),
+            "::a_process_whose_store_is_away_is_not_ready_until_it_is_back"
+        );
+        trials.push(on(store, name, move || {
+            a_process_whose_store_is_away_is_not_ready_until_it_is_back(store)
+        }));
     }
     trials
 }
@@ -40,7 +45,9 @@ pub(crate) async fn readiness(address: SocketAddr, wanted: u16) -> Reply {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("no {wanted} in time"))
+    tokio::time::timeout(DEADLINE, so)
+        .await
+        .unwrap_or_else(|_| panic!("no {wanted} in time"))
 }
 
 async fn a_node_that_drains_is_alive_but_not_ready(store: Backend) {
@@ -79,17 +86,28 @@ async fn a_process_whose_store_is_away_is_not_ready_until_it_is_back(store: Back
     let (account, place) = database.url.split_once('@').unwrap();
     let (server, name) = place.split_once('/').unwrap();
     let (port, open) = door(server.to_owned()).await;
-    let longhaul = Longhaul::open(&format!("{account}@127.0.0.1:{port}/{name}")).await.unwrap();
+    let longhaul = Longhaul::open(&format!("{account}@127.0.0.1:{port}/{name}"))
+        .await
+        .unwrap();
     let longhaul = Arc::new(longhaul.without_worker().unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
-    let serving = longhaul.serve(listener, IdentityMode::Dev, ListenerSettings::default(), closing.clone());
+    let serving = longhaul.serve(
+        listener,
+        IdentityMode::Dev,
+        ListenerSettings::default(),
+        closing.clone(),
+    );
     let serving = tokio::spawn(serving);
     readiness(address, 200).await;
     open.send(false).unwrap();
     readiness(address, 503).await;
     let metrics = Call::get("/metrics").send(address).await;
-    assert!(metrics.status == 200 && metrics.text.contains("tasks_store_up 0\n"), "{}", metrics.text);
+    assert!(
+        metrics.status == 200 && metrics.text.contains("tasks_store_up 0\n"),
+        "{}",
+        metrics.text
+    );
     open.send(true).unwrap();
     readiness(address, 200).await;
     closing.cancel();

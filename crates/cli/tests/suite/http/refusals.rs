@@ -22,64 +22,145 @@ async fn a_submit_that_does_not_fit_is_refused_by_its_field(store: Backend) {
     let cases = [
         (json!({}), "taskType"),
         (json!({ "taskType": 7 }), "taskType"),
-        (json!({ "taskType": "sample.echo", "colour": "red" }), "colour"),
-        (json!({ "taskType": "sample.echo", "priority": 0 }), "priority"),
-        (json!({ "taskType": "sample.echo", "priority": 10 }), "priority"),
-        (json!({ "taskType": "sample.echo", "priority": "high" }), "priority"),
-        (json!({ "taskType": "sample.echo", "maxAttempts": 0 }), "maxAttempts"),
-        (json!({ "taskType": "sample.echo", "runAt": "tomorrow" }), "runAt"),
-        (json!({ "taskType": "sample.echo", "delay": "-5s" }), "delay"),
-        (json!({ "taskType": "sample.echo", "delay": "900000d" }), "delay"),
-        (json!({ "taskType": "sample.echo", "delay": "5s", "runAt": "2999-01-01T00:00:00Z" }), "delay"),
-        (json!({ "taskType": "sample.echo", "timeout": 30 }), "timeout"),
-        (json!({ "taskType": "sample.echo", "queue": "no such queue!" }), "queue"),
-        (json!({ "taskType": "sample.echo", "taskKey": "" }), "taskKey"),
+        (
+            json!({ "taskType": "sample.echo", "colour": "red" }),
+            "colour",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "priority": 0 }),
+            "priority",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "priority": 10 }),
+            "priority",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "priority": "high" }),
+            "priority",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "maxAttempts": 0 }),
+            "maxAttempts",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "runAt": "tomorrow" }),
+            "runAt",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "delay": "-5s" }),
+            "delay",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "delay": "900000d" }),
+            "delay",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "delay": "5s", "runAt": "2999-01-01T00:00:00Z" }),
+            "delay",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "timeout": 30 }),
+            "timeout",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "queue": "no such queue!" }),
+            "queue",
+        ),
+        (
+            json!({ "taskType": "sample.echo", "taskKey": "" }),
+            "taskKey",
+        ),
         (json!({ "taskType": "sample.sleep" }), "parameters"),
-        (json!({ "taskType": "sample.sleep", "parameters": {} }), "parameters.ms"),
-        (json!({ "taskType": "sample.sleep", "parameters": { "ms": -1 } }), "parameters.ms"),
-        (json!({ "taskType": "sample.sleep", "parameters": { "ms": 1, "s": 1 } }), "parameters.s"),
-        (json!({ "taskType": "sample.fail", "parameters": { "kind": "odd" } }), "parameters.kind"),
+        (
+            json!({ "taskType": "sample.sleep", "parameters": {} }),
+            "parameters.ms",
+        ),
+        (
+            json!({ "taskType": "sample.sleep", "parameters": { "ms": -1 } }),
+            "parameters.ms",
+        ),
+        (
+            json!({ "taskType": "sample.sleep", "parameters": { "ms": 1, "s": 1 } }),
+            "parameters.s",
+        ),
+        (
+            json!({ "taskType": "sample.fail", "parameters": { "kind": "odd" } }),
+            "parameters.kind",
+        ),
         (json!([]), "body"),
     ];
     for (body, field) in cases {
-        let problem = server.post("/api/tasks", &body).await.problem(422, "invalid_field");
-        assert_eq!((&problem["field"], problem["allowed"].is_string()), (&json!(field), true), "{body}: {problem}");
+        let problem = server
+            .post("/api/tasks", &body)
+            .await
+            .problem(422, "invalid_field");
+        assert_eq!(
+            (&problem["field"], problem["allowed"].is_string()),
+            (&json!(field), true),
+            "{body}: {problem}"
+        );
     }
-    assert_eq!(server.get("/api/tasks").await.expect(200)["items"], json!([]), "nothing was made");
+    assert_eq!(
+        server.get("/api/tasks").await.expect(200)["items"],
+        json!([]),
+        "nothing was made"
+    );
 }
 
 async fn an_unknown_type_is_refused_with_the_known_ones(store: Backend) {
     let server = Server::start(store).await;
-    let problem = server.post("/api/tasks", &json!({ "taskType": "sample.eccho" })).await;
+    let problem = server
+        .post("/api/tasks", &json!({ "taskType": "sample.eccho" }))
+        .await;
     let problem = problem.problem(422, "invalid_field");
     assert_eq!(problem["field"], "taskType");
     for known in ["echo", "sleep", "fail", "progress", "fanout", "checkpoint"] {
-        assert!(problem["allowed"].as_str().unwrap().contains(&format!("sample.{known}")), "{problem}");
+        assert!(
+            problem["allowed"]
+                .as_str()
+                .unwrap()
+                .contains(&format!("sample.{known}")),
+            "{problem}"
+        );
     }
 }
 
 async fn what_is_not_json_is_told_with_its_place(store: Backend) {
     let server = Server::start(store).await;
-    let call = Call::new("POST", "/api/tasks").text("{\"taskType\": \"sample.echo\",\n  \"parameters\": oops}");
+    let call = Call::new("POST", "/api/tasks")
+        .text("{\"taskType\": \"sample.echo\",\n  \"parameters\": oops}");
     let problem = server.send(call).await.problem(400, "invalid_json");
-    assert_eq!((&problem["line"], &problem["column"]), (&json!(2), &json!(17)));
+    assert_eq!(
+        (&problem["line"], &problem["column"]),
+        (&json!(2), &json!(17))
+    );
     for text in ["", "{", "nonsense", "{} {}"] {
-        let reply = server.send(Call::new("POST", "/api/tasks").text(text)).await;
+        let reply = server
+            .send(Call::new("POST", "/api/tasks").text(text))
+            .await;
         assert!([400, 422].contains(&reply.status), "{text}: {}", reply.text);
     }
     let mut call = Call::new("POST", "/api/tasks").header("Content-Type", "text/plain");
     call.body = Some("{}".to_owned());
     server.send(call).await.problem(415, "not_json");
     let call = Call::post("/api/tasks", &json!({})).header("Content-Encoding", "gzip");
-    server.send(call).await.problem(415, "encoding_not_supported");
+    server
+        .send(call)
+        .await
+        .problem(415, "encoding_not_supported");
 }
 
 async fn what_is_too_large_or_too_deep_is_refused(store: Backend) {
     let server = Server::start(store).await;
     let submit = |parameters: String| {
-        Call::new("POST", "/api/tasks").text(&format!("{{\"taskType\":\"sample.echo\",\"parameters\":{parameters}}}"))
+        Call::new("POST", "/api/tasks").text(&format!(
+            "{{\"taskType\":\"sample.echo\",\"parameters\":{parameters}}}"
+        ))
     };
-    server.send(submit(format!("\"{}\"", "x".repeat(1024 * 1024)))).await.problem(413, "body_too_large");
+    server
+        .send(submit(format!("\"{}\"", "x".repeat(1024 * 1024))))
+        .await
+        .problem(413, "body_too_large");
     for parameters in [
         "[".repeat(200) + &"]".repeat(200),
         "[".repeat(200_000) + &"]".repeat(200_000),
@@ -88,20 +169,33 @@ async fn what_is_too_large_or_too_deep_is_refused(store: Backend) {
         "\"\\u0000\"".to_owned(),
     ] {
         let shown = parameters.chars().take(20).collect::<String>();
-        let problem = server.send(submit(parameters)).await.problem(422, "invalid_field");
+        let problem = server
+            .send(submit(parameters))
+            .await
+            .problem(422, "invalid_field");
         assert_eq!(problem["field"], "parameters", "{shown}");
     }
-    server.send(submit("[".repeat(60) + &"]".repeat(60))).await.expect(202);
+    server
+        .send(submit("[".repeat(60) + &"]".repeat(60)))
+        .await
+        .expect(202);
 }
 
 async fn idempotency_keys_are_checked(store: Backend) {
     let server = Server::start(store).await;
     let body = json!({ "taskType": "sample.echo" });
     for key in ["child/x/1", &"k".repeat(191)] {
-        let reply = server.send(Call::post("/api/tasks", &body).header("Idempotency-Key", key)).await;
-        assert_eq!(reply.problem(422, "invalid_field")["field"], "Idempotency-Key");
+        let reply = server
+            .send(Call::post("/api/tasks", &body).header("Idempotency-Key", key))
+            .await;
+        assert_eq!(
+            reply.problem(422, "invalid_field")["field"],
+            "Idempotency-Key"
+        );
     }
-    let call = Call::post("/api/tasks", &body).header("Idempotency-Key", "a").header("Idempotency-Key", "b");
+    let call = Call::post("/api/tasks", &body)
+        .header("Idempotency-Key", "a")
+        .header("Idempotency-Key", "b");
     server.send(call).await.problem(422, "invalid_field");
 }
 
@@ -114,22 +208,57 @@ async fn a_list_refuses_what_it_does_not_know(store: Backend) {
         ("size=0", "invalid_filter", Some("size")),
         ("size=9999", "invalid_filter", Some("size")),
         ("sort=priority;drop", "invalid_filter", Some("sort")),
-        ("createdAfter=yesterday", "invalid_filter", Some("createdAfter")),
+        (
+            "createdAfter=yesterday",
+            "invalid_filter",
+            Some("createdAfter"),
+        ),
         ("parentTaskId=7", "invalid_filter", Some("parentTaskId")),
     ] {
-        let problem = server.get(format!("/api/tasks?{query}")).await.problem(400, code);
-        assert_eq!(problem.get("field").and_then(Value::as_str), field, "{query}");
+        let problem = server
+            .get(format!("/api/tasks?{query}"))
+            .await
+            .problem(400, code);
+        assert_eq!(
+            problem.get("field").and_then(Value::as_str),
+            field,
+            "{query}"
+        );
     }
-    server.get("/api/tasks/dead-letter?status=QUEUED").await.problem(400, "invalid_filter");
-    server.get("/api/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z").await.problem(400, "invalid_filter");
-    server.get("/api/stats?from=1990-01-01T00:00:00Z").await.problem(400, "invalid_filter");
+    server
+        .get("/api/tasks/dead-letter?status=QUEUED")
+        .await
+        .problem(400, "invalid_filter");
+    server
+        .get("/api/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z")
+        .await
+        .problem(400, "invalid_filter");
+    server
+        .get("/api/stats?from=1990-01-01T00:00:00Z")
+        .await
+        .problem(400, "invalid_filter");
 }
 
 async fn paths_methods_and_ids_that_are_unknown_are_problems_too(store: Backend) {
     let server = Server::start(store).await;
-    server.get("/api/nothing").await.problem(404, "no_such_path");
-    server.send(Call::new("PUT", "/api/tasks")).await.problem(405, "method_not_allowed");
-    server.get("/api/tasks/not-an-id").await.problem(404, "task_not_found");
-    server.get("/api/tasks/01900000-0000-7000-8000-000000000000").await.problem(404, "task_not_found");
-    server.send(Call::new("POST", "/api/queues/no%20queue!/pause")).await.problem(422, "invalid_field");
+    server
+        .get("/api/nothing")
+        .await
+        .problem(404, "no_such_path");
+    server
+        .send(Call::new("PUT", "/api/tasks"))
+        .await
+        .problem(405, "method_not_allowed");
+    server
+        .get("/api/tasks/not-an-id")
+        .await
+        .problem(404, "task_not_found");
+    server
+        .get("/api/tasks/01900000-0000-7000-8000-000000000000")
+        .await
+        .problem(404, "task_not_found");
+    server
+        .send(Call::new("POST", "/api/queues/no%20queue!/pause"))
+        .await
+        .problem(422, "invalid_field");
 }

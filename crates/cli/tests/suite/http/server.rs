@@ -35,17 +35,29 @@ impl Server {
     pub(crate) async fn behind_a_gateway(store: Backend) -> Self {
         Self::start_with(
             store,
-            IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() },
+            IdentityMode::TrustedHeader {
+                from: Network::LOOPBACK.to_vec(),
+            },
             ListenerSettings::default(),
         )
         .await
     }
 
     pub(crate) async fn start_with_slots(store: Backend, slots: usize) -> Self {
-        Self::start_as(store, IdentityMode::Dev, ListenerSettings::default(), |builder| builder.slots(slots)).await
+        Self::start_as(
+            store,
+            IdentityMode::Dev,
+            ListenerSettings::default(),
+            |builder| builder.slots(slots),
+        )
+        .await
     }
 
-    pub(crate) async fn start_with(store: Backend, identity: IdentityMode, settings: ListenerSettings) -> Self {
+    pub(crate) async fn start_with(
+        store: Backend,
+        identity: IdentityMode,
+        settings: ListenerSettings,
+    ) -> Self {
         Self::start_as(store, identity, settings, |builder| builder).await
     }
 
@@ -72,25 +84,50 @@ impl Server {
     pub(crate) async fn with_duties_alone(store: Backend) -> Self {
         let (database, builder) = Self::prepare(store).await;
         let longhaul = builder.start_duties().await.unwrap();
-        Self::serve(database, longhaul, IdentityMode::Dev, ListenerSettings::default()).await
+        Self::serve(
+            database,
+            longhaul,
+            IdentityMode::Dev,
+            ListenerSettings::default(),
+        )
+        .await
     }
 
     async fn prepare(store: Backend) -> (Database, Builder) {
         let database = Database::make(store).await;
         std::fs::create_dir_all(database.folder.path().join("data")).unwrap();
-        let builder = Longhaul::open(&database.url).await.unwrap().artifacts(database.folder.path().join("artifacts"));
+        let builder = Longhaul::open(&database.url)
+            .await
+            .unwrap()
+            .artifacts(database.folder.path().join("artifacts"));
         (database, types::register(samples::register(builder)))
     }
 
-    async fn serve(database: Database, longhaul: Longhaul, identity: IdentityMode, settings: ListenerSettings) -> Self {
+    async fn serve(
+        database: Database,
+        longhaul: Longhaul,
+        identity: IdentityMode,
+        settings: ListenerSettings,
+    ) -> Self {
         let longhaul = Arc::new(longhaul);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
         let serving = tokio::spawn({
             let (longhaul, closing) = (Arc::clone(&longhaul), closing.clone());
-            async move { longhaul.serve(listener, identity, settings, closing).await.unwrap() }
+            async move {
+                longhaul
+                    .serve(listener, identity, settings, closing)
+                    .await
+                    .unwrap()
+            }
         });
-        Self { address, longhaul, closing, serving, database }
+        Self {
+            address,
+            longhaul,
+            closing,
+            serving,
+            database,
+        }
     }
 
     pub(crate) async fn send(&self, call: Call) -> Reply {
@@ -110,18 +147,28 @@ impl Server {
         self.submit_as("default", task_type, parameters, more).await
     }
 
-    pub(crate) async fn submit_as(&self, user: &str, task_type: &str, parameters: Value, more: Value) -> String {
+    pub(crate) async fn submit_as(
+        &self,
+        user: &str,
+        task_type: &str,
+        parameters: Value,
+        more: Value,
+    ) -> String {
         let mut body = json!({ "taskType": task_type, "parameters": parameters });
         for (name, value) in more.as_object().unwrap() {
             body[name] = value.clone();
         }
-        let answer = self.send(Call::post("/api/tasks", &body).user(user)).await.expect(202);
+        let answer = self
+            .send(Call::post("/api/tasks", &body).user(user))
+            .await
+            .expect(202);
         answer["taskId"].as_str().unwrap().to_owned()
     }
 
     /// A task that waits for tomorrow.
     pub(crate) async fn submit_for_later(&self, user: &str) -> String {
-        self.submit_as(user, "sample.echo", Value::Null, json!({ "delay": "1d" })).await
+        self.submit_as(user, "sample.echo", Value::Null, json!({ "delay": "1d" }))
+            .await
     }
 
     pub(crate) async fn task(&self, id: &str) -> Value {
@@ -131,19 +178,30 @@ impl Server {
     /// Waits until the store has the task as wanted.
     pub(crate) async fn until(&self, id: &str, is_so: impl Fn(&Record) -> bool) -> Record {
         let id = TaskId(id.parse().unwrap());
-        let subscription = Subscription { task_id: Some(id), owner: None };
+        let subscription = Subscription {
+            task_id: Some(id),
+            owner: None,
+        };
         let mut news = self.longhaul.events(subscription);
         let so = async {
             loop {
-                let task = self.longhaul.store().get_task(&Access::All, id).await.unwrap();
+                let task = self
+                    .longhaul
+                    .store()
+                    .get_task(&Access::All, id)
+                    .await
+                    .unwrap();
                 if is_so(&task) {
                     return task;
                 }
                 // Some changes are no news.
-                let _ = tokio::time::timeout(std::time::Duration::from_millis(50), news.next()).await;
+                let _ =
+                    tokio::time::timeout(std::time::Duration::from_millis(50), news.next()).await;
             }
         };
-        tokio::time::timeout(DEADLINE, so).await.expect("the task as wanted in time")
+        tokio::time::timeout(DEADLINE, so)
+            .await
+            .expect("the task as wanted in time")
     }
 
     pub(crate) async fn until_status(&self, id: &str, status: Status) -> Record {
@@ -157,12 +215,20 @@ impl Server {
 
 /// What the samples are retried by when nothing is said.
 pub(crate) fn default_retry() -> Value {
-    let RetryPolicy { initial_ms, factor, jitter, max_ms } = RetryPolicy::default();
+    let RetryPolicy {
+        initial_ms,
+        factor,
+        jitter,
+        max_ms,
+    } = RetryPolicy::default();
     json!({ "initialMs": initial_ms, "factor": factor, "jitter": jitter, "maxMs": max_ms })
 }
 
 /// What `make test` says about the servers and tools of the tests.
-#[expect(clippy::disallowed_methods, reason = "the one place of these tests that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of these tests that reads the environment"
+)]
 pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

@@ -31,12 +31,19 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 pub(crate) struct Socket(pub(crate) WebSocketStream<MaybeTlsStream<TcpStream>>);
 
-pub(crate) async fn connect(server: &Server, headers: &[(&'static str, &str)]) -> Result<Socket, Error> {
-    let mut request = format!("ws://{}/api/ws", server.address).into_client_request().unwrap();
+pub(crate) async fn connect(
+    server: &Server,
+    headers: &[(&'static str, &str)],
+) -> Result<Socket, Error> {
+    let mut request = format!("ws://{}/api/ws", server.address)
+        .into_client_request()
+        .unwrap();
     for (name, value) in headers {
         request.headers_mut().insert(*name, value.parse().unwrap());
     }
-    connect_async(request).await.map(|(socket, _)| Socket(socket))
+    connect_async(request)
+        .await
+        .map(|(socket, _)| Socket(socket))
 }
 
 async fn connected(server: &Server, user: &str) -> Socket {
@@ -45,11 +52,18 @@ async fn connected(server: &Server, user: &str) -> Socket {
 
 impl Socket {
     pub(crate) async fn say(&mut self, message: &Value) {
-        self.0.send(Message::text(message.to_string())).await.unwrap();
+        self.0
+            .send(Message::text(message.to_string()))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn frame(&mut self) -> Message {
-        tokio::time::timeout(DEADLINE, self.0.next()).await.expect("a message in time").expect("one more").unwrap()
+        tokio::time::timeout(DEADLINE, self.0.next())
+            .await
+            .expect("a message in time")
+            .expect("one more")
+            .unwrap()
     }
 
     /// The next message in JSON.
@@ -89,29 +103,76 @@ fn subscribe(id: &str) -> Value {
 
 async fn a_socket_follows_a_task_from_its_current_state_until_it_unsubscribes(store: Backend) {
     let server = Server::start(store).await;
-    server.send(Call::new("POST", "/api/queues/free_default/pause")).await.expect(204);
-    let id = server.submit("sample.progress", json!({ "steps": 20, "stepMs": 2 }), json!({})).await;
+    server
+        .send(Call::new("POST", "/api/queues/free_default/pause"))
+        .await
+        .expect(204);
+    let id = server
+        .submit(
+            "sample.progress",
+            json!({ "steps": 20, "stepMs": 2 }),
+            json!({}),
+        )
+        .await;
     let mut socket = connect(&server, &[]).await.unwrap();
     socket.say(&subscribe(&id)).await;
-    assert_eq!(socket.hear().await, json!({ "type": "subscribed", "taskId": id, "all": false }));
+    assert_eq!(
+        socket.hear().await,
+        json!({ "type": "subscribed", "taskId": id, "all": false })
+    );
     let state = socket.hear().await;
-    assert_eq!((&state["type"], &state["task"]["taskId"]), (&json!("state"), &json!(id)));
-    assert_eq!((&state["task"]["status"], &state["task"]["version"]), (&json!("QUEUED"), &json!(1)));
-    server.send(Call::new("POST", "/api/queues/free_default/resume")).await.expect(204);
-    let heard = socket.until(|message| message["event"] == "completed").await;
-    assert!(heard.iter().all(|message| message["type"] == "event" && message["taskId"] == json!(id)), "{heard:?}");
-    let versions: Vec<u64> = heard.iter().map(|message| message["version"].as_u64().unwrap()).collect();
+    assert_eq!(
+        (&state["type"], &state["task"]["taskId"]),
+        (&json!("state"), &json!(id))
+    );
+    assert_eq!(
+        (&state["task"]["status"], &state["task"]["version"]),
+        (&json!("QUEUED"), &json!(1))
+    );
+    server
+        .send(Call::new("POST", "/api/queues/free_default/resume"))
+        .await
+        .expect(204);
+    let heard = socket
+        .until(|message| message["event"] == "completed")
+        .await;
+    assert!(
+        heard
+            .iter()
+            .all(|message| message["type"] == "event" && message["taskId"] == json!(id)),
+        "{heard:?}"
+    );
+    let versions: Vec<u64> = heard
+        .iter()
+        .map(|message| message["version"].as_u64().unwrap())
+        .collect();
     assert!(versions.is_sorted(), "{versions:?}");
-    assert_eq!(heard.last().unwrap()["version"], server.task(&id).await["version"]);
+    assert_eq!(
+        heard.last().unwrap()["version"],
+        server.task(&id).await["version"]
+    );
     let other = server.submit_for_later("default").await;
     socket.say(&subscribe(&other)).await;
     socket.until(|message| message["type"] == "state").await;
-    socket.say(&json!({ "action": "unsubscribe", "taskId": other })).await;
-    assert_eq!(socket.hear().await, json!({ "type": "unsubscribed", "taskId": other, "all": false }));
-    server.send(Call::new("DELETE", format!("/api/tasks/{other}"))).await.expect(204);
+    socket
+        .say(&json!({ "action": "unsubscribe", "taskId": other }))
+        .await;
+    assert_eq!(
+        socket.hear().await,
+        json!({ "type": "unsubscribed", "taskId": other, "all": false })
+    );
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{other}")))
+        .await
+        .expect(204);
     // Of that nothing came: the next thing heard is the answer to the next word.
-    socket.say(&json!({ "action": "unsubscribe", "all": true })).await;
-    assert_eq!(socket.hear().await, json!({ "type": "unsubscribed", "all": true }));
+    socket
+        .say(&json!({ "action": "unsubscribe", "all": true }))
+        .await;
+    assert_eq!(
+        socket.hear().await,
+        json!({ "type": "unsubscribed", "all": true })
+    );
 }
 
 async fn all_is_all_of_ones_own_and_nobody_elses(store: Backend) {
@@ -121,19 +182,43 @@ async fn all_is_all_of_ones_own_and_nobody_elses(store: Backend) {
     let mut socket = connected(&server, "u-1").await;
     socket.say(&subscribe(&foreign)).await;
     let refused = socket.hear().await;
-    assert_eq!((&refused["type"], &refused["code"]), (&json!("error"), &json!("task_not_found")));
+    assert_eq!(
+        (&refused["type"], &refused["code"]),
+        (&json!("error"), &json!("task_not_found"))
+    );
     let missing = "01900000-0000-7000-8000-000000000000";
     socket.say(&subscribe(missing)).await;
-    assert_eq!(socket.hear().await, refused, "another's task is like one that is not there");
-    socket.say(&json!({ "action": "subscribe", "all": true })).await;
-    assert_eq!(socket.hear().await, json!({ "type": "subscribed", "all": true }));
+    assert_eq!(
+        socket.hear().await,
+        refused,
+        "another's task is like one that is not there"
+    );
+    socket
+        .say(&json!({ "action": "subscribe", "all": true }))
+        .await;
+    assert_eq!(
+        socket.hear().await,
+        json!({ "type": "subscribed", "all": true })
+    );
     let states = socket.hear().await;
-    assert_eq!((&states["type"], &states["items"][0]["taskId"]), (&json!("states"), &json!(own)));
+    assert_eq!(
+        (&states["type"], &states["items"][0]["taskId"]),
+        (&json!("states"), &json!(own))
+    );
     assert_eq!(states["items"].as_array().unwrap().len(), 1);
-    server.send(Call::new("DELETE", format!("/api/tasks/{foreign}")).user("u-2")).await.expect(204);
-    server.send(Call::new("DELETE", format!("/api/tasks/{own}")).user("u-1")).await.expect(204);
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{foreign}")).user("u-2"))
+        .await
+        .expect(204);
+    server
+        .send(Call::new("DELETE", format!("/api/tasks/{own}")).user("u-1"))
+        .await
+        .expect(204);
     let heard = socket.hear().await;
-    assert_eq!((&heard["event"], &heard["taskId"]), (&json!("cancelled"), &json!(own)));
+    assert_eq!(
+        (&heard["event"], &heard["taskId"]),
+        (&json!("cancelled"), &json!(own))
+    );
 }
 
 async fn what_is_no_message_is_told_and_the_socket_stays(store: Backend) {
@@ -152,14 +237,26 @@ async fn what_is_no_message_is_told_and_the_socket_stays(store: Backend) {
     ] {
         socket.say(&wrong).await;
         let told = socket.hear().await;
-        assert_eq!((&told["type"], &told["code"]), (&json!("error"), &json!("invalid_message")), "{wrong}");
-        assert!(told["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+        assert_eq!(
+            (&told["type"], &told["code"]),
+            (&json!("error"), &json!("invalid_message")),
+            "{wrong}"
+        );
+        assert!(
+            told["detail"]
+                .as_str()
+                .is_some_and(|detail| !detail.is_empty())
+        );
     }
     socket.0.send(Message::text("{not json")).await.unwrap();
     assert_eq!(socket.hear().await["code"], "invalid_message");
     socket.say(&subscribe(&id)).await;
     assert_eq!(socket.hear().await["type"], "subscribed");
-    socket.0.send(Message::text("x".repeat(64 * 1024 + 1))).await.unwrap();
+    socket
+        .0
+        .send(Message::text("x".repeat(64 * 1024 + 1)))
+        .await
+        .unwrap();
     assert_eq!(u16::from(socket.closed().await.code), 1009);
     let mut socket = connect(&server, &[]).await.unwrap();
     socket.0.send(Message::binary(vec![1, 2, 3])).await.unwrap();
@@ -183,9 +280,14 @@ async fn a_page_of_another_site_and_who_is_nobody_get_no_socket(store: Backend) 
     let server = Server::behind_a_gateway(store).await;
     let refused = async |headers: &[(&'static str, &str)]| {
         let error = connect(&server, headers).await.err().unwrap();
-        let Error::Http(response) = error else { panic!("{error}") };
+        let Error::Http(response) = error else {
+            panic!("{error}")
+        };
         let problem: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
-        (response.status().as_u16(), problem["code"].as_str().unwrap().to_owned())
+        (
+            response.status().as_u16(),
+            problem["code"].as_str().unwrap().to_owned(),
+        )
     };
     assert_eq!(refused(&[]).await, (401, "unauthenticated".to_owned()));
     let foreign = [("x-user-id", "u-1"), ("origin", "https://evil.example")];
@@ -193,19 +295,30 @@ async fn a_page_of_another_site_and_who_is_nobody_get_no_socket(store: Backend) 
     let unscoped = [("x-user-id", "u-1"), ("x-user-scopes", "tasks:write")];
     assert_eq!(refused(&unscoped).await, (403, "forbidden".to_owned()));
     let same = format!("http://{}", server.address);
-    assert!(connect(&server, &[("x-user-id", "u-1"), ("origin", &same)]).await.is_ok());
-    server.send(Call::get("/api/ws").user("u-1")).await.problem(400, "not_websocket");
+    assert!(
+        connect(&server, &[("x-user-id", "u-1"), ("origin", &same)])
+            .await
+            .is_ok()
+    );
+    server
+        .send(Call::get("/api/ws").user("u-1"))
+        .await
+        .problem(400, "not_websocket");
 }
 
 async fn a_client_that_is_too_slow_is_closed_with_a_reason_and_holds_up_nobody(store: Backend) {
     let server = Server::start(store).await;
     let id = server.submit_for_later("default").await;
-    let (mut slow, mut good) = (connect(&server, &[]).await.unwrap(), connect(&server, &[]).await.unwrap());
+    let (mut slow, mut good) = (
+        connect(&server, &[]).await.unwrap(),
+        connect(&server, &[]).await.unwrap(),
+    );
     for socket in [&mut slow, &mut good] {
         socket.say(&subscribe(&id)).await;
         socket.until(|message| message["type"] == "state").await;
     }
-    good.say(&json!({ "action": "unsubscribe", "taskId": id })).await;
+    good.say(&json!({ "action": "unsubscribe", "taskId": id }))
+        .await;
     good.hear().await;
     drop(good);
     // More news than the bus keeps, without a pause in which anybody could read: one thread publishes them all.
@@ -222,13 +335,24 @@ async fn a_client_that_is_too_slow_is_closed_with_a_reason_and_holds_up_nobody(s
 }
 
 async fn a_server_that_stops_says_goodbye_and_a_socket_keeps_its_place_until_then(store: Backend) {
-    let settings = ListenerSettings { connections: 1, ..ListenerSettings::default() };
+    let settings = ListenerSettings {
+        connections: 1,
+        ..ListenerSettings::default()
+    };
     let server = Server::start_with(store, longhaul::server::IdentityMode::Dev, settings).await;
     let mut socket = connect(&server, &[]).await.unwrap();
-    socket.say(&json!({ "action": "subscribe", "all": true })).await;
+    socket
+        .say(&json!({ "action": "subscribe", "all": true }))
+        .await;
     socket.until(|message| message["type"] == "states").await;
-    assert!(connect(&server, &[]).await.is_err(), "the only place is taken");
+    assert!(
+        connect(&server, &[]).await.is_err(),
+        "the only place is taken"
+    );
     server.closing.cancel();
     assert_eq!(u16::from(socket.closed().await.code), 1001);
-    tokio::time::timeout(DEADLINE, server.serving).await.expect("an end in time").unwrap();
+    tokio::time::timeout(DEADLINE, server.serving)
+        .await
+        .expect("an end in time")
+        .unwrap();
 }

@@ -28,10 +28,16 @@ async fn a_submit_answers_with_the_place_of_a_durable_task(store: Backend) {
     let place = reply.headers["location"].clone();
     let answer = reply.expect(202);
     let id = answer["taskId"].as_str().unwrap();
-    assert_eq!((place.as_str(), &answer["status"]), (format!("/api/tasks/{id}").as_str(), &json!("QUEUED")));
+    assert_eq!(
+        (place.as_str(), &answer["status"]),
+        (format!("/api/tasks/{id}").as_str(), &json!("QUEUED"))
+    );
     server.until_ended(id).await;
     let task = server.get(place).await.expect(200);
-    assert_eq!((&task["status"], &task["result"]), (&json!("COMPLETED"), &json!({ "a": [1, 2.50] })));
+    assert_eq!(
+        (&task["status"], &task["result"]),
+        (&json!("COMPLETED"), &json!({ "a": [1, 2.50] }))
+    );
 }
 
 async fn every_field_of_a_request_reaches_the_task(store: Backend) {
@@ -40,7 +46,9 @@ async fn every_field_of_a_request_reaches_the_task(store: Backend) {
         "priority": 7, "delay": "PT1H", "queue": "own", "tier": "vip", "expectedDuration": "5m", "maxAttempts": 3,
         "timeout": "30s", "taskKey": "order 7", "correlationId": "request-9"
     });
-    let id = server.submit("sample.sleep", json!({ "ms": 5 }), more).await;
+    let id = server
+        .submit("sample.sleep", json!({ "ms": 5 }), more)
+        .await;
     let task = server.task(&id).await;
     let wanted = json!({
         "taskId": id, "userId": "default", "taskType": "sample.sleep", "status": "QUEUED", "priority": 7,
@@ -67,23 +75,42 @@ async fn every_field_of_a_request_reaches_the_task(store: Backend) {
         "artifactExpiresAt",
         "artifactState",
     ];
-    assert!(absent.iter().all(|name| task.get(name) == Some(&Value::Null)), "{task}");
+    assert!(
+        absent
+            .iter()
+            .all(|name| task.get(name) == Some(&Value::Null)),
+        "{task}"
+    );
     for (name, value) in wanted.as_object().unwrap() {
         assert_eq!(&task[name], value, "{name}");
     }
     let times = ["createdAt", "updatedAt", "runAt", "nextAttemptAt"];
-    assert!(times.iter().all(|name| task[name].as_str().unwrap().ends_with('Z')), "{task}");
+    assert!(
+        times
+            .iter()
+            .all(|name| task[name].as_str().unwrap().ends_with('Z')),
+        "{task}"
+    );
     assert!(task["runAt"].as_str() > task["createdAt"].as_str());
     assert!(task["traceContext"].is_string(), "one is made");
-    assert_eq!(task.as_object().unwrap().len(), wanted.as_object().unwrap().len() + times.len() + absent.len() + 1);
+    assert_eq!(
+        task.as_object().unwrap().len(),
+        wanted.as_object().unwrap().len() + times.len() + absent.len() + 1
+    );
 }
 
 async fn tier_and_expected_duration_decide_the_queue(store: Backend) {
     let server = Server::start(store).await;
     for (more, queue) in [
         (json!({ "tier": "enterprise" }), "enterprise_exclusive"),
-        (json!({ "tier": "vip", "expectedDuration": "10s" }), "vip_short"),
-        (json!({ "tier": "vip", "expectedDuration": "PT10M" }), "vip_long"),
+        (
+            json!({ "tier": "vip", "expectedDuration": "10s" }),
+            "vip_short",
+        ),
+        (
+            json!({ "tier": "vip", "expectedDuration": "PT10M" }),
+            "vip_long",
+        ),
         (json!({ "tier": "free" }), "free_default"),
         (json!({}), "free_default"),
     ] {
@@ -97,25 +124,54 @@ async fn a_task_waits_for_its_time(store: Backend) {
     let more = json!({ "runAt": "2999-01-01T02:00:00+02:00" });
     let id = server.submit("sample.echo", Value::Null, more).await;
     assert_eq!(server.task(&id).await["runAt"], "2999-01-01T00:00:00Z");
-    let id = server.submit("sample.echo", Value::Null, json!({ "runAt": "2001-01-01T00:00:00Z" })).await;
-    assert_eq!(server.until_ended(&id).await.status, Status::Completed, "a moment that has passed means now");
+    let id = server
+        .submit(
+            "sample.echo",
+            Value::Null,
+            json!({ "runAt": "2001-01-01T00:00:00Z" }),
+        )
+        .await;
+    assert_eq!(
+        server.until_ended(&id).await.status,
+        Status::Completed,
+        "a moment that has passed means now"
+    );
 }
 
 async fn the_same_key_is_the_same_task_and_another_body_is_refused(store: Backend) {
     let server = Server::start(store).await;
     let body = json!({ "taskType": "sample.echo", "parameters": 1, "delay": "1h" });
-    let with_key = |user: &str, body: &Value| Call::post("/api/tasks", body).user(user).header("Idempotency-Key", "k");
+    let with_key = |user: &str, body: &Value| {
+        Call::post("/api/tasks", body)
+            .user(user)
+            .header("Idempotency-Key", "k")
+    };
     let first = server.send(with_key("u-1", &body)).await;
     let again = server.send(with_key("u-1", &body)).await;
     assert_eq!(first.headers["location"], again.headers["location"]);
-    assert_eq!(first.clone().expect(202), again.expect(202), "the same answer");
-    for (name, value) in [("parameters", json!(2)), ("delay", json!("2h")), ("priority", json!(3))] {
+    assert_eq!(
+        first.clone().expect(202),
+        again.expect(202),
+        "the same answer"
+    );
+    for (name, value) in [
+        ("parameters", json!(2)),
+        ("delay", json!("2h")),
+        ("priority", json!(3)),
+    ] {
         let mut other = body.clone();
         other[name] = value;
-        server.send(with_key("u-1", &other)).await.problem(422, "idempotency_key_reused");
+        server
+            .send(with_key("u-1", &other))
+            .await
+            .problem(422, "idempotency_key_reused");
     }
     let elsewhere = server.send(with_key("u-2", &body)).await.expect(202);
-    assert_ne!(elsewhere["taskId"], first.json()["taskId"], "a key is its owner's own");
+    assert_ne!(
+        elsewhere["taskId"],
+        first.json()["taskId"],
+        "a key is its owner's own"
+    );
 }
 
 async fn thirty_two_requests_with_one_key_make_one_task(store: Backend) {
@@ -132,8 +188,17 @@ async fn thirty_two_requests_with_one_key_make_one_task(store: Backend) {
     for one in racing {
         answers.push(one.await.unwrap());
     }
-    assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:?}");
-    assert_eq!(server.get("/api/tasks").await.expect(200)["items"].as_array().unwrap().len(), 1);
+    assert!(
+        answers.iter().all(|answer| *answer == answers[0]),
+        "{answers:?}"
+    );
+    assert_eq!(
+        server.get("/api/tasks").await.expect(200)["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 async fn a_batch_is_made_in_order_all_or_none(store: Backend) {
@@ -144,19 +209,44 @@ async fn a_batch_is_made_in_order_all_or_none(store: Backend) {
     let answer = server.send(call.clone()).await.expect(202);
     let ids = answer["taskIds"].as_array().unwrap();
     assert_eq!(ids.len(), 1_000);
-    assert_eq!(server.task(ids[999].as_str().unwrap()).await["parameters"], 999);
-    assert_eq!(server.send(call).await.expect(202), answer, "the same key is the same tasks");
+    assert_eq!(
+        server.task(ids[999].as_str().unwrap()).await["parameters"],
+        999
+    );
+    assert_eq!(
+        server.send(call).await.expect(202),
+        answer,
+        "the same key is the same tasks"
+    );
     let fewer = json!({ "tasks": [one(0)] });
     let call = Call::post("/api/tasks/batch", &fewer).header("Idempotency-Key", "many");
-    server.send(call).await.problem(422, "idempotency_key_reused");
+    server
+        .send(call)
+        .await
+        .problem(422, "idempotency_key_reused");
 
-    let with_a_bad_one = json!({ "tasks": [one(0), { "taskType": "sample.sleep", "parameters": { "ms": "5" } }] });
-    let problem = server.send(Call::post("/api/tasks/batch", &with_a_bad_one).user("u-2")).await;
-    assert_eq!(problem.problem(422, "invalid_field")["field"], "tasks[1].parameters.ms");
-    let listed = server.send(Call::get("/api/tasks").user("u-2")).await.expect(200);
+    let with_a_bad_one =
+        json!({ "tasks": [one(0), { "taskType": "sample.sleep", "parameters": { "ms": "5" } }] });
+    let problem = server
+        .send(Call::post("/api/tasks/batch", &with_a_bad_one).user("u-2"))
+        .await;
+    assert_eq!(
+        problem.problem(422, "invalid_field")["field"],
+        "tasks[1].parameters.ms"
+    );
+    let listed = server
+        .send(Call::get("/api/tasks").user("u-2"))
+        .await
+        .expect(200);
     assert_eq!(listed["items"], json!([]));
     for count in [0, 1_001] {
         let body = json!({ "tasks": (0..count).map(one).collect::<Vec<_>>() });
-        assert_eq!(server.post("/api/tasks/batch", &body).await.problem(422, "invalid_field")["field"], "tasks");
+        assert_eq!(
+            server
+                .post("/api/tasks/batch", &body)
+                .await
+                .problem(422, "invalid_field")["field"],
+            "tasks"
+        );
     }
 }

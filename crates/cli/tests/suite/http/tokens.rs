@@ -40,7 +40,9 @@ const DAY: Duration = Duration::from_secs(24 * 3_600);
 pub(crate) fn mint(seed: u64) -> TokenText {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let draw = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     TokenText::mint("test", draw).unwrap()
@@ -81,7 +83,10 @@ pub(crate) fn with(call: Call, token: &TokenText) -> Call {
 
 #[track_caller]
 fn challenged(reply: Reply, code: &str) {
-    assert!(reply.headers["www-authenticate"].starts_with("Bearer"), "{reply:?}");
+    assert!(
+        reply.headers["www-authenticate"].starts_with("Bearer"),
+        "{reply:?}"
+    );
     reply.problem(401, code);
 }
 
@@ -90,7 +95,12 @@ async fn every_route_refuses_every_token_that_is_not_good(store: Backend) {
     let hour = 3_600_000;
     let good = server.token(1, "u-1", &ALL, None, hour).await;
     let revoked = server.token(2, "u-1", &ALL, None, hour).await;
-    server.longhaul.store().revoke_token(revoked.id()).await.unwrap();
+    server
+        .longhaul
+        .store()
+        .revoke_token(revoked.id())
+        .await
+        .unwrap();
     let expired = server.token(3, "u-1", &ALL, None, 1).await;
     let unknown = mint(4);
     let mut mistyped = good.reveal().to_owned();
@@ -107,33 +117,61 @@ async fn every_route_refuses_every_token_that_is_not_good(store: Backend) {
             continue;
         }
         challenged(server.send(call()).await, "token_missing");
-        challenged(server.send(call().header("Authorization", "Bearer garbage")).await, "token_malformed");
-        challenged(server.send(call().header("Authorization", &format!("Bearer {mistyped}"))).await, "token_mistyped");
+        challenged(
+            server
+                .send(call().header("Authorization", "Bearer garbage"))
+                .await,
+            "token_malformed",
+        );
+        challenged(
+            server
+                .send(call().header("Authorization", &format!("Bearer {mistyped}")))
+                .await,
+            "token_mistyped",
+        );
         challenged(server.send(with(call(), &revoked)).await, "token_revoked");
         challenged(server.send(with(call(), &expired)).await, "token_expired");
         let twice = with(with(call(), &good), &good);
         challenged(server.send(twice).await, "token_missing");
     }
-    challenged(server.send(with(Call::get("/api/tasks"), &unknown)).await, "token_unknown");
+    challenged(
+        server.send(with(Call::get("/api/tasks"), &unknown)).await,
+        "token_unknown",
+    );
 }
 
 async fn each_scope_of_a_token_opens_its_own_routes_and_no_other(store: Backend) {
     let server = Server::with_tokens(store).await;
     let mut tokens = Vec::new();
     for (seed, scope) in (10..).zip(ALL) {
-        tokens.push((scope, server.token(seed, "u-1", &[scope], None, 3_600_000).await));
+        tokens.push((
+            scope,
+            server.token(seed, "u-1", &[scope], None, 3_600_000).await,
+        ));
     }
     for route in route_table() {
-        let Policy::Needs(needed) = route.policy else { continue };
+        let Policy::Needs(needed) = route.policy else {
+            continue;
+        };
         for (scope, token) in &tokens {
             if *scope == needed.as_str() && route.path == "/api/events" {
                 continue; // A stream that is open does not end.
             }
             let reply = server.send(with(call_of(&route, MISSING), token)).await;
-            assert_eq!(reply.status == 403, *scope != needed.as_str(), "{route:?} with {scope}: {reply:?}");
+            assert_eq!(
+                reply.status == 403,
+                *scope != needed.as_str(),
+                "{route:?} with {scope}: {reply:?}"
+            );
             if reply.status == 403 {
                 let problem = reply.problem(403, "forbidden");
-                assert!(problem["detail"].as_str().unwrap().contains(needed.as_str()), "{problem}");
+                assert!(
+                    problem["detail"]
+                        .as_str()
+                        .unwrap()
+                        .contains(needed.as_str()),
+                    "{problem}"
+                );
             }
         }
     }
@@ -143,16 +181,32 @@ async fn a_token_sees_its_owners_tasks_alone(store: Backend) {
     let server = Server::with_tokens(store).await;
     let one = server.token(20, "u-1", &ALL, None, 3_600_000).await;
     let two = server.token(21, "u-2", &ALL, None, 3_600_000).await;
-    let submit = Call::post("/api/tasks", &json!({ "taskType": "sample.echo", "delay": "1d" }));
+    let submit = Call::post(
+        "/api/tasks",
+        &json!({ "taskType": "sample.echo", "delay": "1d" }),
+    );
     // Whatever the headers of a gateway would say, the token decides.
-    let made = server.send(with(submit.user("u-2"), &one)).await.expect(202);
+    let made = server
+        .send(with(submit.user("u-2"), &one))
+        .await
+        .expect(202);
     let id = made["taskId"].as_str().unwrap();
-    let mine = server.send(with(Call::get(format!("/api/tasks/{id}")), &one)).await.expect(200);
+    let mine = server
+        .send(with(Call::get(format!("/api/tasks/{id}")), &one))
+        .await
+        .expect(200);
     assert_eq!(mine["userId"], "u-1");
-    for route in route_table().iter().filter(|route| route.path.contains("{id}") && !is_signed(route)) {
+    for route in route_table()
+        .iter()
+        .filter(|route| route.path.contains("{id}") && !is_signed(route))
+    {
         let theirs = server.send(with(call_of(route, id), &two)).await;
         let missing = server.send(with(call_of(route, MISSING), &two)).await;
-        assert_eq!((theirs.status, &theirs.text), (404, &missing.text), "{route:?}");
+        assert_eq!(
+            (theirs.status, &theirs.text),
+            (404, &missing.text),
+            "{route:?}"
+        );
     }
 }
 
@@ -165,32 +219,61 @@ async fn the_tier_of_a_token_is_the_tier_of_its_tasks(store: Backend) {
     };
     for tier in [None, Some("vip")] {
         let made = server.send(submit(tier)).await.expect(202);
-        let task =
-            server.send(with(Call::get(format!("/api/tasks/{}", made["taskId"].as_str().unwrap())), &token)).await;
+        let task = server
+            .send(with(
+                Call::get(format!("/api/tasks/{}", made["taskId"].as_str().unwrap())),
+                &token,
+            ))
+            .await;
         assert_eq!(task.expect(200)["queue"], "vip_short");
     }
-    let problem = server.send(submit(Some("enterprise"))).await.problem(422, "invalid_field");
-    assert_eq!((&problem["field"], problem["allowed"].as_str().unwrap().starts_with("vip")), (&json!("tier"), true));
+    let problem = server
+        .send(submit(Some("enterprise")))
+        .await
+        .problem(422, "invalid_field");
+    assert_eq!(
+        (
+            &problem["field"],
+            problem["allowed"].as_str().unwrap().starts_with("vip")
+        ),
+        (&json!("tier"), true)
+    );
 }
 
 async fn nobody_gets_a_better_tier_by_asking_for_it(store: Backend) {
     let server = Server::with_tokens(store).await;
-    let plain = server.token(31, "u-1", &["tasks:write"], None, 3_600_000).await;
+    let plain = server
+        .token(31, "u-1", &["tasks:write"], None, 3_600_000)
+        .await;
     let admin = server.token(32, "u-2", &["admin"], None, 3_600_000).await;
     let submit = |tier: Option<&str>, token| {
         let body = json!({ "taskType": "sample.echo", "delay": "1d", "tier": tier });
         server.send(with(Call::post("/api/tasks", &body), token))
     };
-    let problem = submit(Some("vip"), &plain).await.problem(422, "invalid_field");
+    let problem = submit(Some("vip"), &plain)
+        .await
+        .problem(422, "invalid_field");
     assert_eq!(problem["field"], "tier");
-    assert!(problem["allowed"].as_str().unwrap().contains("token create --tier"), "{problem}");
-    for (tier, token) in [(None, &plain), (Some("free"), &plain), (Some("vip"), &admin)] {
+    assert!(
+        problem["allowed"]
+            .as_str()
+            .unwrap()
+            .contains("token create --tier"),
+        "{problem}"
+    );
+    for (tier, token) in [
+        (None, &plain),
+        (Some("free"), &plain),
+        (Some("vip"), &admin),
+    ] {
         submit(tier, token).await.expect(202);
     }
 }
 
 async fn a_tier_comes_from_the_gateway_or_from_who_knows_it(store: Backend) {
-    let gateway = IdentityMode::TrustedHeader { from: Network::LOOPBACK.to_vec() };
+    let gateway = IdentityMode::TrustedHeader {
+        from: Network::LOOPBACK.to_vec(),
+    };
     let server = Server::configured(store, gateway, |builder| {
         builder.tier_of(|owner| async move {
             match owner.as_str() {
@@ -203,52 +286,120 @@ async fn a_tier_comes_from_the_gateway_or_from_who_knows_it(store: Backend) {
     .await;
     let submit = |user: &str, headers: &[(&str, &str)], tier: Option<&str>| {
         let body = json!({ "taskType": "sample.echo", "delay": "1d", "tier": tier });
-        let call = headers
-            .iter()
-            .fold(Call::post("/api/tasks", &body).user(user), |call, (name, value)| call.header(name, value));
+        let call = headers.iter().fold(
+            Call::post("/api/tasks", &body).user(user),
+            |call, (name, value)| call.header(name, value),
+        );
         server.send(call)
     };
     let queue_of = async |made: Reply| {
         let id = made.expect(202)["taskId"].as_str().unwrap().to_owned();
-        let task = server.longhaul.task(TaskId(id.parse().unwrap())).await.unwrap();
+        let task = server
+            .longhaul
+            .task(TaskId(id.parse().unwrap()))
+            .await
+            .unwrap();
         (task.tier.unwrap_or_default(), task.queue)
     };
     let routed = |tier: &str, queue: &str| (tier.to_owned(), queue.to_owned());
     let vip = [("x-user-tier", "vip")];
-    assert_eq!(queue_of(submit("u-1", &[], None).await).await, routed("enterprise", "enterprise_exclusive"));
-    assert_eq!(queue_of(submit("u-1", &vip, None).await).await, routed("vip", "vip_short"));
+    assert_eq!(
+        queue_of(submit("u-1", &[], None).await).await,
+        routed("enterprise", "enterprise_exclusive")
+    );
+    assert_eq!(
+        queue_of(submit("u-1", &vip, None).await).await,
+        routed("vip", "vip_short")
+    );
     for user in ["u-2", "u-3"] {
-        assert_eq!(queue_of(submit(user, &[], None).await).await, routed("", "free_default"));
-        submit(user, &[], Some("vip")).await.problem(422, "invalid_field");
+        assert_eq!(
+            queue_of(submit(user, &[], None).await).await,
+            routed("", "free_default")
+        );
+        submit(user, &[], Some("vip"))
+            .await
+            .problem(422, "invalid_field");
     }
-    submit("u-1", &[("x-user-tier", "no tier")], None).await.problem(401, "unauthenticated");
+    submit("u-1", &[("x-user-tier", "no tier")], None)
+        .await
+        .problem(401, "unauthenticated");
     // A program that embeds Longhaul says it, or leaves it to who knows.
     let longhaul = &server.longhaul;
-    let own = longhaul.submit::<Echo>(json!(1)).owner("u-1").delay(DAY).await.unwrap();
-    assert_eq!(longhaul.task(own.id()).await.unwrap().queue, "enterprise_exclusive");
-    let said = longhaul.submit::<Echo>(json!(1)).owner("u-1").tier("free").delay(DAY).await.unwrap();
-    assert_eq!(longhaul.task(said.id()).await.unwrap().queue, "free_default");
+    let own = longhaul
+        .submit::<Echo>(json!(1))
+        .owner("u-1")
+        .delay(DAY)
+        .await
+        .unwrap();
+    assert_eq!(
+        longhaul.task(own.id()).await.unwrap().queue,
+        "enterprise_exclusive"
+    );
+    let said = longhaul
+        .submit::<Echo>(json!(1))
+        .owner("u-1")
+        .tier("free")
+        .delay(DAY)
+        .await
+        .unwrap();
+    assert_eq!(
+        longhaul.task(said.id()).await.unwrap().queue,
+        "free_default"
+    );
 }
 
 async fn a_browser_shows_its_token_in_the_address_of_live_routes_alone(store: Backend) {
     let server = Server::with_tokens(store).await;
     let token = server.token(40, "u-1", &ALL, None, 3_600_000).await;
     let query = format!("?access_token={}", token.reveal());
-    let mut events = Call::get(format!("/api/events{query}")).follow(server.address).await;
+    let mut events = Call::get(format!("/api/events{query}"))
+        .follow(server.address)
+        .await;
     assert_eq!(events.next().await.unwrap().name, "state");
-    challenged(server.get(format!("/api/tasks{query}")).await, "token_missing");
-    challenged(server.get("/api/events?access_token=garbage").await, "token_malformed");
+    challenged(
+        server.get(format!("/api/tasks{query}")).await,
+        "token_missing",
+    );
+    challenged(
+        server.get("/api/events?access_token=garbage").await,
+        "token_malformed",
+    );
 }
 
 async fn a_revoked_token_is_soon_refused_and_its_streams_end(store: Backend) {
     let server = Server::with_tokens(store).await;
-    let token = server.token(50, "u-1", &ALL, None, bounds::DURATION_MS).await;
-    let mut events = with(Call::get("/api/events"), &token).follow(server.address).await;
-    server.send(with(Call::get("/api/tasks"), &token)).await.expect(200);
-    let used = server.longhaul.store().find_token(token.id()).await.unwrap().unwrap().token.last_used_at;
+    let token = server
+        .token(50, "u-1", &ALL, None, bounds::DURATION_MS)
+        .await;
+    let mut events = with(Call::get("/api/events"), &token)
+        .follow(server.address)
+        .await;
+    server
+        .send(with(Call::get("/api/tasks"), &token))
+        .await
+        .expect(200);
+    let used = server
+        .longhaul
+        .store()
+        .find_token(token.id())
+        .await
+        .unwrap()
+        .unwrap()
+        .token
+        .last_used_at;
     assert!(used.is_some(), "its use is noted");
-    server.longhaul.store().revoke_token(token.id()).await.unwrap();
+    server
+        .longhaul
+        .store()
+        .revoke_token(token.id())
+        .await
+        .unwrap();
     let ended = async { while events.next().await.is_some() {} };
-    tokio::time::timeout(DEADLINE, ended).await.expect("the stream ends in time");
-    challenged(server.send(with(Call::get("/api/tasks"), &token)).await, "token_revoked");
+    tokio::time::timeout(DEADLINE, ended)
+        .await
+        .expect("the stream ends in time");
+    challenged(
+        server.send(with(Call::get("/api/tasks"), &token)).await,
+        "token_revoked",
+    );
 }

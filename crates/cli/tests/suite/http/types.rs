@@ -5,8 +5,12 @@ use std::time::Duration;
 use longhaul::{Builder, Job, Outcome, Stop, TypeSettings};
 
 pub(crate) fn register(builder: Builder) -> Builder {
-    let builder = builder.register_fn("test.rewrite", at_once(), rewrite).register_fn("test.end", at_once(), end);
-    builder.register_fn("test.crash", at_once(), crash).register_fn("test.files", at_once(), files)
+    let builder = builder
+        .register_fn("test.rewrite", at_once(), rewrite)
+        .register_fn("test.end", at_once(), end);
+    builder
+        .register_fn("test.crash", at_once(), crash)
+        .register_fn("test.files", at_once(), files)
 }
 
 /// Retries that wait for nobody.
@@ -19,9 +23,14 @@ fn at_once() -> TypeSettings {
 /// Writes from the start in each attempt, and fails all but the last.
 async fn rewrite(attempts: u32, job: Job) -> Outcome<()> {
     for part in ["a", "b"] {
-        job.emit(&format!("attempt {}, {part}", job.attempt())).await?;
+        job.emit(&format!("attempt {}, {part}", job.attempt()))
+            .await?;
     }
-    if job.attempt() < attempts { Err(Stop::retryable("not yet")) } else { Ok(()) }
+    if job.attempt() < attempts {
+        Err(Stop::retryable("not yet"))
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes something, then ends as it is told.
@@ -47,14 +56,23 @@ async fn crash(_: (), job: Job) -> Outcome<()> {
     let offset = job.emit("two").await?;
     job.save_checkpoint(&offset).await?;
     job.emit("three").await?;
-    Err(Stop::retry_after("as if the process had died", Duration::from_secs(3_600)))
+    Err(Stop::retry_after(
+        "as if the process had died",
+        Duration::from_secs(3_600),
+    ))
 }
 
 /// Keeps a file in each of two attempts, and fails the first.
 async fn files(_: (), job: Job) -> Outcome<serde_json::Value> {
     let (attempt, first) = (job.attempt(), job.checkpoint::<String>()?);
     let text = format!("text of attempt {attempt}");
-    let kept = job.store_artifact(&format!("of attempt {attempt}.txt"), "text/plain", text.as_bytes()).await?;
+    let kept = job
+        .store_artifact(
+            &format!("of attempt {attempt}.txt"),
+            "text/plain",
+            text.as_bytes(),
+        )
+        .await?;
     match first {
         Some(first) => Ok(serde_json::json!({ "first": first, "second": kept.url })),
         None => {

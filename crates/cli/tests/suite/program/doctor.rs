@@ -17,27 +17,53 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 fn check(report: &Value, name: &str) -> (String, String) {
     let checks = report["checks"].as_array().unwrap().iter();
-    let found = checks.clone().find(|check| check["name"] == name).unwrap_or_else(|| panic!("no {name} in {report}"));
-    (found["state"].as_str().unwrap().to_owned(), found["found"].as_str().unwrap().to_owned())
+    let found = checks
+        .clone()
+        .find(|check| check["name"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {report}"));
+    (
+        found["state"].as_str().unwrap().to_owned(),
+        found["found"].as_str().unwrap().to_owned(),
+    )
 }
 
 async fn a_healthy_node_is_told_so(backend: Backend) {
     let database = Database::make(backend).await;
     database.token("u-1").await;
-    let report: Value = serde_json::from_str(&database.run(&["doctor", "--json"]).await.ok()).unwrap();
-    for name in ["configuration", "exposure", "port", "store", "schema", "clock", "tokens", "artifacts"] {
+    let report: Value =
+        serde_json::from_str(&database.run(&["doctor", "--json"]).await.ok()).unwrap();
+    for name in [
+        "configuration",
+        "exposure",
+        "port",
+        "store",
+        "schema",
+        "clock",
+        "tokens",
+        "artifacts",
+    ] {
         assert_eq!(check(&report, name).0, "ok", "{report}");
     }
-    assert!(["ok", "warn"].contains(&check(&report, "durability").0.as_str()), "{report}");
+    assert!(
+        ["ok", "warn"].contains(&check(&report, "durability").0.as_str()),
+        "{report}"
+    );
     let lines = database.run(&["doctor"]).await.ok();
     assert!(lines.contains("ok    schema"), "{lines}");
 }
 
 async fn what_is_wrong_is_told_with_what_to_do() {
     let database = Database::make(Backend::Sqlite).await;
-    std::fs::write(database.folder.path().join("longhaul.toml"), "[worker]\nslotz = 1\n").unwrap();
+    std::fs::write(
+        database.folder.path().join("longhaul.toml"),
+        "[worker]\nslotz = 1\n",
+    )
+    .unwrap();
     let told = database.run(&["doctor"]).await.failed();
-    assert!(told.contains("fail  configuration") && told.contains("did you mean worker.slots"), "{told}");
+    assert!(
+        told.contains("fail  configuration") && told.contains("did you mean worker.slots"),
+        "{told}"
+    );
     std::fs::remove_file(database.folder.path().join("longhaul.toml")).unwrap();
 
     // Somebody else has the port, and does not speak.
@@ -47,11 +73,22 @@ async fn what_is_wrong_is_told_with_what_to_do() {
     let told = answer(command).await;
     let report: Value = serde_json::from_str(told.out().lines().next().unwrap()).unwrap();
     told.failed();
-    assert_eq!((check(&report, "port").0.as_str(), report["state"].as_str()), ("fail", Some("fail")));
-    assert!(!database.folder.path().join("data").exists(), "looking makes nothing");
+    assert_eq!(
+        (check(&report, "port").0.as_str(), report["state"].as_str()),
+        ("fail", Some("fail"))
+    );
+    assert!(
+        !database.folder.path().join("data").exists(),
+        "looking makes nothing"
+    );
 
     let mut away = database.program(&["doctor"]);
     away.env("LONGHAUL_STORE", "postgres://u:s3cret@127.0.0.1:1/tasks");
     let told = answer(away).await.failed();
-    assert!(told.contains("fail  store") && told.contains("postgres://u:***@") && !told.contains("s3cret"), "{told}");
+    assert!(
+        told.contains("fail  store")
+            && told.contains("postgres://u:***@")
+            && !told.contains("s3cret"),
+        "{told}"
+    );
 }

@@ -43,7 +43,9 @@ struct Block {
 
 /// The blocks of a document that can be run, in their order.
 fn blocks(document: &str) -> Vec<Block> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(document);
+    let place = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(document);
     let text = std::fs::read_to_string(place).unwrap();
     let mut blocks: Vec<Block> = Vec::new();
     // Every other piece is code, which starts with its kind.
@@ -52,10 +54,17 @@ fn blocks(document: &str) -> Vec<Block> {
         if kind == "sh" {
             let is_run = |line: &&str| !NOT_RUN.iter().any(|start| line.starts_with(start));
             let commands: Vec<&str> = body.lines().filter(is_run).collect();
-            blocks.push(Block { commands: commands.join("\n"), printed: Vec::new() });
+            blocks.push(Block {
+                commands: commands.join("\n"),
+                printed: Vec::new(),
+            });
         } else if kind == "text" {
             let printed = body.lines().map(alike);
-            blocks.last_mut().expect("commands before what they print").printed.extend(printed);
+            blocks
+                .last_mut()
+                .expect("commands before what they print")
+                .printed
+                .extend(printed);
         }
     }
     blocks
@@ -77,19 +86,30 @@ fn alike(line: &str) -> String {
 
 /// Whether a line is what the document has, in which `…` stands for anything.
 fn fits(line: &str, wanted: &str) -> bool {
-    let Some((start, rest)) = wanted.split_once('…') else { return line == wanted };
+    let Some((start, rest)) = wanted.split_once('…') else {
+        return line == wanted;
+    };
     let (middle, end) = rest.rsplit_once('…').unwrap_or(("", rest));
-    let between = line.strip_prefix(start.trim_end()).and_then(|line| line.strip_suffix(end.trim_start()));
+    let between = line
+        .strip_prefix(start.trim_end())
+        .and_then(|line| line.strip_suffix(end.trim_start()));
     between.is_some_and(|between| between.contains(middle.trim()))
 }
 
 /// A shell for the commands: an empty folder, the program on the path, nothing else of the tester's own.
 fn shell(script: &str, folder: &Path, address: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
-    let path = std::env::vars().find(|(name, _)| name == "PATH").map(|(_, value)| value).unwrap_or_default();
+    let path = std::env::vars()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value)
+        .unwrap_or_default();
     let mut bash = Command::new("bash");
-    bash.args(["-c", script]).current_dir(folder).env_clear().process_group(0);
-    bash.env("PATH", format!("{}:{path}", program.display())).env("LONGHAUL_URL", format!("http://{address}"));
+    bash.args(["-c", script])
+        .current_dir(folder)
+        .env_clear()
+        .process_group(0);
+    bash.env("PATH", format!("{}:{path}", program.display()))
+        .env("LONGHAUL_URL", format!("http://{address}"));
     bash.stdin(Stdio::null()).stdout(Stdio::piped());
     bash
 }
@@ -104,7 +124,11 @@ async fn said(script: &str, address: &str) -> String {
         let _ = out.read_to_end(&mut text).await;
     };
     let in_time = tokio::time::timeout(DEADLINE, reading).await.is_ok();
-    let _ = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status().await;
+    let _ = Command::new("kill")
+        .args(["-9", "--", &group])
+        .stderr(Stdio::null())
+        .status()
+        .await;
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(in_time, "it did not end in time; until then:\n{text}");
     text
@@ -113,11 +137,19 @@ async fn said(script: &str, address: &str) -> String {
 /// Runs a document, with other words in the place of some that only a reader can know, such as the address of a server.
 async fn run(document: &str, before: &str, others: &[(&str, String)]) {
     let blocks = blocks(document);
-    assert!(blocks.iter().any(|block| !block.printed.is_empty()), "{document} has no commands with an output");
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    assert!(
+        blocks.iter().any(|block| !block.printed.is_empty()),
+        "{document} has no commands with an output"
+    );
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let address = format!("127.0.0.1:{port}");
-    let mut script =
-        format!("set -eu -o pipefail\nexec 2>&1\ntrap 'kill -9 $(jobs -p) || true' EXIT\n{before}\n{END}\n");
+    let mut script = format!(
+        "set -eu -o pipefail\nexec 2>&1\ntrap 'kill -9 $(jobs -p) || true' EXIT\n{before}\n{END}\n"
+    );
     for block in &blocks {
         script += &format!("{}\n{END}\n", block.commands);
     }
@@ -129,13 +161,20 @@ async fn run(document: &str, before: &str, others: &[(&str, String)]) {
     let script = script.replace("longhaul dev", &format!("longhaul dev --listen {address}"));
     let said = said(&script, &address).await;
     let parts: Vec<&str> = said.split("=== end of block\n").skip(1).collect();
-    assert_eq!(parts.len(), blocks.len() + 1, "{document}: a command failed; all that was said:\n{said}");
+    assert_eq!(
+        parts.len(),
+        blocks.len() + 1,
+        "{document}: a command failed; all that was said:\n{said}"
+    );
     for (block, part) in blocks.iter().zip(&parts) {
         let lines: Vec<String> = part.lines().map(alike).collect();
         for line in &block.printed {
             let commands = &block.commands;
             let is_there = lines.iter().any(|said| fits(said, line));
-            assert!(is_there, "{document}:\n{commands}\nshould print {line:?}, but prints\n{part}");
+            assert!(
+                is_there,
+                "{document}:\n{commands}\nshould print {line:?}, but prints\n{part}"
+            );
         }
     }
 }
@@ -143,38 +182,73 @@ async fn run(document: &str, before: &str, others: &[(&str, String)]) {
 async fn the_quick_start_does_what_it_says() {
     // Two seconds are enough for a reader; a busy machine may not have begun by then.
     let wait = "\nuntil longhaul get $id --json | grep '\"checkpoint\":[1-9]' > /dev/null; do sleep 0.1; done\n";
-    run("docs/quickstart.md", "", &[("\nsleep 2\n", wait.to_owned())]).await;
+    run(
+        "docs/quickstart.md",
+        "",
+        &[("\nsleep 2\n", wait.to_owned())],
+    )
+    .await;
 }
 
 async fn the_readme_does_what_it_says() {
-    let ready = "curl -sf --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:7080/readyz";
+    let ready =
+        "curl -sf --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:7080/readyz";
     // A reader asks a moment later; a busy machine may not have begun by then.
     let why = r"curl -sw '\n' http://127.0.0.1:7080/api/tasks/$id/why";
     let until_it_runs = format!("until {why} | grep '\"reason\":\"running\"'; do sleep 0.1; done");
-    run("README.md", &format!("longhaul dev > log 2>&1 &\n{ready}"), &[(why, until_it_runs)]).await;
+    run(
+        "README.md",
+        &format!("longhaul dev > log 2>&1 &\n{ready}"),
+        &[(why, until_it_runs)],
+    )
+    .await;
 }
 
 /// A fleet on servers of the tests, under names of its own.
 async fn the_guide_to_deployment_does_what_it_says() {
     let database = Database::make(Backend::Postgres).await;
-    let server = |variable: &str| setting(variable).unwrap_or_else(|| panic!("{variable} is not set: run `make test`"));
+    let server = |variable: &str| {
+        setting(variable).unwrap_or_else(|| panic!("{variable} is not set: run `make test`"))
+    };
     let namespace = database.url.rsplit_once('/').expect("a database").1;
-    let names = format!("export LONGHAUL_BROKER__NAMESPACE={namespace} LONGHAUL_REDIS__NAMESPACE={namespace}");
+    let names = format!(
+        "export LONGHAUL_BROKER__NAMESPACE={namespace} LONGHAUL_REDIS__NAMESPACE={namespace}"
+    );
     let others = [
-        ("postgres://longhaul:$POSTGRES_PASSWORD@127.0.0.1:5432/longhaul", database.url.clone()),
-        ("amqp://longhaul:$RABBITMQ_PASSWORD@127.0.0.1:5672/longhaul", server("LONGHAUL_TEST_RABBITMQ")),
-        ("redis://:$REDIS_PASSWORD@127.0.0.1:6379/0", server("LONGHAUL_TEST_REDIS")),
+        (
+            "postgres://longhaul:$POSTGRES_PASSWORD@127.0.0.1:5432/longhaul",
+            database.url.clone(),
+        ),
+        (
+            "amqp://longhaul:$RABBITMQ_PASSWORD@127.0.0.1:5672/longhaul",
+            server("LONGHAUL_TEST_RABBITMQ"),
+        ),
+        (
+            "redis://:$REDIS_PASSWORD@127.0.0.1:6379/0",
+            server("LONGHAUL_TEST_REDIS"),
+        ),
     ];
     run("docs/deployment.md", &names, &others).await;
 }
 
 fn words_with_digits_are_alike() {
-    assert_eq!(alike("01a1-e08e  sample.fail  RUNNING   1/5   2m 3s"), "# sample.fail RUNNING #/#");
+    assert_eq!(
+        alike("01a1-e08e  sample.fail  RUNNING   1/5   2m 3s"),
+        "# sample.fail RUNNING #/#"
+    );
     assert_eq!(alike("\"attempt\": 3,"), "\"attempt\": #,");
 }
 
 fn dots_stand_for_anything() {
-    assert!(fits("# crashed vm # ago crash: it died", "# crashed … crash: it died"));
-    assert!(fits("# crashed vm # ago crash: it died", "… crashed … died"));
-    assert!(!fits("# completed vm # ago", "# crashed … ago") && !fits("# crashed", "# crashed … ago"));
+    assert!(fits(
+        "# crashed vm # ago crash: it died",
+        "# crashed … crash: it died"
+    ));
+    assert!(fits(
+        "# crashed vm # ago crash: it died",
+        "… crashed … died"
+    ));
+    assert!(
+        !fits("# completed vm # ago", "# crashed … ago") && !fits("# crashed", "# crashed … ago")
+    );
 }

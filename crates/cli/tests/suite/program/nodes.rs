@@ -10,16 +10,29 @@ use crate::{
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    once![a_node_that_answers_and_a_node_that_works_share_a_store, duties_without_a_worker_rescue_what_a_dead_node_held]
+    once![
+        a_node_that_answers_and_a_node_that_works_share_a_store,
+        duties_without_a_worker_rescue_what_a_dead_node_held
+    ]
 }
 
 async fn a_node_that_answers_and_a_node_that_works_share_a_store() {
     let database = Database::make(Backend::Postgres).await;
     let token = database.token("u-1").await;
-    let api = database.start(&["serve", "--roles", "api", "--samples"]).await;
+    let api = database
+        .start(&["serve", "--roles", "api", "--samples"])
+        .await;
     let early = api.submit(&token, "sample.echo", json!(1)).await;
-    assert_eq!(api.get(&token, "/api/nodes").await.1["items"].as_array().map(Vec::len), Some(0), "nobody works yet");
-    let worker = database.start(&["worker", "--queues", "free_default=2", "--samples"]).await;
+    assert_eq!(
+        api.get(&token, "/api/nodes").await.1["items"]
+            .as_array()
+            .map(Vec::len),
+        Some(0),
+        "nobody works yet"
+    );
+    let worker = database
+        .start(&["worker", "--queues", "free_default=2", "--samples"])
+        .await;
     assert_eq!(worker.greeting, "Longhaul is running (worker)");
     api.until(&token, &early, "COMPLETED").await;
     for n in 0..5 {
@@ -36,12 +49,16 @@ async fn duties_without_a_worker_rescue_what_a_dead_node_held() {
     let quick = |arguments: &[&str]| {
         let mut command = database.program(arguments);
         // Sooner than by default, and so long that a machine that stands still for a moment kills nobody.
-        command.env("LONGHAUL_DUTIES__LEASE", "6s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        command
+            .env("LONGHAUL_DUTIES__LEASE", "6s")
+            .env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
         command
     };
     let api = Process::start(quick(&["serve", "--roles", "api,duties", "--samples"])).await;
     let doomed = Process::start(quick(&["worker", "--samples"])).await;
-    let id = api.submit(&token, "sample.sleep", json!({ "ms": 3_000_000 })).await;
+    let id = api
+        .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
+        .await;
     api.until(&token, &id, "RUNNING").await;
     doomed.signal("-KILL").await;
     drop(doomed);

@@ -18,8 +18,14 @@ impl Database {
     /// The program with the configuration of this test and nothing else from outside.
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
-        command.args(arguments).current_dir(self.folder.path()).kill_on_drop(true);
-        command.env_clear().env("LONGHAUL_STORE", &self.url).env("LONGHAUL_LISTEN", "127.0.0.1:0");
+        command
+            .args(arguments)
+            .current_dir(self.folder.path())
+            .kill_on_drop(true);
+        command
+            .env_clear()
+            .env("LONGHAUL_STORE", &self.url)
+            .env("LONGHAUL_LISTEN", "127.0.0.1:0");
         command.env("NO_COLOR", "1");
         command
     }
@@ -32,7 +38,12 @@ impl Database {
     /// A new token of this owner.
     pub(crate) async fn token(&self, owner: &str) -> String {
         let scopes = "tasks:read,tasks:write,operate";
-        let made = self.run(&["token", "create", "--owner", owner, "--scopes", scopes, "--json"]).await.ok();
+        let made = self
+            .run(&[
+                "token", "create", "--owner", owner, "--scopes", scopes, "--json",
+            ])
+            .await
+            .ok();
         let made: Value = serde_json::from_str(&made).unwrap();
         made["token"].as_str().unwrap().to_owned()
     }
@@ -43,7 +54,9 @@ impl Database {
 }
 
 pub(crate) async fn answer(mut command: Command) -> Answer {
-    let done = tokio::time::timeout(DEADLINE, command.output()).await.expect("an end in time");
+    let done = tokio::time::timeout(DEADLINE, command.output())
+        .await
+        .expect("an end in time");
     Answer(done.unwrap())
 }
 
@@ -85,10 +98,17 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a node and waits for its greeting.
     pub(crate) async fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
-        let first = tokio::time::timeout(DEADLINE, out.next_line()).await.expect("a greeting in time").unwrap();
+        let first = tokio::time::timeout(DEADLINE, out.next_line())
+            .await
+            .expect("a greeting in time")
+            .unwrap();
         let Some(greeting) = first else {
             let mut said = String::new();
             while let Ok(Some(line)) = log.next_line().await {
@@ -96,17 +116,33 @@ impl Process {
             }
             panic!("it did not start: {said}");
         };
-        Self { child, _out: out, log, greeting }
+        Self {
+            child,
+            _out: out,
+            log,
+            greeting,
+        }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        let place = self.greeting.split_whitespace().find(|word| word.starts_with("http://"));
+        let place = self
+            .greeting
+            .split_whitespace()
+            .find(|word| word.starts_with("http://"));
         format!("{}{path}", place.expect("the address of the API"))
     }
 
     pub(crate) async fn get(&self, token: &str, path: &str) -> (u16, Value) {
-        let asked = client().get(self.url(path)).bearer_auth(token).send().await.unwrap();
-        (asked.status().as_u16(), asked.json().await.unwrap_or_default())
+        let asked = client()
+            .get(self.url(path))
+            .bearer_auth(token)
+            .send()
+            .await
+            .unwrap();
+        (
+            asked.status().as_u16(),
+            asked.json().await.unwrap_or_default(),
+        )
     }
 
     /// What it says once it is ready. A store that is slow to answer makes it not ready for a moment.
@@ -121,51 +157,96 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(DEADLINE, ready).await.expect("it is ready in time")
+        tokio::time::timeout(DEADLINE, ready)
+            .await
+            .expect("it is ready in time")
     }
 
     pub(crate) async fn post(&self, token: &str, path: &str) -> (u16, Value) {
-        let asked = client().post(self.url(path)).bearer_auth(token).send().await.unwrap();
-        (asked.status().as_u16(), asked.json().await.unwrap_or_default())
+        let asked = client()
+            .post(self.url(path))
+            .bearer_auth(token)
+            .send()
+            .await
+            .unwrap();
+        (
+            asked.status().as_u16(),
+            asked.json().await.unwrap_or_default(),
+        )
     }
 
     pub(crate) async fn submit(&self, token: &str, task_type: &str, parameters: Value) -> String {
         let body = json!({ "taskType": task_type, "parameters": parameters });
-        let sent = client().post(self.url("/api/tasks")).bearer_auth(token).json(&body).send().await.unwrap();
+        let sent = client()
+            .post(self.url("/api/tasks"))
+            .bearer_auth(token)
+            .json(&body)
+            .send()
+            .await
+            .unwrap();
         assert_eq!(sent.status().as_u16(), 202, "{:?}", sent.text().await);
         let answer: Value = sent.json().await.unwrap();
         answer["taskId"].as_str().unwrap().to_owned()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
-        self.url("").trim_start_matches("http://").parse().expect("an address and a port")
+        self.url("")
+            .trim_start_matches("http://")
+            .parse()
+            .expect("an address and a port")
     }
 
     /// Waits until the task has this status.
     pub(crate) async fn until(&self, token: &str, id: &str, status: &str) -> Value {
-        let (news, path) = (format!("/api/tasks/{id}/events"), format!("/api/tasks/{id}"));
-        self.until_so(token, (&news, &path), |task| task["status"] == status).await
+        let (news, path) = (
+            format!("/api/tasks/{id}/events"),
+            format!("/api/tasks/{id}"),
+        );
+        self.until_so(token, (&news, &path), |task| task["status"] == status)
+            .await
     }
 
     /// Waits until what is at the path is as wanted, and looks again at each word of a live stream.
-    pub(crate) async fn until_so(&self, token: &str, places: (&str, &str), is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until_so(
+        &self,
+        token: &str,
+        places: (&str, &str),
+        is_so: impl Fn(&Value) -> bool,
+    ) -> Value {
         let signed = |call: Call| call.header("Authorization", &format!("Bearer {token}"));
         let so = awaited(self.address(), signed, places, is_so);
-        tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("{places:?} is not as wanted in time"))
+        tokio::time::timeout(DEADLINE, so)
+            .await
+            .unwrap_or_else(|_| panic!("{places:?} is not as wanted in time"))
     }
 
     /// Waits until a live stream of this caller's ends: their token is no longer good.
     pub(crate) async fn until_refused(&self, token: &str) {
-        let live = client().get(self.url("/api/events")).bearer_auth(token).send().await.unwrap();
+        let live = client()
+            .get(self.url("/api/events"))
+            .bearer_auth(token)
+            .send()
+            .await
+            .unwrap();
         if live.status() != 401 {
-            tokio::time::timeout(DEADLINE, live.bytes()).await.expect("an end in time").unwrap();
+            tokio::time::timeout(DEADLINE, live.bytes())
+                .await
+                .expect("an end in time")
+                .unwrap();
         }
     }
 
     /// Sends a signal as a supervisor would.
     pub(crate) async fn signal(&self, name: &str) {
         let id = self.child.id().expect("it runs").to_string();
-        assert!(Command::new("kill").args([name, &id]).status().await.unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([name, &id])
+                .status()
+                .await
+                .unwrap()
+                .success()
+        );
     }
 
     /// Waits for a line of the log.
@@ -178,12 +259,17 @@ impl Process {
             }
             panic!("it ended without {wanted:?}");
         };
-        tokio::time::timeout(DEADLINE, found).await.expect("the line in time");
+        tokio::time::timeout(DEADLINE, found)
+            .await
+            .expect("the line in time");
     }
 
     /// Waits for the end, which must be a clean one.
     pub(crate) async fn ended(mut self) {
-        let ended = tokio::time::timeout(DEADLINE, self.child.wait()).await.expect("an end in time").unwrap();
+        let ended = tokio::time::timeout(DEADLINE, self.child.wait())
+            .await
+            .expect("an end in time")
+            .unwrap();
         assert!(ended.success(), "{ended}");
     }
 
@@ -194,5 +280,9 @@ impl Process {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().no_proxy().timeout(DEADLINE).build().unwrap()
+    reqwest::Client::builder()
+        .no_proxy()
+        .timeout(DEADLINE)
+        .build()
+        .unwrap()
 }

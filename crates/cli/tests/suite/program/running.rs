@@ -43,27 +43,44 @@ impl Running {
         token: &str,
         environment: &[(&str, &str)],
     ) -> Self {
-        let log = std::fs::File::options().create(true).append(true).open(database.folder.path().join("log")).unwrap();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(database.folder.path().join("log"))
+            .unwrap();
         let mut command = database.program(arguments);
         // A node that dies is noticed sooner than by default: the test need not wait so long. One that lives is not taken for dead
         // because the machine stands still for a moment.
-        command.env("LONGHAUL_DUTIES__LEASE", "6s").env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+        command
+            .env("LONGHAUL_DUTIES__LEASE", "6s")
+            .env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
         command.envs(environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let greeting = async {
             while let Some(line) = lines.next_line().await.unwrap() {
                 if let Some((_, place)) = line.split_once("http://") {
-                    let place = place.split(|letter: char| letter == '/' || letter.is_whitespace()).next().unwrap();
+                    let place = place
+                        .split(|letter: char| letter == '/' || letter.is_whitespace())
+                        .next()
+                        .unwrap();
                     return place.parse().unwrap();
                 }
             }
             let log = std::fs::read_to_string(database.folder.path().join("log"));
             panic!("it did not start: {}", log.unwrap_or_default());
         };
-        let address = tokio::time::timeout(DEADLINE, greeting).await.expect("a greeting in time");
-        tokio::spawn(async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} });
-        Self { child, address, token: token.to_owned() }
+        let address = tokio::time::timeout(DEADLINE, greeting)
+            .await
+            .expect("a greeting in time");
+        tokio::spawn(
+            async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} },
+        );
+        Self {
+            child,
+            address,
+            token: token.to_owned(),
+        }
     }
 
     /// Kills it as a power cut would: nothing in it runs any more.
@@ -89,7 +106,9 @@ impl Running {
 
     pub(crate) async fn submit(&self, task_type: &str, parameters: Value, more: Value) -> String {
         let mut body = json!({ "taskType": task_type, "parameters": parameters });
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let answer = self.send(Call::post("/api/tasks", &body)).await.expect(202);
         answer["taskId"].as_str().unwrap().to_owned()
     }
@@ -101,14 +120,21 @@ impl Running {
             let sign = if path.contains('?') { '&' } else { '?' };
             let page = self.get(format!("{path}{sign}size=200{next}")).await;
             all.extend(page["items"].as_array().unwrap().clone());
-            let Some(cursor) = page["nextCursor"].as_str() else { return all };
+            let Some(cursor) = page["nextCursor"].as_str() else {
+                return all;
+            };
             next = format!("&cursor={cursor}");
         }
     }
 
     /// What is at this path, once it is as wanted.
     pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let so = awaited(self.address, |call| self.signed(call), ("/api/events", path), is_so);
+        let so = awaited(
+            self.address,
+            |call| self.signed(call),
+            ("/api/events", path),
+            is_so,
+        );
         match tokio::time::timeout(DEADLINE, so).await {
             Ok(found) => found,
             Err(_) => panic!("{path} is not as wanted in time: {}", self.get(path).await),
@@ -116,6 +142,7 @@ impl Running {
     }
 
     pub(crate) async fn until_status(&self, id: &str, status: &str) -> Value {
-        self.until(&format!("/api/tasks/{id}"), |task| task["status"] == status).await
+        self.until(&format!("/api/tasks/{id}"), |task| task["status"] == status)
+            .await
     }
 }

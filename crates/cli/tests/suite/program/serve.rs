@@ -16,14 +16,23 @@ async fn a_node_serves_drains_and_goes_on(backend: Backend) {
     let database = Database::make(backend).await;
     let token = database.token("u-1").await;
     let node = database.start(&["serve", "--samples"]).await;
-    assert!(node.greeting.contains("(api, worker, duties)"), "{}", node.greeting);
+    assert!(
+        node.greeting.contains("(api, worker, duties)"),
+        "{}",
+        node.greeting
+    );
     assert_eq!(node.ready().await, json!({ "status": "ok" }));
     assert_eq!(node.get("", "/api/tasks").await.0, 401);
     let echo = node.submit(&token, "sample.echo", json!({ "a": 1 })).await;
     let task = node.until(&token, &echo, "COMPLETED").await;
-    assert_eq!((&task["result"], &task["userId"]), (&json!({ "a": 1 }), &json!("u-1")));
+    assert_eq!(
+        (&task["result"], &task["userId"]),
+        (&json!({ "a": 1 }), &json!("u-1"))
+    );
     // Long enough to be seen while it runs, and well below the half minute of a drain.
-    let sleeper = node.submit(&token, "sample.sleep", json!({ "ms": 6_000 })).await;
+    let sleeper = node
+        .submit(&token, "sample.sleep", json!({ "ms": 6_000 }))
+        .await;
     node.until(&token, &sleeper, "RUNNING").await;
     let later = node.submit(&token, "sample.echo", json!(2)).await;
     node.stop().await;
@@ -38,7 +47,9 @@ async fn a_second_signal_ends_a_node_at_once() {
     let database = Database::make(Backend::Sqlite).await;
     let token = database.token("u-1").await;
     let mut node = database.start(&["serve", "--samples"]).await;
-    let sleeper = node.submit(&token, "sample.sleep", json!({ "ms": 3_000_000 })).await;
+    let sleeper = node
+        .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
+        .await;
     node.until(&token, &sleeper, "RUNNING").await;
     node.signal("-TERM").await;
     node.logged("stopping").await;

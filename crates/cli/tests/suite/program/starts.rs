@@ -27,26 +27,55 @@ async fn a_node_that_waits_for_its_store_can_be_stopped() {
     // It takes connections and never says a word.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut command = database.program(&["serve"]);
-    command.env("LONGHAUL_STORE", format!("postgres://u@{}/tasks", mute.local_addr().unwrap()));
-    let mut node = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let _open = tokio::time::timeout(DEADLINE, mute.accept()).await.expect("a connection in time").unwrap();
+    command.env(
+        "LONGHAUL_STORE",
+        format!("postgres://u@{}/tasks", mute.local_addr().unwrap()),
+    );
+    let mut node = command
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _open = tokio::time::timeout(DEADLINE, mute.accept())
+        .await
+        .expect("a connection in time")
+        .unwrap();
     let id = node.id().expect("it runs").to_string();
-    assert!(Command::new("kill").args(["-TERM", &id]).status().await.unwrap().success());
-    let ended = tokio::time::timeout(DEADLINE, node.wait()).await.expect("an end in time").unwrap();
+    assert!(
+        Command::new("kill")
+            .args(["-TERM", &id])
+            .status()
+            .await
+            .unwrap()
+            .success()
+    );
+    let ended = tokio::time::timeout(DEADLINE, node.wait())
+        .await
+        .expect("an end in time")
+        .unwrap();
     assert!(ended.success(), "{ended}");
 }
 
 async fn a_task_of_another_process_is_watched_as_it_goes() {
     let database = Database::make(Backend::Postgres).await;
     let token = database.token("u-1").await;
-    let api = database.start(&["serve", "--roles", "api", "--samples"]).await;
+    let api = database
+        .start(&["serve", "--roles", "api", "--samples"])
+        .await;
     let worker = database.start(&["worker", "--samples"]).await;
     let steps = r#"{"steps":4,"stepMs":2000}"#;
     let mut submit = database.program(&["submit", "sample.progress", steps, "--watch"]);
-    submit.env("LONGHAUL_URL", api.url("")).env("LONGHAUL_TOKEN", &token);
+    submit
+        .env("LONGHAUL_URL", api.url(""))
+        .env("LONGHAUL_TOKEN", &token);
     let told = answer(submit).await.ok();
     // Which steps are seen depends on when it is asked.
-    let is_told = |step: u32| told.contains(&format!("RUNNING attempt 1 {}% step {step} of 4", step * 25));
+    let is_told = |step: u32| {
+        told.contains(&format!(
+            "RUNNING attempt 1 {}% step {step} of 4",
+            step * 25
+        ))
+    };
     assert!((1..4).any(is_told) && told.contains("COMPLETED"), "{told}");
     worker.stop().await;
     api.stop().await;
@@ -62,8 +91,13 @@ async fn limits_of_the_configuration_count_before_those_of_an_application() {
     assert_eq!(status, 202);
     // One call an hour, so that the others wait.
     let waiting = "/api/tasks?taskType=generate_summary&status=RETRYING";
-    let has_some = |page: &Value| page["items"].as_array().is_some_and(|items| !items.is_empty());
-    node.until_so(&token, ("/api/events", waiting), has_some).await;
+    let has_some = |page: &Value| {
+        page["items"]
+            .as_array()
+            .is_some_and(|items| !items.is_empty())
+    };
+    node.until_so(&token, ("/api/events", waiting), has_some)
+        .await;
     node.stop().await;
 }
 
@@ -76,30 +110,56 @@ async fn a_node_that_knows_no_type_says_so() {
 
 async fn commands_that_are_no_nodes_tell_their_errors_plainly() {
     let database = Database::make(Backend::Sqlite).await;
-    let told = database.run(&["token", "create", "--owner", "u-1", "--scopes", "all"]).await.failed();
-    assert!(told.starts_with("error: there is no scope \"all\"; allowed: tasks:read"), "{told}");
+    let told = database
+        .run(&["token", "create", "--owner", "u-1", "--scopes", "all"])
+        .await
+        .failed();
+    assert!(
+        told.starts_with("error: there is no scope \"all\"; allowed: tasks:read"),
+        "{told}"
+    );
     let told = database.run(&["migrate", "--check"]).await.failed();
     assert!(told.starts_with("error: "), "{told}");
 }
 
 async fn what_an_application_submits_has_the_tier_of_its_caller() {
     let database = Database::make(Backend::Sqlite).await;
-    let token = database.run(&["token", "create", "--owner", "u-1", "--tier", "vip"]).await.ok();
+    let token = database
+        .run(&["token", "create", "--owner", "u-1", "--tier", "vip"])
+        .await
+        .ok();
     let node = database.start(&["serve", "--samples"]).await;
     let (_, imported) = node.post(token.trim(), "/novel/api/novels/sample").await;
     let path = format!("/api/tasks/{}", imported["taskId"].as_str().unwrap());
     let (_, task) = node.get(token.trim(), &path).await;
-    assert_eq!((task["tier"].as_str(), task["queue"].as_str()), (Some("vip"), Some("vip_long")), "{task}");
+    assert_eq!(
+        (task["tier"].as_str(), task["queue"].as_str()),
+        (Some("vip"), Some("vip_long")),
+        "{task}"
+    );
     node.stop().await;
 }
 
 async fn a_reader_who_has_seen_enough_is_no_failure() {
     let database = Database::make(Backend::Sqlite).await;
-    for arguments in ["doctor", "migrate", "token create --owner u-1", "token list --json"] {
-        let script = format!("set -o pipefail; {} {arguments} | true", env!("CARGO_BIN_EXE_longhaul"));
+    for arguments in [
+        "doctor",
+        "migrate",
+        "token create --owner u-1",
+        "token list --json",
+    ] {
+        let script = format!(
+            "set -o pipefail; {} {arguments} | true",
+            env!("CARGO_BIN_EXE_longhaul")
+        );
         let mut shell = Command::new("bash");
-        shell.args(["-c", &script]).current_dir(database.folder.path()).kill_on_drop(true);
-        shell.env("LONGHAUL_STORE", &database.url).env("LONGHAUL_LISTEN", "127.0.0.1:0");
+        shell
+            .args(["-c", &script])
+            .current_dir(database.folder.path())
+            .kill_on_drop(true);
+        shell
+            .env("LONGHAUL_STORE", &database.url)
+            .env("LONGHAUL_LISTEN", "127.0.0.1:0");
         let told = answer(shell).await;
         assert!(!told.all().contains("panicked"), "{}", told.all());
         told.ok();

@@ -50,10 +50,15 @@ impl Roll {
         let is_open = |lease: &&Lease| {
             let known = self.known.get(&lease.task_id);
             // A later attempt is known: an earlier one can only be over.
-            let is_settled = known.is_some_and(|known| known.lease == **lease || known.lease.attempt > lease.attempt);
+            let is_settled = known
+                .is_some_and(|known| known.lease == **lease || known.lease.attempt > lease.attempt);
             !is_settled && !self.struck.contains(*lease)
         };
-        leases.filter(is_open).filter(|lease| seen.insert(**lease)).copied().collect()
+        leases
+            .filter(is_open)
+            .filter(|lease| seen.insert(**lease))
+            .copied()
+            .collect()
     }
 
     /// The store was asked about the lease, and has this.
@@ -99,31 +104,43 @@ impl Roll {
     ) -> Vec<Told> {
         let mut newest: HashMap<TaskId, &ProgressReport> = HashMap::new();
         for report in reports {
-            let Some(known) = self.known.get_mut(&report.lease.task_id) else { continue };
+            let Some(known) = self.known.get_mut(&report.lease.task_id) else {
+                continue;
+            };
             if known.lease == report.lease && report.sequence > known.sequence {
                 (known.sequence, known.heard_at) = (report.sequence, now);
                 newest.insert(report.lease.task_id, report);
             }
         }
         let told = |(id, report): (TaskId, &ProgressReport)| {
-            Some(Told { report: report.clone(), known: self.known.get(&id)?.clone() })
+            Some(Told {
+                report: report.clone(),
+                known: self.known.get(&id)?.clone(),
+            })
         };
         newest.into_iter().filter_map(told).collect()
     }
 
     /// A write has raised the version of the task's row.
     pub(super) fn written(&mut self, lease: &Lease) {
-        if let Some(known) = self.known.get_mut(&lease.task_id).filter(|known| known.lease == *lease) {
+        if let Some(known) = self
+            .known
+            .get_mut(&lease.task_id)
+            .filter(|known| known.lease == *lease)
+        {
             known.version += 1;
         }
     }
 
     pub(super) fn knows(&self, lease: &Lease) -> bool {
-        self.known.get(&lease.task_id).is_some_and(|known| known.lease == *lease)
+        self.known
+            .get(&lease.task_id)
+            .is_some_and(|known| known.lease == *lease)
     }
 
     pub(super) fn forget_silent(&mut self, now: Instant) {
-        self.known.retain(|_, known| now.duration_since(known.heard_at) < SILENT);
+        self.known
+            .retain(|_, known| now.duration_since(known.heard_at) < SILENT);
     }
 
     /// Those that have been silent for longer than the others.

@@ -5,7 +5,10 @@ use crate::{AttemptOutcome, Status, testing::TestLonghaul};
 
 #[tokio::test]
 async fn what_was_submitted_is_told_by_type_and_in_order() {
-    let longhaul = TestLonghaul::new().register(Flaky).register(Steps::default()).start();
+    let longhaul = TestLonghaul::new()
+        .register(Flaky)
+        .register(Steps::default())
+        .start();
     for number in [7, 1, 4] {
         longhaul.submit::<Flaky>(number).await.unwrap();
         longhaul.submit::<Steps>(()).await.unwrap();
@@ -26,11 +29,23 @@ async fn more_tasks_than_fit_a_page_are_all_told() {
 async fn each_task_of_a_batch_has_its_own_names() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
     let task = || longhaul.submit::<Flaky>(0);
-    let batch =
-        [task(), task().owner("ann"), task().queue("vip_long"), task().tier("vip"), task().owner("bob"), task()];
+    let batch = [
+        task(),
+        task().owner("ann"),
+        task().queue("vip_long"),
+        task().tier("vip"),
+        task().owner("bob"),
+        task(),
+    ];
     let handles = longhaul.submit_all(batch).await.unwrap();
-    let records: Vec<_> = handles.iter().map(|handle| longhaul.record(handle)).collect();
-    let names: Vec<_> = records.iter().map(|record| (&*record.owner, &*record.queue, &*record.task_type)).collect();
+    let records: Vec<_> = handles
+        .iter()
+        .map(|handle| longhaul.record(handle))
+        .collect();
+    let names: Vec<_> = records
+        .iter()
+        .map(|record| (&*record.owner, &*record.queue, &*record.task_type))
+        .collect();
     let kind = <Flaky as crate::Task>::TYPE;
     let wanted = [
         ("default", "free_default"),
@@ -41,7 +56,10 @@ async fn each_task_of_a_batch_has_its_own_names() {
         ("default", "free_default"),
     ];
     assert_eq!(names, wanted.map(|(owner, queue)| (owner, queue, kind)));
-    let refused = longhaul.submit_all([task(), task().owner("")]).await.unwrap_err();
+    let refused = longhaul
+        .submit_all([task(), task().owner("")])
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("userId"), "{refused}");
 }
 
@@ -51,8 +69,15 @@ async fn attempts_and_logs_are_told_in_order() {
     let handle = longhaul.submit::<Flaky>(1).await.unwrap();
     longhaul.run_until_done().await;
     assert_eq!(longhaul.logs(&handle), ["attempt 1", "attempt 2"]);
-    let outcomes: Vec<AttemptOutcome> = longhaul.attempts(&handle).iter().map(|attempt| attempt.outcome).collect();
-    assert_eq!(outcomes, [AttemptOutcome::Failed, AttemptOutcome::Completed]);
+    let outcomes: Vec<AttemptOutcome> = longhaul
+        .attempts(&handle)
+        .iter()
+        .map(|attempt| attempt.outcome)
+        .collect();
+    assert_eq!(
+        outcomes,
+        [AttemptOutcome::Failed, AttemptOutcome::Completed]
+    );
 }
 
 #[tokio::test]
@@ -62,10 +87,18 @@ async fn a_wrong_end_is_explained() {
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     let message = panic_of(async { longhaul.assert_ended(&handle, Status::Completed) }).await;
-    for part in ["should have ended COMPLETED", "DEAD_LETTER", "2 attempts", "attempt 1: failed (retryable: not yet)"] {
+    for part in [
+        "should have ended COMPLETED",
+        "DEAD_LETTER",
+        "2 attempts",
+        "attempt 1: failed (retryable: not yet)",
+    ] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
-    assert!(message.contains("log of attempt 2: [info] attempt 2"), "{message}");
+    assert!(
+        message.contains("log of attempt 2: [info] attempt 2"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -81,11 +114,15 @@ async fn a_missing_result_is_explained_and_not_waited_for() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
     let handle = longhaul.submit::<Flaky>(0).await.unwrap();
     let message = panic_of(async { longhaul.result(&handle) }).await;
-    assert!(message.contains("no result") && message.contains("never run"), "{message}");
+    assert!(
+        message.contains("no result") && message.contains("never run"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
 async fn a_type_that_is_registered_twice_is_told_at_the_start() {
-    let message = panic_of(async { TestLonghaul::new().register(Flaky).register(Flaky).start() }).await;
+    let message =
+        panic_of(async { TestLonghaul::new().register(Flaky).register(Flaky).start() }).await;
     assert!(message.contains("registered twice"), "{message}");
 }

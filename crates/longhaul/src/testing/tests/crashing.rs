@@ -11,10 +11,20 @@ async fn a_crash_goes_on_from_the_checkpoint() {
     longhaul.crash_after_checkpoints(3);
     longhaul.run_until_idle().await;
     assert_eq!((longhaul.crashes(), longhaul.result(&handle)), (1, 3));
-    assert_eq!(*steps.seen.lock().unwrap(), [1, 2, 3, 4, 5], "the third step is not repeated");
+    assert_eq!(
+        *steps.seen.lock().unwrap(),
+        [1, 2, 3, 4, 5],
+        "the third step is not repeated"
+    );
     let task = longhaul.record(&handle);
-    assert_eq!((task.attempt, task.crash_count, task.retry_count), (2, 1, 0));
-    assert_eq!(longhaul.attempts(&handle)[0].outcome, AttemptOutcome::Crashed);
+    assert_eq!(
+        (task.attempt, task.crash_count, task.retry_count),
+        (2, 1, 0)
+    );
+    assert_eq!(
+        longhaul.attempts(&handle)[0].outcome,
+        AttemptOutcome::Crashed
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +35,10 @@ async fn a_crash_takes_along_whatever_runs_on_any_thread() {
     longhaul.crash_after_checkpoints(10);
     longhaul.run_until_idle().await;
     assert_eq!(longhaul.crashes(), 1);
-    let crashed = handles.iter().filter(|handle| longhaul.record(handle).crash_count == 1).count();
+    let crashed = handles
+        .iter()
+        .filter(|handle| longhaul.record(handle).crash_count == 1)
+        .count();
     assert_eq!(crashed, 8, "no report had been delivered yet");
     for handle in &handles {
         longhaul.assert_ended(handle, Status::Completed);
@@ -34,7 +47,12 @@ async fn a_crash_takes_along_whatever_runs_on_any_thread() {
 
 #[tokio::test]
 async fn a_blocking_handler_crashes_too_and_leaves_no_thread_behind() {
-    let longhaul = TestLonghaul::new().register(Steps { is_blocking: true, ..Steps::default() }).start();
+    let longhaul = TestLonghaul::new()
+        .register(Steps {
+            is_blocking: true,
+            ..Steps::default()
+        })
+        .start();
     let handle = longhaul.submit::<Steps>(()).await.unwrap();
     longhaul.crash_after_checkpoints(2);
     longhaul.run_until_idle().await;
@@ -66,8 +84,14 @@ async fn a_crash_that_never_comes_is_not_counted() {
 
 #[tokio::test]
 async fn the_duties_of_the_test_decide_what_a_crash_means() {
-    let strict = DutySettings { max_crashes: 1, ..DutySettings::default() };
-    let longhaul = TestLonghaul::new().register(Steps::default()).configure(|builder| builder.duties(strict)).start();
+    let strict = DutySettings {
+        max_crashes: 1,
+        ..DutySettings::default()
+    };
+    let longhaul = TestLonghaul::new()
+        .register(Steps::default())
+        .configure(|builder| builder.duties(strict))
+        .start();
     let handle = longhaul.submit::<Steps>(()).await.unwrap();
     longhaul.crash_after_checkpoints(1);
     longhaul.run_until_idle().await;

@@ -44,7 +44,9 @@ impl Task for Flaky {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().retry(RetryPolicy::backoff(MINUTE, HOUR)).max_attempts(5)
+        TypeSettings::new()
+            .retry(RetryPolicy::backoff(MINUTE, HOUR))
+            .max_attempts(5)
     }
 }
 
@@ -70,6 +72,9 @@ impl Task for Steps {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings { blocking: self.is_blocking, ..TypeSettings::new() }
+        TypeSettings {
+            blocking: self.is_blocking,
+            ..TypeSettings::new()
+        }
     }
 }

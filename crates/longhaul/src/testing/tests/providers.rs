@@ -10,11 +10,25 @@ use crate::{
 
 #[tokio::test(start_paused = true)]
 async fn each_call_gets_the_next_answer_and_the_last_one_holds() {
-    let script = FakeProvider::new().text("one").too_many_requests(MINUTE).cut_off_after("ha").slow(HOUR, "late");
+    let script = FakeProvider::new()
+        .text("one")
+        .too_many_requests(MINUTE)
+        .cut_off_after("ha")
+        .slow(HOUR, "late");
     let provider = script.clone();
     assert_eq!(provider.call().await.unwrap(), "one");
-    assert_eq!(provider.call().await.unwrap_err(), ProviderError::TooManyRequests { retry_after: MINUTE });
-    assert_eq!(provider.call().await.unwrap_err(), ProviderError::CutOff { received: "ha".to_owned() });
+    assert_eq!(
+        provider.call().await.unwrap_err(),
+        ProviderError::TooManyRequests {
+            retry_after: MINUTE
+        }
+    );
+    assert_eq!(
+        provider.call().await.unwrap_err(),
+        ProviderError::CutOff {
+            received: "ha".to_owned()
+        }
+    );
     for _ in 0..2 {
         let before = tokio::time::Instant::now();
         assert_eq!(provider.call().await.unwrap(), "late");
@@ -35,12 +49,28 @@ fn an_error_is_known_also_as_a_cause() {
     #[error("no summary")]
     struct Outer(#[source] ProviderError);
 
-    let limited = ProviderError::TooManyRequests { retry_after: MINUTE };
-    assert_eq!(ProviderError::classify(&Outer(limited)), Class::RateLimited { retry_after: MINUTE });
-    assert_eq!(ProviderError::classify(&ProviderError::CutOff { received: String::new() }), Class::Retryable);
+    let limited = ProviderError::TooManyRequests {
+        retry_after: MINUTE,
+    };
+    assert_eq!(
+        ProviderError::classify(&Outer(limited)),
+        Class::RateLimited {
+            retry_after: MINUTE
+        }
+    );
+    assert_eq!(
+        ProviderError::classify(&ProviderError::CutOff {
+            received: String::new()
+        }),
+        Class::Retryable
+    );
     assert_eq!(ProviderError::classify(&std::fmt::Error), Class::Fatal);
     let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
-    assert_eq!(ProviderError::classify(&timed_out), Class::Retryable, "the rest is classified as everywhere");
+    assert_eq!(
+        ProviderError::classify(&timed_out),
+        Class::Retryable,
+        "the rest is classified as everywhere"
+    );
 }
 
 struct Ask(FakeProvider);
@@ -56,7 +86,9 @@ impl Task for Ask {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().permit_wait(Duration::ZERO).max_attempts(2)
+        TypeSettings::new()
+            .permit_wait(Duration::ZERO)
+            .max_attempts(2)
     }
 
     fn classify(&self, error: &(dyn std::error::Error + 'static)) -> Class {
@@ -75,7 +107,10 @@ async fn a_refusal_uses_up_no_retry_and_parks_the_key_for_all() {
     longhaul.run_until_idle().await;
     assert_eq!(provider.calls(), 1, "the key is parked, so nobody calls");
     longhaul.run_until_done().await;
-    assert_eq!((longhaul.result(&first), longhaul.result(&second)), ("answer".to_owned(), "answer".to_owned()));
+    assert_eq!(
+        (longhaul.result(&first), longhaul.result(&second)),
+        ("answer".to_owned(), "answer".to_owned())
+    );
     let task = longhaul.record(&first);
     assert_eq!((task.retry_count, task.snooze_count >= 1), (0, true));
 }
@@ -94,8 +129,14 @@ async fn an_answer_that_is_cut_off_is_worth_a_retry() {
 async fn limits_go_by_the_clock_of_the_test() {
     let provider = FakeProvider::new().text("answer");
     let limit = Limit::per_minute(1);
-    let longhaul = TestLonghaul::new().register(Ask(provider.clone())).limit("fake", limit).start();
-    let handles = longhaul.submit_all((0..3).map(|_| longhaul.submit::<Ask>(()))).await.unwrap();
+    let longhaul = TestLonghaul::new()
+        .register(Ask(provider.clone()))
+        .limit("fake", limit)
+        .start();
+    let handles = longhaul
+        .submit_all((0..3).map(|_| longhaul.submit::<Ask>(())))
+        .await
+        .unwrap();
     longhaul.run_until_idle().await;
     assert_eq!(provider.calls(), 1);
     longhaul.advance(MINUTE);
@@ -103,5 +144,7 @@ async fn limits_go_by_the_clock_of_the_test() {
     assert_eq!(provider.calls(), 2);
     longhaul.run_until_done().await;
     assert_eq!(provider.calls(), 3);
-    handles.iter().for_each(|handle| longhaul.assert_ended(handle, Status::Completed));
+    handles
+        .iter()
+        .for_each(|handle| longhaul.assert_ended(handle, Status::Completed));
 }

@@ -10,7 +10,8 @@ use tokio::sync::Notify;
 
 use super::{Flaky, HOUR, MINUTE, panic_of};
 use crate::{
-    Children, Context, Job, Outcome, Status, Stop, StoreError, Task, TaskInfo, TypeSettings, testing::TestLonghaul,
+    Children, Context, Job, Outcome, Status, Stop, StoreError, Task, TaskInfo, TypeSettings,
+    testing::TestLonghaul,
 };
 
 #[tokio::test]
@@ -21,7 +22,11 @@ async fn nothing_runs_before_the_test_says_so() {
     assert_eq!(longhaul.record(&handle).status, Status::Queued);
     longhaul.run_until_idle().await;
     assert_eq!(longhaul.result(&handle), 1);
-    assert_eq!(handle.result().await.unwrap(), 1, "the handle knows it too, without waiting");
+    assert_eq!(
+        handle.result().await.unwrap(),
+        1,
+        "the handle knows it too, without waiting"
+    );
 }
 
 #[tokio::test]
@@ -42,7 +47,10 @@ async fn the_clock_stands_still_until_it_is_moved() {
     let before = longhaul.now();
     longhaul.submit::<Flaky>(1).await.unwrap();
     longhaul.run_until_idle().await;
-    assert!(longhaul.now().micros_since(before) < 1_000, "a microsecond for each reading, and nothing else");
+    assert!(
+        longhaul.now().micros_since(before) < 1_000,
+        "a microsecond for each reading, and nothing else"
+    );
     longhaul.advance(HOUR);
     assert!(longhaul.now().micros_since(before) >= 3_600_000_000);
 }
@@ -50,7 +58,15 @@ async fn the_clock_stands_still_until_it_is_moved() {
 #[tokio::test]
 async fn a_key_holds_as_long_as_its_submitter_says() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
-    let submit = || async { longhaul.submit::<Flaky>(0).idempotency_key("k").key_holds(MINUTE).await.unwrap().id() };
+    let submit = || async {
+        longhaul
+            .submit::<Flaky>(0)
+            .idempotency_key("k")
+            .key_holds(MINUTE)
+            .await
+            .unwrap()
+            .id()
+    };
     let first = submit().await;
     longhaul.advance(MINUTE / 2);
     assert_eq!(submit().await, first);
@@ -74,10 +90,18 @@ async fn until_done_jumps_over_every_wait() {
 async fn a_deadline_is_a_moment_to_jump_to() {
     let longhaul = TestLonghaul::new().register(Flaky).start();
     let deadline = longhaul.now().plus_ms(60_000);
-    let handle = longhaul.submit::<Flaky>(0).delay(HOUR).deadline(deadline).await.unwrap();
+    let handle = longhaul
+        .submit::<Flaky>(0)
+        .delay(HOUR)
+        .deadline(deadline)
+        .await
+        .unwrap();
     longhaul.run_until_done().await;
     let task = longhaul.record(&handle);
-    assert_eq!((task.attempt, task.error.unwrap().class.as_str()), (0, "deadline"));
+    assert_eq!(
+        (task.attempt, task.error.unwrap().class.as_str()),
+        (0, "deadline")
+    );
     assert!(longhaul.now() < deadline.plus_ms(60_000));
 }
 
@@ -86,7 +110,10 @@ async fn what_nobody_can_run_is_told_instead_of_waited_for() {
     let longhaul = TestLonghaul::new().start();
     longhaul.submit::<Flaky>(0).delay(HOUR).await.unwrap();
     let message = panic_of(longhaul.run_until_done()).await;
-    assert!(message.contains("nothing will ever run") && message.contains("flaky"), "{message}");
+    assert!(
+        message.contains("nothing will ever run") && message.contains("flaky"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -103,10 +130,15 @@ async fn a_task_that_is_put_back_for_ever_is_told_of() {
             later((), (*_ctx).clone()).await
         }
     }
-    let longhaul = TestLonghaul::new().register_fn("later", TypeSettings::new(), later).start();
+    let longhaul = TestLonghaul::new()
+        .register_fn("later", TypeSettings::new(), later)
+        .start();
     longhaul.submit::<Later>(()).await.unwrap();
     let message = panic_of(longhaul.run_until_idle()).await;
-    assert!(message.contains("later") && message.contains("10000 snoozes"), "{message}");
+    assert!(
+        message.contains("later") && message.contains("10000 snoozes"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -118,8 +150,15 @@ async fn a_clock_that_jumps_does_not_kill_the_worker() {
     let handle = longhaul.submit::<Flaky>(0).await.unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::Completed);
-    assert_eq!((longhaul.record(&handle).crash_count, longhaul.crashes()), (0, 0));
-    assert_eq!(longhaul.store().list_nodes().await.unwrap().len(), 1, "it is the same node all the time");
+    assert_eq!(
+        (longhaul.record(&handle).crash_count, longhaul.crashes()),
+        (0, 0)
+    );
+    assert_eq!(
+        longhaul.store().list_nodes().await.unwrap().len(),
+        1,
+        "it is the same node all the time"
+    );
 }
 
 #[tokio::test]
@@ -129,7 +168,10 @@ async fn retention_is_a_duty_of_each_round() {
     longhaul.run_until_idle().await;
     longhaul.advance(HOUR * 24 * 8);
     longhaul.run_until_idle().await;
-    assert_eq!(longhaul.task(handle.id()).await.unwrap_err(), StoreError::NotFound);
+    assert_eq!(
+        longhaul.task(handle.id()).await.unwrap_err(),
+        StoreError::NotFound
+    );
 }
 
 /// Sleeps for hours by tokio's clock.
@@ -154,16 +196,28 @@ async fn on_a_paused_runtime_handlers_sleep_in_no_time() {
     let (by_tokio, started) = (tokio::time::Instant::now(), Instant::now());
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::Completed);
-    assert!(by_tokio.elapsed() >= HOUR * 6 && started.elapsed() < MINUTE, "{:?}", started.elapsed());
+    assert!(
+        by_tokio.elapsed() >= HOUR * 6 && started.elapsed() < MINUTE,
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn on_a_paused_runtime_a_timeout_comes_at_once() {
     let longhaul = TestLonghaul::new().register(Sleeper).start();
-    let handle = longhaul.submit::<Sleeper>(()).timeout(HOUR).max_attempts(1).await.unwrap();
+    let handle = longhaul
+        .submit::<Sleeper>(())
+        .timeout(HOUR)
+        .max_attempts(1)
+        .await
+        .unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
-    assert_eq!(longhaul.attempts(&handle)[0].error.as_ref().unwrap().class, "timeout");
+    assert_eq!(
+        longhaul.attempts(&handle)[0].error.as_ref().unwrap().class,
+        "timeout"
+    );
 }
 
 /// Waits to be cancelled, and counts its hooks.
@@ -234,7 +288,11 @@ async fn parents_and_children_run_to_their_end() {
     let longhaul = TestLonghaul::new().register(Parent).register(Flaky).start();
     let handle = longhaul.submit::<Parent>(3).await.unwrap();
     longhaul.run_until_idle().await;
-    assert_eq!(longhaul.record(&handle).status, Status::Waiting, "two children wait for their retries");
+    assert_eq!(
+        longhaul.record(&handle).status,
+        Status::Waiting,
+        "two children wait for their retries"
+    );
     longhaul.run_until_done().await;
     assert_eq!(longhaul.result(&handle), 1 + 2 + 3);
     assert_eq!(longhaul.submitted::<Flaky>(), [0, 1, 2]);
@@ -243,7 +301,10 @@ async fn parents_and_children_run_to_their_end() {
 #[tokio::test]
 async fn files_are_kept_in_memory() {
     async fn draw(_: (), job: Job) -> Outcome<String> {
-        Ok(job.store_artifact("a.txt", "text/plain", b"drawn").await?.key)
+        Ok(job
+            .store_artifact("a.txt", "text/plain", b"drawn")
+            .await?
+            .key)
     }
     struct Draw;
     impl Task for Draw {
@@ -259,7 +320,10 @@ async fn files_are_kept_in_memory() {
     longhaul.run_until_idle().await;
     let artifacts = &longhaul.services().artifacts;
     let (artifact, bytes) = artifacts.get(&longhaul.result(&handle)).await.unwrap();
-    assert_eq!((artifact.file_name.as_str(), bytes.as_slice()), ("a.txt", b"drawn".as_slice()));
+    assert_eq!(
+        (artifact.file_name.as_str(), bytes.as_slice()),
+        ("a.txt", b"drawn".as_slice())
+    );
     artifacts.remove_all(handle.id()).await.unwrap();
     assert!(artifacts.get(&artifact.key).await.is_err());
     assert!(!std::path::Path::new("longhaul-artifacts").exists());
@@ -285,7 +349,10 @@ impl Task for Stuck {
     }
 
     fn settings(&self) -> TypeSettings {
-        TypeSettings::new().blocking().timeout(Duration::from_millis(20)).max_attempts(1)
+        TypeSettings::new()
+            .blocking()
+            .timeout(Duration::from_millis(20))
+            .max_attempts(1)
     }
 }
 
@@ -293,9 +360,14 @@ impl Task for Stuck {
 #[test]
 fn a_blocking_handler_that_is_past_its_timeout_is_dropped_at_its_await() {
     let dropped = Arc::new(Notify::new());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let (status, is_dropped) = runtime.block_on(async {
-        let longhaul = TestLonghaul::new().register(Stuck(Arc::clone(&dropped))).start();
+        let longhaul = TestLonghaul::new()
+            .register(Stuck(Arc::clone(&dropped)))
+            .start();
         let handle = longhaul.submit::<Stuck>(()).await.unwrap();
         longhaul.run_until_idle().await;
         let told = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;

@@ -48,16 +48,21 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-    let outcome = TestRunner::new_with_rng(config, random).run(&operation::histories(STEPS), |history| {
-        runtime.block_on(compare(&history, factory)).map_err(TestCaseError::fail)
-    });
+    let outcome =
+        TestRunner::new_with_rng(config, random).run(&operation::histories(STEPS), |history| {
+            runtime
+                .block_on(compare(&history, factory))
+                .map_err(TestCaseError::fail)
+        });
     match outcome {
         Ok(()) => {}
         Err(TestError::Abort(reason)) => panic!("no history was drawn: {reason}"),
         Err(TestError::Fail(reason, history)) => {
             let steps: Vec<String> = history.iter().map(|step| format!("  {step:?}")).collect();
             let steps = steps.join("\n");
-            panic!("LONGHAUL_SEED={seed} draws a history that differs: {reason}\nthe shortest history:\n{steps}")
+            panic!(
+                "LONGHAUL_SEED={seed} draws a history that differs: {reason}\nthe shortest history:\n{steps}"
+            )
         }
     }
 }
@@ -65,27 +70,46 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
 /// Runs a history on both stores and tells of the first difference.
 async fn compare(history: &[Operation], factory: &FixtureFactory) -> Result<(), String> {
     let clock = TestClock::new();
-    let reference = Fixture::new(Arc::new(MemoryStore::new(clock.clone(), OutboxPolicy::everything())), clock, None);
+    let reference = Fixture::new(
+        Arc::new(MemoryStore::new(clock.clone(), OutboxPolicy::everything())),
+        clock,
+        None,
+    );
     let mut expected = Side::new(reference).await;
     let mut tested = Side::new(factory(OutboxPolicy::everything()).await).await;
     for (index, step) in history.iter().enumerate() {
         let (wanted, told) = (expected.perform(step).await, tested.perform(step).await);
         if wanted != told {
-            return Err(format!("step {index}, {step:?}\n expected: {wanted}\n but was:  {told}\n"));
+            return Err(format!(
+                "step {index}, {step:?}\n expected: {wanted}\n but was:  {told}\n"
+            ));
         }
     }
     invariants::check(&tested.fixture).await;
     let (wanted, told) = (expected.snapshot().await, tested.snapshot().await);
-    let differs = wanted.iter().zip(&told).find(|(wanted, told)| wanted != told);
+    let differs = wanted
+        .iter()
+        .zip(&told)
+        .find(|(wanted, told)| wanted != told);
     match differs {
-        Some((wanted, told)) => Err(format!("what is left behind\n expected: {wanted}\n but was:  {told}\n")),
-        None if wanted.len() != told.len() => Err(format!("expected {wanted:#?}\n but was {told:#?}\n")),
+        Some((wanted, told)) => Err(format!(
+            "what is left behind\n expected: {wanted}\n but was:  {told}\n"
+        )),
+        None if wanted.len() != told.len() => {
+            Err(format!("expected {wanted:#?}\n but was {told:#?}\n"))
+        }
         None => Ok(()),
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place of the testkit that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of the testkit that reads the environment"
+)]
 fn number_from_environment(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; allowed: a whole number")))
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is {text:?}; allowed: a whole number")),
+    )
 }

@@ -9,15 +9,34 @@ pub(super) const BATCH: usize = 3;
 /// One step of a history.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
-    Submit { tasks: Vec<Draft> },
-    SubmitChildren { lease: u8, tasks: Vec<Draft> },
-    Claim { node: u8, queues: u8, kinds: u8, limit: u8 },
+    Submit {
+        tasks: Vec<Draft>,
+    },
+    SubmitChildren {
+        lease: u8,
+        tasks: Vec<Draft>,
+    },
+    Claim {
+        node: u8,
+        queues: u8,
+        kinds: u8,
+        limit: u8,
+    },
     Write(Write),
     Person(Person),
     Duty(Duty),
-    List { filter: Conditions, newest_first: bool, size: u8 },
-    NextDue { queues: u8, kinds: u8 },
-    Advance { spans: u8 },
+    List {
+        filter: Conditions,
+        newest_first: bool,
+        size: u8,
+    },
+    NextDue {
+        queues: u8,
+        kinds: u8,
+    },
+    Advance {
+        spans: u8,
+    },
 }
 
 /// What a worker writes under its leases.
@@ -46,12 +65,30 @@ pub(super) enum Write {
 /// What a person does.
 #[derive(Debug, Clone)]
 pub(super) enum Person {
-    Cancel { task: u8, owner: Option<u8> },
-    Retry { task: u8, owner: Option<u8>, failed_children: bool },
-    Reschedule { task: u8, change: Change },
-    ChangeAll { filter: Conditions, bulk: Bulk, limit: u8 },
-    Pause { queue: u8 },
-    Resume { queue: u8 },
+    Cancel {
+        task: u8,
+        owner: Option<u8>,
+    },
+    Retry {
+        task: u8,
+        owner: Option<u8>,
+        failed_children: bool,
+    },
+    Reschedule {
+        task: u8,
+        change: Change,
+    },
+    ChangeAll {
+        filter: Conditions,
+        bulk: Bulk,
+        limit: u8,
+    },
+    Pause {
+        queue: u8,
+    },
+    Resume {
+        queue: u8,
+    },
 }
 
 /// What nodes do for all.
@@ -255,7 +292,11 @@ prop_compose! {
 }
 
 fn bulk() -> impl Strategy<Value = Bulk> {
-    prop_oneof![Just(Bulk::Cancel), Just(Bulk::Retry), change().prop_map(Bulk::Reschedule)]
+    prop_oneof![
+        Just(Bulk::Cancel),
+        Just(Bulk::Retry),
+        change().prop_map(Bulk::Reschedule)
+    ]
 }
 
 prop_compose! {

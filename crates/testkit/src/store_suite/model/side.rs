@@ -46,7 +46,16 @@ impl Side {
         let began_at = fixture.store.now().await.unwrap();
         let nodes = [NodeId(Uuid::nil()); 3];
         let (ids, names, leases) = (Vec::new(), HashMap::new(), Vec::new());
-        let mut side = Self { fixture, began_at, passed: 0, ids, names, leases, nodes, started_nodes: 0 };
+        let mut side = Self {
+            fixture,
+            began_at,
+            passed: 0,
+            ids,
+            names,
+            leases,
+            nodes,
+            started_nodes: 0,
+        };
         for node in 0..3 {
             side.start_node(node).await.unwrap();
         }
@@ -58,7 +67,10 @@ impl Side {
         self.started_nodes += 1;
         let id = NodeId(Uuid::from_u128(self.started_nodes));
         self.nodes[usize::from(node)] = id;
-        self.fixture.store.register_node(id, &format!("node-{node}"), "host", None).await
+        self.fixture
+            .store
+            .register_node(id, &format!("node-{node}"), "host", None)
+            .await
     }
 
     pub(super) fn node(&self, node: u8) -> NodeId {
@@ -77,7 +89,8 @@ impl Side {
 
     /// The moment that lies so many spans, and a half, after the step.
     pub(super) fn in_spans(&self, spans: u8) -> Timestamp {
-        self.began_at.plus_ms(self.passed * SPAN_MS + spans_and_a_half(spans))
+        self.began_at
+            .plus_ms(self.passed * SPAN_MS + spans_and_a_half(spans))
     }
 
     pub(super) fn note_made(&mut self, id: TaskId) {
@@ -100,7 +113,10 @@ impl Side {
 
     /// What the history calls a task.
     pub(super) fn name(&self, id: TaskId) -> String {
-        self.names.get(&id).map_or_else(|| "a task that was never made".to_owned(), |index| format!("#{index}"))
+        self.names.get(&id).map_or_else(
+            || "a task that was never made".to_owned(),
+            |index| format!("#{index}"),
+        )
     }
 
     pub(super) fn names(&self, ids: impl IntoIterator<Item = TaskId>) -> Vec<String> {
@@ -109,7 +125,17 @@ impl Side {
 
     /// What moved, by name.
     pub(super) fn moves(&self, moved: &[Moved]) -> Vec<String> {
-        moved.iter().map(|one| format!("{} {:?} to {:?}", self.name(one.task.id), one.was, one.task.status)).collect()
+        moved
+            .iter()
+            .map(|one| {
+                format!(
+                    "{} {:?} to {:?}",
+                    self.name(one.task.id),
+                    one.was,
+                    one.task.status
+                )
+            })
+            .collect()
     }
 
     pub(super) fn task(&self, number: u8) -> Option<TaskId> {
@@ -127,7 +153,12 @@ impl Side {
     pub(super) fn new_task(&self, draft: &Draft, place: usize, parent: Option<Lease>) -> NewTask {
         // Some milliseconds keep deadlines apart, so that their order does not depend on the store.
         let apart_ms = (BATCH * self.ids.len() + place) as u64;
-        let retry = RetryPolicy { initial_ms: SPAN_MS, factor: 2.0, jitter: 0.0, max_ms: 3 * SPAN_MS };
+        let retry = RetryPolicy {
+            initial_ms: SPAN_MS,
+            factor: 2.0,
+            jitter: 0.0,
+            max_ms: 3 * SPAN_MS,
+        };
         let promise = |(key, digest): (u8, u8)| Idempotency {
             key: format!("key-{key}"),
             digest: [digest; 32],
@@ -135,15 +166,26 @@ impl Side {
         };
         NewTask {
             priority: draft.priority,
-            run_at: if draft.delay == 0 { RunAt::Now } else { RunAt::AfterMs(u64::from(draft.delay) * SPAN_MS) },
+            run_at: if draft.delay == 0 {
+                RunAt::Now
+            } else {
+                RunAt::AfterMs(u64::from(draft.delay) * SPAN_MS)
+            },
             max_attempts: u32::from(draft.max_attempts),
             timeout_ms: draft.timeout.map(spans_and_a_half),
-            deadline_at: draft.deadline.map(|spans| self.in_spans(spans).plus_ms(apart_ms)),
+            deadline_at: draft
+                .deadline
+                .map(|spans| self.in_spans(spans).plus_ms(apart_ms)),
             finish_step: draft.finish_step,
             retry,
             idempotency: draft.promise.map(promise),
             parent,
-            ..NewTask::new(&owner(draft.owner), &kind(draft.kind), &queue(draft.queue), json("{}"))
+            ..NewTask::new(
+                &owner(draft.owner),
+                &kind(draft.kind),
+                &queue(draft.queue),
+                json("{}"),
+            )
         }
     }
 
@@ -157,7 +199,11 @@ impl Side {
     }
 
     pub(super) fn filter(&self, conditions: &Conditions) -> TaskFilter {
-        let statuses = conditions.statuses.iter().map(|index| Status::ALL[usize::from(*index)]).collect();
+        let statuses = conditions
+            .statuses
+            .iter()
+            .map(|index| Status::ALL[usize::from(*index)])
+            .collect();
         TaskFilter {
             owner: conditions.owner.map(owner),
             statuses,
@@ -187,5 +233,8 @@ pub(super) fn queue(number: u8) -> String {
 
 /// The names that the bits of a mask stand for.
 pub(super) fn chosen(mask: u8, name: fn(u8) -> String) -> Vec<String> {
-    (0..2).filter(|bit| mask & (1 << bit) != 0).map(name).collect()
+    (0..2)
+        .filter(|bit| mask & (1 << bit) != 0)
+        .map(name)
+        .collect()
 }

@@ -20,13 +20,21 @@ impl Side {
                 Err(error) => lines.push(format!("{} cannot be read: {error}", self.name(id))),
                 Ok(task) => {
                     lines.push(self.tell_task(&task));
-                    let attempts = self.fixture.store.list_attempts(&Access::All, id, 0, 1_000).await.unwrap();
+                    let attempts = self
+                        .fixture
+                        .store
+                        .list_attempts(&Access::All, id, 0, 1_000)
+                        .await
+                        .unwrap();
                     lines.extend(attempts.iter().map(|attempt| self.tell_attempt(attempt)));
                     // The numbers are the store's own affair; that they grow is the suite's.
                     for entry in self.fixture.logs(id).await {
                         let at = self.span_of(entry.logged_at);
                         let (attempt, level, message) = (entry.attempt, entry.level, entry.message);
-                        lines.push(format!("{} log {attempt} {level:?} {message:?} at {at}", self.name(id)));
+                        lines.push(format!(
+                            "{} log {attempt} {level:?} {message:?} at {at}",
+                            self.name(id)
+                        ));
                     }
                 }
             }
@@ -62,7 +70,10 @@ impl Side {
             ..task.clone()
         };
         let parent = task.parent_id.map(|parent| self.name(parent));
-        let (name, error) = (self.name(task.id), task.error.as_ref().map(|error| self.tell_error(error)));
+        let (name, error) = (
+            self.name(task.id),
+            task.error.as_ref().map(|error| self.tell_error(error)),
+        );
         format!(
             "{name} of {parent:?} at {:?} error {error:?}: {plain:?}",
             times.map(|at| at.map(|at| self.span_of(at)))
@@ -85,7 +96,10 @@ impl Side {
         let error = attempt.error.as_ref().map(|error| self.tell_error(error));
         let (name, number) = (self.name(attempt.task_id), attempt.attempt);
         let place = (attempt.node_id, &attempt.host);
-        format!("{name} attempt {number}: {:?} on {place:?} at {times:?} error {error:?}", attempt.outcome)
+        format!(
+            "{name} attempt {number}: {:?} on {place:?} at {times:?} error {error:?}",
+            attempt.outcome
+        )
     }
 
     /// What listeners were told, task by task: between tasks the order is the store's own affair.
@@ -93,24 +107,38 @@ impl Side {
         let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for leased in self.fixture.drain_outbox().await {
             let (topic, body) = (leased.message.topic, leased.message.body);
-            let line = format!("{topic:?} {:?} {:?} {} {}", body.event, body.status, body.attempt, body.retry_count);
-            told.entry(self.name(leased.message.task_id)).or_default().push(line);
+            let line = format!(
+                "{topic:?} {:?} {:?} {} {}",
+                body.event, body.status, body.attempt, body.retry_count
+            );
+            told.entry(self.name(leased.message.task_id))
+                .or_default()
+                .push(line);
         }
-        told.into_iter().map(|(name, events)| format!("{name} told {events:?}")).collect()
+        told.into_iter()
+            .map(|(name, events)| format!("{name} told {events:?}"))
+            .collect()
     }
 
     async fn tell_the_rest(&self) -> Vec<String> {
         let store = &self.fixture.store;
         let mut lines = Vec::new();
         for queue in store.list_queues().await.unwrap() {
-            lines.push(format!("{} paused {:?}", queue.name, queue.paused_at.map(|at| self.span_of(at))));
+            lines.push(format!(
+                "{} paused {:?}",
+                queue.name,
+                queue.paused_at.map(|at| self.span_of(at))
+            ));
         }
         let mut nodes = store.list_nodes().await.unwrap();
         nodes.sort_by_key(|node| node.id);
         for node in nodes {
             let times = [node.started_at, node.heartbeat_at].map(|at| self.span_of(at));
             let lost = node.lost_at.map(|at| self.span_of(at));
-            lines.push(format!("node {} {} {} {times:?} lost {lost:?}", node.id, node.name, node.host));
+            lines.push(format!(
+                "node {} {} {} {times:?} lost {lost:?}",
+                node.id, node.name, node.host
+            ));
         }
         for tally in store.read_tallies(&TallyFilter::default()).await.unwrap() {
             lines.push(format!("{tally:?}"));
@@ -120,7 +148,9 @@ impl Side {
         for tally in store.read_tallies(&TallyFilter { spans }).await.unwrap() {
             let key = tally.key;
             if key.measure == Measure::Ended {
-                *ended.entry((key.queue, key.task_type, key.label, key.bucket)).or_default() += tally.n;
+                *ended
+                    .entry((key.queue, key.task_type, key.label, key.bucket))
+                    .or_default() += tally.n;
             }
         }
         lines.extend(ended.into_iter().map(|line| format!("ended {line:?}")));

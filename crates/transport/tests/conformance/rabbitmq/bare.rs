@@ -18,21 +18,43 @@ pub(crate) struct Bare {
 impl Bare {
     pub(crate) async fn connect(namespace: &Namespace) -> Self {
         let connection = namespace.connection().await;
-        Self { channel: connection.create_channel().await.unwrap(), connection }
+        Self {
+            channel: connection.create_channel().await.unwrap(),
+            connection,
+        }
     }
 
     /// Whatever comes into a queue that is there.
     pub(crate) async fn consume(&self, queue: &str) -> Consumer {
-        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
-        self.channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await.unwrap()
+        let options = BasicConsumeOptions {
+            no_ack: true,
+            ..BasicConsumeOptions::default()
+        };
+        self.channel
+            .basic_consume(queue.into(), "".into(), options, FieldTable::default())
+            .await
+            .unwrap()
     }
 
     /// Whatever an exchange sends to a key, from now on.
     pub(crate) async fn subscribe(&self, exchange: &str, key: &str) -> Consumer {
-        let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
-        let queue = self.channel.queue_declare("".into(), options, FieldTable::default()).await.unwrap();
+        let options = QueueDeclareOptions {
+            exclusive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let queue = self
+            .channel
+            .queue_declare("".into(), options, FieldTable::default())
+            .await
+            .unwrap();
         let (name, options) = (queue.name().clone(), QueueBindOptions::default());
-        let bound = self.channel.queue_bind(name.clone(), exchange.into(), key.into(), options, FieldTable::default());
+        let bound = self.channel.queue_bind(
+            name.clone(),
+            exchange.into(),
+            key.into(),
+            options,
+            FieldTable::default(),
+        );
         bound.await.unwrap();
         self.consume(name.as_str()).await
     }
@@ -41,8 +63,13 @@ impl Bare {
     pub(crate) async fn until_consumed(&self, queue: &str) {
         loop {
             let channel = self.connection.create_channel().await.unwrap();
-            let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-            let asked = channel.queue_declare(queue.into(), options, FieldTable::default()).await;
+            let options = QueueDeclareOptions {
+                passive: true,
+                ..QueueDeclareOptions::default()
+            };
+            let asked = channel
+                .queue_declare(queue.into(), options, FieldTable::default())
+                .await;
             if asked.is_ok_and(|queue| queue.consumer_count() > 0) {
                 return;
             }
@@ -52,7 +79,10 @@ impl Bare {
 
     pub(crate) async fn publish(&self, exchange: &str, key: &str, body: &[u8]) {
         let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
-        let sent = self.channel.basic_publish(exchange.into(), key.into(), options, body, properties).await;
+        let sent = self
+            .channel
+            .basic_publish(exchange.into(), key.into(), options, body, properties)
+            .await;
         sent.unwrap().await.unwrap();
     }
 }

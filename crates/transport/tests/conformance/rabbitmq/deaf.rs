@@ -20,7 +20,10 @@ use super::{
 use crate::trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    vec![trial("rabbitmq::a_consumer_that_has_gone_deaf_is_rebuilt", a_consumer_that_has_gone_deaf_is_rebuilt)]
+    vec![trial(
+        "rabbitmq::a_consumer_that_has_gone_deaf_is_rebuilt",
+        a_consumer_that_has_gone_deaf_is_rebuilt,
+    )]
 }
 
 /// What the network does with deliveries, and how many it has lost on one connection at most.
@@ -40,7 +43,8 @@ async fn proxy(deafness: &Arc<Deafness>) -> String {
     let (server, deafness) = (server.to_owned(), Arc::clone(deafness));
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let (from_server, mut to_server) = TcpStream::connect(&server).await.unwrap().into_split();
+            let (from_server, mut to_server) =
+                TcpStream::connect(&server).await.unwrap().into_split();
             let (mut from_client, to_client) = client.into_split();
             tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
             let deafness = Arc::clone(&deafness);
@@ -52,7 +56,11 @@ async fn proxy(deafness: &Arc<Deafness>) -> String {
 
 /// Carries frames until either side ends. `basic.deliver` is a method frame that begins with 60 and 60; the contents
 /// follow in frames of other types on the same channel.
-async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, deafness: &Deafness) -> std::io::Result<()> {
+async fn carry(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    deafness: &Deafness,
+) -> std::io::Result<()> {
     const METHOD: u8 = 1;
     const DELIVER: [u8; 4] = [0, 60, 0, 60];
     let (mut swallowed_channel, mut lost) = (None, 0);
@@ -81,7 +89,10 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, deafness: &Deafn
 async fn a_consumer_that_has_gone_deaf_is_rebuilt() {
     let deafness = Arc::new(Deafness::default());
     let namespace = Namespace::at(&proxy(&deafness).await);
-    let (deaf, other) = (namespace.hasty_broker(LaneKind::Classic).await, Namespace::named(&namespace.name));
+    let (deaf, other) = (
+        namespace.hasty_broker(LaneKind::Classic).await,
+        Namespace::named(&namespace.name),
+    );
     let ringer = other.broker(LaneKind::Classic).await;
     ringer.declare(&["vip_short".to_owned()]).await.unwrap();
     let mut consumer = deaf.bells("vip_short");
@@ -102,8 +113,14 @@ async fn a_consumer_that_has_gone_deaf_is_rebuilt() {
         why
     };
     let both = async { futures::join!(noticed, consumer.next(4)) };
-    let (why, heard) = tokio::time::timeout(Duration::from_secs(120), both).await.unwrap();
+    let (why, heard) = tokio::time::timeout(Duration::from_secs(120), both)
+        .await
+        .unwrap();
     assert!(why.contains(&namespace.full("vip_short")), "{why}");
-    assert_eq!(deafness.most_lost.load(Ordering::SeqCst), 4, "as many as it asked for, and no more");
+    assert_eq!(
+        deafness.most_lost.load(Ordering::SeqCst),
+        4,
+        "as many as it asked for, and no more"
+    );
     assert!(rung.iter().any(|rung| *rung == heard[0].bell));
 }

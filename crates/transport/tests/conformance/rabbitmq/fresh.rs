@@ -75,7 +75,10 @@ impl Namespace {
     }
 
     fn options(&self, lanes: LaneKind) -> RabbitOptions {
-        RabbitOptions { namespace: self.name.clone(), lanes }
+        RabbitOptions {
+            namespace: self.name.clone(),
+            lanes,
+        }
     }
 }
 
@@ -99,7 +102,10 @@ pub(crate) async fn until_down(broker: &dyn Broker) -> String {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place of these tests that reads the environment")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place of these tests that reads the environment"
+)]
 pub(crate) fn server_url() -> String {
     std::env::var("LONGHAUL_TEST_RABBITMQ").unwrap_or_else(|_| {
         panic!("LONGHAUL_TEST_RABBITMQ names no RabbitMQ server: `scripts/services run cargo test` starts one")

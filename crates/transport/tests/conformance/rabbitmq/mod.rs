@@ -25,8 +25,13 @@ use longhaul_transport::{
 use fresh::Namespace;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = broker_suite::trials("rabbitmq", Lanes::ByPriority, &broker(LaneKind::Classic));
-    trials.extend(broker_suite::trials("rabbitmq_quorum", Lanes::InOrder, &broker(LaneKind::Quorum)));
+    let mut trials =
+        broker_suite::trials("rabbitmq", Lanes::ByPriority, &broker(LaneKind::Classic));
+    trials.extend(broker_suite::trials(
+        "rabbitmq_quorum",
+        Lanes::InOrder,
+        &broker(LaneKind::Quorum),
+    ));
     trials.extend(event_bus_suite::trials("rabbitmq", &event_bus()));
     trials.extend(news::trials());
     trials.extend(wire::trials());
@@ -39,7 +44,11 @@ fn broker(lanes: LaneKind) -> BrokerFactory {
         Box::pin(async move {
             let namespace = Namespace::new();
             let broker = namespace.broker(lanes).await;
-            Fresh::new(broker as Arc<dyn Broker>, TestClock::new(), Some(Box::new(namespace)))
+            Fresh::new(
+                broker as Arc<dyn Broker>,
+                TestClock::new(),
+                Some(Box::new(namespace)),
+            )
         })
     })
 }

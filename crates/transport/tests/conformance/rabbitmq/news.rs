@@ -20,14 +20,23 @@ use crate::{fresh::random_id, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::news::{sentence}");
     vec![
-        trial(&name("news_of_one_process_is_heard_in_the_other"), news_of_one_process_is_heard_in_the_other),
+        trial(
+            &name("news_of_one_process_is_heard_in_the_other"),
+            news_of_one_process_is_heard_in_the_other,
+        ),
         trial(
             &name("a_task_that_only_another_process_listens_to_is_heard"),
             a_task_that_only_another_process_listens_to_is_heard,
         ),
         trial(&name("a_gap_is_told_as_missed"), a_gap_is_told_as_missed),
-        trial(&name("a_listener_that_came_early_is_told_so"), a_listener_that_came_early_is_told_so),
-        trial(&name("a_lost_link_is_told_as_missed"), a_lost_link_is_told_as_missed),
+        trial(
+            &name("a_listener_that_came_early_is_told_so"),
+            a_listener_that_came_early_is_told_so,
+        ),
+        trial(
+            &name("a_lost_link_is_told_as_missed"),
+            a_lost_link_is_told_as_missed,
+        ),
     ]
 }
 
@@ -57,22 +66,30 @@ async fn bus(namespace: &Namespace) -> RabbitEventBus {
 }
 
 async fn next(stream: &mut Box<dyn EventStream>) -> Heard {
-    tokio::time::timeout(Duration::from_secs(60), stream.next()).await.unwrap().unwrap()
+    tokio::time::timeout(Duration::from_secs(60), stream.next())
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 async fn a_task_that_only_another_process_listens_to_is_heard() {
     let namespace = Namespace::new();
     let (here, there) = (bus(&namespace).await, bus(&namespace).await);
     let news = event(1);
-    let _stream = there.subscribe(Subscription { task_id: Some(news.task_id), owner: None });
+    let _stream = there.subscribe(Subscription {
+        task_id: Some(news.task_id),
+        owner: None,
+    });
     assert!(here.is_heard(news.task_id, &news.owner));
 }
 
 async fn news_of_one_process_is_heard_in_the_other() {
     let namespace = Namespace::new();
     let (here, there) = (bus(&namespace).await, bus(&namespace).await);
-    let (mut of_here, mut of_there) =
-        (here.subscribe(Subscription::default()), there.subscribe(Subscription::default()));
+    let (mut of_here, mut of_there) = (
+        here.subscribe(Subscription::default()),
+        there.subscribe(Subscription::default()),
+    );
     let events: Vec<_> = (1..=550).map(event).collect();
     events.iter().for_each(|event| here.publish(event.clone()));
     for event in &events {
@@ -118,7 +135,10 @@ async fn a_listener_that_came_early_is_told_so() {
     let namespace = Namespace::new();
     let broker = namespace.connecting(LaneKind::Classic);
     let bus = RabbitEventBus::new(&broker, MemoryEventBus::new(16));
-    let mut stream = bus.subscribe(Subscription { task_id: Some(TaskId(random_id())), owner: None });
+    let mut stream = bus.subscribe(Subscription {
+        task_id: Some(TaskId(random_id())),
+        owner: None,
+    });
     assert_eq!(next(&mut stream).await, Heard::Missed(1));
     bus.listen().await;
     let mut late = bus.subscribe(Subscription::default());
@@ -138,7 +158,10 @@ async fn a_lost_link_is_told_as_missed() {
     let delete = async {
         bare.until_consumed(&lane).await;
         let options = lapin::options::QueueDeleteOptions::default();
-        bare.channel.queue_delete(lane.clone().into(), options).await.unwrap();
+        bare.channel
+            .queue_delete(lane.clone().into(), options)
+            .await
+            .unwrap();
         next(&mut stream).await
     };
     tokio::select! {

@@ -28,23 +28,62 @@ use crate::{fresh::random_id, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::{sentence}");
     vec![
-        trial(&name("a_bell_carries_its_headers"), a_bell_carries_its_headers),
-        trial(&name("an_event_is_a_cloud_event"), an_event_is_a_cloud_event),
-        trial(&name("a_dead_letter_is_in_the_dead_letter_queue"), a_dead_letter_is_in_the_dead_letter_queue),
-        trial(&name("an_unreadable_bell_is_set_aside_and_counted"), an_unreadable_bell_is_set_aside_and_counted),
-        trial(&name("an_unreadable_report_is_set_aside"), an_unreadable_report_is_set_aside),
-        trial(&name("a_signal_reaches_the_other_processes"), a_signal_reaches_the_other_processes),
-        trial(&name("a_queue_that_is_there_otherwise_is_named"), a_queue_that_is_there_otherwise_is_named),
-        trial(&name("a_name_that_is_taken_is_refused"), a_name_that_is_taken_is_refused),
+        trial(
+            &name("a_bell_carries_its_headers"),
+            a_bell_carries_its_headers,
+        ),
+        trial(
+            &name("an_event_is_a_cloud_event"),
+            an_event_is_a_cloud_event,
+        ),
+        trial(
+            &name("a_dead_letter_is_in_the_dead_letter_queue"),
+            a_dead_letter_is_in_the_dead_letter_queue,
+        ),
+        trial(
+            &name("an_unreadable_bell_is_set_aside_and_counted"),
+            an_unreadable_bell_is_set_aside_and_counted,
+        ),
+        trial(
+            &name("an_unreadable_report_is_set_aside"),
+            an_unreadable_report_is_set_aside,
+        ),
+        trial(
+            &name("a_signal_reaches_the_other_processes"),
+            a_signal_reaches_the_other_processes,
+        ),
+        trial(
+            &name("a_queue_that_is_there_otherwise_is_named"),
+            a_queue_that_is_there_otherwise_is_named,
+        ),
+        trial(
+            &name("a_name_that_is_taken_is_refused"),
+            a_name_that_is_taken_is_refused,
+        ),
         trial(
             &name("a_bell_that_has_waited_is_in_its_own_lane_alone"),
             a_bell_that_has_waited_is_in_its_own_lane_alone,
         ),
-        trial(&name("beside_quorum_lanes_no_queue_is_classic"), beside_quorum_lanes_no_queue_is_classic),
-        trial(&name("a_lane_that_was_deleted_is_made_again"), a_lane_that_was_deleted_is_made_again),
-        trial(&name("a_purged_lane_is_just_empty"), a_purged_lane_is_just_empty),
-        trial(&name("a_wrong_password_is_told_without_it"), a_wrong_password_is_told_without_it),
-        trial(&name("a_server_that_is_not_there_fails_fast"), a_server_that_is_not_there_fails_fast),
+        trial(
+            &name("beside_quorum_lanes_no_queue_is_classic"),
+            beside_quorum_lanes_no_queue_is_classic,
+        ),
+        trial(
+            &name("a_lane_that_was_deleted_is_made_again"),
+            a_lane_that_was_deleted_is_made_again,
+        ),
+        trial(
+            &name("a_purged_lane_is_just_empty"),
+            a_purged_lane_is_just_empty,
+        ),
+        trial(
+            &name("a_wrong_password_is_told_without_it"),
+            a_wrong_password_is_told_without_it,
+        ),
+        trial(
+            &name("a_server_that_is_not_there_fails_fast"),
+            a_server_that_is_not_there_fails_fast,
+        ),
     ]
 }
 
@@ -93,7 +132,10 @@ async fn a_bell_carries_its_headers() {
     let broker = namespace.broker(LaneKind::Classic).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
     let rung = bell("vip_short");
-    assert_eq!(broker.ring(&[rung.clone(), rung.clone()]).await, [Published::Confirmed, Published::Confirmed]);
+    assert_eq!(
+        broker.ring(&[rung.clone(), rung.clone()]).await,
+        [Published::Confirmed, Published::Confirmed]
+    );
     let bare = Bare::connect(&namespace).await;
     let mut consumer = bare.consume(&namespace.full("vip_short")).await;
     let (first, second) = (next(&mut consumer).await, next(&mut consumer).await);
@@ -101,9 +143,15 @@ async fn a_bell_carries_its_headers() {
     let properties = &first.properties;
     assert_ne!(properties.message_id(), second.properties.message_id());
     assert!(properties.message_id().is_some());
-    assert_eq!(properties.correlation_id().as_ref().unwrap().as_str(), "request 7");
+    assert_eq!(
+        properties.correlation_id().as_ref().unwrap().as_str(),
+        "request 7"
+    );
     assert_eq!(properties.timestamp(), &Some(1_700_000_001));
-    assert_eq!((properties.priority(), properties.delivery_mode()), (&Some(7), &Some(2)));
+    assert_eq!(
+        (properties.priority(), properties.delivery_mode()),
+        (&Some(7), &Some(2))
+    );
     let headers = [
         ("taskId", rung.task_id.to_string()),
         ("userId", "ann".to_owned()),
@@ -115,7 +163,10 @@ async fn a_bell_carries_its_headers() {
     for (name, value) in headers {
         assert_eq!(header(&first, name), Some(value), "{name}");
     }
-    assert!(first.data.len() < 1_024, "a bell carries ids and nothing else");
+    assert!(
+        first.data.len() < 1_024,
+        "a bell carries ids and nothing else"
+    );
 }
 
 async fn an_event_is_a_cloud_event() {
@@ -126,11 +177,17 @@ async fn an_event_is_a_cloud_event() {
     let mut wanted = bare.subscribe(&exchange, "task.dead_lettered.#").await;
     let mut unwanted = bare.subscribe(&exchange, "task.completed.#").await;
     let told = message(Topic::Event);
-    assert_eq!(broker.publish(std::slice::from_ref(&told)).await, [Published::Confirmed]);
+    assert_eq!(
+        broker.publish(std::slice::from_ref(&told)).await,
+        [Published::Confirmed]
+    );
     let heard = next(&mut wanted).await;
     assert_eq!(heard.routing_key.as_str(), "task.dead_lettered.novel.write");
     let content_type = heard.properties.content_type().as_ref().unwrap();
-    assert_eq!(content_type.as_str(), "application/cloudevents+json; charset=UTF-8");
+    assert_eq!(
+        content_type.as_str(),
+        "application/cloudevents+json; charset=UTF-8"
+    );
     let task_id = told.task_id.to_string();
     let expected = json!({
         "specversion": "1.0",
@@ -146,7 +203,10 @@ async fn an_event_is_a_cloud_event() {
             "correlationId": "request 7", "error": {"class": "retryable", "message": "the model is away"},
         },
     });
-    assert_eq!(serde_json::from_slice::<Value>(&heard.data).unwrap(), expected);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&heard.data).unwrap(),
+        expected
+    );
     assert!(futures::poll!(futures::StreamExt::next(&mut unwanted)).is_pending());
 }
 
@@ -154,14 +214,20 @@ async fn a_dead_letter_is_in_the_dead_letter_queue() {
     let namespace = Namespace::new();
     let broker = namespace.broker(LaneKind::Classic).await;
     let dead = message(Topic::DeadLetter);
-    assert_eq!(broker.publish(std::slice::from_ref(&dead)).await, [Published::Confirmed]);
+    assert_eq!(
+        broker.publish(std::slice::from_ref(&dead)).await,
+        [Published::Confirmed]
+    );
     let bare = Bare::connect(&namespace).await;
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
     assert_eq!(header(&letter, "taskId"), Some(dead.task_id.to_string()));
     let read: Value = serde_json::from_slice(&letter.data).unwrap();
     assert_eq!(read["data"]["status"], "DEAD_LETTER");
     // Nobody to take it: a dead letter is refused, not dropped, and an event is not asked for.
-    bare.channel.queue_delete(namespace.full("dlq").into(), QueueDeleteOptions::default()).await.unwrap();
+    bare.channel
+        .queue_delete(namespace.full("dlq").into(), QueueDeleteOptions::default())
+        .await
+        .unwrap();
     let answers = broker.publish(&[dead, message(Topic::Event)]).await;
     assert!(matches!(answers[0], Published::Refused(_)), "{answers:?}");
     assert_eq!(answers[1], Published::Confirmed);
@@ -173,12 +239,21 @@ async fn an_unreadable_bell_is_set_aside_and_counted() {
         let broker = namespace.broker(lanes).await;
         broker.declare(&["vip_short".to_owned()]).await.unwrap();
         let bare = Bare::connect(&namespace).await;
-        let bad = [b"not JSON".to_vec(), b"{}".to_vec(), vec![b' '; 100_000], Vec::new()];
+        let bad = [
+            b"not JSON".to_vec(),
+            b"{}".to_vec(),
+            vec![b' '; 100_000],
+            Vec::new(),
+        ];
         for body in &bad {
-            bare.publish(&namespace.full("exchange"), "vip_short.x", body).await;
+            bare.publish(&namespace.full("exchange"), "vip_short.x", body)
+                .await;
         }
         let good = bell("vip_short");
-        assert_eq!(broker.ring(std::slice::from_ref(&good)).await, [Published::Confirmed]);
+        assert_eq!(
+            broker.ring(std::slice::from_ref(&good)).await,
+            [Published::Confirmed]
+        );
         // The good one overtakes those without a priority.
         let mut consumer = broker.bells("vip_short");
         let mut heard = Vec::new();
@@ -192,8 +267,16 @@ async fn an_unreadable_bell_is_set_aside_and_counted() {
         }
         assert_eq!(heard, [good]);
         assert!(bad.iter().all(|body| aside.contains(body)));
-        let traffic = broker.traffic().into_iter().find(|(name, _)| name == "tasks.vip_short").unwrap().1;
-        assert_eq!((traffic.published, traffic.nacked, traffic.delivered), (1, 4, 5));
+        let traffic = broker
+            .traffic()
+            .into_iter()
+            .find(|(name, _)| name == "tasks.vip_short")
+            .unwrap()
+            .1;
+        assert_eq!(
+            (traffic.published, traffic.nacked, traffic.delivered),
+            (1, 4, 5)
+        );
     }
 }
 
@@ -201,33 +284,55 @@ async fn an_unreadable_report_is_set_aside() {
     let namespace = Namespace::new();
     let broker = namespace.broker(LaneKind::Classic).await;
     let bare = Bare::connect(&namespace).await;
-    bare.publish("", &namespace.full("progress"), b"[1, 2").await;
+    bare.publish("", &namespace.full("progress"), b"[1, 2")
+        .await;
     let report = ProgressReport {
-        lease: Lease { task_id: TaskId(random_id()), attempt: 1, token: LeaseToken(random_id()) },
+        lease: Lease {
+            task_id: TaskId(random_id()),
+            attempt: 1,
+            token: LeaseToken(random_id()),
+        },
         sequence: 1,
         progress: Json::parse("progress", "50").unwrap(),
         is_full: false,
     };
-    assert_eq!(broker.report_progress(std::slice::from_ref(&report)).await, [Published::Confirmed]);
+    assert_eq!(
+        broker.report_progress(std::slice::from_ref(&report)).await,
+        [Published::Confirmed]
+    );
     let mut inbox = broker.progress_inbox();
-    let read = tokio::time::timeout(Duration::from_secs(60), inbox.next(8)).await.unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(60), inbox.next(8))
+        .await
+        .unwrap();
     assert_eq!(read[0].1, report);
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
     assert_eq!(letter.data, b"[1, 2");
-    assert_eq!(header(&letter, "x-from-queue").as_deref(), Some("tasks.progress"));
+    assert_eq!(
+        header(&letter, "x-from-queue").as_deref(),
+        Some("tasks.progress")
+    );
 }
 
 async fn a_signal_reaches_the_other_processes() {
     let namespace = Namespace::new();
-    let (here, there) = (namespace.broker(LaneKind::Classic).await, namespace.broker(LaneKind::Classic).await);
+    let (here, there) = (
+        namespace.broker(LaneKind::Classic).await,
+        namespace.broker(LaneKind::Classic).await,
+    );
     let (mut of_here, mut of_there) = (here.signals(), there.signals());
-    let told = Signal::Cancelled { task_ids: vec![TaskId(random_id())] };
-    let last = Signal::QueueChanged { queue: "vip_short".to_owned() };
+    let told = Signal::Cancelled {
+        task_ids: vec![TaskId(random_id())],
+    };
+    let last = Signal::QueueChanged {
+        queue: "vip_short".to_owned(),
+    };
     here.signal(told.clone());
     here.signal(last.clone());
     for listener in [&mut of_here, &mut of_there] {
         for signal in [&told, &last] {
-            let heard = tokio::time::timeout(Duration::from_secs(60), listener.next()).await.unwrap();
+            let heard = tokio::time::timeout(Duration::from_secs(60), listener.next())
+                .await
+                .unwrap();
             assert_eq!(heard.as_ref(), Some(signal), "each signal once");
         }
     }
@@ -236,27 +341,51 @@ async fn a_signal_reaches_the_other_processes() {
 async fn a_queue_that_is_there_otherwise_is_named() {
     let namespace = Namespace::new();
     let bare = Bare::connect(&namespace).await;
-    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let durable = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
     let lane = namespace.full("vip_short");
-    bare.channel.queue_declare(lane.clone().into(), durable, FieldTable::default()).await.unwrap();
+    bare.channel
+        .queue_declare(lane.clone().into(), durable, FieldTable::default())
+        .await
+        .unwrap();
     let broker = namespace.broker(LaneKind::Classic).await;
-    let BrokerError::Topology(why) = broker.declare(&["vip_short".to_owned()]).await.unwrap_err() else {
+    let BrokerError::Topology(why) = broker.declare(&["vip_short".to_owned()]).await.unwrap_err()
+    else {
         panic!("it differs")
     };
-    assert!(why.contains(&lane) && why.contains("x-") && why.contains("Delete it"), "{why}");
+    assert!(
+        why.contains(&lane) && why.contains("x-") && why.contains("Delete it"),
+        "{why}"
+    );
     // The other queues are not hurt by it.
     assert_eq!(broker.depth("free_default").await, Ok(0));
-    assert_eq!(broker.ring(&[bell("free_default")]).await, [Published::Confirmed]);
-    bare.channel.queue_delete(lane.into(), QueueDeleteOptions::default()).await.unwrap();
+    assert_eq!(
+        broker.ring(&[bell("free_default")]).await,
+        [Published::Confirmed]
+    );
+    bare.channel
+        .queue_delete(lane.into(), QueueDeleteOptions::default())
+        .await
+        .unwrap();
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
     // What every link needs is named by the state, and mended by whoever mends it.
     let other = Namespace::new();
     let bare = Bare::connect(&other).await;
-    bare.channel.queue_declare(other.full("dlq").into(), durable, FieldTable::default()).await.unwrap();
+    bare.channel
+        .queue_declare(other.full("dlq").into(), durable, FieldTable::default())
+        .await
+        .unwrap();
     let broker = other.connecting(LaneKind::Classic);
-    let BrokerError::Topology(why) = broker.declare(&[]).await.unwrap_err() else { panic!("it differs") };
+    let BrokerError::Topology(why) = broker.declare(&[]).await.unwrap_err() else {
+        panic!("it differs")
+    };
     assert!(why.contains(&other.full("dlq")), "{why}");
-    bare.channel.queue_delete(other.full("dlq").into(), QueueDeleteOptions::default()).await.unwrap();
+    bare.channel
+        .queue_delete(other.full("dlq").into(), QueueDeleteOptions::default())
+        .await
+        .unwrap();
     super::fresh::until_up(&*broker).await;
 }
 
@@ -265,8 +394,14 @@ async fn a_name_that_is_taken_is_refused() {
     let broker = namespace.broker(LaneKind::Classic).await;
     for queue in ["dlq", "progress", "wait.250"] {
         let refusal = broker.declare(&[queue.to_owned()]).await.unwrap_err();
-        assert!(matches!(&refusal, BrokerError::Topology(why) if why.contains(queue)), "{refusal}");
-        assert!(matches!(broker.ring(&[bell(queue)]).await[..], [Published::Refused(_)]));
+        assert!(
+            matches!(&refusal, BrokerError::Topology(why) if why.contains(queue)),
+            "{refusal}"
+        );
+        assert!(matches!(
+            broker.ring(&[bell(queue)]).await[..],
+            [Published::Refused(_)]
+        ));
     }
 }
 
@@ -276,17 +411,30 @@ async fn a_bell_that_has_waited_is_in_its_own_lane_alone() {
         let broker = namespace.broker(lanes).await;
         // The first rung waits for 250 ms; the others are what a key might begin with.
         let others = ["250", "wait"];
-        broker.declare(&["vip_short", "250", "wait"].map(str::to_owned)).await.unwrap();
+        broker
+            .declare(&["vip_short", "250", "wait"].map(str::to_owned))
+            .await
+            .unwrap();
         let waiting = bell("vip_short");
-        assert_eq!(broker.ring_later(&[(waiting.clone(), 250)]).await, [Published::Confirmed]);
+        assert_eq!(
+            broker.ring_later(&[(waiting.clone(), 250)]).await,
+            [Published::Confirmed]
+        );
         let mut consumer = broker.bells("vip_short");
-        let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8)).await.unwrap();
+        let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+            .await
+            .unwrap();
         assert_eq!(heard[0].bell, waiting);
         for queue in others {
             let own = bell(queue);
-            assert_eq!(broker.ring(std::slice::from_ref(&own)).await, [Published::Confirmed]);
+            assert_eq!(
+                broker.ring(std::slice::from_ref(&own)).await,
+                [Published::Confirmed]
+            );
             let mut consumer = broker.bells(queue);
-            let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8)).await.unwrap();
+            let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+                .await
+                .unwrap();
             assert_eq!(heard[0].bell, own, "{queue}");
         }
     }
@@ -298,7 +446,10 @@ async fn beside_quorum_lanes_no_queue_is_classic() {
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
     let connection = namespace.connection().await;
     let number = |name: &'static str, value| (name, AMQPValue::LongInt(value));
-    let requeue = ("x-dead-letter-exchange", AMQPValue::LongString(namespace.full("requeue.exchange").into()));
+    let requeue = (
+        "x-dead-letter-exchange",
+        AMQPValue::LongString(namespace.full("requeue.exchange").into()),
+    );
     let rung = |ttl_ms| vec![number("x-message-ttl", ttl_ms), requeue.clone()];
     let queues = [
         ("dlq", vec![number("x-max-length", 100_000)]),
@@ -312,10 +463,18 @@ async fn beside_quorum_lanes_no_queue_is_classic() {
             arguments.insert(name.into(), value);
         }
         let channel = connection.create_channel().await.unwrap();
-        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
-        let refusal = channel.queue_declare(namespace.full(queue).into(), options, arguments).await;
+        let options = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let refusal = channel
+            .queue_declare(namespace.full(queue).into(), options, arguments)
+            .await;
         let why = refusal.unwrap_err().to_string();
-        assert!(why.contains("x-queue-type"), "all else is the same: {queue}: {why}");
+        assert!(
+            why.contains("x-queue-type"),
+            "all else is the same: {queue}: {why}"
+        );
     }
 }
 
@@ -330,23 +489,50 @@ async fn a_lane_that_was_deleted_is_made_again() {
         // The queue is deleted under the consumer; until it is back bells are refused or unknown, never hung.
         let listen = consumer.next(4);
         let ring = async {
-            bare.channel.queue_delete(namespace.full("vip_short").into(), QueueDeleteOptions::default()).await.unwrap();
+            bare.channel
+                .queue_delete(
+                    namespace.full("vip_short").into(),
+                    QueueDeleteOptions::default(),
+                )
+                .await
+                .unwrap();
             while !broker.ring(std::slice::from_ref(&rung)).await[0].is_confirmed() {
                 tokio::task::yield_now().await;
             }
         };
         let both = async { futures::join!(listen, ring) };
-        let (heard, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+        let (heard, ()) = tokio::time::timeout(Duration::from_secs(60), both)
+            .await
+            .unwrap();
         assert_eq!(heard[0].bell, rung);
-        consumer.answered(&heard.iter().map(|delivery| delivery.tag).collect::<Vec<_>>()).await;
+        consumer
+            .answered(
+                &heard
+                    .iter()
+                    .map(|delivery| delivery.tag)
+                    .collect::<Vec<_>>(),
+            )
+            .await;
     }
     // Without a consumer the next one who asks makes it again.
     drop(consumer);
-    bare.channel.queue_delete(namespace.full("vip_short").into(), QueueDeleteOptions::default()).await.unwrap();
+    bare.channel
+        .queue_delete(
+            namespace.full("vip_short").into(),
+            QueueDeleteOptions::default(),
+        )
+        .await
+        .unwrap();
     let refused = broker.ring(&[bell("vip_short")]).await;
-    assert!(matches!(refused[..], [Published::Refused(_) | Published::Confirmed]), "{refused:?}");
+    assert!(
+        matches!(refused[..], [Published::Refused(_) | Published::Confirmed]),
+        "{refused:?}"
+    );
     broker.depth("vip_short").await.unwrap();
-    assert_eq!(broker.ring(&[bell("vip_short")]).await, [Published::Confirmed]);
+    assert_eq!(
+        broker.ring(&[bell("vip_short")]).await,
+        [Published::Confirmed]
+    );
 }
 
 async fn a_purged_lane_is_just_empty() {
@@ -355,18 +541,29 @@ async fn a_purged_lane_is_just_empty() {
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
     broker.ring(&[bell("vip_short"), bell("vip_short")]).await;
     let bare = Bare::connect(&namespace).await;
-    bare.channel.queue_purge(namespace.full("vip_short").into(), QueuePurgeOptions::default()).await.unwrap();
+    bare.channel
+        .queue_purge(
+            namespace.full("vip_short").into(),
+            QueuePurgeOptions::default(),
+        )
+        .await
+        .unwrap();
     let rung = bell("vip_short");
     broker.ring(std::slice::from_ref(&rung)).await;
     let mut consumer = broker.bells("vip_short");
-    let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8)).await.unwrap();
+    let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+        .await
+        .unwrap();
     assert_eq!(heard[0].bell, rung);
 }
 
 async fn a_wrong_password_is_told_without_it() {
     let url = super::fresh::server_url();
     let (scheme, rest) = url.split_once("://").unwrap();
-    let url = format!("{scheme}://nobody:hush-hush@{}", rest.rsplit_once('@').unwrap().1);
+    let url = format!(
+        "{scheme}://nobody:hush-hush@{}",
+        rest.rsplit_once('@').unwrap().1
+    );
     let broker = RabbitBroker::connect(&url, RabbitOptions::default()).unwrap();
     let refusal = broker.declare(&[]).await.unwrap_err();
     let shown = format!("{refusal:?} {:?} {broker:?}", broker.state());
@@ -378,13 +575,28 @@ async fn a_server_that_is_not_there_fails_fast() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let broker = RabbitBroker::connect(&format!("amqp://127.0.0.1:{port}"), RabbitOptions::default()).unwrap();
+    let broker = RabbitBroker::connect(
+        &format!("amqp://127.0.0.1:{port}"),
+        RabbitOptions::default(),
+    )
+    .unwrap();
     let all = async {
-        assert!(matches!(broker.ring(&[bell("vip_short")]).await[..], [Published::Unknown(_)]));
-        assert!(matches!(broker.declare(&[]).await, Err(BrokerError::Unavailable(_))));
-        assert!(matches!(broker.depth("vip_short").await, Err(BrokerError::Unavailable(_))));
+        assert!(matches!(
+            broker.ring(&[bell("vip_short")]).await[..],
+            [Published::Unknown(_)]
+        ));
+        assert!(matches!(
+            broker.declare(&[]).await,
+            Err(BrokerError::Unavailable(_))
+        ));
+        assert!(matches!(
+            broker.depth("vip_short").await,
+            Err(BrokerError::Unavailable(_))
+        ));
         broker.signal(Signal::Held { queues: Vec::new() });
         broker.close().await;
     };
-    tokio::time::timeout(Duration::from_secs(30), all).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(30), all)
+        .await
+        .unwrap();
 }

@@ -19,11 +19,26 @@ use crate::{fresh::random_id, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial("redis::breaking::a_flushed_server_goes_on_as_an_empty_one", a_flushed_server_goes_on_as_an_empty_one),
-        trial("redis::breaking::a_node_keeps_its_share_until_the_server_is_back", a_node_keeps_its_share),
-        trial("redis::breaking::a_frozen_server_holds_nobody_up", a_frozen_server_holds_nobody_up),
-        trial("redis::breaking::a_server_that_comes_late_is_found", a_server_that_comes_late_is_found),
-        trial("redis::breaking::a_server_without_memory_is_as_good_as_none", a_server_without_memory),
+        trial(
+            "redis::breaking::a_flushed_server_goes_on_as_an_empty_one",
+            a_flushed_server_goes_on_as_an_empty_one,
+        ),
+        trial(
+            "redis::breaking::a_node_keeps_its_share_until_the_server_is_back",
+            a_node_keeps_its_share,
+        ),
+        trial(
+            "redis::breaking::a_frozen_server_holds_nobody_up",
+            a_frozen_server_holds_nobody_up,
+        ),
+        trial(
+            "redis::breaking::a_server_that_comes_late_is_found",
+            a_server_that_comes_late_is_found,
+        ),
+        trial(
+            "redis::breaking::a_server_without_memory_is_as_good_as_none",
+            a_server_without_memory,
+        ),
     ]
 }
 
@@ -31,11 +46,20 @@ const GRANTED: Reservation = Reservation::Granted { wait_ms: 0 };
 
 /// One an hour, and eight at once: a quarter of that is two at once.
 fn hourly() -> LimitRules {
-    LimitRules::default().limit("p", Limit { permits: 1, per_ms: 3_600_000, burst: 8 })
+    LimitRules::default().limit(
+        "p",
+        Limit {
+            permits: 1,
+            per_ms: 3_600_000,
+            burst: 8,
+        },
+    )
 }
 
 async fn within_patience<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.unwrap()
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .unwrap()
 }
 
 /// How many permits are had at once.
@@ -49,7 +73,10 @@ async fn permits(limiter: &RedisRateLimiter) -> usize {
 
 /// One command to a server, without an answer.
 fn command(server: &OwnServer, words: &[&str]) {
-    let mut connection = redis::Client::open(server.url.as_str()).unwrap().get_connection().unwrap();
+    let mut connection = redis::Client::open(server.url.as_str())
+        .unwrap()
+        .get_connection()
+        .unwrap();
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     let _: redis::Value = command.query(&mut connection).unwrap();
@@ -71,13 +98,28 @@ impl Scene {
     }
 
     fn of(server: OwnServer, redis: Arc<Redis>) -> Self {
-        let (limiter, cache) = (limiter(&redis, hourly()), RedisProgressCache::new(Arc::clone(&redis)));
-        Self { server, redis, limiter, cache, task: TaskId(random_id()) }
+        let (limiter, cache) = (
+            limiter(&redis, hourly()),
+            RedisProgressCache::new(Arc::clone(&redis)),
+        );
+        Self {
+            server,
+            redis,
+            limiter,
+            cache,
+            task: TaskId(random_id()),
+        }
     }
 
     async fn put(&self, sequence: u64) -> bool {
-        let report = HotProgress { attempt: 1, sequence, progress: 1.into() };
-        within_patience(self.cache.put(&[(self.task, report)])).await.is_ok()
+        let report = HotProgress {
+            attempt: 1,
+            sequence,
+            progress: 1.into(),
+        };
+        within_patience(self.cache.put(&[(self.task, report)]))
+            .await
+            .is_ok()
     }
 
     /// The number of the newest report, if the cache can be asked.
@@ -112,12 +154,19 @@ async fn a_node_keeps_its_share() {
         scene.assert_works_as_an_empty_one().await;
         scene.server.kill();
         within_patience(scene.redis.until(false)).await;
-        assert!(permits(&scene.limiter).await <= 2, "no more than its share, and that only once in this hour");
+        assert!(
+            permits(&scene.limiter).await <= 2,
+            "no more than its share, and that only once in this hour"
+        );
         assert!(scene.limiter.is_away());
         assert_eq!((scene.put(10).await, scene.newest().await), (false, None));
         // A provider that says "too many" is heard by this node, at least.
-        within_patience(scene.limiter.park("q", 3_600_000)).await.unwrap();
-        let parked = within_patience(scene.limiter.reserve("q", 0)).await.unwrap();
+        within_patience(scene.limiter.park("q", 3_600_000))
+            .await
+            .unwrap();
+        let parked = within_patience(scene.limiter.reserve("q", 0))
+            .await
+            .unwrap();
         assert!(matches!(parked, Reservation::Refused { .. }), "{parked:?}");
         scene.server.start_again();
         within_patience(scene.redis.until(true)).await;
@@ -132,7 +181,11 @@ async fn a_frozen_server_holds_nobody_up() {
     until_up(&redis).await;
     let scene = Scene::of(server, redis);
     scene.server.signal("STOP");
-    assert_eq!(permits(&scene.limiter).await, 2, "the first waits for an answer, and then nobody does");
+    assert_eq!(
+        permits(&scene.limiter).await,
+        2,
+        "the first waits for an answer, and then nobody does"
+    );
     assert!(scene.limiter.is_away() && scene.redis.state() != RedisState::Up);
     assert!(!scene.put(1).await);
     scene.server.signal("CONT");

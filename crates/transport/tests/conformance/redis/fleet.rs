@@ -21,12 +21,30 @@ use crate::trial;
 
 pub(super) fn trials() -> Vec<Trial> {
     vec![
-        trial("redis::fleet::eight_nodes_use_all_of_one_limit_and_no_more", eight_nodes_use_all_of_one_limit),
-        trial("redis::fleet::eight_nodes_keep_the_limits_of_a_model_and_its_provider", eight_nodes_keep_both_limits),
-        trial("redis::fleet::a_long_line_of_waiters_costs_no_memory", a_long_line_of_waiters_costs_no_memory),
-        trial("redis::fleet::every_key_expires_when_nothing_of_it_counts_any_more", every_key_expires),
-        trial("redis::fleet::the_script_decides_as_the_limiter_of_one_process_does", the_script_decides_alike),
-        trial("redis::fleet::rules_that_change_on_the_way_are_gone_by", rules_that_change_on_the_way),
+        trial(
+            "redis::fleet::eight_nodes_use_all_of_one_limit_and_no_more",
+            eight_nodes_use_all_of_one_limit,
+        ),
+        trial(
+            "redis::fleet::eight_nodes_keep_the_limits_of_a_model_and_its_provider",
+            eight_nodes_keep_both_limits,
+        ),
+        trial(
+            "redis::fleet::a_long_line_of_waiters_costs_no_memory",
+            a_long_line_of_waiters_costs_no_memory,
+        ),
+        trial(
+            "redis::fleet::every_key_expires_when_nothing_of_it_counts_any_more",
+            every_key_expires,
+        ),
+        trial(
+            "redis::fleet::the_script_decides_as_the_limiter_of_one_process_does",
+            the_script_decides_alike,
+        ),
+        trial(
+            "redis::fleet::rules_that_change_on_the_way_are_gone_by",
+            rules_that_change_on_the_way,
+        ),
     ]
 }
 
@@ -50,7 +68,9 @@ struct Start {
 async fn call(limiter: Arc<RedisRateLimiter>, key: &'static str, start: Arc<Start>) -> Vec<i64> {
     let mut booked = limiter.book(key, AHEAD_MS).await.unwrap();
     let mut booked_at = Instant::now();
-    start.micros.fetch_max(booked.asked_at.as_micros(), Ordering::SeqCst);
+    start
+        .micros
+        .fetch_max(booked.asked_at.as_micros(), Ordering::SeqCst);
     start.everybody.wait().await;
     let end = start.micros.load(Ordering::SeqCst) + RUN_MICROS;
     let mut uses = Vec::new();
@@ -68,16 +88,30 @@ async fn call(limiter: Arc<RedisRateLimiter>, key: &'static str, start: Arc<Star
 }
 
 /// All uses of one caller after the other, and when everybody had asked.
-async fn run(fresh: &FreshRedis, rules: &LimitRules, keys: &[&'static str]) -> (i64, Vec<(&'static str, Vec<i64>)>) {
+async fn run(
+    fresh: &FreshRedis,
+    rules: &LimitRules,
+    keys: &[&'static str],
+) -> (i64, Vec<(&'static str, Vec<i64>)>) {
     let nodes = join_all((0..NODES).map(|_| fresh.again())).await;
-    let nodes: Vec<_> = nodes.iter().map(|redis| Arc::new(limiter(redis, rules.clone()))).collect();
-    let start = Arc::new(Start { everybody: Barrier::new(NODES * CALLERS), micros: AtomicI64::new(0) });
-    let callers = nodes.iter().flat_map(|node| (0..CALLERS).map(move |caller| (node, keys[caller % keys.len()])));
+    let nodes: Vec<_> = nodes
+        .iter()
+        .map(|redis| Arc::new(limiter(redis, rules.clone())))
+        .collect();
+    let start = Arc::new(Start {
+        everybody: Barrier::new(NODES * CALLERS),
+        micros: AtomicI64::new(0),
+    });
+    let callers = nodes
+        .iter()
+        .flat_map(|node| (0..CALLERS).map(move |caller| (node, keys[caller % keys.len()])));
     let calls = callers.map(|(node, key)| {
         let call = tokio::spawn(call(Arc::clone(node), key, Arc::clone(&start)));
         async move { (key, call.await.unwrap()) }
     });
-    let uses = tokio::time::timeout(Duration::from_secs(120), join_all(calls)).await.unwrap();
+    let uses = tokio::time::timeout(Duration::from_secs(120), join_all(calls))
+        .await
+        .unwrap();
     (start.micros.load(Ordering::SeqCst), uses)
 }
 
@@ -89,7 +123,11 @@ fn assert_within(limit: Limit, uses: &[i64]) {
             let count = (last - first + 1) as i128;
             // A permit passes in the microsecond in which its time lies.
             let flowed = i128::from(limit.permits) * i128::from(end - start + 1);
-            assert!((count - i128::from(limit.burst)) * per <= flowed, "{count} of {limit:?} in {} µs", end - start);
+            assert!(
+                (count - i128::from(limit.burst)) * per <= flowed,
+                "{count} of {limit:?} in {} µs",
+                end - start
+            );
         }
     }
 }
@@ -114,25 +152,47 @@ async fn eight_nodes_use_all_of_one_limit() {
     let uses = in_order(uses.into_iter().flat_map(|(_, uses)| uses));
     assert_within(limit, &uses);
     let percent = percent_used(limit, start, &uses);
-    assert!(percent >= 95.0, "{percent:.1} % of the limit were used: {} permits", uses.len());
+    assert!(
+        percent >= 95.0,
+        "{percent:.1} % of the limit were used: {} permits",
+        uses.len()
+    );
 }
 
 async fn eight_nodes_keep_both_limits() {
-    let (provider, model) = (Limit::per_second(200).burst(20), Limit::per_second(37).burst(5));
+    let (provider, model) = (
+        Limit::per_second(200).burst(20),
+        Limit::per_second(37).burst(5),
+    );
     let fresh = FreshRedis::open().await;
-    let rules = LimitRules::default().limit("p", provider).limit("p/slow", model);
+    let rules = LimitRules::default()
+        .limit("p", provider)
+        .limit("p/slow", model);
     let (start, uses) = run(&fresh, &rules, &["p/slow", "p/fast", "p"]).await;
-    let of_model = uses.iter().filter(|(key, _)| *key == "p/slow").flat_map(|(_, uses)| uses.iter().copied());
+    let of_model = uses
+        .iter()
+        .filter(|(key, _)| *key == "p/slow")
+        .flat_map(|(_, uses)| uses.iter().copied());
     assert_within(model, &in_order(of_model));
     let all = in_order(uses.iter().flat_map(|(_, uses)| uses.iter().copied()));
     assert_within(provider, &all);
     let percent = percent_used(provider, start, &all);
-    assert!(percent >= 95.0, "{percent:.1} % of the provider's limit were used");
+    assert!(
+        percent >= 95.0,
+        "{percent:.1} % of the provider's limit were used"
+    );
 }
 
 async fn a_long_line_of_waiters_costs_no_memory() {
     let fresh = FreshRedis::open().await;
-    let rules = LimitRules::default().limit("p", Limit { permits: 1, per_ms: 1_000, burst: 1 });
+    let rules = LimitRules::default().limit(
+        "p",
+        Limit {
+            permits: 1,
+            per_ms: 1_000,
+            burst: 1,
+        },
+    );
     let node = limiter(&fresh.redis, rules);
     let mut last = 0;
     for _ in 0..5_000 {
@@ -142,15 +202,23 @@ async fn a_long_line_of_waiters_costs_no_memory() {
         assert_eq!(used_at, free_at, "a second after the other, or at once");
         last = used_at;
     }
-    let mut connection = redis::Client::open(super::server()).unwrap().get_connection().unwrap();
+    let mut connection = redis::Client::open(super::server())
+        .unwrap()
+        .get_connection()
+        .unwrap();
     let key = &fresh.keys()[0].0;
-    let bytes: usize = redis::cmd("STRLEN").arg(key).query(&mut connection).unwrap();
+    let bytes: usize = redis::cmd("STRLEN")
+        .arg(key)
+        .query(&mut connection)
+        .unwrap();
     assert!(bytes < 100, "{key} has {bytes} bytes");
 }
 
 async fn every_key_expires() {
     let fresh = FreshRedis::open().await;
-    let rules = LimitRules::default().limit("p", Limit::per_minute(1)).limit("p/a", Limit::per_minute(2).burst(3));
+    let rules = LimitRules::default()
+        .limit("p", Limit::per_minute(1))
+        .limit("p/a", Limit::per_minute(2).burst(3));
     let node = limiter(&fresh.redis, rules);
     for _ in 0..5 {
         node.reserve("p/a", 600_000).await.unwrap();
@@ -159,9 +227,19 @@ async fn every_key_expires() {
     let keys = fresh.keys();
     assert_eq!(keys.len(), 3, "{keys:?}");
     // Five permits of one a minute, and an hour after the time of what is parked.
-    assert!(keys.iter().all(|(_, ms)| (1..=3_700_000).contains(ms)), "{keys:?}");
-    let of_provider = keys.iter().find(|(key, _)| key.ends_with(":limit:{p}:p")).unwrap().1;
-    assert!(of_provider > 200_000, "while permits are booked they are remembered: {of_provider} ms");
+    assert!(
+        keys.iter().all(|(_, ms)| (1..=3_700_000).contains(ms)),
+        "{keys:?}"
+    );
+    let of_provider = keys
+        .iter()
+        .find(|(key, _)| key.ends_with(":limit:{p}:p"))
+        .unwrap()
+        .1;
+    assert!(
+        of_provider > 200_000,
+        "while permits are booked they are remembered: {of_provider} ms"
+    );
 }
 
 /// A clock that says what it was told.
@@ -178,11 +256,25 @@ async fn the_script_decides_alike() {
     for seed in 0..12_u64 {
         let mut dice = StdRng::seed_from_u64(seed);
         let mut below = move |sides: u64| dice.next_u64() % sides;
-        let mut limit =
-            || Limit { permits: 1 + below(13) as u32, per_ms: 10 + below(3_000), burst: 1 + below(6) as u32 };
-        let rules = LimitRules { default: Some(limit()), ..LimitRules::default() };
-        let rules = rules.limit("p", limit()).limit("p/a", limit()).limit("p/b", limit()).limit("q", limit());
-        let (fresh, clock, told) = (FreshRedis::open().await, TestClock::new(), Arc::new(Told::default()));
+        let mut limit = || Limit {
+            permits: 1 + below(13) as u32,
+            per_ms: 10 + below(3_000),
+            burst: 1 + below(6) as u32,
+        };
+        let rules = LimitRules {
+            default: Some(limit()),
+            ..LimitRules::default()
+        };
+        let rules = rules
+            .limit("p", limit())
+            .limit("p/a", limit())
+            .limit("p/b", limit())
+            .limit("q", limit());
+        let (fresh, clock, told) = (
+            FreshRedis::open().await,
+            TestClock::new(),
+            Arc::new(Told::default()),
+        );
         let of_fleet = limiter(&fresh.redis, rules.clone()).clock_offset(clock.offset());
         let of_process = MemoryRateLimiter::new(Arc::<Told>::clone(&told), rules.clone()).unwrap();
         for step in 0..400 {
@@ -191,7 +283,10 @@ async fn the_script_decides_alike() {
             let booked = of_fleet.book(key, max_wait_ms).await.unwrap();
             told.0.store(booked.asked_at.as_micros(), Ordering::SeqCst);
             let expected = of_process.reserve(key, max_wait_ms).await.unwrap();
-            assert_eq!(booked.reservation, expected, "seed {seed}, step {step}, {key} of {rules:?}");
+            assert_eq!(
+                booked.reservation, expected,
+                "seed {seed}, step {step}, {key} of {rules:?}"
+            );
             clock.advance_ms(below(2) * below(3_000));
         }
     }
@@ -201,14 +296,30 @@ async fn rules_that_change_on_the_way() {
     let fresh = FreshRedis::open().await;
     let node = |limit| limiter(&fresh.redis, LimitRules::default().limit("p", limit));
     let (before, after) = (node(Limit::per_minute(7)), node(Limit::per_minute(60)));
-    let used_at = async |node: &RedisRateLimiter| node.book("p", u64::MAX).await.unwrap().used_at.unwrap().as_micros();
+    let used_at = async |node: &RedisRateLimiter| {
+        node.book("p", u64::MAX)
+            .await
+            .unwrap()
+            .used_at
+            .unwrap()
+            .as_micros()
+    };
     let mut times = vec![used_at(&before).await, used_at(&before).await];
     for _ in 0..5 {
         times.push(used_at(&after).await);
     }
     // The first after the change keeps the old distance, and all others the new one.
     let distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!((8_000_000..=8_571_429).contains(&distances[0]), "{distances:?}");
-    assert!((8_571_428..=8_571_430).contains(&distances[1]), "{distances:?}");
-    assert!(distances[2..].iter().all(|micros| *micros == 1_000_000), "{distances:?}");
+    assert!(
+        (8_000_000..=8_571_429).contains(&distances[0]),
+        "{distances:?}"
+    );
+    assert!(
+        (8_571_428..=8_571_430).contains(&distances[1]),
+        "{distances:?}"
+    );
+    assert!(
+        distances[2..].iter().all(|micros| *micros == 1_000_000),
+        "{distances:?}"
+    );
 }

@@ -25,19 +25,29 @@ pub(crate) fn trials() -> Vec<Trial> {
         Box::pin(async {
             let redis = FreshRedis::open().await;
             let cache = RedisProgressCache::new(Arc::clone(&redis.redis));
-            Fresh::new(Arc::new(cache) as _, TestClock::new(), Some(Box::new(redis)))
+            Fresh::new(
+                Arc::new(cache) as _,
+                TestClock::new(),
+                Some(Box::new(redis)),
+            )
         })
     });
     let mut trials = rate_limiter_suite::trials("redis", &rate_limiter);
     trials.extend(progress_cache_suite::trials("redis", &progress_cache));
     trials.extend(fleet::trials());
-    trials.push(trial("redis::what_cannot_be_a_server_or_a_namespace_is_refused_without_its_password", refusals));
+    trials.push(trial(
+        "redis::what_cannot_be_a_server_or_a_namespace_is_refused_without_its_password",
+        refusals,
+    ));
     trials
 }
 
 /// A limiter that falls back on a quarter of its limits.
 fn limiter(redis: &Arc<Redis>, rules: LimitRules) -> RedisRateLimiter {
-    let fallback = Fallback { nodes: 4, clock: Arc::new(TestClock::new()) };
+    let fallback = Fallback {
+        nodes: 4,
+        clock: Arc::new(TestClock::new()),
+    };
     RedisRateLimiter::new(Arc::clone(redis), rules, fallback).unwrap()
 }
 
@@ -51,7 +61,10 @@ struct FreshRedis {
 impl FreshRedis {
     async fn open() -> Self {
         let namespace = format!("longhaul_test_{}", random_id().simple());
-        Self { redis: connected(&server(), &namespace).await, namespace }
+        Self {
+            redis: connected(&server(), &namespace).await,
+            namespace,
+        }
     }
 
     /// Another connection to the same namespace.
@@ -61,10 +74,21 @@ impl FreshRedis {
 
     /// The keys and how long each lives yet, in milliseconds.
     fn keys(&self) -> Vec<(String, i64)> {
-        let mut connection = redis::Client::open(server()).unwrap().get_connection().unwrap();
+        let mut connection = redis::Client::open(server())
+            .unwrap()
+            .get_connection()
+            .unwrap();
         let mut find = redis::cmd("SCAN");
-        find.cursor_arg(0).arg("MATCH").arg(format!("{}:*", self.namespace)).arg("COUNT").arg(1_000);
-        let keys: Vec<String> = find.iter(&mut connection).unwrap().map(|key| key.unwrap()).collect();
+        find.cursor_arg(0)
+            .arg("MATCH")
+            .arg(format!("{}:*", self.namespace))
+            .arg("COUNT")
+            .arg(1_000);
+        let keys: Vec<String> = find
+            .iter(&mut connection)
+            .unwrap()
+            .map(|key| key.unwrap())
+            .collect();
         let lives = |key: String| {
             let ms = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
             (key, ms)
@@ -75,9 +99,15 @@ impl FreshRedis {
 
 impl Drop for FreshRedis {
     fn drop(&mut self) {
-        let mut connection = redis::Client::open(server()).unwrap().get_connection().unwrap();
+        let mut connection = redis::Client::open(server())
+            .unwrap()
+            .get_connection()
+            .unwrap();
         for (key, _) in self.keys() {
-            let _: () = redis::cmd("UNLINK").arg(key).query(&mut connection).unwrap();
+            let _: () = redis::cmd("UNLINK")
+                .arg(key)
+                .query(&mut connection)
+                .unwrap();
         }
     }
 }
@@ -97,7 +127,10 @@ async fn until_up(redis: &Redis) {
 }
 
 fn server() -> String {
-    #[expect(clippy::disallowed_methods, reason = "the one place where these tests read the environment")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where these tests read the environment"
+    )]
     let url = std::env::var("LONGHAUL_TEST_REDIS");
     url.unwrap_or_else(|_| {
         panic!("LONGHAUL_TEST_REDIS is not set: run `make test`, or `make services` and `. target/services.env`")
@@ -105,13 +138,27 @@ fn server() -> String {
 }
 
 async fn refusals() {
-    for url in ["", "secret", "http://:secret@localhost/", "redis://:secret@local host:x/", "redis://u:secret@h/db"] {
+    for url in [
+        "",
+        "secret",
+        "http://:secret@localhost/",
+        "redis://:secret@local host:x/",
+        "redis://u:secret@h/db",
+    ] {
         let told = Redis::open(url, "longhaul").unwrap_err().to_string();
-        assert!(told.contains("redis.url") && !told.contains("secret"), "{told}");
+        assert!(
+            told.contains("redis.url") && !told.contains("secret"),
+            "{told}"
+        );
     }
     for namespace in ["", "a b", "{a}", "a\n", &"x".repeat(65)] {
-        let told = Redis::open("redis://:secret@127.0.0.1:1/", namespace).unwrap_err().to_string();
-        assert!(told.contains("redis.namespace") && told.len() < 300, "{told}");
+        let told = Redis::open("redis://:secret@127.0.0.1:1/", namespace)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            told.contains("redis.namespace") && told.len() < 300,
+            "{told}"
+        );
     }
     let away = Redis::open("redis://:secret@127.0.0.1:1/", "longhaul").unwrap();
     assert!(!format!("{away:?}").contains("secret"));
