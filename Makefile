@@ -32,7 +32,7 @@ test: cargo ## Set up the databases that are missing, then run every test
 	$(if $(ARGS),,cargo check -p longhaul --locked && cargo test -p longhaul --locked --test embedded)
 
 test-long: cargo ## Run the tests that take minutes and are not in `make test`
-	LONGHAUL_TEST_LONG=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- fleet::patience
+	LONGHAUL_TEST_LONG=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- fleet::long_tasks
 
 test-store: cargo ## Run the store's conformance suite on one database: make test-store DB=postgres
 	@[[ -n "$(and $(filter 1,$(words $(DB))),$(filter $(DATABASES),$(DB)))" ]] || { echo "make test-store DB=... wants one of: $(DATABASES)" >&2; exit 2; }
@@ -46,7 +46,7 @@ check: cargo ## The fast loop: format, clippy, tidy
 
 generate: cargo ## Write the checked-in generated files anew
 	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-store --features mysql,postgres --test conformance --locked -- generated
-	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics
+	LONGHAUL_GENERATE=1 $(WITH_SERVICES) cargo test -p longhaul-server --test http --locked -- the_table_of_metrics
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-cli --lib --locked -- document_is_current
 	LONGHAUL_GENERATE=1 cargo test -p longhaul-server --lib --locked -- reference
 
@@ -54,7 +54,7 @@ verify: cargo ## Compare the checked-in generated files with what would be gener
 	$(WITH_SERVICES) cargo test -p longhaul-store --features mysql,postgres --test conformance --locked -- generated
 	cargo test -p longhaul-cli --lib --locked -- document_is_current
 	cargo test -p longhaul-server --lib --locked -- reference
-	$(WITH_SERVICES) cargo test -p longhaul-cli --test suite --locked -- the_table_of_metrics
+	$(WITH_SERVICES) cargo test -p longhaul-server --test http --locked -- the_table_of_metrics
 
 bench-store: cargo ## Measure the stores
 	$(WITH_SERVICES) cargo run --release -p longhaul-bench-store --locked -- $(ARGS)

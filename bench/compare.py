@@ -6,14 +6,14 @@
     make bench PEERS=path/to/peers ARGS='raw-postgres longhaul-postgres --phases enqueue,drain'
 
 PEERS is the folder of the comparison's driver and adapters (bench.py, rust/); Longhaul's own adapter is bench/peer.
-Each repetition takes all of them through the phases once, beginning with another one, so that a slow minute of the machine
-spoils one turn of one of them. A figure is the median of the repetitions: with fewer than three, nothing makes up for such a
-turn. Two workers are measured in the first repetition alone. Each backlog has a turn of its own, the longest the last one, and
-before each of them the same head is drained alone.
+Each repetition runs all of them once, starting with a different one, so that a slow minute of the machine affects one
+measurement of one of them. A figure is the median of the repetitions; use at least three. Two workers are measured in the
+first repetition only. Each backlog is measured separately, the longest last, and before each of them the same head is
+drained alone.
 
-Everything that is built or installed for the peers stays under target/peers. The numbers are kept in
-target/peers/results.jsonl, those of each repetition beside it; `--table` prints the table again from there,
-and `--charts` draws the charts of docs/benchmarks: a run of a few must not take the others out of them.
+Everything that is built or installed for the peers is in target/peers. The results are in target/peers/results.jsonl,
+with those of each repetition beside it. `--table` prints the table from there, and `--charts` draws the charts of
+docs/benchmarks; without it, a run of a few does not change them.
 """
 import argparse
 import importlib.util
@@ -33,20 +33,20 @@ OURS = {
     "longhaul-postgres": dict(env={"STORE": "postgres"}, store="pg", backlog=True),
     "longhaul-sqlite": dict(env={"STORE": "sqlite"}, store="file", inproc=True, backlog=True),
     "longhaul-mariadb": dict(env={"STORE": "mysql"}, store="mariadb", backlog=True),
-    # The truth in PostgreSQL, bells over RabbitMQ: both servers run.
+    # Tasks in PostgreSQL, hints over RabbitMQ: both servers run.
     "longhaul-amqp": dict(env={"STORE": "postgres", "BROKER": "amqp"}, store="amqp", backlog=True),
 }
-# The bare loops, and the peers that were fastest at something.
+# The bare loops, and the peers that were fastest in some measure.
 SELECTION = {
     "postgres": ["raw-postgres", "longhaul-postgres", "graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"],
     "sqlite": ["raw-sqlite-full", "longhaul-sqlite", "effectum"],
     "mysql": ["raw-mariadb", "longhaul-mariadb"],
     "rabbitmq": ["raw-amqp", "longhaul-amqp", "celery-amqp", "dramatiq-amqp", "taskiq-amqp"],
 }
-# Peers in Python, and what they are installed from.
+# Peers in Python, and their packages.
 PYTHON = {"celery-amqp": "celery", "dramatiq-amqp": "dramatiq[rabbitmq]", "taskiq-amqp": "taskiq taskiq-aio-pika"}
 PEERS_ON_POSTGRES = ["graphile-worker-rs", "apalis-postgres", "fang", "sqlxmq"]
-# What each figure is divided by, and what the quotient must reach.
+# What each figure is divided by, and the least ratio.
 RATIOS = [
     ("longhaul-postgres", "steady", PEERS_ON_POSTGRES, 1.1, "drain, beside the fastest peer"),
     ("longhaul-postgres", "steady", ["raw-postgres"], None, "drain, beside the bare loop"),
@@ -59,13 +59,13 @@ RATIOS = [
     ("longhaul-mariadb", "steady", ["longhaul-postgres"], 0.6, "drain, beside Longhaul on PostgreSQL"),
     ("longhaul-amqp", "steady", ["celery-amqp"], 2.5, "drain over RabbitMQ, beside Celery"),
     ("longhaul-amqp", "steady", ["dramatiq-amqp"], 1.2, "drain over RabbitMQ, beside dramatiq"),
-    ("longhaul-amqp", "steady", ["raw-amqp"], None, "drain over RabbitMQ, beside a bare consumer that keeps nothing"),
+    ("longhaul-amqp", "steady", ["raw-amqp"], None, "drain over RabbitMQ, beside a bare consumer without storage"),
     ("longhaul-amqp", "conc", ["dramatiq-amqp"], 2.0, "16 callers with RabbitMQ on, beside dramatiq"),
 ]
 HEAD_RATIO = 0.8
-# A disk that has just taken a backlog of gigabytes may be slow for some seconds, and a head is drained in less than one.
+# A disk may be slow for some seconds after gigabytes of writes, and a head is drained in less than one.
 DISK_REST_S = 10
-# What a figure may be at most: a number, or so many times another's. Where all of ours are meant, the greatest counts.
+# The most that a figure may be: a number, or a multiple of another's. For all of ours, the greatest counts.
 LIMITS = [
     ("longhaul-postgres", "p50", 1.2, "raw-postgres", "median from submit to start, beside the bare loop, ms"),
     ("longhaul-sqlite", "p50", 1.5, None, "median from submit to start, ms"),
@@ -77,16 +77,16 @@ LIMITS = [
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("names", nargs="*", help="these alone, as the driver calls them")
+    ap.add_argument("names", nargs="*", help="only these, by the driver's names")
     ap.add_argument("--peers", default=os.environ.get("PEERS", ""), help="the folder of the driver (PEERS)")
     ap.add_argument("--only", choices=sorted(SELECTION), help="one store")
-    ap.add_argument("--table", action="store_true", help="no run: the table of the last results")
-    ap.add_argument("--charts", action="store_true", help="draw the charts of docs/benchmarks anew, too")
-    ap.add_argument("--reps", type=int, default=3, choices=range(1, 100), metavar="N", help="repetitions, 3 if not said")
+    ap.add_argument("--table", action="store_true", help="print the table of the last results, without a run")
+    ap.add_argument("--charts", action="store_true", help="also draw the charts of docs/benchmarks")
+    ap.add_argument("--reps", type=int, default=3, choices=range(1, 100), metavar="N", help="repetitions, by default 3")
     ap.add_argument("-n", default="20000")
     ap.add_argument("--backlog", default="200000,1000000", type=counts, metavar="N,…",
-                    help="how many wait while the first ones are drained, one backlog after the other")
-    ap.add_argument("--head", default="50000", help="how many are drained at the head of each backlog")
+                    help="sizes of the backlogs whose heads are drained")
+    ap.add_argument("--head", default="50000", help="tasks drained at the head of each backlog")
     ap.add_argument("--phases", default="enqueue,drain,drain2,latency,backlog")
     options = ap.parse_args()
     work = ROOT / "target" / "peers"
@@ -95,7 +95,7 @@ def main():
     if not options.table:
         peers = pathlib.Path(options.peers)
         if not (peers / "bench.py").exists():
-            sys.exit("bench: no bench.py in PEERS; say where the comparison's driver is: make bench PEERS=path/to/peers")
+            sys.exit("bench: no bench.py in PEERS; set the folder of the comparison's driver: make bench PEERS=path/to/peers")
         build(peers, work, [name for name in names if name not in OURS])
         run(peers, work, results, names, options)
     rows = show(results, names)
@@ -104,7 +104,7 @@ def main():
 
 
 def counts(text):
-    """Numbers from 1 on with commas between them, in order."""
+    """Parses positive numbers with commas between them, sorted."""
     found = sorted({int(number) for number in text.split(",")})
     if found[0] < 1:
         raise ValueError(text)
@@ -117,7 +117,7 @@ def build(peers, work, names):
     shutil.copytree(peers / "rust", work / "rust", dirs_exist_ok=True)
     install_python(peers, work, [name for name in names if name in PYTHON])
     names = [name for name in names if name not in PYTHON]
-    # The driver counts what is left in a queue of RabbitMQ with this one.
+    # The driver uses this one to count the messages in a queue of RabbitMQ.
     names += ["raw-amqp"] * (any(name.endswith("-amqp") for name in names) and "raw-amqp" not in names)
     for name in names:
         folder = "raw-sqlite" if name.startswith("raw-sqlite") else name
@@ -125,12 +125,12 @@ def build(peers, work, names):
         print(f"bench: building {folder}", file=sys.stderr)
         env = {**os.environ, "CARGO_TARGET_DIR": str(work / "target")}
         subprocess.run(["cargo", "build", "--release", "-q", "--manifest-path", str(manifest)], env=env, check=True)
-        # The driver asks cargo where a peer's sources are, without the network.
+        # The driver asks cargo for the path of a peer's sources, offline.
         subprocess.run(["cargo", "fetch", "-q", "--manifest-path", str(manifest)], env=env, check=True)
 
 
 def install_python(peers, work, names):
-    """The chosen peers in Python, in an environment of their own."""
+    """Installs the chosen peers in Python into a virtual environment."""
     if not names:
         return
     shutil.copytree(peers / "python", work / "python", dirs_exist_ok=True)
@@ -152,7 +152,7 @@ def run(peers, work, results, names, options):
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     adapter = str(target / "release" / "longhaul-bench-peer")
     start_rabbitmq = driver.Servers.start_amqp
-    # Longhaul on RabbitMQ has its truth in PostgreSQL, which idles beside the other peers of RabbitMQ.
+    # Longhaul on RabbitMQ needs PostgreSQL too, which is idle for the other peers on RabbitMQ.
     driver.Servers.start_amqp = lambda servers: (servers.need("pg"), start_rabbitmq(servers))
     start_mariadb = driver.Servers.start_mariadb
     driver.Servers.start_mariadb = lambda servers: (need_user("mysql"), start_mariadb(servers))
@@ -164,7 +164,7 @@ def run(peers, work, results, names, options):
         old.unlink(missing_ok=True)
     for number in range(options.reps):
         first = number % len(names)
-        for phases, backlog in turns(options, number):
+        for phases, backlog in measurements(options, number):
             part = results.with_name(f"round-{number + 1}-{backlog or 'phases'}.jsonl")
             of = f" with {backlog:,} waiting" if backlog else ""
             print(f"bench: repetition {number + 1} of {options.reps}{of}", file=sys.stderr)
@@ -172,7 +172,7 @@ def run(peers, work, results, names, options):
                         "--backlog", str(backlog or 0), "--head", options.head, "--out", str(part)]
             memory.clear()
             if backlog:
-                # What the turn before has written, and deleted.
+                # The writes of the measurement before must not count.
                 os.sync()
                 time.sleep(DISK_REST_S)
             driver.main()
@@ -180,12 +180,12 @@ def run(peers, work, results, names, options):
                 if backlog:
                     row = of_backlog(row, backlog, memory.get(row["peer"]) if backlog == options.backlog[-1] else None)
                 rounds[row["peer"]].append(row)
-            # After each, so that what was measured is there whatever becomes of the next.
+            # Written after each one, so that a failure of the next loses nothing.
             results.write_text("".join(json.dumps(medians(name, rows)) + "\n" for name, rows in rounds.items()))
 
 
-def turns(options, number):
-    """What the driver is asked for in a repetition: the phases, and then each backlog by itself."""
+def measurements(options, number):
+    """The driver's runs of a repetition: the phases, and then each backlog alone."""
     asked = options.phases.split(",")
     phases = [phase for phase in asked if phase != "backlog" and (number == 0 or phase != "drain2")]
     backlogs = options.backlog if "backlog" in asked else []
@@ -193,13 +193,13 @@ def turns(options, number):
 
 
 def of_backlog(row, backlog, memory):
-    """What is kept of a turn with so many waiting."""
+    """The figures of a measurement with this backlog."""
     heads = {f"head_alone_{backlog}": row.get("head_small_steady"), f"head_of_{backlog}": row.get("head_big_steady")}
     return {"peer": row["peer"], "error": row.get("error"), "rss_backlog": memory, **heads}
 
 
 def need_user(name):
-    """The driver has MariaDB run as its own user, whom a package makes that the server's program does not need."""
+    """Creates the user that the driver runs MariaDB as, if no package has."""
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -207,17 +207,17 @@ def need_user(name):
 
 
 def medians(name, rows):
-    """One row of many: the median of each figure, and what went wrong in any of them."""
+    """Combines rows: the median of each figure, and all errors."""
     keys = {key for row in rows for key, value in row.items() if isinstance(value, (int, float))}
     values = {key: [row[key] for row in rows if row.get(key) is not None] for key in keys}
-    # `extra` counts what was run more than once: one such task is one too many.
+    # `extra` counts tasks that ran more than once, where the worst repetition counts.
     figures = {key: max(of) if key == "extra" else statistics.median(of) for key, of in values.items()}
     errors = [row["error"] for row in rows if row.get("error")]
     return {"peer": name, **figures, **({"error": "; ".join(errors)} if errors else {})}
 
 
 def note_memory(driver):
-    """The memory of each peer's worker when it was last stopped; the head of a backlog is the last thing of its turn."""
+    """Records the memory of each peer's worker when it is stopped, which is after the head of a backlog."""
     memory, stop = {}, driver.Peer.stop
 
     def stop_and_note(peer):
@@ -267,8 +267,8 @@ def show(results, names):
         value = mine / beside if other else mine
         mark = "" if value <= most else " ✗"
         what = (f"{ours}: " if ours else "") + title
-        told = ("at most " if len(measured) > 1 else "") + number(mine, key)
-        print(f"| {what} | {told} | {number(beside, key)} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
+        shown = ("at most " if len(measured) > 1 else "") + number(mine, key)
+        print(f"| {what} | {shown} | {number(beside, key)} | {f'{value:.2f}' if other else ''}{mark} | ≤ {most} |")
     return rows
 
 
@@ -288,7 +288,7 @@ def number(value, key):
 
 
 def chart(title, bars, key):
-    """Horizontal bars; ours stand out."""
+    """Horizontal bars, with ours highlighted."""
     width, left, height = 720, 180, 26
     most = max(value for _, value in bars)
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {50 + height * len(bars)}" font-family="sans-serif" font-size="13">',

@@ -1,4 +1,4 @@
-//! Children: a task splits its work, and a finish step makes one result of theirs.
+//! Children: a task splits its work, and a finish step combines the results.
 //!
 //! Run it with `cargo run -p longhaul --example children`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -23,7 +23,7 @@ impl Task for CountPage {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 struct Book {
-    words: usize,
+    word_count: usize,
     unreadable_pages: usize,
 }
 
@@ -37,14 +37,13 @@ impl Task for CountBook {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<Book> {
         ctx.submit_all::<CountPage>(ctx.params.clone()).await?;
-        // The task holds no slot while its children run, here or on other nodes.
+        // The task occupies no slot while its children run, here or on other nodes.
         Err(Stop::wait_for_children())
     }
 
     async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Book> {
-        let words = children.results::<CountPage>()?.iter().sum();
         Ok(Book {
-            words,
+            word_count: children.results::<CountPage>()?.iter().sum(),
             unreadable_pages: children.failed().count(),
         })
     }
@@ -66,21 +65,23 @@ async fn main() -> anyhow::Result<()> {
         .to_vec();
     let handle = longhaul.submit::<CountBook>(pages).await?;
     let book = handle.result().await?;
+
     println!(
         "{} words, {} unreadable page",
-        book.words, book.unreadable_pages
+        book.word_count, book.unreadable_pages
     );
     assert_eq!(
         book,
         Book {
-            words: 6,
+            word_count: 6,
             unreadable_pages: 1
         }
     );
+
     assert_eq!(
         handle.status().await?,
         Status::CompletedWithErrors,
-        "some children failed, and the task says so"
+        "one child failed"
     );
 
     longhaul.stop().await;

@@ -6,7 +6,7 @@
 use longhaul::{Context, JsonSchema, Longhaul, Outcome, Progress, Task};
 use serde::{Deserialize, Serialize};
 
-/// What a submitter hands in. It is kept as JSON, and the schema tells other programs what fits.
+/// The parameters. They are stored as JSON, and the schema describes them to other programs.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Text {
     text: String,
@@ -30,7 +30,7 @@ impl Task for CountWords {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    // A program would say sqlite://tasks.db, postgres://… or mysql://… here.
+    // A program uses sqlite://tasks.db, postgres://… or mysql://… here.
     let folder = tempfile::tempdir()?;
     let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
     let longhaul = Longhaul::open(&url)
@@ -47,6 +47,7 @@ async fn main() -> anyhow::Result<()> {
         .owner("u-1")
         .priority(7)
         .await?;
+
     println!("submitted {}", handle.id());
 
     let words = handle.result().await?;

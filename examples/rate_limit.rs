@@ -1,5 +1,5 @@
-//! Rate limits: handlers ask for permits before they call a provider, and a provider's "too many requests" parks its
-//! key for everyone. Neither uses up a retry.
+//! Rate limits: handlers ask for a permit before they call a provider, and a provider's "too many
+//! requests" parks its key for all handlers. Neither uses up a retry.
 //!
 //! Run it with `cargo run -p longhaul --features testing --example rate_limit`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -11,7 +11,7 @@ use longhaul::testing::{FakeProvider, ProviderError};
 use longhaul::{Class, Context, Limit, Longhaul, Outcome, Task};
 
 struct Summarise {
-    /// In a program this is the client of the provider.
+    /// A program has the provider's client here.
     provider: FakeProvider,
 }
 
@@ -21,12 +21,13 @@ impl Task for Summarise {
     type Output = String;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
-        // Waits for its turn; when that takes too long, the task is put back for later and its slot is free.
+        // Waits for a permit. If that takes too long, the task is snoozed and frees its slot.
         let _permit = ctx.permit("openai/gpt-4").await?;
         Ok(self.provider.call().await?)
     }
 
-    /// What the errors of this provider mean. A 429 becomes `Class::RateLimited`, a broken connection `Class::Retryable`.
+    /// Classifies the errors of the provider. A 429 is `Class::RateLimited`, a broken connection
+    /// `Class::Retryable`.
     fn classify(&self, error: &(dyn Error + 'static)) -> Class {
         ProviderError::classify(error)
     }
@@ -39,6 +40,7 @@ async fn main() -> anyhow::Result<()> {
     let provider = FakeProvider::new()
         .too_many_requests(Duration::from_millis(300))
         .text("in short: it works");
+
     let longhaul = Longhaul::open(&url)
         .await?
         .limit("openai", Limit::per_second(50))
@@ -52,14 +54,18 @@ async fn main() -> anyhow::Result<()> {
     let started = Instant::now();
     let tasks = (0..6).map(|n| longhaul.submit::<Summarise>(format!("text {n}")));
     let handles = longhaul.submit_all(tasks).await?;
-    let (mut snoozes, mut retries) = (0, 0);
+
+    let mut snoozes = 0;
+    let mut retries = 0;
     for handle in &handles {
         handle.result().await?;
         let task = handle.task().await?;
         snoozes += task.snooze_count;
         retries += task.retry_count;
     }
-    let (calls, elapsed) = (provider.calls(), started.elapsed());
+
+    let calls = provider.calls();
+    let elapsed = started.elapsed();
     println!("{calls} calls for 6 summaries in {elapsed:?}: {snoozes} snoozes, {retries} retries");
     assert!(
         calls == 7 && snoozes >= 1 && retries == 0,
@@ -69,6 +75,7 @@ async fn main() -> anyhow::Result<()> {
         elapsed >= Duration::from_millis(250),
         "6 permits at 20 a second, the first at once"
     );
+
     longhaul.stop().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Retries: some errors are worth another attempt, others are not, and the type says which.
+//! Retries: the type decides which errors are worth another attempt.
 //!
 //! Run it with `cargo run -p longhaul --example retry`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -19,8 +19,8 @@ impl Task for Fetch {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<String> {
         match ctx.params.as_str() {
-            // Timeouts and broken connections are known to be worth a retry; errors of your own libraries are
-            // classified in `Task::classify`.
+            // Timeouts and broken connections are retried. Classify errors of other libraries in
+            // `Task::classify`.
             "flaky" if ctx.attempt() < 3 => Err(Error::from(ErrorKind::TimedOut))?,
             "down" => Err(Stop::retryable("the server is down")),
             "missing" => Err(Stop::fatal("there is no such page")),
@@ -46,9 +46,11 @@ async fn main() -> anyhow::Result<()> {
         flaky.result().await?,
         flaky.task().await?.attempt
     );
+
     for attempt in flaky.attempts().await? {
         println!("  attempt {} {}", attempt.attempt, attempt.outcome.as_str());
     }
+
     assert_eq!(flaky.attempts().await?.len(), 3);
 
     for (page, end, attempts) in [
@@ -66,6 +68,7 @@ async fn main() -> anyhow::Result<()> {
         );
         assert_eq!((status, handle.task().await?.attempt), (end, attempts));
     }
+
     longhaul.stop().await;
     Ok(())
 }

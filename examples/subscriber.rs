@@ -1,11 +1,12 @@
-//! A subscriber to external events: another program that hears what happens to tasks, over RabbitMQ.
+//! A subscriber to external events: another program that receives events of tasks over RabbitMQ.
 //!
-//! `subscribe` and `hear` know nothing of Longhaul but `docs/events.md`. The rest makes something to hear. Run it with
-//! `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --features fleet --example subscriber`.
+//! `subscribe` and `print_events` use only what `docs/events.md` says. The rest produces events.
+//! Run it with `LONGHAUL_BROKER=amqp://127.0.0.1 cargo run -p longhaul --features fleet
+//! --example subscriber`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
 #![expect(
     clippy::disallowed_methods,
-    reason = "the address of a server is in the environment"
+    reason = "the address of the server is in the environment"
 )]
 
 use std::collections::HashSet;
@@ -20,23 +21,25 @@ use lapin::{
 use longhaul::{Context, EventKind, EventRule, Longhaul, Outcome, RabbitOptions, Stop, Task};
 use serde_json::Value;
 
-/// Asks for the events of an exchange whose routing keys fit.
+/// Subscribes to the events of an exchange with these routing keys.
 async fn subscribe(
     connection: &Connection,
     exchange: &str,
     keys: &[&str],
 ) -> lapin::Result<Consumer> {
     let channel = connection.create_channel().await?;
-    // A subscriber that may miss nothing has a durable queue with a name. This one goes with its program.
+
+    // A subscriber that must not miss events needs a durable named queue. This queue is deleted
+    // with its program.
     let options = QueueDeclareOptions {
         exclusive: true,
         ..QueueDeclareOptions::default()
     };
-    let queue = channel
+    let declared = channel
         .queue_declare("".into(), options, FieldTable::default())
-        .await?
-        .name()
-        .clone();
+        .await?;
+    let queue = declared.name().clone();
+
     for key in keys {
         let options = QueueBindOptions::default();
         channel
@@ -49,6 +52,7 @@ async fn subscribe(
             )
             .await?;
     }
+
     channel
         .basic_consume(
             queue,
@@ -59,26 +63,28 @@ async fn subscribe(
         .await
 }
 
-/// Prints each event once, until so many have come.
-async fn hear(mut events: Consumer, most: usize) -> anyhow::Result<()> {
+/// Prints each event once, until this many were received.
+async fn print_events(mut events: Consumer, most: usize) -> anyhow::Result<()> {
     let mut seen = HashSet::new();
     while seen.len() < most {
-        let delivery = events
-            .next()
-            .await
-            .context("the broker has ended the subscription")??;
+        let delivery = events.next().await;
+        let delivery = delivery.context("the broker has ended the subscription")??;
         let event: Value = serde_json::from_slice(&delivery.data)?;
-        // An event comes at least once; its id says whether it is known.
+
+        // An event is delivered at least once. Its id identifies repetitions.
         if seen.insert(event["id"].to_string()) {
-            let (kind, data) = (text(&event["type"]), &event["data"]);
+            let kind = text(&event["type"]);
+            let data = &event["data"];
             println!(
                 "{kind} of {} {}",
                 text(&data["taskType"]),
                 text(&data["error"]["message"])
             );
         }
+
         delivery.ack(BasicAckOptions::default()).await?;
     }
+
     Ok(())
 }
 
@@ -111,15 +117,17 @@ async fn main() -> anyhow::Result<()> {
         namespace: "example".to_owned(),
         ..RabbitOptions::default()
     };
-    // What is told to the world: in a configuration file this is `events.external`.
-    let told = EventRule {
+
+    // The events to publish. In a configuration file this is `events.external`.
+    let rule = EventRule {
         task_types: vec!["fetch".to_owned()],
         events: vec![EventKind::Completed, EventKind::Failed],
     };
     let builder = Longhaul::open(&url)
         .await?
         .rabbitmq(&broker, options)
-        .external_events(vec![told]);
+        .external_events(vec![rule]);
+
     let longhaul = builder.register(Fetch).start().await?;
 
     let connection = Connection::connect(&broker, ConnectionProperties::default()).await?;
@@ -128,8 +136,9 @@ async fn main() -> anyhow::Result<()> {
     for page in ["home", "missing"] {
         longhaul.submit::<Fetch>(page.to_owned()).await?;
     }
-    hear(events, 2).await?;
+
+    print_events(events, 2).await?;
     longhaul.stop().await;
-    println!("both were heard");
+    println!("both events were received");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Testing: a task's own tests, in memory, without waiting. A program would have this below `#[cfg(test)]`, with
-//! `#[tokio::test(start_paused = true)]`.
+//! Testing: a task's tests, in memory and without waiting. A program has this in `#[cfg(test)]`
+//! with `#[tokio::test(start_paused = true)]`.
 //!
 //! Run it with `cargo run -p longhaul --features testing --example testing`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -9,7 +9,7 @@ use std::time::Duration;
 use longhaul::testing::{FakeProvider, ProviderError, TestLonghaul};
 use longhaul::{Class, Context, Outcome, Status, Task};
 
-/// The task under test: summarises chapter by chapter.
+/// The task under test. It summarises chapter by chapter.
 struct Summarise {
     provider: FakeProvider,
 }
@@ -34,7 +34,7 @@ impl Task for Summarise {
     }
 }
 
-/// The paused clock of tokio lets handlers sleep, and slow providers answer, in no time.
+/// With tokio's paused clock, sleeping handlers and slow providers take no time.
 #[tokio::main(flavor = "current_thread", start_paused = true)]
 async fn main() -> anyhow::Result<()> {
     let hour = Duration::from_secs(3_600);
@@ -44,6 +44,7 @@ async fn main() -> anyhow::Result<()> {
         .slow(hour, "two")
         .cut_off_after("th")
         .text("three");
+
     let longhaul = TestLonghaul::new()
         .register(Summarise {
             provider: provider.clone(),
@@ -57,13 +58,13 @@ async fn main() -> anyhow::Result<()> {
         (longhaul.record(&handle).status, provider.calls()),
         (Status::Retrying, 2)
     );
-    println!("refused by the provider, waits for an hour");
+    println!("refused by the provider, waiting for an hour");
 
     longhaul.advance(hour);
     longhaul.crash_after_checkpoints(1);
     longhaul.run_until_idle().await;
     assert_eq!(longhaul.crashes(), 1);
-    println!("crashed after chapter 2, and went on until the answer was cut off");
+    println!("crashed after chapter 2, continued until the answer was cut off");
 
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::Completed);
@@ -78,10 +79,12 @@ async fn main() -> anyhow::Result<()> {
         task.attempt,
         provider.calls()
     );
+
     assert_eq!((longhaul.attempts(&handle).len(), provider.calls()), (4, 5));
     assert_eq!(
         longhaul.logs(&handle).last().map(String::as_str),
         Some("chapter 3 is done")
     );
+
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Transactions: a task is submitted in the transaction that writes the data it is about. Both commit, or neither does.
+//! Transactions: a task is submitted in the transaction that writes its data. Both commit, or
+//! neither does.
 //!
 //! Run it with `cargo run -p longhaul --example transaction`.
 #![expect(clippy::print_stdout, reason = "an example shows what happens")]
@@ -27,38 +28,44 @@ async fn main() -> anyhow::Result<()> {
         .register(SendInvoice)
         .start()
         .await?;
-    // The program's own connection to the same database; sqlx transactions of PostgreSQL and MySQL work the same.
+
+    // The program's own connection to the same database; sqlx transactions of PostgreSQL and MySQL
+    // work the same.
     let mut shop = SqliteConnection::connect(&url).await?;
     sqlx::query("CREATE TABLE orders (id integer PRIMARY KEY)")
         .execute(&mut shop)
         .await?;
 
-    // On SQLite such a transaction says from the start that it will write: one that reads first and writes later fails when
-    // Longhaul has written meanwhile. On PostgreSQL and MySQL it is `begin()`.
-    let mut given_up = shop.begin_with("BEGIN IMMEDIATE").await?;
+    // On SQLite the transaction must begin as a writer. One that reads first and writes later fails
+    // if Longhaul has written in between. On PostgreSQL and MySQL use `begin()`.
+    let mut abandoned = shop.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("INSERT INTO orders (id) VALUES (1)")
-        .execute(&mut *given_up)
+        .execute(&mut *abandoned)
         .await?;
     let gone = longhaul
-        .submit_in(&mut given_up, longhaul.submit::<SendInvoice>(1))
+        .submit_in(&mut abandoned, longhaul.submit::<SendInvoice>(1))
         .await?;
-    given_up.rollback().await?;
+
+    abandoned.rollback().await?;
     let Err(error) = longhaul.task(gone.id()).await else {
-        anyhow::bail!("the task should be gone")
+        anyhow::bail!("the task should not exist")
     };
     println!("rolled back: {error}");
 
-    let mut kept = shop.begin_with("BEGIN IMMEDIATE").await?;
+    let mut order = shop.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::query("INSERT INTO orders (id) VALUES (2)")
-        .execute(&mut *kept)
+        .execute(&mut *order)
         .await?;
     let handle = longhaul
-        .submit_in(&mut kept, longhaul.submit::<SendInvoice>(2))
+        .submit_in(&mut order, longhaul.submit::<SendInvoice>(2))
         .await?;
-    kept.commit().await?;
-    // Longhaul does not see the commit. Its workers look by themselves now and then, or at once when told to.
+
+    order.commit().await?;
+
+    // Longhaul does not notice the commit. Its workers poll now and then, and at once after this.
     longhaul.wake();
     let sent = handle.result().await?;
+
     println!("committed: {sent}");
     assert_eq!(sent, "invoice of order 2");
 
@@ -68,5 +75,6 @@ async fn main() -> anyhow::Result<()> {
     assert_eq!(orders, [2]);
     shop.close().await?;
     longhaul.stop().await;
+
     Ok(())
 }

@@ -9,13 +9,13 @@ mariadb_url() {
     echo "mysql://longhaul:$password@127.0.0.1:$1/"
 }
 
-# MySQL's own mysqld is prepared in another way; whoever has that names it in the variable.
+# MySQL's own mysqld is initialised differently; to use one, name it in the variable.
 mariadb_server() {
     local server
     server=$(mariadb_program mariadbd mysqld) && [[ $("$server" --version) == *MariaDB* ]] && echo "$server"
 }
 
-# The first of these names that is installed: the newer one, then that of the MySQL days.
+# The first of these names that is installed: the newer one, then the one from MySQL.
 mariadb_program() {
     local name
     for name in "$@"; do
@@ -28,7 +28,7 @@ mariadb_is_installed() {
     { mariadb_server && mariadb_program mariadb-install-db mysql_install_db && mariadb_program mariadb mysql; } >/dev/null
 }
 
-# The core packages hold the programs without a system service. Older releases number their names.
+# The core packages have the programs without a system service. Older releases have numbers in their names.
 mariadb_packages() {
     apt_knows mariadb-server-core && echo mariadb-server-core mariadb-client-core || echo mariadb-server
 }
@@ -37,7 +37,7 @@ mariadb_user() {
     id -un
 }
 
-# What a data directory was made with: when this changes, it is made anew.
+# What a data directory depends on: if this changes, it is made again.
 mariadb_identity() {
     local version
     version=$("$(mariadb_server)" --version)
@@ -45,7 +45,7 @@ mariadb_identity() {
     echo "${BASH_REMATCH[0]} $(mariadb_user) $password"
 }
 
-# The path is relative because the installer trips over a space in an absolute one.
+# The path is relative because the installer fails on a space in an absolute one.
 mariadb_initialise() {
     "$(mariadb_program mariadb-install-db mysql_install_db)" --no-defaults --datadir=./data --user="$(mariadb_user)" \
         --skip-test-db --auth-root-authentication-method=normal --innodb-log-file-size=512M
@@ -60,7 +60,7 @@ FLUSH PRIVILEGES;
 CREATE OR REPLACE USER longhaul@127.0.0.1 IDENTIFIED BY '$password';
 GRANT ALL PRIVILEGES ON *.* TO longhaul@127.0.0.1 WITH GRANT OPTION;
 SQL
-    # A server that starts removes the temporary tables that it finds: with a folder shared by two, those of the other.
+    # A starting server removes the temporary tables that it finds: two servers must not share a folder for them.
     mkdir -p "$home/tmp"
     # A relative socket lies in the data directory, and its path cannot be too long.
     exec setsid "$(mariadb_server)" --no-defaults --datadir="$home/data" --user="$(mariadb_user)" --init-file="$home/accounts.sql" \
@@ -89,7 +89,7 @@ mariadb_answers() {
     mariadb_sql "$1" 'SELECT 1;'
 }
 
-# Databases of test runs that were killed.
+# Drops the databases of test runs that were killed.
 mariadb_drop_leftovers() {
     local drops
     drops=$(mariadb_sql "$1" "SELECT CONCAT('DROP DATABASE \`', schema_name, '\`;') FROM information_schema.schemata

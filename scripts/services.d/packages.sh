@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2154 # the variables are those of scripts/services
-# Getting the servers that are missing, for scripts/services.
+# Installs missing servers, for scripts/services.
 
 install_what_is_missing() {
     local service missing=() variables=() packages=()
@@ -13,22 +13,22 @@ install_what_is_missing() {
         mapfile -t packages < <(packages_of "${missing[@]}")
         say "not installed: ${missing[*]}. Either install what is missing, on Debian and Ubuntu with"
         say "    sudo apt-get install -y --no-install-recommends ${packages[*]}"
-        say "or name a server of your own, whose user may create and drop databases, in: ${variables[*]}"
+        say "or name your own server, with a user that may create and drop databases, in: ${variables[*]}"
         exit 1
     fi
     say "installing ${missing[*]}; the output goes to target/services/install.log"
     if ! install_packages "${missing[@]}" </dev/null >"$state/install.log" 2>&1 8>&- 9>&-; then
         stop_if_interrupted
         tail -n 20 "$state/install.log" >&2
-        die "could not install ${missing[*]}; to use a server of your own, name it in: ${variables[*]}"
+        die "could not install ${missing[*]}; to use your own server, name it in: ${variables[*]}"
     fi
     for service in "${missing[@]}"; do
         "${service}_is_installed" || die "$service is still missing after its installation; see target/services/install.log"
     done
 }
 
-# Debian's packages start a server of their own unless they are told otherwise, so they are, for as
-# long as the installation takes. The body is a subshell: its trap undoes that however it ends.
+# Debian's packages start their own server by default; this prevents it during the installation. The
+# body is a subshell: its trap undoes that however it ends.
 install_packages() (
     policy=/usr/sbin/policy-rc.d
     clusters=/etc/postgresql-common/createcluster.conf
@@ -56,7 +56,7 @@ undo_debian_settings() {
     [[ ! -e $clusters.longhaul ]] || mv -f "$clusters.longhaul" "$clusters"
 }
 
-# One package a line.
+# Prints one package per line.
 packages_of() {
     local service
     for service in "$@"; do
@@ -68,13 +68,13 @@ apt_knows() {
     apt-cache show "$1" >/dev/null 2>&1
 }
 
-# A tool that the tests use: Debian's package, and a command that tells whether the tool is there.
+# Installs a tool that the tests use: Debian's package, and a command that succeeds if the tool exists.
 get_tool() {
     local package=$1
     shift
     ! "$@" >/dev/null 2>&1 || return 0
     if [[ $EUID -ne 0 ]] || ! command -v apt-get >/dev/null; then
-        die "the tests need what Debian and Ubuntu have in $package: sudo apt-get install -y $package"
+        die "the tests need the package $package of Debian and Ubuntu: sudo apt-get install -y $package"
     fi
     say "installing $package; the output goes to target/services/install.log"
     if ! (

@@ -9,7 +9,7 @@ postgres_url() {
     echo "postgres://longhaul:$password@127.0.0.1:$1/postgres"
 }
 
-# 15 is what the tests are tuned for; any newer one will do.
+# The tests are tuned for 15; any newer version works.
 postgres_programs() {
     local folder
     for folder in /usr/lib/postgresql/{15..30}/bin "$(dirname "$(command -v postgres || echo /missing/postgres)")"; do
@@ -40,7 +40,7 @@ postgres_user() {
     fi
 }
 
-# What a data directory was made with: when this changes, it is made anew.
+# What a data directory depends on: if this changes, it is made again.
 postgres_identity() {
     local version
     version=$("$(postgres_programs)/postgres" --version)
@@ -61,8 +61,8 @@ postgres_initialise() {
 postgres_exec() {
     local home=$1 port=$2 as
     mapfile -t as < <(become "$(postgres_user)")
-    # Nobody works in this directory any more, and a pid in here that some other program has by now
-    # would keep the server from starting.
+    # No process uses this directory now. If another program has the pid in this file, the server
+    # would not start.
     rm -f "$home/data/postmaster.pid"
     exec setsid ${as[@]+"${as[@]}"} "$(postgres_programs)/postgres" -D "$home/data" -p "$port" \
         -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
@@ -78,7 +78,7 @@ postgres_runs_as() {
     [[ $1 == */postgres && $2 == -D && $3 == "$data" ]]
 }
 
-# "Fast": ends the sessions and writes a checkpoint.
+# "Fast" shutdown: ends the sessions and writes a checkpoint.
 postgres_stop_signal() {
     echo INT
 }
@@ -92,7 +92,7 @@ postgres_answers() {
     postgres_sql "$1" 'SELECT 1;'
 }
 
-# Databases of test runs that were killed.
+# Drops the databases of test runs that were killed.
 postgres_drop_leftovers() {
     postgres_sql "$1" "SELECT format('DROP DATABASE %I WITH (FORCE)', datname) FROM pg_database
         WHERE starts_with(datname, 'longhaul_test_') OR starts_with(datname, 'lh_') \\gexec"

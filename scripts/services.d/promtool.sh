@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # the variables are those of scripts/services
-# promtool, which checks alert rules and metrics in the tests. It is a single program: where it is missing it is taken
-# out of Debian's package, and nothing is installed or started.
+# promtool, which checks alert rules and metrics in the tests. It is a single program: if it is missing, it is taken
+# from Debian's package, without installing or starting anything.
 
 # Puts its path into LONGHAUL_TEST_PROMTOOL, unless the caller has.
 find_promtool() {

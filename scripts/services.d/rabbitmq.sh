@@ -9,7 +9,7 @@ rabbitmq_url() {
     echo "amqp://longhaul:$password@127.0.0.1:$1/longhaul"
 }
 
-# Not what Debian has in its PATH: that changes the user, and writes where the system's own server does.
+# Not the program in Debian's PATH: it changes the user and writes to the folders of the system's server.
 rabbitmq_server() {
     local folder
     for folder in /usr/lib/rabbitmq/bin "$(dirname "$(command -v rabbitmq-server || echo /missing/rabbitmq-server)")"; do
@@ -29,7 +29,7 @@ rabbitmq_packages() {
     echo rabbitmq-server
 }
 
-# It would run as root, but need not.
+# It could run as root, but does not need to.
 rabbitmq_user() {
     if [[ $EUID -eq 0 ]] && id -u rabbitmq >/dev/null 2>&1; then
         echo rabbitmq
@@ -38,7 +38,7 @@ rabbitmq_user() {
     fi
 }
 
-# What a data directory was made with: when this changes, it is made anew. The path of the program has its version.
+# What a data directory depends on: if this changes, it is made again. The path of the program has its version.
 rabbitmq_identity() {
     echo "$(rabbitmq_server) $(rabbitmq_user) $password"
 }
@@ -51,17 +51,17 @@ rabbitmq_initialise() {
         chown "$user" "$data/.erlang.cookie" && chmod 400 "$data/.erlang.cookie"
 }
 
-# Erlang's own directory of nodes, the epmd, is a private one too: the name of the node can then be the same at every
-# start, which is what its data goes by. The epmd is a child of the server, and the kernel ends it with its parent; Erlang
-# would start another that stays, if it were let.
+# Erlang's port mapper, epmd, is private too: the node can then have the same name at every start, which its data depends
+# on. The epmd is a child of the server, and the kernel ends it with its parent; left alone, Erlang would start one that
+# outlives the server.
 #
 # The variables keep the server from everything in /etc/rabbitmq and /var/lib/rabbitmq, and RUNNING_UNDER_SYSTEMD makes it
-# the process that its caller started and not a child of that. The words at the end tell which data it works on.
+# the process that its caller started and not a child of it. The last arguments name its data, for server_pid.
 rabbitmq_exec() {
     local home=$1 port=$2 as epmd_port user
     user=$(rabbitmq_user)
     mapfile -t as < <(become "$user")
-    # What a killed test has left cannot be listed over AMQP, so that only servers of a caller's own keep their queues.
+    # The leftovers of a killed test cannot be listed over AMQP, so only servers for one caller keep their queues.
     [[ $state == "$own"/* ]] || rm -rf "$home/data/mnesia"
     rabbitmq_settings "$home" "$port" "$user"
     epmd_port=$(pick_port)
@@ -75,7 +75,7 @@ rabbitmq_exec() {
     export RABBITMQ_CONFIG_FILES=$home/conf.d RABBITMQ_CONF_ENV_FILE=$home/rabbitmq-env.conf
     export RABBITMQ_ENABLED_PLUGINS_FILE=$home/enabled_plugins RABBITMQ_SCHEMA_DIR=$home/data/schema
     export RABBITMQ_GENERATED_CONFIG_DIR=$home/data/config RABBITMQ_PID_FILE=$home/pid
-    RABBITMQ_DIST_PORT=$((port + 1)) # it listens there late: one that was picked could be somebody else's by then
+    RABBITMQ_DIST_PORT=$((port + 1)) # it opens this port late: a port picked now could be taken by then
     export RABBITMQ_DIST_PORT RUNNING_UNDER_SYSTEMD=1
     exec setsid ${as[@]+"${as[@]}"} "$(rabbitmq_server)" -kernel inet_dist_use_interface '{127,0,0,1}' -data "$home/data"
 }
@@ -84,7 +84,7 @@ rabbitmq_listens() {
     (: <>/dev/tcp/127.0.0.1/"$1") 2>/dev/null
 }
 
-# The password is in a file, because everybody sees the words of a command.
+# The password is in a file, because every user can read the arguments of a process.
 rabbitmq_settings() {
     local home=$1 port=$2 user=$3
     mkdir -p "$home/conf.d"
@@ -116,7 +116,7 @@ rabbitmq_stop_signal() {
     echo TERM
 }
 
-# Logs in: the greeting, then the frame `connection.start-ok`, and what counts is that `connection.tune` comes back.
+# Logs in: sends the greeting and the frame `connection.start-ok`, and expects `connection.tune`.
 rabbitmq_answers() (
     exec 3<>"/dev/tcp/127.0.0.1/$1"
     printf 'AMQP\0\0\x09\x01' >&3
@@ -132,7 +132,7 @@ rabbitmq_bytes() {
     timeout 5 head -c "$1" <&3 | od -An -v -tx1 | tr -d ' \n'
 }
 
-# A server that starts is empty.
+# A server starts empty, so there is nothing to drop.
 rabbitmq_drop_leftovers() {
     :
 }

@@ -17,7 +17,7 @@ redis_packages() {
     echo redis-server
 }
 
-# It would run as root, but need not.
+# It could run as root, but does not need to.
 redis_user() {
     if [[ $EUID -eq 0 ]] && id -u redis >/dev/null 2>&1; then
         echo redis
@@ -26,7 +26,7 @@ redis_user() {
     fi
 }
 
-# What a data directory was made with: when this changes, it is made anew.
+# What a data directory depends on: if this changes, it is made again.
 redis_identity() {
     local version
     version=$(redis-server --version)
@@ -38,8 +38,8 @@ redis_initialise() {
     install -d -m 700 -o "$(redis_user)" "$1/data"
 }
 
-# The password is in a file, because everybody sees the words of a command. A cache keeps nothing over a restart.
-# The process keeps its own words as well: they tell which data directory it works in.
+# The password is in a file, because every user can read the arguments of a process. A cache keeps nothing over a restart.
+# Its arguments stay unchanged (set-proc-title no): server_pid finds the data directory in them.
 redis_exec() {
     local home=$1 port=$2 as
     mapfile -t as < <(become "$(redis_user)")
@@ -71,7 +71,7 @@ redis_answers() {
     [[ $(REDISCLI_AUTH=$password timeout 5 redis-cli -h 127.0.0.1 -p "$1" ping) == PONG ]]
 }
 
-# A server that starts is empty.
+# A server starts empty, so there is nothing to drop.
 redis_drop_leftovers() {
     :
 }

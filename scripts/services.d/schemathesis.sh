@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154 # the variables are those of scripts/services
-# Schemathesis, which makes requests from the OpenAPI document in the tests. It is Python: where it is missing it gets a
-# virtual environment of its own, with the versions that schemathesis.txt pins.
+# Schemathesis, which makes requests from the OpenAPI document in the tests. It is a Python program: if it is missing, it is installed
+# in its own virtual environment, with the versions that schemathesis.txt pins.
 
 # Puts its path into LONGHAUL_TEST_SCHEMATHESIS, unless the caller has.
 find_schemathesis() {
@@ -15,7 +15,7 @@ find_schemathesis() {
 make_schemathesis() {
     local folder=$1 list=$2
     say "fetching Schemathesis; the output goes to target/services/install.log"
-    # Debian's python3 comes without what makes virtual environments.
+    # Debian's python3 cannot make virtual environments without another package.
     get_tool python3-venv python3 -c 'import venv, ensurepip'
     rm -rf "$root"/target/tools/schemathesis-*
     mkdir -p "$(dirname "$folder")"

@@ -1,4 +1,4 @@
-//! A connection that is kept, and asks one thing after the other.
+//! An HTTP client that sends its requests over one connection, one after the other.
 
 use std::net::SocketAddr;
 
@@ -32,7 +32,8 @@ impl Client {
     }
 
     pub(crate) async fn submit(&mut self, body: &str) -> anyhow::Result<String> {
-        let (address, length) = (self.address, body.len());
+        let address = self.address;
+        let length = body.len();
         let head = "POST /api/tasks HTTP/1.1\r\nContent-Type: application/json\r\n";
         self.send(&format!(
             "{head}Host: {address}\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -55,13 +56,14 @@ impl Client {
         Ok(String::from_utf8(body)?)
     }
 
-    /// Reads the head of an answer, which must have this status; the answer is the length of what follows.
+    /// Reads the head of a response, which must have this status. Returns the length of the body.
     async fn head(&mut self, status: u16) -> anyhow::Result<Option<usize>> {
         let first = self.line().await?;
         ensure!(
             first.split(' ').nth(1) == Some(&status.to_string()),
             "wanted {status}, got {first}"
         );
+
         let mut length = None;
         loop {
             let line = self.line().await?.to_ascii_lowercase();
@@ -74,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Starts a stream of events; [`Self::line`] then reads what comes.
+    /// Starts a stream of events. [`Self::line`] then reads it line by line.
     pub(crate) async fn follow(&mut self, path: &str) -> anyhow::Result<()> {
         self.send(&format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
@@ -88,7 +90,7 @@ impl Client {
         let mut line = String::new();
         ensure!(
             self.stream.read_line(&mut line).await? > 0,
-            "the server hung up"
+            "the server closed the connection"
         );
         Ok(line.trim_end().to_owned())
     }

@@ -13,7 +13,7 @@ pub(crate) enum Backend {
     MySql,
 }
 
-/// An empty database. A file goes when this is dropped.
+/// An empty database. Dropping it removes an SQLite file.
 #[derive(Debug)]
 pub(crate) struct Fresh {
     pub(crate) url: String,
@@ -29,15 +29,16 @@ impl Backend {
         }
     }
 
-    /// Whatever was there before is gone.
+    /// Creates an empty database in place of an earlier one.
     pub(crate) async fn fresh(self) -> anyhow::Result<Fresh> {
         let statements = [
             format!("DROP DATABASE IF EXISTS {NAME}"),
             format!("CREATE DATABASE {NAME}"),
         ];
+
         let server = match self {
             Self::Sqlite => {
-                // In the working folder: a folder for temporary files may be in memory, where nothing is durable.
+                // Not in the folder for temporary files, which may be in memory.
                 let folder = tempfile::tempdir_in("target")?;
                 let url = format!("sqlite://{}", folder.path().join("tasks.db").display());
                 return Ok(Fresh {
@@ -62,6 +63,7 @@ impl Backend {
                 server
             }
         };
+
         let (before, _) = server
             .rsplit_once('/')
             .context("the server's URL has no path")?;
@@ -74,7 +76,7 @@ impl Backend {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the servers of a benchmark are named by its environment"
+    reason = "a benchmark gets its servers from the environment"
 )]
 pub(crate) fn server(variable: &str) -> anyhow::Result<String> {
     std::env::var(variable).with_context(|| format!("{variable} is not set; run `make bench-http`"))

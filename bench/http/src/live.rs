@@ -1,4 +1,4 @@
-//! How soon a client sees the progress that a handler reports.
+//! How soon a client receives the progress that a handler reports.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -37,6 +37,7 @@ impl Task for Stepping {
             ctx.progress(Progress::percent(0.0).message(step.to_string()))
                 .await?;
         }
+
         Ok(())
     }
 }
@@ -51,13 +52,13 @@ pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Re
         .await?;
     let served = Served::start(longhaul).await?;
     let mut client = Client::connect(served.address).await?;
-    let answer: Value = serde_json::from_str(
-        &client
-            .submit(&json!({"taskType": "stepping", "parameters": null}).to_string())
-            .await?,
-    )?;
+
+    let body = json!({"taskType": "stepping", "parameters": null}).to_string();
+    let answer: Value = serde_json::from_str(&client.submit(&body).await?)?;
     let id = answer["taskId"].as_str().unwrap_or_default();
+
     client.follow(&format!("/api/tasks/{id}/events")).await?;
+
     let mut took = Vec::new();
     loop {
         let line = client.line().await?;
@@ -65,29 +66,31 @@ pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Re
         let Some(data) = line.strip_prefix("data:") else {
             continue;
         };
-        let news: Value = serde_json::from_str(data)?;
-        if news["event"] == "completed" {
+        let event: Value = serde_json::from_str(data)?;
+        if event["event"] == "completed" {
             break;
         }
-        let step = news["progress"]["message"]
-            .as_str()
-            .and_then(|text| text.parse::<usize>().ok());
-        let at = step.and_then(|step| {
-            reported
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .get(step)
-                .copied()
-        });
-        if let (Some(at), "progress") = (at, news["event"].as_str().unwrap_or_default()) {
-            took.push(seen.duration_since(at).as_secs_f64() * 1_000.0);
+
+        let text = event["progress"]["message"].as_str().unwrap_or_default();
+        let Ok(step) = text.parse::<usize>() else {
+            continue;
+        };
+
+        let reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = reported.get(step)
+            && event["event"] == "progress"
+        {
+            took.push(seen.duration_since(*at).as_secs_f64() * 1_000.0);
         }
     }
-    let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
+
+    let median = percentile(&mut took, 50.0);
+    let late = percentile(&mut took, 99.0);
     let shown = format!(
         "{late:.1} (median {median:.1}, {} of {STEPS} reports seen)",
         took.len()
     );
+
     report.add(
         backend.name(),
         "progress from report to SSE client, p99 in ms",
@@ -95,5 +98,6 @@ pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Re
         &shown,
         Wanted::AtMost(100.0),
     );
+
     served.stop().await
 }

@@ -1,10 +1,11 @@
-//! Measures the HTTP API: how much of the store's rate reaches a client, how long answers take at a steady rate, how
-//! soon progress is seen, and how soon tasks start behind a flood. Client and server share the machine, as in every benchmark here.
+//! Measures the HTTP API: the rate of submits beside that of the store, the latency of reads at a
+//! steady rate, the latency of progress, and the start of tasks behind a flood. Client and server
+//! share the machine, as in every benchmark here.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program that prints a table, and where it is"
+    reason = "a program that prints its progress and a table"
 )]
 
 mod client;
@@ -24,18 +25,18 @@ use report::Report;
 const HELP: &str = "\
 Measures the HTTP API. Run it with `make bench-http`.
 
-    make bench-http                                  everything; a million tasks, so plan for minutes
+    make bench-http                                  everything; a million tasks, takes minutes
     make bench-http ARGS='--quick'                   smaller numbers
     make bench-http ARGS='sqlite submits'            one database, one part
 
 Databases: sqlite postgres mysql. Parts: submits reads live tiers.
 ";
 
-/// What to measure, and how much of it.
+/// What to measure, and how much.
 #[derive(Debug, Default)]
 struct Plan {
     backends: Vec<Backend>,
-    parts: Vec<&'static str>,
+    measures: Vec<&'static str>,
     quick: bool,
 }
 
@@ -48,19 +49,21 @@ fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>>
             "sqlite" => plan.backends.push(Backend::Sqlite),
             "postgres" => plan.backends.push(Backend::Postgres),
             "mysql" => plan.backends.push(Backend::MySql),
-            "submits" => plan.parts.push("submits"),
-            "reads" => plan.parts.push("reads"),
-            "live" => plan.parts.push("live"),
-            "tiers" => plan.parts.push("tiers"),
+            "submits" => plan.measures.push("submits"),
+            "reads" => plan.measures.push("reads"),
+            "live" => plan.measures.push("live"),
+            "tiers" => plan.measures.push("tiers"),
             other => bail!("{other:?} is not known\n\n{HELP}"),
         }
     }
+
     if plan.backends.is_empty() {
         plan.backends = vec![Backend::Sqlite, Backend::Postgres, Backend::MySql];
     }
-    if plan.parts.is_empty() {
-        plan.parts = vec!["submits", "reads", "live", "tiers"];
+    if plan.measures.is_empty() {
+        plan.measures = vec!["submits", "reads", "live", "tiers"];
     }
+
     Ok(Some(plan))
 }
 
@@ -71,8 +74,9 @@ async fn main() -> anyhow::Result<()> {
         return Ok(());
     };
     let mut report = Report::default();
+
     for backend in plan.backends {
-        for part in &plan.parts {
+        for part in &plan.measures {
             match *part {
                 "submits" => submits::measure(backend, plan.quick, &mut report).await?,
                 "reads" => reads::measure(backend, plan.quick, &mut report).await?,
@@ -81,6 +85,7 @@ async fn main() -> anyhow::Result<()> {
             }
         }
     }
+
     println!("{}", report.markdown());
     Ok(())
 }

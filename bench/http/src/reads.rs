@@ -1,4 +1,4 @@
-//! How long reads take among a million tasks: one task at a steady rate, and pages of lists.
+//! The latency of reads among a million tasks: single tasks at a steady rate, and pages of lists.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ use crate::{
 };
 
 const CLIENTS: usize = 10;
-/// Of all clients together, a second.
+/// Requests per second of all clients together.
 const RATE: u32 = 1_000;
-/// A client with twenty owners, of whom it is one.
+/// The number of owners. The client is one of them.
 const OWNERS: usize = 20;
 const PAGES: [&str; 5] = [
     "/api/tasks?size=50",
@@ -35,9 +35,12 @@ pub(crate) async fn measure(
     let database = backend.fresh().await?;
     let served = Served::idle(Longhaul::open(&database.url).await?).await?;
     let ids = fill(&served, tasks).await?;
+
     let mut took = one_by_one(&served, &ids, Duration::from_secs(seconds)).await?;
-    let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
+    let median = percentile(&mut took, 50.0);
+    let late = percentile(&mut took, 99.0);
     let shown = format!("{late:.1} (median {median:.1}, {} requests)", took.len());
+
     report.add(
         backend.name(),
         "GET /api/tasks/{id} at 1,000/s, p99 in ms",
@@ -45,15 +48,18 @@ pub(crate) async fn measure(
         &shown,
         Wanted::AtMost(5.0),
     );
+
     let mut took = lists(&served).await?;
-    let (median, late) = (percentile(&mut took, 50.0), percentile(&mut took, 99.0));
+    let median = percentile(&mut took, 50.0);
+    let late = percentile(&mut took, 99.0);
     let shown = format!("{late:.1} (median {median:.1}, {} pages)", took.len());
     let what = format!("a page of a list among {tasks} tasks, p99 in ms");
+
     report.add(backend.name(), &what, late, &shown, Wanted::AtMost(50.0));
     served.stop().await
 }
 
-/// Submits that many; the answer has the ids of those whose owner asks.
+/// Submits this many tasks. Returns the ids of those that the client owns.
 async fn fill(served: &Served, tasks: usize) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     for first in (0..tasks).step_by(1_000) {
@@ -67,6 +73,7 @@ async fn fill(served: &Served, tasks: usize) -> anyhow::Result<Vec<String>> {
                 served.longhaul.submit::<Noop>(payload(id)).owner(&owner)
             })
             .collect();
+
         let handles = served.longhaul.submit_all(batch).await?;
         ids.extend(
             handles
@@ -75,10 +82,11 @@ async fn fill(served: &Served, tasks: usize) -> anyhow::Result<Vec<String>> {
                 .map(|handle| handle.id().0.to_string()),
         );
     }
+
     Ok(ids)
 }
 
-/// Asks at a steady rate, whether or not earlier answers have come; a request that had to wait counts from its time.
+/// Sends requests at a steady rate. The latency of a late request counts from its scheduled time.
 async fn one_by_one(served: &Served, ids: &[String], span: Duration) -> anyhow::Result<Vec<f64>> {
     let between = Duration::from_secs(1) * CLIENTS as u32 / RATE;
     let asked = try_join_all((0..CLIENTS).map(|client| async move {
@@ -86,7 +94,9 @@ async fn one_by_one(served: &Served, ids: &[String], span: Duration) -> anyhow::
         let first = tokio::time::Instant::now() + between * client as u32 / CLIENTS as u32;
         let mut ticks = tokio::time::interval_at(first, between);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
-        let (mut took, mut next) = (Vec::new(), client * 7_919);
+
+        let mut took = Vec::new();
+        let mut next = client * 7_919;
         while first.elapsed() < span {
             let due = ticks.tick().await;
             connection
@@ -111,5 +121,6 @@ async fn lists(served: &Served) -> anyhow::Result<Vec<f64>> {
             took.push(started.elapsed().as_secs_f64() * 1_000.0);
         }
     }
+
     Ok(took)
 }

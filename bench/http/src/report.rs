@@ -2,21 +2,21 @@
 
 use std::fmt::Write as _;
 
-/// What a figure must be.
+/// The required value of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted {
     AtLeast(f64),
     AtMost(f64),
 }
 
-/// Everything that was measured, in order.
+/// All figures in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    lines: String,
+    rows: String,
 }
 
 impl Report {
-    /// Adds a figure, and says so at once.
+    /// Adds a figure and prints it.
     pub(crate) fn add(
         &mut self,
         database: &str,
@@ -30,10 +30,11 @@ impl Report {
             Wanted::AtMost(most) => (figure <= most, format!("≤ {most}")),
         };
         let missed = if is_met { "" } else { " ✗" };
+
         eprintln!("{database:9} {what}: {shown}, wanted {wanted}{missed}");
         // Writing to a string cannot fail.
         let _ = writeln!(
-            self.lines,
+            self.rows,
             "| {database} | {what} | {shown}{missed} | {wanted} |"
         );
     }
@@ -41,12 +42,12 @@ impl Report {
     pub(crate) fn markdown(&self) -> String {
         format!(
             "| database | what | measured | wanted |\n| --- | --- | --- | --- |\n{}",
-            self.lines
+            self.rows
         )
     }
 }
 
-/// The value that so many percent of the values do not exceed.
+/// The value that this share of the values does not exceed.
 pub(crate) fn percentile(values: &mut [f64], percent: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let rank = (values.len() as f64 * percent / 100.0).ceil() as usize;

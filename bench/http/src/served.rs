@@ -1,4 +1,4 @@
-//! Longhaul behind a socket of this process.
+//! Longhaul with its HTTP API in this process.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// What a task of about 200 bytes is called with.
+/// The parameters of a task of about 200 bytes.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Payload {
     pub(crate) id: usize,
@@ -25,7 +25,7 @@ pub(crate) fn payload(id: usize) -> Payload {
     }
 }
 
-/// A type that nobody runs here.
+/// A type that no worker runs here.
 #[derive(Debug)]
 pub(crate) struct Noop;
 
@@ -39,7 +39,7 @@ impl Task for Noop {
     }
 }
 
-/// A server, until it is stopped.
+/// A running server.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) longhaul: Longhaul,
@@ -49,7 +49,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Serves what submits and looks, and runs nothing.
+    /// Serves the API without a worker.
     pub(crate) async fn idle(builder: Builder) -> anyhow::Result<Self> {
         Self::start(builder.register(Noop).without_worker()?).await
     }
@@ -64,11 +64,13 @@ impl Served {
             ListenerSettings::default(),
             closing.clone(),
         );
+
         let serving = tokio::spawn(async {
             if let Err(error) = serving.await {
                 eprintln!("the server stopped: {error}");
             }
         });
+
         Ok(Self {
             longhaul,
             address,

@@ -1,4 +1,4 @@
-//! Submits by 16 callers, over HTTP and straight into the store, turn by turn on one database.
+//! Submits of 16 callers, over HTTP and directly into the store, alternating on one database.
 
 use std::time::Instant;
 
@@ -23,15 +23,16 @@ pub(crate) async fn measure(
     let (count, repetitions) = if quick { (4_000, 1) } else { (16_000, 3) };
     let database = backend.fresh().await?;
     let served = Served::idle(Longhaul::open(&database.url).await?).await?;
-    let (mut direct, mut by_http) = (Vec::new(), Vec::new());
+    let mut direct = Vec::new();
+    let mut by_http = Vec::new();
+
     for _ in 0..repetitions {
         direct.push(into_the_store(&served, count).await?);
         by_http.push(over_http(&served, count).await?);
     }
-    let (direct, by_http) = (
-        percentile(&mut direct, 50.0),
-        percentile(&mut by_http, 50.0),
-    );
+
+    let direct = percentile(&mut direct, 50.0);
+    let by_http = percentile(&mut by_http, 50.0);
     let ratio = by_http / direct;
     let shown = format!("{ratio:.2} ({by_http:.0}/s over HTTP, {direct:.0}/s into the store)");
     report.add(
@@ -41,6 +42,7 @@ pub(crate) async fn measure(
         &shown,
         Wanted::AtLeast(0.6),
     );
+
     served.stop().await
 }
 
@@ -61,6 +63,7 @@ async fn over_http(served: &Served, count: usize) -> anyhow::Result<f64> {
     for _ in 0..CALLERS {
         clients.push(Client::connect(served.address).await?);
     }
+
     let started = Instant::now();
     let callers = clients.into_iter().enumerate().map(|(caller, mut client)| {
         tokio::spawn(async move {
@@ -74,5 +77,6 @@ async fn over_http(served: &Served, count: usize) -> anyhow::Result<f64> {
     for caller in try_join_all(callers).await? {
         caller?;
     }
+
     Ok(count as f64 / started.elapsed().as_secs_f64())
 }

@@ -1,4 +1,5 @@
-//! Behind a flood of free tasks: how soon an enterprise task starts, and the one task of another owner in the same queue.
+//! Fairness behind a flood of free tasks: how soon an enterprise task starts, and the only task of
+//! another owner in the same queue.
 
 use std::time::Duration;
 
@@ -11,9 +12,9 @@ use crate::{
 
 const FLOOD: usize = 10_000;
 const SLOTS: usize = 16;
-/// What a slot is busy for.
+/// The duration of a task.
 const BUSY: Duration = Duration::from_millis(100);
-/// Tasks that are looked at, and the time between two of them.
+/// The number of measured tasks, and the pause between them.
 const LOOKED_AT: usize = 100;
 const APART: Duration = Duration::from_millis(50);
 
@@ -31,7 +32,7 @@ impl Task for Busy {
     }
 }
 
-/// On the database alone, and on PostgreSQL with RabbitMQ as well.
+/// On the database alone, and on PostgreSQL also with RabbitMQ.
 pub(crate) async fn measure(backend: Backend, report: &mut Report) -> anyhow::Result<()> {
     measure_on(backend.name(), backend, None, report).await?;
     if matches!(backend, Backend::Postgres) {
@@ -54,21 +55,25 @@ async fn measure_on(
             namespace: "longhaul_bench_tiers".to_owned(),
             ..RabbitOptions::default()
         };
+
         Ok(match broker {
             Some(url) => builder.rabbitmq(url, options),
             None => builder,
         })
     };
+
     let worker = WorkerSettings {
         slots: SLOTS,
         ..WorkerSettings::default()
     };
     let worker = open().await?.worker(worker).start().await?;
+
     for _ in 0..FLOOD / 1_000 {
         worker
             .submit_all((0..1_000).map(|_| worker.submit::<Busy>(()).owner("heavy")))
             .await?;
     }
+
     let mut enterprise = Vec::new();
     for number in 0..LOOKED_AT {
         enterprise.push(
@@ -78,8 +83,10 @@ async fn measure_on(
                 .tier("enterprise")
                 .await?,
         );
+
         tokio::time::sleep(APART).await;
     }
+
     let mut light = Vec::new();
     for number in 0..LOOKED_AT {
         light.push(
@@ -90,6 +97,7 @@ async fn measure_on(
         );
         tokio::time::sleep(APART).await;
     }
+
     let waited = percentile(&mut waits(&enterprise).await?, 99.0);
     let what = format!("enterprise task behind {FLOOD} free ones, submit to start, p99 in s");
     report.add(
@@ -99,9 +107,11 @@ async fn measure_on(
         &format!("{waited:.3}"),
         Wanted::AtMost(1.0),
     );
+
     let waited = percentile(&mut waits(&light).await?, 99.0);
     let what = format!(
-        "one task of another owner behind {FLOOD} in the same queue, submit to start, p99 in s"
+        "one task of another owner behind {FLOOD} in the same queue, \
+         submit to start, p99 in s"
     );
     report.add(
         name,
@@ -110,11 +120,12 @@ async fn measure_on(
         &format!("{waited:.3}"),
         Wanted::AtMost(2.0),
     );
+
     worker.stop().await;
     Ok(())
 }
 
-/// How long each waited, in seconds, by the store's clock.
+/// How long each task waited, in seconds by the store's clock.
 async fn waits(handles: &[Handle<Busy>]) -> anyhow::Result<Vec<f64>> {
     let mut waits = Vec::with_capacity(handles.len());
     for handle in handles {
@@ -123,5 +134,6 @@ async fn waits(handles: &[Handle<Busy>]) -> anyhow::Result<Vec<f64>> {
         let started = task.started_at.unwrap_or(task.updated_at);
         waits.push(started.micros_since(task.created_at) as f64 / 1e6);
     }
+
     Ok(waits)
 }

@@ -1,4 +1,4 @@
-//! The clients, and what they see.
+//! Idle live clients.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -9,12 +9,12 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// No stream takes longer to show its state.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Connections that are opened at once: the queue of a listener is not endless.
+/// The longest wait for a stream's first event.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// Connections that are opened at once. The listener's backlog is bounded.
 const AT_ONCE: usize = 100;
 
-/// Opens `count` streams of `path` (the first task's, if none is named) and prints what they cost.
+/// Opens `count` streams of `path`, by default of the first task, and prints their cost.
 pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     let (mut server, address, pid, _folder) = start().await?;
     let id = submit(
@@ -23,7 +23,8 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     )
     .await?;
     let path = path.unwrap_or_else(|| format!("/api/tasks/{id}/events"));
-    // What a server needs once is not the clients'.
+
+    // The first clients make the server allocate what it needs once.
     let first = open_all(address, &path, AT_ONCE).await?;
     let before = resident_kib(pid)?;
     let started = Instant::now();
@@ -31,9 +32,11 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     let opened = started.elapsed();
     tokio::time::sleep(Duration::from_secs(2)).await;
     let after = resident_kib(pid)?;
+
     let each = (after.saturating_sub(before)) as f64 / count as f64;
     println!("{count} idle clients of {path}: opened in {opened:.1?}");
     println!("resident memory {before} KiB before, {after} KiB with them: {each:.1} KiB each");
+
     let mut delays = progress_delays(address).await?;
     delays.sort_unstable();
     let at = |share: usize| {
@@ -43,7 +46,8 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
             .unwrap_or_default()
     };
     println!(
-        "from one report of progress to the next at a client, beside the 20 ms between them: median {:.1?}, p99 {:.1?}",
+        "delay of a progress report at a client beyond the 20 ms between reports: \
+         median {:.1?}, p99 {:.1?}",
         at(50),
         at(99)
     );
@@ -52,7 +56,7 @@ pub(crate) async fn measure(count: usize, path: Option<String>) -> Result<()> {
     Ok(())
 }
 
-/// A server in a process of its own: the process, its address and id, and its folder, which goes with the last of them.
+/// Starts a server process. Returns the process, its address and id, and its temporary folder.
 pub(crate) async fn start() -> Result<(Child, SocketAddr, u32, tempfile::TempDir)> {
     let folder = tempfile::tempdir()?;
     let mut server = Command::new(std::env::current_exe()?)
@@ -66,33 +70,27 @@ pub(crate) async fn start() -> Result<(Child, SocketAddr, u32, tempfile::TempDir
 }
 
 async fn address_of(server: &mut Child) -> Result<SocketAddr> {
-    let mut lines = BufReader::new(server.stdout.take().context("no output")?).lines();
-    Ok(lines
-        .next_line()
-        .await?
-        .context("the server did not start")?
-        .parse()?)
+    let stdout = server.stdout.take().context("no output")?;
+    let line = BufReader::new(stdout).lines().next_line().await?;
+    Ok(line.context("the server did not start")?.parse()?)
 }
 
 pub(crate) fn resident_kib(pid: u32) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .context("no VmRSS")?;
-    Ok(line
-        .split_whitespace()
-        .next()
-        .context("no number")?
-        .parse()?)
+    let mut lines = status.lines();
+    let size = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = size.context("no VmRSS")?.split_whitespace().next();
+    Ok(number.context("no number")?.parse()?)
 }
 
 pub(crate) async fn submit(address: SocketAddr, body: &str) -> Result<String> {
     let mut socket = TcpStream::connect(address).await?;
     let head = format!(
-        "POST /api/tasks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /api/tasks HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
+
     socket.write_all(head.as_bytes()).await?;
     let mut text = String::new();
     socket.read_to_string(&mut text).await?;
@@ -115,16 +113,18 @@ async fn open_all(address: SocketAddr, path: &str, count: usize) -> Result<Vec<T
             streams.push(one.await??);
         }
     }
+
     Ok(streams)
 }
 
-/// A stream that has shown its state.
+/// Opens a stream and waits for its first event.
 async fn open(address: SocketAddr, path: String) -> Result<TcpStream> {
     let mut socket = TcpStream::connect(address).await?;
     socket
         .write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
         .await?;
     let mut seen = Vec::new();
+
     let shown = async {
         while !seen.windows(12).any(|part| part == b"event: state") {
             if socket.read_buf(&mut seen).await? == 0 {
@@ -133,18 +133,22 @@ async fn open(address: SocketAddr, path: String) -> Result<TcpStream> {
         }
         Ok(())
     };
-    tokio::time::timeout(PATIENCE, shown).await??;
+
+    tokio::time::timeout(DEADLINE, shown).await??;
     Ok(socket)
 }
 
-/// How much later than it was made each report of a sample is seen, while all the others listen.
+/// The delays of a sample's progress reports while all other clients are connected.
 async fn progress_delays(address: SocketAddr) -> Result<Vec<Duration>> {
     let step = Duration::from_millis(20);
     let body =
         r#"{"taskType":"sample.progress","parameters":{"steps":200,"stepMs":20},"delay":"1s"}"#;
     let id = submit(address, body).await?;
     let mut socket = open(address, format!("/api/tasks/{id}/events")).await?;
-    let (mut seen, mut last, mut delays) = (Vec::new(), None::<Instant>, Vec::new());
+    let mut seen = Vec::new();
+    let mut last = None::<Instant>;
+    let mut delays = Vec::new();
+
     while !seen.windows(16).any(|part| part == b"event: completed") {
         seen.drain(..seen.len().saturating_sub(2_000));
         let at = seen.len();
@@ -160,5 +164,6 @@ async fn progress_delays(address: SocketAddr) -> Result<Vec<Duration>> {
             last = Some(now);
         }
     }
+
     Ok(delays)
 }

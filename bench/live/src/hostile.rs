@@ -1,5 +1,5 @@
-//! What clients cost that never finish their request (figure 14): the 99th percentile of good traffic beside them and without,
-//! the memory they take, and how long the server keeps their sockets.
+//! Clients that never finish their request: the 99th percentile of normal requests with and without
+//! them, their memory, and how long the server keeps their sockets open.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::clients::{PATIENCE, resident_kib, start, submit};
+use crate::clients::{DEADLINE, resident_kib, start, submit};
 
-/// Requests of good traffic in each of the two rounds.
+/// Normal requests of each round.
 const REQUESTS: usize = 2_000;
-/// Between two of them: the traffic of an ordinary day.
+/// The pause between two normal requests.
 const PAUSE: Duration = Duration::from_millis(2);
 
 pub(crate) async fn measure(count: usize) -> Result<()> {
@@ -22,26 +22,31 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
         r#"{"taskType":"sample.echo","parameters":1,"delay":"1d"}"#,
     )
     .await?;
-    // The first round warms up what the second and third use.
-    good_traffic(address, &id).await?;
-    let alone = good_traffic(address, &id).await?;
+
+    // The first round warms the server up.
+    normal_requests(address, &id).await?;
+    let alone = normal_requests(address, &id).await?;
+
     let before = resident_kib(pid)?;
     let started = Instant::now();
     let mut slow = Vec::with_capacity(count);
     for _ in 0..count {
-        slow.push(tokio::spawn(until_let_go(begin(address).await?)));
+        slow.push(tokio::spawn(until_closed(begin(address).await?)));
     }
     let opened = started.elapsed();
-    let beside = good_traffic(address, &id).await?;
+    let beside = normal_requests(address, &id).await?;
     let after = resident_kib(pid)?;
+
     let mut longest = Duration::ZERO;
     for one in slow {
         longest = longest.max(one.await??);
     }
+
     let ratio = beside.as_secs_f64() / alone.as_secs_f64();
     println!("{count} connections that never end their head: opened in {opened:.1?}");
     println!(
-        "p99 of GET /api/tasks/{{id}}: {alone:.2?} without them, {beside:.2?} beside them: ratio {ratio:.2}"
+        "p99 of GET /api/tasks/{{id}}: {alone:.2?} without them, {beside:.2?} beside them: ratio \
+         {ratio:.2}"
     );
     println!(
         "resident memory grew by {:.1} MiB",
@@ -52,7 +57,7 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A request whose head never ends, and when it began.
+/// Begins a request whose head never ends. Returns its start.
 async fn begin(address: SocketAddr) -> Result<(TcpStream, Instant)> {
     let mut socket = TcpStream::connect(address).await?;
     socket
@@ -61,21 +66,22 @@ async fn begin(address: SocketAddr) -> Result<(TcpStream, Instant)> {
     Ok((socket, Instant::now()))
 }
 
-/// Sends a byte now and then until the server closes, and tells how long that took.
-async fn until_let_go((mut socket, began): (TcpStream, Instant)) -> Result<Duration> {
+/// Sends a byte every second until the server closes the connection. Returns how long that took.
+async fn until_closed((mut socket, began): (TcpStream, Instant)) -> Result<Duration> {
     let mut answer = [0; 512];
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < DEADLINE {
         match tokio::time::timeout(Duration::from_secs(1), socket.read(&mut answer)).await {
             Ok(Ok(0) | Err(_)) => return Ok(began.elapsed()),
             Ok(Ok(_)) => {}
             Err(_) => drop(socket.write_all(b"x").await),
         }
     }
-    anyhow::bail!("a socket is still held after {PATIENCE:?}")
+
+    anyhow::bail!("a socket is still open after {DEADLINE:?}")
 }
 
-/// The 99th percentile of a client's requests over one connection that stays.
-async fn good_traffic(address: SocketAddr, id: &str) -> Result<Duration> {
+/// The 99th percentile of a client's requests over one connection.
+async fn normal_requests(address: SocketAddr, id: &str) -> Result<Duration> {
     let mut socket = TcpStream::connect(address).await?;
     socket.set_nodelay(true)?;
     let request = format!("GET /api/tasks/{id} HTTP/1.1\r\nHost: {address}\r\n\r\n");
@@ -87,6 +93,7 @@ async fn good_traffic(address: SocketAddr, id: &str) -> Result<Duration> {
         times.push(asked.elapsed());
         tokio::time::sleep(PAUSE).await;
     }
+
     times.sort_unstable();
     times
         .get(times.len() * 99 / 100)
@@ -99,15 +106,16 @@ async fn answer(socket: &mut TcpStream) -> Result<()> {
     loop {
         ensure!(
             socket.read_buf(&mut seen).await? > 0,
-            "the server closed a good connection"
+            "the server closed a normal connection"
         );
         let Some(end) = seen.windows(4).position(|part| part == b"\r\n\r\n") else {
             continue;
         };
         let head = String::from_utf8_lossy(&seen[..end]).to_lowercase();
+
         ensure!(
             head.starts_with("http/1.1 200"),
-            "good traffic was refused: {head}"
+            "a normal request was refused: {head}"
         );
         let length = head
             .lines()

@@ -1,9 +1,9 @@
-//! What idle live clients cost: `bench-live [clients] [path]` starts a server in a process of its own, opens so many
-//! streams of server-sent events, waits until each has its state, and tells what the server's memory has grown by. Then
-//! it reports how long a handler's report of progress takes to be seen. `bench-live hostile [clients]` does the same for clients
-//! that never finish their request.
+//! The cost of idle live clients. `bench-live [clients] [path]` starts a server process, opens that
+//! many streams of server-sent events, and prints the growth of the server's memory and the latency
+//! of progress reports. `bench-live hostile [clients]` does the same for clients that never finish
+//! their request.
 
-#![expect(clippy::print_stdout, reason = "a program that reports")]
+#![expect(clippy::print_stdout, reason = "a program that prints its results")]
 
 mod clients;
 mod hostile;
@@ -11,27 +11,29 @@ mod server;
 
 use anyhow::{Context as _, Result};
 
-/// What figure 13 asks for.
+/// The default number of idle clients.
 const CLIENTS: usize = 5_000;
-/// What figure 14 asks for.
+/// The default number of hostile clients.
 const HOSTILE: usize = 2_000;
 
 #[tokio::main]
 async fn main() -> Result<()> {
     raise_file_limit()?;
-    let mut words = std::env::args().skip(1);
-    match words.next().as_deref() {
-        Some("serve") => server::run(words.next().context("a folder is missing")?.into()).await,
+    let mut arguments = std::env::args().skip(1);
+    match arguments.next().as_deref() {
+        Some("serve") => server::run(arguments.next().context("a folder is missing")?.into()).await,
         Some("hostile") => {
-            let count = words.next().map_or(Ok(HOSTILE), |count| count.parse())?;
+            let count = arguments
+                .next()
+                .map_or(Ok(HOSTILE), |count| count.parse())?;
             hostile::measure(count).await
         }
-        Some(clients) => clients::measure(clients.parse()?, words.next()).await,
+        Some(clients) => clients::measure(clients.parse()?, arguments.next()).await,
         None => clients::measure(CLIENTS, None).await,
     }
 }
 
-/// Each client is an open file on both sides.
+/// Each client needs an open file on both sides.
 fn raise_file_limit() -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = getrlimit(Resource::Nofile).maximum;

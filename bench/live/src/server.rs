@@ -1,4 +1,4 @@
-//! The server that is measured: everything in one process, as `longhaul dev` has it.
+//! The measured server: everything in one process, as in `longhaul dev`.
 
 use std::path::PathBuf;
 
@@ -16,12 +16,14 @@ pub(crate) async fn run(folder: PathBuf) -> Result<()> {
         .start()
         .await?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
+
     println!("{}", listener.local_addr()?);
     let settings = ListenerSettings {
         connections: 100_000,
         connections_per_address: 100_000,
         ..ListenerSettings::default()
     };
+
     longhaul
         .serve(
             listener,
@@ -30,5 +32,6 @@ pub(crate) async fn run(folder: PathBuf) -> Result<()> {
             CancellationToken::new(),
         )
         .await?;
+
     Ok(())
 }

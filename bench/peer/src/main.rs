@@ -1,15 +1,16 @@
-//! Longhaul in the form that the comparison of task systems takes: one program, one word, one number.
+//! Longhaul's adapter for the comparison of task systems: each call is a mode and a number.
 //!
-//! `reset` empties the store. `seq N`, `conc N` and `bulk N` submit N tasks and print their rate. `latency N` submits N
-//! tasks 20 ms apart, each with its time. `worker` runs until it is killed; each task appends a byte, or its latency,
-//! to the file `DONE_FILE`. `pending` prints how many have not ended. `STORE` chooses `postgres` (`PG_URL`), `mysql`
-//! (`MARIADB_URL`) or `sqlite` (`DB_FILE`); `SLOTS` how many tasks a worker runs at once. With `BROKER=amqp` bells go over
-//! RabbitMQ (`AMQP_URL`).
+//! `reset` empties the store. `seq N`, `conc N` and `bulk N` submit N tasks and print their rate.
+//! `latency N` submits N tasks 20 ms apart, each with its time. `worker` runs until it is killed.
+//! Each task appends a byte, or its latency, to the file `DONE_FILE`. `pending` prints how many
+//! tasks have not ended. `STORE` is `postgres` (`PG_URL`), `mysql` (`MARIADB_URL`) or `sqlite`
+//! (`DB_FILE`), and `SLOTS` is the number of tasks that a worker runs at once. With `BROKER=amqp`
+//! hints go over RabbitMQ (`AMQP_URL`).
 
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
-    reason = "a benchmark's adapter: its settings and its answer"
+    reason = "a benchmark's adapter reads its settings and prints its result"
 )]
 
 use std::fs::{File, OpenOptions};
@@ -24,8 +25,8 @@ use serde::{Deserialize, Serialize};
 use sqlx::{Connection as _, Executor as _};
 
 const CLIENTS: usize = 16;
-/// The broker's queue for tasks whose type names none.
-const LANE: &str = "tasks.free_default";
+/// The broker's queue of tasks without a queue of their own.
+const QUEUE: &str = "tasks.free_default";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -34,7 +35,9 @@ async fn main() -> anyhow::Result<()> {
         .next()
         .context("reset, seq N, conc N, bulk N, latency N, worker or pending")?;
     let count: usize = arguments.next().map_or(Ok(0), |text| text.parse())?;
-    // As a task of the runtime's, like the handlers of a web server: `main` itself is told of each answer by another thread.
+
+    // A task of the runtime, like the handlers of a web server. `main` itself would be woken from
+    // another thread for each answer.
     tokio::spawn(run(mode, count)).await?
 }
 
@@ -63,6 +66,7 @@ async fn run(mode: String, count: usize) -> anyhow::Result<()> {
         ),
         other => anyhow::bail!("unknown mode {other}"),
     }
+
     Ok(())
 }
 
@@ -70,7 +74,7 @@ async fn run(mode: String, count: usize) -> anyhow::Result<()> {
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct Payload {
     id: usize,
-    /// When it was submitted, in nanoseconds of the machine's monotonic clock; 0 when nobody asks.
+    /// The time of the submit in nanoseconds of the monotonic clock, or 0 without a measurement.
     t: u64,
     pad: String,
 }
@@ -120,6 +124,7 @@ async fn worker(store: &Store) -> anyhow::Result<Longhaul> {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(2_000);
+
     Ok(store
         .open()
         .await?
@@ -135,15 +140,17 @@ async fn work(store: &Store) -> anyhow::Result<()> {
 }
 
 async fn latency(store: &Store, count: usize) -> anyhow::Result<()> {
-    // An embedded store has one process: the submitter is the worker, as in an application.
+    // An embedded store has one process, so the submitter is also the worker.
     let longhaul = match store {
         Store::Sqlite(_) => worker(store).await?,
         Store::Postgres(_) | Store::MySql(_) => store.open().await?.without_worker()?,
     };
+
     for id in 0..count {
         longhaul.submit::<Noop>(payload(id, now())).await?;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+
     tokio::time::sleep(Duration::from_secs(1)).await;
     longhaul.stop().await;
     Ok(())
@@ -182,6 +189,7 @@ async fn bulk(longhaul: &Longhaul, count: usize) -> anyhow::Result<Duration> {
             .submit_all(tasks.collect::<Vec<Submission<Noop>>>())
             .await?;
     }
+
     Ok(started.elapsed())
 }
 
@@ -193,11 +201,11 @@ fn report(count: usize, took: Duration) {
     );
 }
 
-/// Where bells are rung, if anywhere.
+/// The URL of the broker, if there is one.
 fn amqp_url() -> anyhow::Result<Option<String>> {
     match std::env::var("BROKER").as_deref() {
         Err(_) => Ok(None),
-        // The default virtual host is meant, and lapin takes nothing after the slash for a host without a name.
+        // Without a slash lapin uses the default virtual host.
         Ok("amqp") => Ok(Some(
             std::env::var("AMQP_URL")
                 .context("AMQP_URL is not set")?
@@ -208,7 +216,7 @@ fn amqp_url() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Throws away the bells of tasks that are no more.
+/// Deletes the hints of removed tasks.
 async fn purge() -> anyhow::Result<()> {
     let Some(url) = amqp_url()? else {
         return Ok(());
@@ -216,15 +224,17 @@ async fn purge() -> anyhow::Result<()> {
     let connection =
         lapin::Connection::connect(&url, lapin::ConnectionProperties::default()).await?;
     let channel = connection.create_channel().await?;
-    // A queue that is not there yet holds nothing, and the server then closes the channel.
+
+    // The purge of a missing queue fails, and the server closes the channel.
     let _ = channel
-        .queue_purge(LANE.into(), lapin::options::QueuePurgeOptions::default())
+        .queue_purge(QUEUE.into(), lapin::options::QueuePurgeOptions::default())
         .await;
     let _ = connection.close(200, "purged".into()).await;
+
     Ok(())
 }
 
-/// Where the tasks are.
+/// The database of the tasks.
 enum Store {
     Postgres(String),
     MySql(String),
@@ -250,6 +260,7 @@ impl Store {
             Self::Sqlite(file) => format!("sqlite://{file}"),
         };
         let builder = Longhaul::open(&url).await?;
+
         Ok(match amqp_url()? {
             Some(url) => builder.rabbitmq(&url, RabbitOptions::default()),
             None => builder,
@@ -260,7 +271,7 @@ impl Store {
         match self {
             Self::Sqlite(file) => {
                 for end in ["", "-wal", "-shm", ".lock"] {
-                    // What is not there need not go.
+                    // The file may not exist.
                     let _ = std::fs::remove_file(format!("{file}{end}"));
                 }
             }
@@ -277,6 +288,7 @@ impl Store {
                     .await?;
             }
         }
+
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! The same work without Longhaul's schema: one minimal table, the statements that anybody would write, and nothing kept.
+//! The same work without Longhaul's schema: one minimal table with plain statements, and no
+//! history.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,10 +13,10 @@ use crate::{
     ours::{BATCH, DRAINERS, parameters},
 };
 
-/// A database with nothing but a table of jobs.
+/// A database with one table of jobs.
 #[derive(Debug, Clone)]
 pub(crate) enum Bare {
-    /// One writer, as SQLite wants it.
+    /// One connection, because SQLite has one writer.
     Sqlite(Arc<Mutex<sqlx::SqliteConnection>>),
     Postgres(sqlx::PgPool),
     MySql(sqlx::MySqlPool),
@@ -33,12 +34,14 @@ impl Bare {
                     .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal)
                     .synchronous(sqlx::sqlite::SqliteSynchronous::Full)
                     .pragma("cache_size", "-65536");
+
                 let mut connection = sqlx::SqliteConnection::connect_with(&options).await?;
                 connection
                     .execute(
                         "CREATE TABLE jobs (id INTEGER PRIMARY KEY, state INT NOT NULL DEFAULT 0, \
-                         attempts INT NOT NULL DEFAULT 0, run_at INT NOT NULL DEFAULT (unixepoch()), locked_at INT, \
-                         done_at INT, payload TEXT NOT NULL); \
+                         attempts INT NOT NULL DEFAULT 0, \
+                         run_at INT NOT NULL DEFAULT (unixepoch()), \
+                         locked_at INT, done_at INT, payload TEXT NOT NULL); \
                          CREATE INDEX jobs_claim ON jobs (run_at, id) WHERE state = 0",
                     )
                     .await?;
@@ -53,8 +56,8 @@ impl Bare {
                 pool.execute(
                     "CREATE TABLE jobs (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, \
                      state smallint NOT NULL DEFAULT 0, attempts smallint NOT NULL DEFAULT 0, \
-                     run_at timestamptz NOT NULL DEFAULT now(), locked_at timestamptz, done_at timestamptz, \
-                     payload text NOT NULL); CREATE INDEX ON jobs (run_at, id) WHERE state = 0",
+                     run_at timestamptz NOT NULL DEFAULT now(), \
+                     locked_at timestamptz, done_at timestamptz, payload text NOT NULL); CREATE INDEX ON jobs (run_at, id) WHERE state = 0",
                 )
                 .await?;
                 Ok(Self::Postgres(pool))
@@ -73,9 +76,11 @@ impl Bare {
                     })
                     .connect(&url)
                     .await?;
+
                 pool.execute(
-                    "CREATE TABLE jobs (id BIGINT AUTO_INCREMENT PRIMARY KEY, state SMALLINT NOT NULL DEFAULT 0, \
-                     attempts SMALLINT NOT NULL DEFAULT 0, run_at DATETIME(6) NOT NULL DEFAULT NOW(6), \
+                    "CREATE TABLE jobs (id BIGINT AUTO_INCREMENT PRIMARY KEY, \
+                     state SMALLINT NOT NULL DEFAULT 0, attempts SMALLINT NOT NULL DEFAULT 0, \
+                     run_at DATETIME(6) NOT NULL DEFAULT NOW(6), \
                      locked_at DATETIME(6), done_at DATETIME(6), payload LONGTEXT NOT NULL, \
                      KEY jobs_claim (state, run_at, id))",
                 )
@@ -107,10 +112,11 @@ impl Bare {
                     .await?;
             }
         }
+
         Ok(())
     }
 
-    /// Inserts one by one from so many callers; the rate per second.
+    /// Inserts one row at a time from this many callers. Returns the rate per second.
     pub(crate) async fn submit(&self, n: usize, callers: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let inserters = (0..callers).map(|caller| {
@@ -122,14 +128,16 @@ impl Bare {
                 anyhow::Ok(())
             })
         });
+
         try_join_all(inserters)
             .await?
             .into_iter()
             .collect::<anyhow::Result<Vec<()>>>()?;
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Inserts a thousand at a time; the rate per second.
+    /// Inserts a thousand rows at a time. Returns the rate per second.
     pub(crate) async fn submit_bulk(&self, n: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         for chunk in 0..n / 1_000 {
@@ -141,6 +149,7 @@ impl Bare {
                 "INSERT INTO jobs (payload) VALUES {}",
                 rows.trim_end_matches(", ")
             ));
+
             match self {
                 Self::Sqlite(writer) => {
                     let query = payloads
@@ -162,10 +171,11 @@ impl Bare {
                 }
             }
         }
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Claims and completes a batch; how many there were.
+    /// Claims and completes a batch. Returns its size.
     async fn round(&self) -> anyhow::Result<usize> {
         match self {
             Self::Sqlite(writer) => round_sqlite(&mut *writer.lock().await).await,
@@ -174,7 +184,7 @@ impl Bare {
         }
     }
 
-    /// Claims and completes until nothing is left; the rate per second.
+    /// Claims and completes until no job is left. Returns the rate per second.
     pub(crate) async fn drain(&self, n: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let drainers = (0..DRAINERS).map(|_| {
@@ -189,45 +199,47 @@ impl Bare {
                 }
             })
         });
+
         let done: usize = try_join_all(drainers)
             .await?
             .into_iter()
             .sum::<anyhow::Result<usize>>()?;
         anyhow::ensure!(done == n, "{done} of {n} jobs were drained");
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 }
 
 async fn round_sqlite(writer: &mut sqlx::SqliteConnection) -> anyhow::Result<usize> {
-    let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = unixepoch() WHERE id IN \
-                 (SELECT id FROM jobs WHERE state = 0 AND run_at <= unixepoch() ORDER BY run_at, id LIMIT ?) \
-                 RETURNING id, payload";
+    let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = unixepoch() \
+                 WHERE id IN (SELECT id FROM jobs WHERE state = 0 AND run_at <= unixepoch() \
+                 ORDER BY run_at, id LIMIT ?) RETURNING id, payload";
     let rows = sqlx::query(claim)
         .bind(BATCH as i64)
         .fetch_all(&mut *writer)
         .await?;
-    let ids = serde_json::to_string(
-        &rows
-            .iter()
-            .map(|row| row.get::<i64, _>(0))
-            .collect::<Vec<_>>(),
-    )?;
-    let complete = "UPDATE jobs SET state = 2, done_at = unixepoch() WHERE id IN (SELECT value FROM json_each(?))";
+
+    let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    let ids = serde_json::to_string(&ids)?;
+    let complete = "UPDATE jobs SET state = 2, done_at = unixepoch() \
+                    WHERE id IN (SELECT value FROM json_each(?))";
     sqlx::query(complete)
         .bind(ids)
         .execute(&mut *writer)
         .await?;
+
     Ok(rows.len())
 }
 
 async fn round_postgres(pool: &sqlx::PgPool) -> anyhow::Result<usize> {
-    let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = now() WHERE id IN \
-                 (SELECT id FROM jobs WHERE state = 0 AND run_at <= now() ORDER BY run_at, id LIMIT $1 \
-                 FOR UPDATE SKIP LOCKED) RETURNING id, payload";
+    let claim = "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = now() \
+                 WHERE id IN (SELECT id FROM jobs WHERE state = 0 AND run_at <= now() \
+                 ORDER BY run_at, id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id, payload";
     let rows = sqlx::query(claim)
         .bind(BATCH as i64)
         .fetch_all(pool)
         .await?;
+
     let ids: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     let complete = "UPDATE jobs SET state = 2, done_at = now() WHERE id = ANY($1)";
     sqlx::query(complete).bind(ids).execute(pool).await?;
@@ -236,25 +248,27 @@ async fn round_postgres(pool: &sqlx::PgPool) -> anyhow::Result<usize> {
 
 async fn round_mysql(pool: &sqlx::MySqlPool) -> anyhow::Result<usize> {
     let mut transaction = pool.begin().await?;
-    let claim = "SELECT id, payload FROM jobs WHERE state = 0 AND run_at <= NOW(6) ORDER BY run_at, id LIMIT ? \
-                 FOR UPDATE SKIP LOCKED";
+    let claim = "SELECT id, payload FROM jobs WHERE state = 0 AND run_at <= NOW(6) \
+                 ORDER BY run_at, id LIMIT ? FOR UPDATE SKIP LOCKED";
     let rows = sqlx::query(claim)
         .bind(BATCH as i64)
         .fetch_all(&mut *transaction)
         .await?;
-    let ids: Vec<String> = rows
-        .iter()
-        .map(|row| row.get::<i64, _>(0).to_string())
-        .collect();
+
+    let ids = rows.iter().map(|row| row.get::<i64, _>(0).to_string());
+    let ids: Vec<String> = ids.collect();
     if ids.is_empty() {
         return Ok(0);
     }
+
     let ids = ids.join(",");
     let lock = format!(
-        "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = NOW(6) WHERE id IN ({ids})"
+        "UPDATE jobs SET state = 1, attempts = attempts + 1, locked_at = NOW(6) \
+         WHERE id IN ({ids})"
     );
     sqlx::raw_sql(safe(lock)).execute(&mut *transaction).await?;
     transaction.commit().await?;
+
     let complete = format!("UPDATE jobs SET state = 2, done_at = NOW(6) WHERE id IN ({ids})");
     sqlx::raw_sql(safe(complete)).execute(pool).await?;
     Ok(rows.len())

@@ -21,7 +21,7 @@ impl Backend {
         }
     }
 
-    /// An empty database by this name, whatever was there before.
+    /// Creates an empty database in place of an earlier one of this name.
     pub(crate) async fn fresh(self, name: &str) -> anyhow::Result<String> {
         let name = format!("longhaul_test_bench_{name}");
         match self {
@@ -40,6 +40,7 @@ impl Backend {
                 connection
                     .execute(safe(format!("CREATE DATABASE {name}")))
                     .await?;
+
                 with_database(&server, &name)
             }
             Self::MySql => {
@@ -51,6 +52,7 @@ impl Backend {
                 connection
                     .execute(safe(format!("CREATE DATABASE {name}")))
                     .await?;
+
                 with_database(&server, &name)
             }
         }
@@ -66,7 +68,7 @@ impl Backend {
         Ok((SqlStore::open(&url, options).await?, url))
     }
 
-    /// Fails unless a database of the store's making holds `n` tasks and all of them are completed.
+    /// Fails unless the store's database has `n` tasks and all are completed.
     pub(crate) async fn expect_completed(self, url: &str, n: usize) -> anyhow::Result<()> {
         let query = "SELECT count(*), count(CASE WHEN status = 'COMPLETED' THEN 1 END) FROM tasks";
         let (all, completed): (i64, i64) = match self {
@@ -86,15 +88,17 @@ impl Backend {
                     .await?
             }
         };
-        let as_wanted = (all, completed) == (n as i64, n as i64);
+
+        let is_complete = (all, completed) == (n as i64, n as i64);
         anyhow::ensure!(
-            as_wanted,
+            is_complete,
             "{completed} of {all} tasks in the database are completed, not {n}"
         );
+
         Ok(())
     }
 
-    /// Removes what `fresh` made.
+    /// Removes the database of `fresh`.
     pub(crate) async fn remove(self, name: &str) -> anyhow::Result<()> {
         let name = format!("longhaul_test_bench_{name}");
         match self {
@@ -121,14 +125,14 @@ impl Backend {
     }
 }
 
-/// Statements that this program makes itself, from its own names and numbers.
+/// Marks a statement that this program builds from its own names and numbers.
 pub(crate) fn safe(statement: String) -> sqlx::AssertSqlSafe<String> {
     sqlx::AssertSqlSafe(statement)
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place where this program reads the environment"
+    reason = "the only function of this program that reads the environment"
 )]
 fn server(variable: &str) -> anyhow::Result<String> {
     std::env::var(variable)

@@ -1,14 +1,14 @@
-//! Measures each store beside bare loops on the same server in the same run, and prints a table of ratios.
+//! Measures each store beside bare loops on the same server in the same run, and prints ratios.
 //!
-//! One bare loop sends the store's own statements without the store: beside it, a ratio is the price of our code.
-//! The other has a table of seven columns with the index that its claim needs: no history, no counts, no fences, no
-//! owners. It is the limit of the database, not of Longhaul. Medians of three, because machines are noisy; a ratio,
-//! because they differ.
+//! One bare loop sends the store's own statements without the store, so its ratio is the cost of
+//! our code. The other has a table of seven columns with the index of its claim, and no history,
+//! counts, fences or owners, so its ratio shows the limit of the database. Figures are medians of
+//! three, because machines are noisy, and ratios, because machines differ.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program that prints a table, and where it is"
+    reason = "a program that prints its progress and a table"
 )]
 
 mod backlog;
@@ -25,20 +25,20 @@ use database::Backend;
 const HELP: &str = "\
 Measures the stores beside bare loops. Run it with `make bench-store`.
 
-    make bench-store                                  everything; millions of rows, so plan for long
+    make bench-store                                  everything; millions of rows, takes long
     make bench-store ARGS='--quick'                   smaller numbers, one repetition
     make bench-store ARGS='postgres throughput'       one database, one part
     make bench-store ARGS='sqlite backlog --reps 1'
 
 Databases: sqlite postgres mysql. Parts: throughput backlog snapshot (PostgreSQL only), and drain, a
-longer drain alone, for a profiler to look at.
+longer drain alone, for a profiler.
 ";
 
-/// What to measure, and how much of it.
+/// What to measure, and how much.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) backends: Vec<Backend>,
-    pub(crate) parts: Vec<&'static str>,
+    pub(crate) measures: Vec<&'static str>,
     pub(crate) repetitions: usize,
     pub(crate) quick: bool,
 }
@@ -46,34 +46,40 @@ pub(crate) struct Plan {
 fn plan(arguments: impl Iterator<Item = String>) -> anyhow::Result<Option<Plan>> {
     let mut plan = Plan {
         backends: Vec::new(),
-        parts: Vec::new(),
+        measures: Vec::new(),
         repetitions: 3,
         quick: false,
     };
+
     let mut arguments = arguments.peekable();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
-            "--quick" => (plan.quick, plan.repetitions) = (true, 1),
+            "--quick" => {
+                plan.quick = true;
+                plan.repetitions = 1;
+            }
             "--reps" => {
                 plan.repetitions = arguments.next().context("--reps takes a number")?.parse()?
             }
             "sqlite" => plan.backends.push(Backend::Sqlite),
             "postgres" => plan.backends.push(Backend::Postgres),
             "mysql" => plan.backends.push(Backend::MySql),
-            "throughput" => plan.parts.push("throughput"),
-            "drain" => plan.parts.push("drain"),
-            "backlog" => plan.parts.push("backlog"),
-            "snapshot" => plan.parts.push("snapshot"),
+            "throughput" => plan.measures.push("throughput"),
+            "drain" => plan.measures.push("drain"),
+            "backlog" => plan.measures.push("backlog"),
+            "snapshot" => plan.measures.push("snapshot"),
             other => bail!("{other:?} is not known\n\n{HELP}"),
         }
     }
+
     if plan.backends.is_empty() {
         plan.backends = vec![Backend::Sqlite, Backend::Postgres, Backend::MySql];
     }
-    if plan.parts.is_empty() {
-        plan.parts = vec!["throughput", "backlog", "snapshot"];
+    if plan.measures.is_empty() {
+        plan.measures = vec!["throughput", "backlog", "snapshot"];
     }
+
     Ok(Some(plan))
 }
 
@@ -84,8 +90,9 @@ async fn main() -> anyhow::Result<()> {
         return Ok(());
     };
     let mut report = report::Report::default();
+
     for backend in &plan.backends {
-        for part in &plan.parts {
+        for part in &plan.measures {
             match *part {
                 "throughput" => throughput::measure(*backend, &plan, &mut report).await?,
                 "drain" => throughput::measure_drain(*backend, &plan, &mut report).await?,
@@ -97,6 +104,7 @@ async fn main() -> anyhow::Result<()> {
             }
         }
     }
+
     println!("{}", report.markdown());
     Ok(())
 }

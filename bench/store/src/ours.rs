@@ -1,22 +1,19 @@
-//! The work as a user of the store would do it.
+//! The work through Longhaul's store.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use longhaul_domain::{
-    Json, NewTask, NodeId, Task,
-    contract::{
-        Store,
-        store::{ClaimRequest, Outcome, Report},
-    },
+    Json, NewTask, NodeId, TaskRecord,
+    contract::store::{AttemptEnd, AttemptReport, ClaimRequest, Leases, TaskCommands},
 };
 use longhaul_store::SqlStore;
 use uuid::Uuid;
 
-/// Tasks that one claim or finish takes.
+/// The tasks of one claim or finish.
 pub(crate) const BATCH: usize = 100;
-/// Loops that drain at once, in one process.
+/// Concurrent loops of a drain, in one process.
 pub(crate) const DRAINERS: usize = 4;
 
 /// Parameters of about 200 bytes.
@@ -28,7 +25,7 @@ pub(crate) fn task(n: usize) -> NewTask {
     NewTask::new("u-1", "bench", "free_default", Json::trusted(parameters(n)))
 }
 
-/// Submits `n` tasks one by one from so many callers; the rate per second.
+/// Submits `n` tasks one at a time from this many callers. Returns the rate per second.
 pub(crate) async fn submit(store: &SqlStore, n: usize, callers: usize) -> anyhow::Result<f64> {
     let started = Instant::now();
     try_join_all((0..callers).map(|caller| {
@@ -46,7 +43,7 @@ pub(crate) async fn submit(store: &SqlStore, n: usize, callers: usize) -> anyhow
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Submits `n` tasks, a thousand at a time; the rate per second.
+/// Submits `n` tasks, a thousand at a time. Returns the rate per second.
 pub(crate) async fn submit_bulk(store: &SqlStore, n: usize) -> anyhow::Result<f64> {
     let started = Instant::now();
     for chunk in 0..n.div_ceil(1_000) {
@@ -55,24 +52,26 @@ pub(crate) async fn submit_bulk(store: &SqlStore, n: usize) -> anyhow::Result<f6
             .submit_tasks((0..size).map(|index| task(chunk * 1_000 + index)).collect())
             .await?;
     }
+
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
 
 /// The id of a new node.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place where this program draws random numbers"
+    reason = "the only function of this program that draws random numbers"
 )]
 pub(crate) fn node_id() -> Uuid {
     Uuid::from_u128(rand::random())
 }
 
-/// A node that is registered, and how it asks for work.
+/// Registers a node. Returns its claim request.
 pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<ClaimRequest> {
     let node_id = NodeId(node_id());
     store
         .register_node(node_id, "bench", "localhost", None)
         .await?;
+
     Ok(ClaimRequest {
         node_id,
         host: "localhost".to_owned(),
@@ -82,27 +81,29 @@ pub(crate) async fn node(store: &SqlStore, limit: usize) -> anyhow::Result<Claim
     })
 }
 
-pub(crate) fn reports(tasks: &[Task]) -> Vec<Report> {
-    let report = |task: &Task| {
+pub(crate) fn reports(tasks: &[TaskRecord]) -> Vec<AttemptReport> {
+    let report = |task: &TaskRecord| {
         let result = Some(Json::trusted(r#"{"ok":true}"#.to_owned()));
         let lease = task.lease()?;
-        Some(Report {
+        Some(AttemptReport {
             lease,
-            outcome: Outcome::Completed {
+            outcome: AttemptEnd::Completed {
                 result,
                 result_url: None,
             },
         })
     };
+
     tasks.iter().filter_map(report).collect()
 }
 
-/// Claims and finishes until nothing is left; the rate per second.
+/// Claims and finishes until no task is left. Returns the rate per second.
 pub(crate) async fn drain(store: &SqlStore, n: usize) -> anyhow::Result<f64> {
     let request = Arc::new(node(store, BATCH).await?);
     let started = Instant::now();
     let drainers = (0..DRAINERS).map(|_| {
-        let (store, request) = (store.clone(), Arc::clone(&request));
+        let store = store.clone();
+        let request = Arc::clone(&request);
         tokio::spawn(async move {
             let mut done = 0;
             loop {
@@ -115,31 +116,37 @@ pub(crate) async fn drain(store: &SqlStore, n: usize) -> anyhow::Result<f64> {
             }
         })
     });
+
     let done: usize = try_join_all(drainers)
         .await?
         .into_iter()
         .sum::<anyhow::Result<usize>>()?;
     anyhow::ensure!(done == n, "{done} of {n} tasks were drained");
+
     Ok(n as f64 / started.elapsed().as_secs_f64())
 }
 
-/// Claims at the head of whatever waits, keeping its length; only the claims are timed. Rate per second.
+/// Claims at the head of a backlog of constant length. Returns the rate of the claims per second.
 pub(crate) async fn claim_rate(store: &SqlStore, rounds: usize) -> anyhow::Result<f64> {
     let request = node(store, BATCH).await?;
     let mut spent = Duration::ZERO;
     let mut claimed = 0;
+
     for round in 0..rounds + 5 {
         let started = Instant::now();
         let tasks = store.claim_tasks(&request).await?;
-        // The first rounds warm caches and plans.
+
+        // The first rounds warm up caches and plans.
         if round >= 5 {
             spent += started.elapsed();
             claimed += tasks.len();
         }
+
         store.finish_tasks(&reports(&tasks)).await?;
         store
             .submit_tasks((0..tasks.len()).map(task).collect())
             .await?;
     }
+
     Ok(claimed as f64 / spent.as_secs_f64())
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-/// One measured line.
+/// One row of the table.
 #[derive(Debug, Clone)]
-struct Line {
+struct Row {
     database: &'static str,
     what: String,
     ours: String,
@@ -13,14 +13,14 @@ struct Line {
     wanted: Option<f64>,
 }
 
-/// Everything that was measured, in order.
+/// All rows in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    lines: Vec<Line>,
+    rows: Vec<Row>,
 }
 
 impl Report {
-    /// Adds rates per second and their ratio, and says so at once.
+    /// Adds rates per second and their ratio, and prints them.
     pub(crate) fn rate(
         &mut self,
         database: &'static str,
@@ -29,7 +29,7 @@ impl Report {
         beside: f64,
         wanted: Option<f64>,
     ) {
-        let line = Line {
+        let row = Row {
             database,
             what: what.into(),
             ours: format!("{ours:.0}/s"),
@@ -37,22 +37,25 @@ impl Report {
             ratio: ours / beside,
             wanted,
         };
+
         eprintln!(
             "{database:9} {:58} {:>10} beside {:>10}: {:.2}",
-            line.what, line.ours, line.beside, line.ratio
+            row.what, row.ours, row.beside, row.ratio
         );
-        self.lines.push(line);
+        self.rows.push(row);
     }
 
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(
-            "| database | what | Longhaul | beside | ratio | wanted |\n| --- | --- | ---: | ---: | ---: | ---: |\n",
+            "| database | what | Longhaul | beside | ratio | wanted |\n| --- | --- | ---: | ---: \
+             | ---: | ---: |\n",
         );
-        for line in &self.lines {
-            let wanted = line
+
+        for row in &self.rows {
+            let wanted = row
                 .wanted
                 .map_or(String::new(), |wanted| format!("≥ {wanted:.1}"));
-            let missed = if line.wanted.is_some_and(|wanted| line.ratio < wanted) {
+            let missed = if row.wanted.is_some_and(|wanted| row.ratio < wanted) {
                 " ✗"
             } else {
                 ""
@@ -60,14 +63,15 @@ impl Report {
             let _ = writeln!(
                 text,
                 "| {} | {} | {} | {} | {:.2}{missed} | {wanted} |",
-                line.database, line.what, line.ours, line.beside, line.ratio
+                row.database, row.what, row.ours, row.beside, row.ratio
             );
         }
+
         text
     }
 }
 
-/// The middle one.
+/// The median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()

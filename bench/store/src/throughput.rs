@@ -1,4 +1,5 @@
-//! Submit one by one, from many, in bulk, and drain: each beside the same statements and beside a minimal table.
+//! Single submits, concurrent submits, bulk submits and drains, each beside the same statements and
+//! beside a minimal table.
 
 use longhaul_store::SqlStore;
 
@@ -11,9 +12,9 @@ use crate::{
     same::Same,
 };
 
-/// Every measure of a repetition is taken in so many steps, and all three sides take a step in turn: a slow minute meets
-/// all of them. The median of all steps is reported, so that a disk that stalls for a second in one step says nothing
-/// about the side whose step it was.
+/// Every measure of a repetition is taken in this many steps, alternating between all three sides,
+/// so that a slow minute affects all of them. The median of all steps is reported, so that a stall
+/// of the disk does not count.
 const TURNS: usize = 4;
 
 /// The ratios that each database must reach beside the same statements.
@@ -52,7 +53,7 @@ struct Rates {
     drain: Vec<f64>,
 }
 
-/// What is measured: the work without Longhaul's schema, without its code, and with both.
+/// The three sides: without Longhaul's schema, without its code, and with both.
 struct Sides {
     minimal: Bare,
     same: Same,
@@ -75,7 +76,7 @@ impl Sides {
         })
     }
 
-    /// Fails unless every task that was ever submitted is completed.
+    /// Fails unless every submitted task is completed.
     async fn expect_completed(&self, backend: Backend, n: usize) -> anyhow::Result<()> {
         backend.expect_completed(&self.same_url, n).await?;
         backend.expect_completed(&self.store_url, n).await
@@ -91,7 +92,7 @@ impl Sides {
     }
 }
 
-/// A drain of many tasks and nothing else, long enough for a profiler.
+/// Measures only a drain of many tasks, long enough for a profiler.
 pub(crate) async fn measure_drain(
     backend: Backend,
     plan: &Plan,
@@ -105,6 +106,7 @@ pub(crate) async fn measure_drain(
     let minimal = sides.minimal.drain(n).await?;
     let same = sides.same.drain(n).await?;
     let our = ours::drain(&sides.store, n).await?;
+
     sides.expect_completed(backend, n).await?;
     let what = format!("drain of {n}");
     beside_both(
@@ -115,6 +117,7 @@ pub(crate) async fn measure_drain(
         (same, wanted(backend).drain),
         minimal,
     );
+
     sides.remove(backend).await
 }
 
@@ -123,12 +126,17 @@ pub(crate) async fn measure(
     plan: &Plan,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    let (mut minimal, mut same, mut our) = (Rates::default(), Rates::default(), Rates::default());
+    let mut minimal = Rates::default();
+    let mut same = Rates::default();
+    let mut our = Rates::default();
     for _ in 0..plan.repetitions {
         repetition(backend, plan, &mut minimal, &mut same, &mut our).await?;
     }
+
     let need = wanted(backend);
-    let (our_one, our_sixteen) = (median(our.one), median(our.sixteen));
+    let our_one = median(our.one);
+    let our_sixteen = median(our.sixteen);
+
     beside_both(
         report,
         backend,
@@ -137,6 +145,7 @@ pub(crate) async fn measure(
         (median(same.one), None),
         median(minimal.one),
     );
+
     let same_sixteen = (median(same.sixteen), need.sixteen);
     beside_both(
         report,
@@ -146,6 +155,7 @@ pub(crate) async fn measure(
         same_sixteen,
         median(minimal.sixteen),
     );
+
     if backend == Backend::Sqlite {
         report.rate(
             backend.name(),
@@ -155,6 +165,7 @@ pub(crate) async fn measure(
             Some(5.0),
         );
     }
+
     let same_bulk = (median(same.bulk), need.bulk);
     beside_both(
         report,
@@ -164,6 +175,7 @@ pub(crate) async fn measure(
         same_bulk,
         median(minimal.bulk),
     );
+
     let same_drain = (median(same.drain), need.drain);
     beside_both(
         report,
@@ -173,6 +185,7 @@ pub(crate) async fn measure(
         same_drain,
         median(minimal.drain),
     );
+
     Ok(())
 }
 
@@ -185,10 +198,13 @@ async fn repetition(
     our: &mut Rates,
 ) -> anyhow::Result<()> {
     let scale = if plan.quick { 1 } else { 2 };
-    let (one, many, bulk) = (250 * scale, 2_000 * scale, 2_000 * scale);
+    let one = 250 * scale;
+    let many = 2_000 * scale;
+    let bulk = 2_000 * scale;
     let all = one + many + bulk;
     let sides = Sides::open(backend).await?;
     let store = &sides.store;
+
     for turn in 1..=TURNS {
         minimal.one.push(sides.minimal.submit(one, 1).await?);
         same.one.push(sides.same.submit(one, 1).await?);
@@ -199,15 +215,18 @@ async fn repetition(
         minimal.bulk.push(sides.minimal.submit_bulk(bulk).await?);
         same.bulk.push(sides.same.submit_bulk(bulk).await?);
         our.bulk.push(ours::submit_bulk(store, bulk).await?);
+
         minimal.drain.push(sides.minimal.drain(all).await?);
         same.drain.push(sides.same.drain(all).await?);
         our.drain.push(ours::drain(store, all).await?);
         sides.expect_completed(backend, turn * all).await?;
     }
+
     sides.remove(backend).await
 }
 
-/// Two lines: beside the same statements, with the ratio that is wanted there, and beside the minimal table.
+/// Adds two rows: beside the same statements, with the required ratio, and beside the minimal
+/// table.
 fn beside_both(
     report: &mut Report,
     backend: Backend,
@@ -223,6 +242,7 @@ fn beside_both(
         same,
         wanted,
     );
+
     report.rate(
         backend.name(),
         format!("{what}, beside the minimal table"),

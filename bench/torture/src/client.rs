@@ -1,4 +1,5 @@
-//! The client: submits the plan at its pace, repeats what it does not know, cancels some tasks and reads some.
+//! The client: submits the planned tasks, repeats requests with unknown results, cancels some tasks
+//! and reads some.
 
 use std::sync::{
     Arc,
@@ -11,102 +12,111 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{
-    door::{Answer, Door, Request},
-    fault::Deeds,
+    fault::FaultLog,
+    gateway::{Answer, Gateway, Request},
     history::{Asked, History},
     plan::Item,
 };
 
-/// Tasks that may be open before the client waits: what is behind at the end of the faults must be little enough to
-/// be done within the time after which it counts as stuck.
+/// The most open tasks before the client waits. The tasks left at the end of the faults must be few
+/// enough to end before they count as stuck.
 const OPEN: i64 = 500;
-/// How long the client waits before it asks again what it does not know.
+/// How long the client waits before it repeats a request with an unknown result.
 const AGAIN: Duration = Duration::from_millis(150);
 
-/// What the client and those who watch it share.
+/// What the client shares with the nemesis and the display.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     pub(crate) acknowledged: AtomicUsize,
-    /// Tasks that have not ended, as they were last counted.
+    /// The last count of open tasks.
     pub(crate) open: AtomicI64,
-    /// Whether nobody could count them when last asked.
+    /// Whether the last count failed.
     pub(crate) is_away: AtomicBool,
-    /// Says sooner than a question without an answer that the database is away.
-    pub(crate) deeds: Deeds,
+    /// Shows sooner than a missing answer that the database is down.
+    pub(crate) fault_log: FaultLog,
 }
 
 impl Pace {
-    /// Whether there is too much to do already, or nobody to do it. What was asked before an outage is asked through it;
-    /// but the time of a run is time in which something can happen.
+    /// Whether too many tasks are open or the database is down. Pending requests continue through
+    /// an outage, but the schedule stops, so that a run has its full time with the database.
     fn must_wait(&self) -> bool {
-        let is_away = self.is_away.load(Ordering::Relaxed) || self.deeds.is_database_away();
+        let is_away = self.is_away.load(Ordering::Relaxed) || self.fault_log.is_database_away();
         is_away || self.open.load(Ordering::Relaxed) > OPEN
     }
 }
 
-/// Submits everything and follows it. Answers once the last question is answered.
+/// Submits all items. Returns the tasks that still follow their items.
 pub(crate) async fn run(
-    door: Door,
+    gateway: Gateway,
     history: Arc<History>,
     items: Vec<Item>,
-    moments: Vec<Duration>,
+    submit_times: Vec<Duration>,
     pace: Arc<Pace>,
 ) -> JoinSet<()> {
-    let mut stories = JoinSet::new();
+    let mut following = JoinSet::new();
     let mut started = Instant::now();
-    for (n, (item, moment)) in items.into_iter().zip(moments).enumerate() {
+    for (n, (item, moment)) in items.into_iter().zip(submit_times).enumerate() {
         tokio::time::sleep_until(started + moment).await;
         let before = Instant::now();
         while pace.must_wait() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+
         started += before.elapsed();
-        stories.spawn(follow(
-            door.clone(),
+        following.spawn(follow(
+            gateway.clone(),
             Arc::clone(&history),
             n,
             item,
             Arc::clone(&pace),
         ));
-        while stories.try_join_next().is_some() {}
+
+        while following.try_join_next().is_some() {}
     }
-    stories
+
+    following
 }
 
-/// One item from its submit to the last question about it.
-async fn follow(door: Door, history: Arc<History>, n: usize, item: Item, pace: Arc<Pace>) {
+/// Submits an item, cancels it and reads it as planned.
+async fn follow(gateway: Gateway, history: Arc<History>, n: usize, item: Item, pace: Arc<Pace>) {
     let submit = || Request::Submit(Box::new(item.clone()));
-    let Some(id) = submit_until_known(&door, &history, n, submit).await else {
+    let Some(id) = submit_until_known(&gateway, &history, n, submit).await else {
         return;
     };
     pace.acknowledged.fetch_add(1, Ordering::Relaxed);
+
     if item.repeats {
-        history.ask(n, &door, Asked::Submit, submit()).await;
+        history.ask(n, &gateway, Asked::Submit, submit()).await;
     }
+
     let cancel = async {
         if let Some(ms) = item.cancel_after_ms {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            cancel_until_known(&door, &history, n, id).await;
+            cancel_until_known(&gateway, &history, n, id).await;
         }
     };
+
     let read = async {
         for ms in &item.reads_after_ms {
             tokio::time::sleep(Duration::from_millis(*ms)).await;
-            history.ask(n, &door, Asked::Read, Request::Read(id)).await;
+            history
+                .ask(n, &gateway, Asked::Read, Request::Read(id))
+                .await;
         }
     };
+
     tokio::join!(cancel, read);
 }
 
-/// The same request with the same key until somebody has answered it.
+/// Repeats the submit with the same key until there is an answer.
 async fn submit_until_known(
-    door: &Door,
+    gateway: &Gateway,
     history: &History,
     n: usize,
     submit: impl Fn() -> Request,
 ) -> Option<Uuid> {
     loop {
-        let answer = history.ask(n, door, Asked::Submit, submit()).await;
+        let answer = history.ask(n, gateway, Asked::Submit, submit()).await;
         if let Answer::Submitted(id) = answer {
             return Some(id);
         }
@@ -114,13 +124,14 @@ async fn submit_until_known(
             // The checker finds the refusal in the history.
             return None;
         }
+
         tokio::time::sleep(AGAIN).await;
     }
 }
 
-async fn cancel_until_known(door: &Door, history: &History, n: usize, id: Uuid) {
+async fn cancel_until_known(gateway: &Gateway, history: &History, n: usize, id: Uuid) {
     while let Answer::Unknown(_) = history
-        .ask(n, door, Asked::Cancel, Request::Cancel(id))
+        .ask(n, gateway, Asked::Cancel, Request::Cancel(id))
         .await
     {
         tokio::time::sleep(AGAIN).await;

@@ -1,4 +1,4 @@
-//! The database as it is after the run, read by plain SQL and without any code of Longhaul.
+//! The database after the run, read with plain SQL and without any code of Longhaul.
 
 use longhaul_domain::Status;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -6,9 +6,9 @@ use serde_json::Value;
 use sqlx::Connection as _;
 use uuid::Uuid;
 
-use crate::conductor::Store;
+use crate::run::Store;
 
-/// A row of `tasks`. Fields stand in the order of [`TASK_COLUMNS`].
+/// A row of `tasks`. The fields have the order of [`TASK_COLUMNS`].
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TaskRow {
     pub(crate) id: Uuid,
@@ -60,7 +60,7 @@ const TASK_COLUMNS: &[Column] = &[
     Column::Plain("error"),
 ];
 
-/// A row of `attempts`: one that its task has moved on from.
+/// A row of `attempts`: an attempt of the task's history.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct AttemptRow {
     pub(crate) task: Uuid,
@@ -82,7 +82,7 @@ const ATTEMPT_COLUMNS: &[Column] = &[
     Column::Plain("error"),
 ];
 
-/// A row of `v_counts`: what Longhaul says of how many tasks of a type stand where.
+/// A row of `v_counts`: Longhaul's own count of tasks by type and status.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct CountRow {
     pub(crate) task_type: String,
@@ -102,33 +102,35 @@ enum Column {
     Plain(&'static str),
 }
 
-/// Everything that the checker wants to see.
+/// The tables that the checker reads.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Dump {
     pub(crate) tasks: Vec<TaskRow>,
     pub(crate) attempts: Vec<AttemptRow>,
     pub(crate) counts: Vec<CountRow>,
-    /// Rows of `idempotency_keys` whose task is not there.
-    pub(crate) keys_of_nobody: i64,
+    /// The number of rows of `idempotency_keys` without a task.
+    pub(crate) keys_without_task: i64,
 }
 
 pub(crate) async fn read(store: Store, url: &str) -> anyhow::Result<Dump> {
-    let nobody: Vec<String> = texts(
+    let keys_without_task: Vec<String> = texts(
         store,
         url,
         "SELECT CAST(count(*) AS char(20)) FROM idempotency_keys \
          WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.id = idempotency_keys.task_id)",
     )
     .await?;
+
     Ok(Dump {
         tasks: rows(store, url, TASK_COLUMNS, "tasks").await?,
         attempts: rows(store, url, ATTEMPT_COLUMNS, "attempts").await?,
         counts: rows(store, url, COUNT_COLUMNS, "v_counts").await?,
-        keys_of_nobody: nobody.concat().trim().parse()?,
+        keys_without_task: keys_without_task.concat().trim().parse()?,
     })
 }
 
-/// Every row as one JSON array, which all three databases can make, so that nothing else differs between them.
+/// Reads every row as a JSON array, which all three databases can build, so that they need no other
+/// differences.
 async fn rows<T: DeserializeOwned>(
     store: Store,
     url: &str,
@@ -142,11 +144,10 @@ async fn rows<T: DeserializeOwned>(
         Store::Postgres => format!("SELECT json_build_array({shown})::text FROM {table}"),
         Store::Mysql => format!("SELECT CONVERT(JSON_ARRAY({shown}) USING utf8mb4) FROM {table}"),
     };
+
     let texts = texts(store, url, &statement).await?;
-    Ok(texts
-        .iter()
-        .map(|text| serde_json::from_str(text))
-        .collect::<Result<_, _>>()?)
+    let rows = texts.iter().map(|text| serde_json::from_str(text));
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 fn shown(store: Store, column: Column) -> String {

@@ -1,4 +1,4 @@
-//! What can be broken, and what was.
+//! The faults, and the record of those that happened.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
@@ -7,39 +7,39 @@ use longhaul_domain::Clock as _;
 use longhaul_store::SystemClock;
 use serde::Serialize;
 
-use crate::{links::Trouble, server::Service};
+use crate::{links::NetworkFault, server::Service};
 
-/// What is done to a server.
+/// A fault of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub(crate) enum Blow {
-    /// kill -9, and started again after a while.
+pub(crate) enum ServerFault {
+    /// kill -9 and a restart after a while.
     Kill,
     /// SIGSTOP for a while.
     Freeze,
-    /// kill -9, and started again with nothing of what it had kept.
+    /// kill -9 and a restart without its data.
     Wipe,
-    /// What it holds is thrown away while it runs: waiting bells, or all of Redis.
+    /// Its contents are deleted while it runs: waiting hints, or all of Redis.
     Empty,
 }
 
-/// Something that is broken.
+/// A fault of a node, a server or the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub(crate) enum Fault {
-    /// kill -9 of a node, which is started again at once.
+    /// kill -9 of a node, which restarts at once.
     Kill,
     /// SIGSTOP of a node for longer than its lease, then SIGCONT.
     Freeze,
-    /// The node is declared dead while it lives. A frozen process keeps the lock of an embedded store, so nobody else
-    /// can take over its tasks; this makes the zombies there.
-    Disown,
-    Server(Service, Blow),
+    /// The running node is declared dead. This makes the zombies of an embedded store, where a
+    /// frozen process keeps the file's lock and no other process can take over.
+    DeclareDead,
+    Server(Service, ServerFault),
     /// The network between one node and a server.
     Partition(Service),
 }
 
 impl Fault {
-    /// What each bag holds, for the servers that the run has.
-    pub(crate) fn bag(servers: &[Service]) -> Vec<Self> {
+    /// The faults of one round, for the servers of the run.
+    pub(crate) fn round(servers: &[Service]) -> Vec<Self> {
         let many = |fault: Self, times: usize| vec![fault; times];
         let Some(database) = servers
             .iter()
@@ -49,24 +49,21 @@ impl Fault {
             return [
                 many(Self::Kill, 3),
                 many(Self::Freeze, 1),
-                many(Self::Disown, 2),
+                many(Self::DeclareDead, 2),
             ]
             .concat();
         };
         if servers.len() == 1 {
-            let server = [
-                Self::Server(database, Blow::Kill),
-                Self::Server(database, Blow::Freeze),
-            ];
             return [
                 many(Self::Kill, 3),
                 many(Self::Freeze, 3),
-                many(server[0], 2),
-                many(server[1], 1),
+                many(Self::Server(database, ServerFault::Kill), 2),
+                many(Self::Server(database, ServerFault::Freeze), 1),
             ]
             .concat();
         }
-        // Each outage of the database hides what else happens, so there are few.
+
+        // An outage of the database hides other faults, so there are few.
         let fleet = [
             Self::Kill,
             Self::Kill,
@@ -74,15 +71,15 @@ impl Fault {
             Self::Kill,
             Self::Freeze,
             Self::Freeze,
-            Self::Server(database, Blow::Kill),
-            Self::Server(database, Blow::Freeze),
-            Self::Server(Service::Rabbitmq, Blow::Kill),
-            Self::Server(Service::Rabbitmq, Blow::Freeze),
-            Self::Server(Service::Rabbitmq, Blow::Wipe),
-            Self::Server(Service::Rabbitmq, Blow::Empty),
-            Self::Server(Service::Redis, Blow::Kill),
-            Self::Server(Service::Redis, Blow::Freeze),
-            Self::Server(Service::Redis, Blow::Empty),
+            Self::Server(database, ServerFault::Kill),
+            Self::Server(database, ServerFault::Freeze),
+            Self::Server(Service::Rabbitmq, ServerFault::Kill),
+            Self::Server(Service::Rabbitmq, ServerFault::Freeze),
+            Self::Server(Service::Rabbitmq, ServerFault::Wipe),
+            Self::Server(Service::Rabbitmq, ServerFault::Empty),
+            Self::Server(Service::Redis, ServerFault::Kill),
+            Self::Server(Service::Redis, ServerFault::Freeze),
+            Self::Server(Service::Redis, ServerFault::Empty),
             Self::Partition(database),
             Self::Partition(database),
             Self::Partition(Service::Rabbitmq),
@@ -92,72 +89,84 @@ impl Fault {
         fleet.to_vec()
     }
 
-    /// Every kind of fault that a run with these servers must have seen.
+    /// Every kind of fault of a run with these servers.
     pub(crate) fn kinds(servers: &[Service]) -> BTreeSet<Self> {
-        Self::bag(servers).into_iter().collect()
+        Self::round(servers).into_iter().collect()
     }
 
-    /// Whether tasks cannot be claimed anywhere while it lasts.
-    pub(crate) const fn stops_the_database(self) -> bool {
+    /// Whether it is this fault of the database server.
+    pub(crate) fn is_of_database(self, wanted: ServerFault) -> bool {
         match self {
-            Self::Server(service, _) => service.is_database(),
-            Self::Kill | Self::Freeze | Self::Disown | Self::Partition(_) => false,
+            Self::Server(service, fault) => fault == wanted && service.is_database(),
+            Self::Kill | Self::Freeze | Self::DeclareDead | Self::Partition(_) => false,
         }
     }
 
-    /// Whether no bell reaches anybody while it lasts.
+    /// Whether no task can be claimed during the fault.
+    pub(crate) const fn stops_the_database(self) -> bool {
+        match self {
+            Self::Server(service, _) => service.is_database(),
+            Self::Kill | Self::Freeze | Self::DeclareDead | Self::Partition(_) => false,
+        }
+    }
+
+    /// Whether no hint is delivered during the fault.
     pub(crate) const fn stops_the_broker(self) -> bool {
         matches!(
             self,
-            Self::Server(Service::Rabbitmq, Blow::Kill | Blow::Freeze | Blow::Wipe)
+            Self::Server(
+                Service::Rabbitmq,
+                ServerFault::Kill | ServerFault::Freeze | ServerFault::Wipe
+            )
         )
     }
 }
 
-/// What was done.
+/// A fault that was injected.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Deed {
+pub(crate) struct FaultRecord {
     /// Microseconds since 1970.
     pub(crate) at: i64,
     pub(crate) fault: Fault,
-    /// How long it was meant to last, in milliseconds.
+    /// The planned duration in milliseconds.
     pub(crate) ms: u64,
-    /// What the network did.
-    pub(crate) trouble: Option<Trouble>,
-    /// The process that it happened to, if it was a node's.
+    /// The kind of a network fault.
+    pub(crate) network_fault: Option<NetworkFault>,
+    /// The process, for a fault of a node.
     pub(crate) incarnation: Option<String>,
-    /// When the server answered again.
+    /// When the server answered again, or the network was healed.
     pub(crate) over: Option<i64>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct FaultCounts {
     pub(crate) kills: AtomicU32,
     pub(crate) freezes: AtomicU32,
     pub(crate) servers: AtomicU32,
     pub(crate) partitions: AtomicU32,
 }
 
-/// Everything that was done so far.
+/// All faults so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Deeds(Arc<Mutex<Vec<Deed>>>);
+pub(crate) struct FaultLog(Arc<Mutex<Vec<FaultRecord>>>);
 
-impl Deeds {
-    pub(crate) fn list(&self) -> MutexGuard<'_, Vec<Deed>> {
+impl FaultLog {
+    pub(crate) fn list(&self) -> MutexGuard<'_, Vec<FaultRecord>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the database is killed or frozen now: tasks cannot be claimed anywhere, nor submitted.
+    /// Whether the database is killed or frozen now.
     pub(crate) fn is_database_away(&self) -> bool {
-        self.list()
+        let fault_log = self.list();
+        fault_log
             .iter()
-            .any(|deed| deed.fault.stops_the_database() && deed.over.is_none())
+            .any(|record| record.fault.stops_the_database() && record.over.is_none())
     }
 
-    /// It is mended now.
-    pub(crate) fn is_over(&self, number: usize) {
-        if let Some(deed) = self.list().get_mut(number) {
-            deed.over = Some(SystemClock::default().now().as_micros());
+    /// Records that a fault has ended.
+    pub(crate) fn mark_ended(&self, number: usize) {
+        if let Some(record) = self.list().get_mut(number) {
+            record.over = Some(SystemClock::default().now().as_micros());
         }
     }
 }
@@ -167,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_database_is_killed_and_frozen_with_and_without_other_servers() {
+    fn a_database_is_killed_and_frozen_in_every_setup() {
         for service in [Service::Postgres, Service::Mariadb] {
             for servers in [
                 vec![service],
@@ -175,15 +184,16 @@ mod tests {
             ] {
                 let kinds = Fault::kinds(&servers);
                 assert!(
-                    kinds.contains(&Fault::Server(service, Blow::Kill)),
+                    kinds.contains(&Fault::Server(service, ServerFault::Kill)),
                     "{servers:?}"
                 );
                 assert!(
-                    kinds.contains(&Fault::Server(service, Blow::Freeze)),
+                    kinds.contains(&Fault::Server(service, ServerFault::Freeze)),
                     "{servers:?}"
                 );
             }
         }
+
         assert!(
             !Fault::kinds(&[])
                 .iter()
@@ -193,30 +203,33 @@ mod tests {
     }
 
     #[test]
-    fn a_database_is_away_from_its_freeze_until_it_answers_again() {
-        let deeds = Deeds::default();
-        let deed = |fault| Deed {
+    fn a_frozen_database_is_away_until_it_answers_again() {
+        let fault_log = FaultLog::default();
+        let record = |fault| FaultRecord {
             at: 1,
             fault,
             ms: 0,
-            trouble: None,
+            network_fault: None,
             incarnation: None,
             over: None,
         };
-        deeds.list().extend(
+
+        fault_log.list().extend(
             [
                 Fault::Kill,
                 Fault::Freeze,
-                Fault::Server(Service::Redis, Blow::Freeze),
+                Fault::Server(Service::Redis, ServerFault::Freeze),
             ]
-            .map(deed),
+            .map(record),
         );
-        assert!(!deeds.is_database_away());
-        deeds
-            .list()
-            .push(deed(Fault::Server(Service::Postgres, Blow::Freeze)));
-        assert!(deeds.is_database_away());
-        deeds.is_over(3);
-        assert!(!deeds.is_database_away());
+
+        assert!(!fault_log.is_database_away());
+        fault_log.list().push(record(Fault::Server(
+            Service::Postgres,
+            ServerFault::Freeze,
+        )));
+        assert!(fault_log.is_database_away());
+        fault_log.mark_ended(3);
+        assert!(!fault_log.is_database_away());
     }
 }

@@ -1,4 +1,4 @@
-//! What the client asked, and what it was told.
+//! The client's requests and the answers.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,11 +10,11 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::{
-    door::{Answer, Door, Request},
+    gateway::{Answer, Gateway, Request},
     plan::Item,
 };
 
-/// What a call was about.
+/// The kind of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) enum Asked {
     Submit,
@@ -22,7 +22,7 @@ pub(crate) enum Asked {
     Read,
 }
 
-/// One question about one item. Both times are microseconds since 1970 by the client's clock.
+/// One request for one item. Both times are microseconds since 1970 by the client's clock.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Call {
     pub(crate) from: i64,
@@ -31,15 +31,15 @@ pub(crate) struct Call {
     pub(crate) answer: Answer,
 }
 
-/// Everything about one item.
+/// All calls for one item.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Story {
+pub(crate) struct ItemHistory {
     pub(crate) item: Item,
     pub(crate) calls: Vec<Call>,
 }
 
-impl Story {
-    /// The ids that acknowledged submits named; more than one kind of them is a broken promise.
+impl ItemHistory {
+    /// The ids of acknowledged submits. Different ids are a broken promise.
     pub(crate) fn acknowledged(&self) -> impl Iterator<Item = Uuid> {
         self.calls.iter().filter_map(|call| {
             if let Answer::Submitted(id) = call.answer {
@@ -50,74 +50,78 @@ impl Story {
         })
     }
 
-    /// Whether a submit was ever sent.
+    /// Whether a submit was sent.
     pub(crate) fn was_sent(&self) -> bool {
         self.calls.iter().any(|call| call.asked == Asked::Submit)
     }
 }
 
-/// The whole history, one story for each item of the plan, in its order.
+/// The history of all items, in the order of the plan.
 #[derive(Debug)]
 pub(crate) struct History {
     clock: SystemClock,
-    stories: Mutex<Vec<Story>>,
+    histories: Mutex<Vec<ItemHistory>>,
 }
 
 impl History {
     pub(crate) fn new(items: Vec<Item>) -> Self {
-        let stories = items
+        let histories = items
             .into_iter()
-            .map(|item| Story {
+            .map(|item| ItemHistory {
                 item,
                 calls: Vec::new(),
             })
             .collect();
+
         Self {
             clock: SystemClock::default(),
-            stories: Mutex::new(stories),
+            histories: Mutex::new(histories),
         }
     }
 
-    /// Asks, and writes down the question with its answer.
+    /// Sends a request and records it with its answer.
     pub(crate) async fn ask(
         &self,
         n: usize,
-        door: &Door,
+        gateway: &Gateway,
         asked: Asked,
         request: Request,
     ) -> Answer {
         let from = self.clock.now().as_micros();
-        let answer = door.ask(request).await;
+        let answer = gateway.ask(request).await;
         let call = Call {
             from,
             to: self.clock.now().as_micros(),
             asked,
             answer: answer.clone(),
         };
-        if let Some(story) = self
-            .stories
+
+        // Many items are followed at once, each by its own task.
+        let mut histories = self
+            .histories
             .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_mut(n)
-        {
-            story.calls.push(call);
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(history) = histories.get_mut(n) {
+            history.calls.push(call);
         }
+
         answer
     }
 
-    pub(crate) fn into_stories(self) -> Vec<Story> {
-        self.stories
+    pub(crate) fn into_histories(self) -> Vec<ItemHistory> {
+        self.histories
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Keeps the history for people.
-pub(crate) fn write(stories: &[Story], path: &Path) -> anyhow::Result<()> {
+/// Writes the history to a file.
+pub(crate) fn write(histories: &[ItemHistory], path: &Path) -> anyhow::Result<()> {
     let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
-    for story in stories {
-        serde_json::to_writer(&mut file, story)?;
+    for history in histories {
+        serde_json::to_writer(&mut file, history)?;
         file.write_all(b"\n")?;
     }
+
     Ok(file.flush()?)
 }

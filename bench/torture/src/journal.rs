@@ -1,7 +1,8 @@
-//! A worker's own file: what its handlers did, one line for each step, written before anybody else is told.
+//! A worker's journal: one line for each step of its handlers, written before the step has any
+//! other effect.
 //!
-//! Each line is one `write` to a file that is open for appending, so what was written stays when the process is
-//! killed. The file knows nothing of the database; the checker compares the two.
+//! Each line is one `write` to a file in append mode, so it survives a kill of the process. The
+//! journal is independent of the database; the checker compares the two.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use longhaul_store::SystemClock;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::tasks::Made;
+use crate::tasks::SignedResult;
 
 /// One step of one attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,15 +30,18 @@ pub(crate) struct Line {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub(crate) enum Step {
-    /// The handler was called, by the node of this id, and found this much done by earlier attempts.
+    /// The node called the handler, which found this many steps done by earlier attempts.
     Start { node: Option<Uuid>, resumed: u32 },
     /// A checkpoint is about to be saved.
     Try { done: u32 },
-    /// The store has accepted it.
+    /// The store has accepted the checkpoint.
     Saved { done: u32 },
-    /// The handler has come to its end and is about to say so.
-    Finish { end: End, made: Option<Made> },
-    /// The handler was told that it no longer counts and reported all the same. `accepted` is the store's verdict.
+    /// The handler has ended and is about to report.
+    Finish {
+        end: End,
+        made: Option<SignedResult>,
+    },
+    /// The handler was stopped and reported anyway. `accepted` is the store's verdict.
     Late { accepted: bool },
 }
 
@@ -48,13 +52,13 @@ pub(crate) enum End {
     Completed,
     /// A parent that waits for its children.
     Waits,
-    /// With the error that the plan wants.
+    /// With the planned error.
     Failed,
-    /// Because it was told to, or because the store was away.
+    /// Because it was stopped, or because the store was unavailable.
     Stopped,
 }
 
-/// The file of one process.
+/// The journal of one process.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
@@ -71,10 +75,10 @@ impl Journal {
         })
     }
 
-    /// Appends a line. A worker that cannot is of no use to the checker and stops here.
+    /// Appends a line. Panics on failure, because the run would be worthless.
     #[expect(
         clippy::expect_used,
-        reason = "a handler without its journal would make the run worthless"
+        reason = "the run is worthless without the journal"
     )]
     pub(crate) fn write(&self, task: Uuid, attempt: u32, step: Step) {
         let line = Line {
@@ -83,15 +87,16 @@ impl Journal {
             attempt,
             step,
         };
+
         let mut text = serde_json::to_string(&line).expect("a line is JSON");
         text.push('\n');
         (&self.file)
             .write_all(text.as_bytes())
-            .expect("the journal takes lines");
+            .expect("the journal is writable");
     }
 }
 
-/// Reads the file of one process. What follows the last line's end is the rest of a write that a kill cut off.
+/// Reads the journal of one process. A kill may have cut off the last line, which is left out.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -99,5 +104,6 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     let parse = |line: &str| {
         serde_json::from_str(line).with_context(|| format!("{}: {line}", path.display()))
     };
+
     whole.lines().map(parse).collect()
 }

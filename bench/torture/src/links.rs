@@ -1,4 +1,4 @@
-//! The network of one node of a fleet: a fault proxy before each server that it speaks to.
+//! The network of one node of a fleet: a fault proxy before each server.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use serde::Serialize;
 
 use crate::server::{Server, Service};
 
-/// How late everything is on a slow link.
+/// The delay of a slow link.
 const SLOW: Duration = Duration::from_millis(500);
-/// How many connections of a hundred a bad link loses.
+/// The share of connections that a lossy link resets, in percent.
 const LOST_PERCENT: u8 = 20;
 
-/// What the network does.
+/// A fault of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) enum Trouble {
-    /// Connections are reset, and no new ones come about.
+pub(crate) enum NetworkFault {
+    /// Connections are reset, and new ones fail.
     Cut,
-    /// Nothing passes and nobody is told; it goes on where it stopped.
+    /// No bytes pass, but connections stay open and continue afterwards.
     Blackhole,
-    /// The server has dropped the connections, and the node is never told.
+    /// The server's side of the connections is closed, the node's side stays open.
     HalfOpen,
-    /// Questions arrive, answers do not.
-    Deaf,
-    /// Answers would arrive, questions do not.
-    Mute,
-    /// Everything is late by half a second.
+    /// Requests arrive, answers do not.
+    AnswersBlocked,
+    /// Requests do not arrive, answers would.
+    RequestsBlocked,
+    /// All bytes are delayed by half a second.
     Slow,
-    /// A fifth of the connections breaks.
+    /// A fifth of the connections is reset.
     Lossy,
 }
 
-impl Trouble {
+impl NetworkFault {
     const ALL: [Self; 7] = [
         Self::Cut,
         Self::Blackhole,
         Self::HalfOpen,
-        Self::Deaf,
-        Self::Mute,
+        Self::AnswersBlocked,
+        Self::RequestsBlocked,
         Self::Slow,
         Self::Lossy,
     ];
 
-    /// Any of them.
+    /// A random one.
     pub(crate) fn draw(random: &mut StdRng) -> Self {
         Self::ALL[random.random_range(0..Self::ALL.len())]
     }
@@ -55,11 +55,11 @@ impl Trouble {
             Self::Cut => Fault::Cut,
             Self::Blackhole => Fault::Blackhole,
             Self::HalfOpen => Fault::HalfOpen,
-            Self::Deaf => Fault::OneWay {
-                held: Way::ToClient,
+            Self::AnswersBlocked => Fault::OneWay {
+                blocked: Way::ToClient,
             },
-            Self::Mute => Fault::OneWay {
-                held: Way::ToServer,
+            Self::RequestsBlocked => Fault::OneWay {
+                blocked: Way::ToServer,
             },
             Self::Slow => Fault::Delay(SLOW),
             Self::Lossy => Fault::Lossy {
@@ -79,13 +79,16 @@ pub(crate) struct Links {
 impl Links {
     /// A healthy network between one node and these servers.
     pub(crate) async fn to(servers: &[&Server], seed: u64) -> anyhow::Result<Self> {
-        let (mut proxies, mut urls) = (BTreeMap::new(), BTreeMap::new());
+        let mut proxies = BTreeMap::new();
+        let mut urls = BTreeMap::new();
         for server in servers {
             let proxy = FaultProxy::before(server.address(), seed).await?;
-            let (theirs, ours) = (server.address().to_string(), proxy.address().to_string());
+            let theirs = server.address().to_string();
+            let ours = proxy.address().to_string();
             urls.insert(server.service, server.work_url()?.replace(&theirs, &ours));
             proxies.insert(server.service, proxy);
         }
+
         Ok(Self { proxies, urls })
     }
 
@@ -93,20 +96,18 @@ impl Links {
         self.urls
             .get(&service)
             .cloned()
-            .with_context(|| format!("no way to {}", service.name()))
+            .with_context(|| format!("there is no link to {}", service.name()))
     }
 
-    /// Breaks the way to a server; `false` when it is broken already.
-    pub(crate) fn trouble(&self, service: Service, trouble: Trouble) -> bool {
-        let Some(proxy) = self
-            .proxies
-            .get(&service)
-            .filter(|proxy| proxy.fault() == Fault::None)
-        else {
-            return false;
-        };
-        proxy.set(trouble.fault());
-        true
+    /// Breaks the link to a server. Returns false when it is broken already.
+    pub(crate) fn break_link(&self, service: Service, network_fault: NetworkFault) -> bool {
+        match self.proxies.get(&service) {
+            Some(proxy) if proxy.fault() == Fault::None => {
+                proxy.set(network_fault.fault());
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn heal(&self, service: Service) {

@@ -1,41 +1,41 @@
-//! Torture: real processes, a real database, random kills and freezes, and a checker that knows what was promised.
+//! Torture: real processes, a real database, random kills and freezes, and a checker.
 //!
-//! The conductor (`torture run`) starts a private database server and worker processes (`torture node`), submits a
-//! seeded mix of tasks, breaks things by a seeded schedule, and then compares what the client was told, what the
-//! workers wrote into their own files and what the database holds. See docs/torture.md.
+//! `torture run` starts private servers and worker processes (`torture node`), submits a seeded mix
+//! of tasks and injects faults by a seeded schedule. Then it compares the client's answers, the
+//! workers' journals and the database. See docs/torture.md.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program that prints its progress and its figures"
+    reason = "a program that prints its progress and its results"
 )]
 
 mod checker;
 mod client;
 mod cluster;
-mod conductor;
-mod door;
 mod dump;
 mod fault;
+mod gateway;
 mod history;
-mod http_door;
+mod http_gateway;
 mod journal;
 mod links;
 mod nemesis;
 mod node;
 mod plan;
+mod probe;
 mod report;
+mod run;
 mod server;
 mod settings;
-mod speak;
-mod stage;
+mod setup;
 mod tasks;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Kills and freezes nodes and database servers under load, and checks that every promise was kept.
+/// Kills and freezes nodes and database servers under load, and checks every promise.
 #[derive(Debug, Parser)]
 #[command(name = "torture")]
 struct Arguments {
@@ -45,16 +45,17 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Conducts one run; the last line of the output is its figures, and the exit status the checker's verdict.
-    Run(conductor::Options),
-    /// A worker process; the conductor starts it.
+    /// Executes one run. The last line of the output has its figures, and the exit status is the
+    /// checker's verdict.
+    Run(run::Options),
+    /// A worker process, started by `run`.
     Node(node::Options),
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
-        Command::Run(options) => conductor::run(options).await,
+        Command::Run(options) => run::run(options).await,
         Command::Node(options) => node::run(options).await.map(|()| true),
     };
     match ended {

@@ -1,4 +1,4 @@
-//! The nemesis: breaks one thing after another, by a schedule drawn from the seed.
+//! The nemesis: injects one fault after another, by a schedule drawn from the seed.
 
 use std::sync::{Arc, atomic::Ordering};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::task::JoinSet;
 
 use crate::{
     cluster::{Cluster, Node},
-    door::{Answer, Door, Request},
-    fault::{Blow, Deed, Deeds, Fault, Tally},
-    links::{Links, Trouble},
+    fault::{Fault, FaultCounts, FaultLog, FaultRecord, ServerFault},
+    gateway::{Answer, Gateway, Request},
+    links::{Links, NetworkFault},
     server::{Server, Service},
     settings::{FREEZE_MS, SERVER_FREEZE_MS},
 };
 
-/// What can be broken.
+/// What the nemesis can break.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Targets {
     /// The database first, if there is one.
@@ -33,13 +33,12 @@ impl Targets {
     }
 
     fn server(&self, wanted: Service) -> Option<Arc<Mutex<Server>>> {
-        self.servers
-            .iter()
-            .find(|(service, _)| *service == wanted)
-            .map(|(_, server)| Arc::clone(server))
+        let mut servers = self.servers.iter();
+        let (_, server) = servers.find(|(service, _)| *service == wanted)?;
+        Some(Arc::clone(server))
     }
 
-    /// Whether there is a database and no other server.
+    /// Whether the database is the only server.
     const fn is_database_alone(&self) -> bool {
         self.servers.len() == 1
     }
@@ -49,80 +48,87 @@ impl Targets {
 pub(crate) struct Nemesis {
     nodes: Vec<Arc<Node>>,
     targets: Targets,
-    door: Door,
-    pub(crate) tally: Arc<Tally>,
+    gateway: Gateway,
+    pub(crate) fault_counts: Arc<FaultCounts>,
     random: StdRng,
-    bag: Vec<Fault>,
-    /// Blows whose servers were still being mended when they were drawn.
-    put_off: Vec<(Service, Blow, u64)>,
+    /// The faults of this round that are left.
+    round: Vec<Fault>,
+    /// Faults whose servers were still broken when they were drawn.
+    postponed: Vec<(Service, ServerFault, u64)>,
     clock: SystemClock,
-    pub(crate) deeds: Deeds,
-    /// Servers and networks that are broken now.
-    mending: JoinSet<anyhow::Result<()>>,
+    pub(crate) fault_log: FaultLog,
+    /// Repairs of servers and links that are broken now.
+    repairs: JoinSet<anyhow::Result<()>>,
     thaws: JoinSet<()>,
 }
 
 impl Nemesis {
-    pub(crate) fn new(seed: u64, cluster: &Cluster, targets: Targets, door: Door) -> Self {
+    pub(crate) fn new(seed: u64, cluster: &Cluster, targets: Targets, gateway: Gateway) -> Self {
         Self {
             nodes: cluster.nodes.clone(),
             targets,
-            door,
-            tally: Arc::default(),
+            gateway,
+            fault_counts: Arc::default(),
             random: StdRng::seed_from_u64(seed ^ 0x6e65_6d65),
-            bag: Vec::new(),
-            put_off: Vec::new(),
+            round: Vec::new(),
+            postponed: Vec::new(),
             clock: SystemClock::default(),
-            deeds: Deeds::default(),
-            mending: JoinSet::new(),
+            fault_log: FaultLog::default(),
+            repairs: JoinSet::new(),
             thaws: JoinSet::new(),
         }
     }
 
-    /// Breaks things until `ending`; then everything that is frozen is thawed, and all servers are up.
+    /// Injects faults until `ending` is set. Then it waits until all nodes are thawed and all
+    /// servers are up.
     pub(crate) async fn run(
         mut self,
         mut ending: watch::Receiver<bool>,
-    ) -> anyhow::Result<Vec<Deed>> {
+    ) -> anyhow::Result<Vec<FaultRecord>> {
         loop {
             let rest = Duration::from_millis(self.random.random_range(700..2_600));
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
                 _ = ending.wait_for(|is_ending| *is_ending) => break,
             }
+
             let fault = self.next_fault();
-            self.carry_out(fault).await;
-            self.strike_what_was_put_off();
-            while let Some(mended) = self.mended().await {
-                mended??;
+            self.inject(fault).await;
+            self.break_postponed();
+            while let Some(repaired) = self.next_repair().await {
+                repaired??;
             }
         }
-        while let Some(mended) = self.mending.join_next().await {
-            mended??;
+
+        while let Some(repaired) = self.repairs.join_next().await {
+            repaired??;
         }
+
         self.thaws.join_all().await;
-        let deeds = std::mem::take(&mut *self.deeds.list());
-        Ok(deeds)
+        let fault_log = std::mem::take(&mut *self.fault_log.list());
+        Ok(fault_log)
     }
 
-    /// A database that is all there is, is waited for; in a fleet, other things are broken meanwhile.
-    async fn mended(&mut self) -> Option<Result<anyhow::Result<()>, tokio::task::JoinError>> {
+    /// The next finished repair. With at most one server the nemesis waits for it; in a fleet it
+    /// continues with other faults.
+    async fn next_repair(&mut self) -> Option<Result<anyhow::Result<()>, tokio::task::JoinError>> {
         match self.targets.servers.len() {
-            0 | 1 => self.mending.join_next().await,
-            _ => self.mending.try_join_next(),
+            0 | 1 => self.repairs.join_next().await,
+            _ => self.repairs.try_join_next(),
         }
     }
 
-    /// Faults are drawn from a bag that is filled again when it is empty: every kind has its turn before long.
+    /// Draws a fault of the round. A new round begins when none is left, so every kind occurs.
     fn next_fault(&mut self) -> Fault {
-        if self.bag.is_empty() {
-            self.bag = Fault::bag(&self.targets.services());
+        if self.round.is_empty() {
+            self.round = Fault::round(&self.targets.services());
         }
-        self.bag
-            .swap_remove(self.random.random_range(0..self.bag.len()))
+
+        let index = self.random.random_range(0..self.round.len());
+        self.round.swap_remove(index)
     }
 
-    /// A node that can be broken: a frozen one is left alone until it is thawed.
+    /// A random node that is not frozen.
     fn pick(&mut self) -> Option<(usize, Arc<Node>)> {
         let free: Vec<(usize, &Arc<Node>)> = self
             .nodes
@@ -130,20 +136,20 @@ impl Nemesis {
             .enumerate()
             .filter(|(_, node)| !node.is_frozen())
             .collect();
+
         let index = self.random.random_range(0..self.nodes.len());
         free.get(index % free.len().max(1))
             .map(|(number, node)| (*number, Arc::clone(node)))
     }
 
-    async fn carry_out(&mut self, fault: Fault) {
-        let (short, long) = (
-            self.random.random_range(0..1_500),
-            self.random.random_range(0..2_000),
-        );
+    async fn inject(&mut self, fault: Fault) {
+        let short = self.random.random_range(0..1_500);
+        let long = self.random.random_range(0..2_000);
         let Some((number, node)) = self.pick() else {
             return;
         };
         let incarnation = Some(node.incarnation());
+
         match fault {
             Fault::Kill => {
                 if node.kill() {
@@ -151,151 +157,163 @@ impl Nemesis {
                 }
             }
             Fault::Freeze => {
-                // With a server, somebody must be left to notice.
+                // With a server, enough nodes must remain to notice.
                 let others = self.nodes.iter().filter(|other| !other.is_frozen()).count() - 1;
                 let ms = FREEZE_MS + long;
+
                 if others >= self.nodes.len() / 2 && node.freeze() {
+                    // The thaw must come even if the nemesis does something else.
                     self.thaws.spawn(thaw_later(
                         node,
-                        self.deeds.clone(),
+                        self.fault_log.clone(),
                         Duration::from_millis(ms),
                     ));
                     self.note(fault, ms, None, incarnation);
                 }
             }
-            Fault::Disown => {
-                if self.door.ask(Request::Disown).await == Answer::Done {
+            Fault::DeclareDead => {
+                if self.gateway.ask(Request::DeclareDead).await == Answer::Done {
                     self.note(fault, 0, None, incarnation);
                 }
             }
-            Fault::Server(service, blow) => self.strike(service, blow, short),
+            Fault::Server(service, server_fault) => self.break_server(service, server_fault, short),
             Fault::Partition(service) => {
-                self.part(service, number, incarnation, FREEZE_MS / 2 + 2 * long)
+                self.partition(service, number, incarnation, FREEZE_MS / 2 + 2 * long)
             }
         }
     }
 
-    /// A blow that met a broken server comes when it is mended, beside what is drawn: nothing that is drawn depends on how long
-    /// that took.
-    fn strike_what_was_put_off(&mut self) {
-        let is_there = |service| {
+    /// Injects a postponed fault once its server is repaired, in addition to the drawn one. The
+    /// draws do not depend on how long a repair took.
+    fn break_postponed(&mut self) {
+        let is_repaired = |service| {
             self.targets
                 .server(service)
                 .is_some_and(|server| server.try_lock().is_ok())
         };
-        if let Some(place) = self
-            .put_off
-            .iter()
-            .position(|(service, ..)| is_there(*service))
-        {
-            let (service, blow, ms) = self.put_off.remove(place);
-            self.strike(service, blow, ms);
+        let mut postponed = self.postponed.iter();
+        if let Some(index) = postponed.position(|(service, ..)| is_repaired(*service)) {
+            let (service, server_fault, ms) = self.postponed.remove(index);
+            self.break_server(service, server_fault, ms);
         }
     }
 
-    /// A server that is broken already is left alone, until it is mended.
-    fn strike(&mut self, service: Service, blow: Blow, ms: u64) {
-        let Some(server) = self
-            .targets
-            .server(service)
-            .and_then(|server| server.try_lock_owned().ok())
-        else {
-            if !self
-                .put_off
-                .iter()
-                .any(|(of, kind, _)| (*of, *kind) == (service, blow))
-            {
-                self.put_off.push((service, blow, ms));
+    /// Injects a fault of a server. It is postponed while the server is broken.
+    fn break_server(&mut self, service: Service, server_fault: ServerFault, ms: u64) {
+        // The lock is taken until the server is repaired.
+        let server = self.targets.server(service);
+        let Some(server) = server.and_then(|server| server.try_lock_owned().ok()) else {
+            let is_same = |(of, kind, _): &(Service, ServerFault, u64)| {
+                (*of, *kind) == (service, server_fault)
+            };
+            if !self.postponed.iter().any(is_same) {
+                self.postponed.push((service, server_fault, ms));
             }
             return;
         };
-        // A freeze that is over before anybody notices is none. In a fleet it is shorter, because it hides what else happens.
-        let ms = match blow {
-            Blow::Freeze if self.targets.is_database_alone() => SERVER_FREEZE_MS + ms,
-            Blow::Freeze => 2_500 + ms,
-            Blow::Kill | Blow::Wipe | Blow::Empty => ms,
+
+        // A freeze must be long enough to be noticed. In a fleet it is shorter, because it hides
+        // other faults.
+        let ms = match server_fault {
+            ServerFault::Freeze if self.targets.is_database_alone() => SERVER_FREEZE_MS + ms,
+            ServerFault::Freeze => 2_500 + ms,
+            ServerFault::Kill | ServerFault::Wipe | ServerFault::Empty => ms,
         };
-        let number = self.note(Fault::Server(service, blow), ms, None, None);
-        let deeds = self.deeds.clone();
-        self.mending.spawn(async move {
+        let number = self.note(Fault::Server(service, server_fault), ms, None, None);
+        let fault_log = self.fault_log.clone();
+
+        // The repair runs alone, so that other faults can overlap with it.
+        self.repairs.spawn(async move {
             let mut server = server;
             let down = Duration::from_millis(ms);
-            match blow {
-                Blow::Empty => server.empty().await?,
-                Blow::Freeze => {
+            match server_fault {
+                ServerFault::Empty => server.empty().await?,
+                ServerFault::Freeze => {
                     server.freeze()?;
                     tokio::time::sleep(down).await;
                     server.thaw().await?;
                 }
-                Blow::Kill | Blow::Wipe => {
+                ServerFault::Kill | ServerFault::Wipe => {
                     server.kill().await?;
-                    if blow == Blow::Wipe {
+                    if server_fault == ServerFault::Wipe {
                         server.wipe().await?;
                     }
                     tokio::time::sleep(down).await;
                     server.start_again().await?;
                 }
             }
-            deeds.is_over(number);
+
+            fault_log.mark_ended(number);
             Ok(())
         });
     }
 
-    /// Makes trouble between a node and a server, and heals it after a while.
-    fn part(&mut self, service: Service, node: usize, incarnation: Option<String>, ms: u64) {
-        let trouble = Trouble::draw(&mut self.random);
+    /// Breaks the link between a node and a server, and heals it after a while.
+    fn partition(&mut self, service: Service, node: usize, incarnation: Option<String>, ms: u64) {
+        let network_fault = NetworkFault::draw(&mut self.random);
         let Some(links) = self.targets.links.get(node).map(Arc::clone) else {
             return;
         };
-        if !links.trouble(service, trouble) {
+        if !links.break_link(service, network_fault) {
             return;
         }
-        let number = self.note(Fault::Partition(service), ms, Some(trouble), incarnation);
-        let deeds = self.deeds.clone();
-        self.mending.spawn(async move {
+
+        let number = self.note(
+            Fault::Partition(service),
+            ms,
+            Some(network_fault),
+            incarnation,
+        );
+        let fault_log = self.fault_log.clone();
+        self.repairs.spawn(async move {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             links.heal(service);
-            deeds.is_over(number);
+            fault_log.mark_ended(number);
             Ok(())
         });
     }
 
-    /// Writes a deed down, and answers with its number.
+    /// Records a fault and returns its number.
     fn note(
         &mut self,
         fault: Fault,
         ms: u64,
-        trouble: Option<Trouble>,
+        network_fault: Option<NetworkFault>,
         incarnation: Option<String>,
     ) -> usize {
         let count = match fault {
-            Fault::Kill => &self.tally.kills,
-            Fault::Freeze | Fault::Disown => &self.tally.freezes,
-            Fault::Server(..) => &self.tally.servers,
-            Fault::Partition(_) => &self.tally.partitions,
+            Fault::Kill => &self.fault_counts.kills,
+            Fault::Freeze | Fault::DeclareDead => &self.fault_counts.freezes,
+            Fault::Server(..) => &self.fault_counts.servers,
+            Fault::Partition(_) => &self.fault_counts.partitions,
         };
+
         count.fetch_add(1, Ordering::Relaxed);
-        let mut deeds = self.deeds.list();
-        deeds.push(Deed {
+        let mut fault_log = self.fault_log.list();
+        fault_log.push(FaultRecord {
             at: self.clock.now().as_micros(),
             fault,
             ms,
-            trouble,
+            network_fault,
             incarnation,
             over: None,
         });
-        deeds.len() - 1
+
+        fault_log.len() - 1
     }
 }
 
-/// Thaws the node when the others have had so long to notice. While the database is away they can do nothing.
-async fn thaw_later(node: Arc<Node>, deeds: Deeds, mut left: Duration) {
+/// Thaws the node after the others had this much time to notice. Time without the database does not
+/// count.
+async fn thaw_later(node: Arc<Node>, fault_log: FaultLog, mut left: Duration) {
     const STEP: Duration = Duration::from_millis(100);
+
     while !left.is_zero() {
         tokio::time::sleep(STEP).await;
-        if !deeds.is_database_away() {
+        if !fault_log.is_database_away() {
             left = left.saturating_sub(STEP);
         }
     }
+
     node.thaw();
 }

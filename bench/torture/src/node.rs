@@ -1,4 +1,5 @@
-//! A worker process: Longhaul as its users have it, with short times, the torture's task types and a journal.
+//! A worker process: Longhaul as users run it, with short times, the torture's task types and a
+//! journal.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -15,14 +16,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::{
-    door::{self, Answer, Numbered, Request},
+    gateway::{self, Answer, Numbered, Request},
     journal::Journal,
     settings, tasks,
 };
 
-/// Answers that may wait to be written.
+/// The most answers waiting to be written.
 const ANSWERS: usize = 1_024;
-/// What stands before the names of everything in Redis.
+/// The prefix of all keys in Redis.
 const REDIS_NAMESPACE: &str = "torture";
 
 #[derive(Debug, clap::Args)]
@@ -30,13 +31,13 @@ pub(crate) struct Options {
     /// The database.
     #[arg(long)]
     url: String,
-    /// Where the journal goes.
+    /// The folder of the journal.
     #[arg(long)]
     dir: PathBuf,
-    /// Which node this is, and which of its lives: `2.7` is the seventh process of the second node.
+    /// Node and process: `2.7` is the seventh process of the second node.
     #[arg(long)]
     id: String,
-    /// Tasks that run at once.
+    /// The number of tasks that run at once.
     #[arg(long)]
     slots: usize,
     /// RabbitMQ, in a fleet.
@@ -45,7 +46,7 @@ pub(crate) struct Options {
     /// Redis, in a fleet.
     #[arg(long)]
     redis: Option<String>,
-    /// Answers the HTTP API on this port of the machine, and runs no tasks.
+    /// Serves the HTTP API on this local port, and runs no tasks.
     #[arg(long)]
     api: Option<u16>,
 }
@@ -55,19 +56,21 @@ pub(crate) fn journal_name(incarnation: &str) -> String {
     format!("worker-{incarnation}.jsonl")
 }
 
-/// Works until its input ends, which it does when the conductor says so or dies.
+/// Runs until its standard input is closed by `torture run`.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .with_max_level(tracing::Level::WARN)
         .init();
+
     let journal = Journal::create(&options.dir.join(journal_name(&options.id)))?;
-    let site = Arc::new(tasks::Site {
+    let shared = Arc::new(tasks::Shared {
         incarnation: options.id.clone(),
         journal,
         store: OnceLock::new(),
     });
+
     let store_options = StoreOptions {
         operation_wait: settings::OPERATION_WAIT,
         ..StoreOptions::default()
@@ -78,24 +81,27 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         .artifacts(options.dir.join("artifacts"));
     let builder = builder
         .worker(settings::worker(&options.id, options.slots))
-        .duties(settings::duties());
-    let builder = tasks::register(fleet(builder, &options), &site);
+        .maintenance(settings::maintenance());
+
+    let builder = tasks::register(fleet(builder, &options), &shared);
     if let Some(port) = options.api {
         let longhaul = builder.without_worker()?;
         longhaul.declare_topology(&[]).await?;
         return serve(longhaul, port).await;
     }
+
     let longhaul = Arc::new(builder.start().await?);
-    // Set by nobody else.
-    let _ = site.store.set(Arc::clone(&longhaul.engine().store));
+    // This is the only place that sets it.
+    let _ = shared.store.set(Arc::clone(longhaul.store()));
     answer_requests(&longhaul).await?;
     if let Ok(longhaul) = Arc::try_unwrap(longhaul) {
         longhaul.stop().await;
     }
+
     Ok(())
 }
 
-/// With what a node of a fleet has besides the database.
+/// Adds the broker and Redis of a fleet's node.
 fn fleet(mut builder: Builder, options: &Options) -> Builder {
     if let Some(url) = &options.broker {
         builder = builder.rabbitmq(url, RabbitOptions::default());
@@ -116,33 +122,39 @@ async fn serve(longhaul: Longhaul, port: u16) -> anyhow::Result<()> {
         ListenerSettings::default(),
         closing.clone(),
     );
-    let until_told = async {
-        // Nothing is asked over the pipe of such a node; it ends when the conductor says so or dies.
+
+    let until_closed = async {
+        // An API node gets no requests over its pipe. The end of the pipe stops it.
         let _ = tokio::io::stdin().read_to_end(&mut Vec::new()).await;
         closing.cancel();
     };
-    let (served, ()) = tokio::join!(served, until_told);
+
+    let (served, ()) = tokio::join!(served, until_closed);
     served?;
     longhaul.stop().await;
     Ok(())
 }
 
-/// Answers what comes in, many at once, until nothing comes any more.
+/// Answers requests concurrently until the input ends.
 async fn answer_requests(longhaul: &Arc<Longhaul>) -> anyhow::Result<()> {
     let (answers, to_write) = mpsc::channel(ANSWERS);
     tokio::spawn(write_answers(to_write));
     let mut answering = JoinSet::new();
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
-    while let Some(line) = lines.next_line().await? {
+    let mut requests = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = requests.next_line().await? {
         let Numbered { number, what } = serde_json::from_str::<Numbered<Request>>(&line)?;
-        let (longhaul, answers) = (Arc::clone(longhaul), answers.clone());
+        let longhaul = Arc::clone(longhaul);
+        let answers = answers.clone();
+
         answering.spawn(async move {
-            let what = door::answer(&longhaul, what).await;
-            // Without a writer the conductor is gone, and the end of the input follows.
+            let what = gateway::answer(&longhaul, what).await;
+            // Without a writer `torture run` is gone, and the input ends soon.
             let _ = answers.send(Numbered { number, what }).await;
         });
+
         while answering.try_join_next().is_some() {}
     }
+
     answering.join_all().await;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the client will do, drawn from the seed: the same seed gives the same tasks, delays and cancels.
+//! The client's plan, drawn from the seed: the same seed gives the same tasks, delays and cancels.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::settings::MANY_ATTEMPTS;
 use crate::tasks::Work;
 
-/// Children of a wide parent.
+/// The number of children of a wide parent.
 pub(crate) const WIDE: u32 = 100;
-/// One parent in so many is wide, so that the children of all stay about as many.
+/// One parent in this many is wide, which bounds the number of children.
 const WIDE_EVERY: usize = 40;
 
-/// The task types, each a way to end.
+/// The task types. Each ends in its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     Echo,
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Patient,
 }
 
-/// One task of the client, with everything that happens to it.
+/// One task of the client with its planned requests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Item {
     pub(crate) kind: Kind,
@@ -33,40 +33,42 @@ pub(crate) struct Item {
     pub(crate) max_attempts: u32,
     pub(crate) priority: u8,
     pub(crate) delay_ms: u64,
-    /// So long after its submit was acknowledged.
+    /// The time of the cancel after the submit was acknowledged.
     pub(crate) cancel_after_ms: Option<u64>,
-    /// Reads after the submit, each so long after the one before.
+    /// The pauses before each read.
     pub(crate) reads_after_ms: Vec<u64>,
-    /// Whether the submit is repeated with the same key although it was acknowledged.
+    /// Whether the acknowledged submit is repeated with the same key.
     pub(crate) repeats: bool,
 }
 
 impl Item {
-    /// Repetitions of the submit carry the same one.
+    /// The idempotency key of the submit and its repetitions.
     pub(crate) fn key(&self) -> String {
         format!("item/{}", self.work.n)
     }
 
-    /// Whether the work of the task fails for good, however often it is tried.
+    /// Whether the task fails in all its attempts.
     pub(crate) fn is_doomed(&self) -> bool {
         self.kind == Kind::Flaky && self.work.failures >= self.max_attempts
     }
 }
 
-/// All items, in the order in which they are submitted.
+/// All items in the order of submission.
 pub(crate) fn items(seed: u64, tasks: usize) -> Vec<Item> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut items: Vec<Item> = (0..tasks as u64).map(|n| item(&mut random, n)).collect();
     let parents = items.iter_mut().filter(|item| item.kind == Kind::Fan);
-    // Not the first ones: a small run has a wide parent only if it has room for it.
+
+    // The first parents are skipped, so that a small run has no wide parent.
     for parent in parents.skip(WIDE_EVERY / 2).step_by(WIDE_EVERY) {
         parent.work.children = WIDE;
     }
+
     items
 }
 
-/// When each item is submitted: evenly over the time, a little earlier or later.
-pub(crate) fn moments(seed: u64, tasks: usize, time: Duration) -> Vec<Duration> {
+/// When each item is submitted: evenly over the time, with some randomness.
+pub(crate) fn submit_times(seed: u64, tasks: usize, time: Duration) -> Vec<Duration> {
     let mut random = StdRng::seed_from_u64(seed ^ 0x7061_6365);
     let step = time.as_secs_f64() / tasks.max(1) as f64;
     (0..tasks)
@@ -93,6 +95,7 @@ fn item(random: &mut StdRng, n: u64) -> Item {
         reads_after_ms: reads(random),
         repeats: random.random_range(0..20) == 0,
     };
+
     match random.random_range(0..100) {
         0..36 => plain,
         36..48 => Item {
@@ -140,7 +143,7 @@ fn of_kind(plain: Item, kind: Kind, change: impl FnOnce(&mut Work)) -> Item {
     item
 }
 
-/// One parent in five has children that fail, one in ten is cancelled. Some are made wide later.
+/// One parent in five has failing children, one in ten is cancelled. Some become wide later.
 fn fan(random: &mut StdRng, plain: Item) -> Item {
     let children = random.random_range(2..=25);
     let failing = if random.random_range(0..5) == 0 {
@@ -148,11 +151,13 @@ fn fan(random: &mut StdRng, plain: Item) -> Item {
     } else {
         0
     };
+
     let item = of_kind(plain, Kind::Fan, |work| {
         work.children = children;
         work.failing = failing;
         work.ms = random.random_range(0..300);
     });
+
     let cancel = random.random_range(0..10) == 0;
     let cancel_after_ms = cancel.then(|| random.random_range(0..1_500));
     Item {
@@ -162,7 +167,7 @@ fn fan(random: &mut StdRng, plain: Item) -> Item {
     }
 }
 
-/// Cancelled while it waits for its time, while it runs and listens, or while it runs and does not.
+/// A cancelled task: delayed, running and reacting to the cancel, or running without reacting.
 fn cancelled(random: &mut StdRng, plain: Item) -> Item {
     let cancel_after_ms = Some(random.random_range(0..2_000));
     match random.random_range(0..3) {
@@ -202,6 +207,7 @@ fn reads(random: &mut StdRng) -> Vec<u64> {
     } else {
         0
     };
+
     (0..count).map(|_| random.random_range(0..1_500)).collect()
 }
 
@@ -210,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+    fn the_plan_depends_on_the_seed_only() {
         let text = |seed| serde_json::to_string(&items(seed, 200)).unwrap();
         assert_eq!(text(1), text(1));
         assert_ne!(text(1), text(2));
     }
 
     #[test]
-    fn every_kind_is_in_the_mix() {
+    fn a_plan_has_every_kind() {
         let items = items(1, 500);
         let of = |kind| items.iter().filter(|item| item.kind == kind).count();
         for kind in [
@@ -231,11 +237,12 @@ mod tests {
         ] {
             assert!(of(kind) > 0, "{kind:?}");
         }
+
         assert!(items.iter().any(Item::is_doomed));
     }
 
     #[test]
-    fn a_full_run_has_a_few_wide_parents_among_many_others() {
+    fn a_full_run_has_a_few_wide_parents() {
         for (tasks, least) in [(5_000, 3), (20_000, 12)] {
             let items = items(1, tasks);
             let children = items

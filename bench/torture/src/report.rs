@@ -1,4 +1,4 @@
-//! What people see: a line while it runs, a table at the end, and the line of figures.
+//! The output: progress while it runs, then a table and the line of figures.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,16 +6,16 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use crate::checker::{Evidence, Finding, Promise};
-use crate::conductor::{Profile, Store};
+use crate::run::{Profile, Store};
 use crate::{
-    door::Answer,
-    fault::{Blow, Fault},
+    fault::{Fault, ServerFault},
+    gateway::Answer,
     journal::Step,
     plan::WIDE,
     server::Service,
 };
 
-/// How much of a run there must be for its verdict to mean anything.
+/// How much must happen in a run for its verdict to mean anything.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     kills: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Wanted {
     parents: usize,
     wide_parents: usize,
     unknown: usize,
-    /// Of every kind of fault that the run knows.
+    /// Of every kind of fault.
     each_fault: usize,
     partitions: usize,
 }
@@ -41,6 +41,7 @@ impl Wanted {
             Store::Sqlite => (0, 1),
             Store::Postgres | Store::Mysql => (1, 2),
         };
+
         match profile {
             Profile::Short => Self {
                 kills: 3,
@@ -58,7 +59,7 @@ impl Wanted {
                 each_fault: 1,
                 partitions: 0,
             },
-            // Many kinds of faults share the time, so there are fewer of each.
+            // There are many kinds of faults, so there are fewer of each.
             Profile::Fleet if is_full => Self {
                 kills: 8,
                 freezes: 4,
@@ -99,7 +100,7 @@ impl Wanted {
     }
 }
 
-/// What happened in a run, as numbers.
+/// The figures of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
     pub(crate) tasks: usize,
@@ -109,27 +110,27 @@ pub(crate) struct Figures {
     pub(crate) freezes: usize,
     /// Kills of the database server.
     pub(crate) server_kills: usize,
-    /// Freezes of it.
+    /// Freezes of the database server.
     pub(crate) server_stops: usize,
-    pub(crate) disowns: usize,
+    pub(crate) declared_dead: usize,
     pub(crate) partitions: usize,
-    /// How often each kind of fault happened; those of the plan that did not are there with 0.
+    /// How often each kind of fault happened, with 0 for those that did not.
     pub(crate) faults: BTreeMap<Fault, usize>,
     pub(crate) zombies: usize,
-    /// Reports of zombies and of cancelled handlers that were sent to the store.
+    /// Reports that stopped handlers sent to the store anyway.
     pub(crate) late: usize,
     pub(crate) rescued: usize,
     pub(crate) retries: usize,
-    /// Attempts whose claim was committed while its answer was lost.
+    /// Attempts whose claim was committed but whose answer was lost.
     pub(crate) strays: usize,
     pub(crate) cancels: usize,
     pub(crate) resumed: usize,
     pub(crate) parents: usize,
-    /// Those that have made 100 children.
+    /// Parents with 100 children.
     pub(crate) wide_parents: usize,
-    /// Answers that never came.
+    /// Requests without an answer.
     pub(crate) unknown: usize,
-    pub(crate) gave_up: usize,
+    pub(crate) unexpected_exits: usize,
     pub(crate) after_kills_ms: Vec<i64>,
     pub(crate) after_lone_kills_ms: Vec<i64>,
     pub(crate) after_outages_ms: Vec<i64>,
@@ -139,15 +140,17 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// What the evidence says by itself; what the conductor alone knows is its own to add.
+    /// The figures that follow from the evidence. The run adds the rest.
+    #[expect(clippy::too_many_lines, reason = "one table, a row after the other")]
     pub(crate) fn of(evidence: &Evidence, services: &[Service]) -> Self {
         let mut faults: BTreeMap<Fault, usize> = Fault::kinds(services)
             .into_iter()
             .map(|kind| (kind, 0))
             .collect();
-        for deed in &evidence.deeds {
-            *faults.entry(deed.fault).or_default() += 1;
+        for record in &evidence.fault_log {
+            *faults.entry(record.fault).or_default() += 1;
         }
+
         let done = |is_it: fn(&Fault) -> bool| {
             faults
                 .iter()
@@ -155,6 +158,7 @@ impl Figures {
                 .map(|(_, n)| *n)
                 .sum()
         };
+
         let rows = |outcome: &str| {
             evidence
                 .dump
@@ -163,13 +167,15 @@ impl Figures {
                 .filter(|row| row.outcome == outcome)
                 .count()
         };
+
         let steps = |is_it: fn(&Step) -> bool| {
             evidence
-                .all_sightings()
+                .all_observations()
                 .filter(|seen| is_it(&seen.line.step))
                 .count()
         };
-        let calls = || evidence.stories.iter().flat_map(|story| &story.calls);
+
+        let calls = || evidence.histories.iter().flat_map(|history| &history.calls);
         Self {
             tasks: evidence
                 .tasks()
@@ -211,20 +217,16 @@ impl Figures {
             after_broker_ms: evidence.after_broker_ms(),
             kills: done(|fault| *fault == Fault::Kill),
             freezes: done(|fault| *fault == Fault::Freeze),
-            disowns: done(|fault| *fault == Fault::Disown),
-            server_kills: done(
-                |fault| matches!(fault, Fault::Server(service, Blow::Kill) if service.is_database()),
-            ),
-            server_stops: done(
-                |fault| matches!(fault, Fault::Server(service, Blow::Freeze) if service.is_database()),
-            ),
+            declared_dead: done(|fault| *fault == Fault::DeclareDead),
+            server_kills: done(|fault| fault.is_of_database(ServerFault::Kill)),
+            server_stops: done(|fault| fault.is_of_database(ServerFault::Freeze)),
             partitions: done(|fault| matches!(fault, Fault::Partition(_))),
             faults,
             ..Self::default()
         }
     }
 
-    /// What there was too little of, with what was wanted: then the run says nothing.
+    /// What happened too rarely. Such a run proves nothing.
     pub(crate) fn trivial(&self, wanted: &Wanted) -> Vec<String> {
         let rows = [
             ("kills", self.kills, wanted.kills),
@@ -245,6 +247,7 @@ impl Figures {
             ("unknown answers", self.unknown, wanted.unknown),
             ("partitions", self.partitions, wanted.partitions),
         ];
+
         let rows = rows
             .map(|(what, found, wanted)| (what.to_owned(), found, wanted))
             .into_iter();
@@ -253,13 +256,15 @@ impl Figures {
             .iter()
             .map(|(kind, found)| (format!("{kind:?}"), *found, wanted.each_fault));
         let short = rows.chain(each).filter(|(_, found, wanted)| found < wanted);
+
         short
-            .map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are wanted"))
+            .map(|(what, found, wanted)| format!("{found} {what}, at least {wanted} are required"))
             .collect()
     }
 }
 
 /// The table and the line of figures.
+#[expect(clippy::too_many_lines, reason = "one table, a row after the other")]
 pub(crate) fn text(
     run: &Run<'_>,
     figures: &Figures,
@@ -273,6 +278,7 @@ pub(crate) fn text(
             .filter(|finding| finding.promise == promise)
             .count()
     };
+
     for promise in Promise::ALL {
         let broken = count(promise);
         let verdict = if broken == 0 {
@@ -282,6 +288,7 @@ pub(crate) fn text(
         };
         let _ = writeln!(text, "  {:<44} {verdict:>16}", promise.text());
     }
+
     let f = figures;
     for (what, figure) in [
         ("tasks, children", format!("{}, {}", f.tasks, f.children)),
@@ -302,19 +309,19 @@ pub(crate) fn text(
             format!("{}, {}", f.zombies, f.late),
         ),
         (
-            "answers that never came, strays",
+            "requests without answer, strays",
             format!("{}, {}", f.unknown, f.strays),
         ),
         (
-            "disowned nodes, nodes that gave up",
-            format!("{}, {}", f.disowns, f.gave_up),
+            "nodes declared dead, unexpected exits",
+            format!("{}, {}", f.declared_dead, f.unexpected_exits),
         ),
         (
             "ms from kill to next claim: p50, p99, max",
             quantiles(&f.after_kills_ms),
         ),
         (
-            "the same while all other nodes were well",
+            "the same while all other nodes were healthy",
             quantiles(&f.after_lone_kills_ms),
         ),
         (
@@ -332,12 +339,15 @@ pub(crate) fn text(
     ] {
         let _ = writeln!(text, "  {what:<44} {figure:>16}");
     }
+
     for (kind, times) in &f.faults {
         let _ = writeln!(text, "  {:<44} {times:>16}", format!("{kind:?}"));
     }
+
     for missing in trivial {
         let _ = writeln!(text, "  trivial: {missing}");
     }
+
     let parents = match count(Promise::Parents) {
         0 => "ok".to_owned(),
         broken => broken.to_string(),
@@ -347,10 +357,12 @@ pub(crate) fn text(
         (true, false) => "trivial",
         (false, _) => "broken",
     };
+
     let _ = write!(
         text,
-        "torture {}store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} parents={parents} \
-         broken={} kills={} stops={} server_kills={} server_stops={} partitions={} seconds={:.0} verdict={verdict}",
+        "torture {}store={} tasks={} seed={} lost={} twice={} zombies={} zombie_writes={} stuck={} \
+         parents={parents} broken={} kills={} stops={} server_kills={} server_stops={} \
+         partitions={} seconds={:.0} verdict={verdict}",
         if run.is_fleet { "fleet " } else { "" },
         run.store.name(),
         run.tasks,
@@ -368,19 +380,21 @@ pub(crate) fn text(
         f.partitions,
         f.seconds,
     );
+
     text
 }
 
-/// The middle, the 99th percentile and the greatest of sorted times.
+/// The median, the 99th percentile and the maximum of sorted times.
 fn quantiles(times: &[i64]) -> String {
     if times.is_empty() {
         return "none".to_owned();
     }
+
     let at = |share: f64| times[((times.len() as f64 * share).ceil() as usize).saturating_sub(1)];
     format!("{}, {}, {} of {}", at(0.5), at(0.99), at(1.0), times.len())
 }
 
-/// Which run it was.
+/// The options of a run that the report shows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Run<'a> {
     pub(crate) store: Store,
@@ -389,7 +403,7 @@ pub(crate) struct Run<'a> {
     pub(crate) seed: &'a u64,
 }
 
-/// Shows how far a run is: a bar on a terminal, a line now and then elsewhere.
+/// Shows the progress of a run: a bar on a terminal, otherwise a line every ten seconds.
 #[derive(Debug)]
 pub(crate) struct Progress {
     is_terminal: bool,
@@ -408,7 +422,8 @@ impl Progress {
         const WIDTH: usize = 24;
         let filled = done * WIDTH / all.max(1);
         if self.is_terminal {
-            let (bar, rest) = ("#".repeat(filled), ".".repeat(WIDTH.saturating_sub(filled)));
+            let bar = "#".repeat(filled);
+            let rest = ".".repeat(WIDTH.saturating_sub(filled));
             eprint!("\r[{bar}{rest}] {done}/{all} {text}\u{1b}[K");
             let _ = std::io::stderr().flush();
         } else if self

@@ -1,5 +1,5 @@
-//! A private server that this run starts, breaks and stops: a database, RabbitMQ or Redis. Its programs and its durable
-//! settings are those of `scripts/services`.
+//! A private server of the run: a database, RabbitMQ or Redis. `scripts/services` starts it with
+//! durable settings.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use serde::Serialize;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::speak;
+use crate::probe;
 
 /// Crash recovery of a large data directory is the slowest start.
 const START_WAIT: Duration = Duration::from_secs(60);
 const STOP_WAIT: Duration = Duration::from_secs(30);
-/// How long one question to a server may take before it counts as unanswered.
+/// How long a server may take to answer a probe.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// The name says to `scripts/services` that nobody needs it any more.
+/// `scripts/services` removes databases with this prefix.
 const DATABASE: &str = "longhaul_test_torture";
 
-/// What kind of server it is.
+/// A kind of server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub(crate) enum Service {
     Postgres,
@@ -33,7 +33,7 @@ pub(crate) enum Service {
 }
 
 impl Service {
-    /// As `scripts/services` calls it.
+    /// Its name in `scripts/services`.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
@@ -43,7 +43,7 @@ impl Service {
         }
     }
 
-    /// Whether tasks are kept in it.
+    /// Whether it stores tasks.
     pub(crate) const fn is_database(self) -> bool {
         match self {
             Self::Postgres | Self::Mariadb => true,
@@ -64,13 +64,13 @@ pub(crate) struct Server {
     pub(crate) service: Service,
     name: String,
     port: u16,
-    /// Of a database: that of the server itself.
+    /// For a database, the URL of the server's own database.
     url: String,
     process: Option<Child>,
 }
 
 impl Server {
-    /// Starts an empty server on data of this name; a database gets a database of the run's own.
+    /// Starts an empty server. A database server gets a new database for the run.
     pub(crate) async fn start(service: Service, name: &str) -> anyhow::Result<Self> {
         let port = free_port()?;
         let mut server = Self {
@@ -80,23 +80,26 @@ impl Server {
             url: String::new(),
             process: None,
         };
-        server.forget_data()?;
+
+        server.reset_data()?;
         server.prepare().await?;
         server.start_again().await?;
+
         if service.is_database() {
             let force = if service == Service::Postgres {
                 "WITH (FORCE)"
             } else {
                 ""
             };
-            speak::execute(
+            probe::execute(
                 service,
                 &server.url,
                 &format!("DROP DATABASE IF EXISTS {DATABASE} {force}"),
             )
             .await?;
-            speak::execute(service, &server.url, &format!("CREATE DATABASE {DATABASE}")).await?;
+            probe::execute(service, &server.url, &format!("CREATE DATABASE {DATABASE}")).await?;
         }
+
         Ok(server)
     }
 
@@ -107,6 +110,7 @@ impl Server {
             &self.name,
             &self.port.to_string(),
         ]);
+
         let prepared = command
             .stderr(Stdio::inherit())
             .output()
@@ -115,11 +119,12 @@ impl Server {
         if !prepared.status.success() {
             bail!("scripts/services could not prepare {}", self.service.name());
         }
+
         self.url = String::from_utf8(prepared.stdout)?.trim().to_owned();
         Ok(())
     }
 
-    /// What the run works with: the URL of its own database, or of the server.
+    /// The URL for the run: of its own database, or of the server.
     pub(crate) fn work_url(&self) -> anyhow::Result<String> {
         if !self.service.is_database() {
             return Ok(self.url.clone());
@@ -138,6 +143,7 @@ impl Server {
         let mut command = services(&["serve", name, &self.name, &self.port.to_string()]);
         let mut process = command.kill_on_drop(true).spawn()?;
         let deadline = Instant::now() + START_WAIT;
+
         while !self.answers().await {
             if let Some(status) = process.try_wait()? {
                 bail!(
@@ -145,22 +151,24 @@ impl Server {
                     self.name
                 );
             }
+
             if Instant::now() > deadline {
                 bail!("{name} does not answer after {START_WAIT:?}");
             }
+
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
+
         self.process = Some(process);
         Ok(())
     }
 
     async fn answers(&self) -> bool {
-        tokio::time::timeout(ANSWER_WAIT, speak::greet(self.service, &self.url))
-            .await
-            .is_ok_and(|told| told.is_ok())
+        let greeted = probe::ping(self.service, &self.url);
+        matches!(tokio::time::timeout(ANSWER_WAIT, greeted).await, Ok(Ok(())))
     }
 
-    /// Kills the server and every process that it has started, all at once.
+    /// Kills the server and all its child processes.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::KILL)?;
         let Some(mut process) = self.process.take() else {
@@ -170,14 +178,15 @@ impl Server {
         Ok(())
     }
 
-    /// Stops the clock of the server and of every process that it has started.
+    /// Freezes the server and all its child processes.
     pub(crate) fn freeze(&self) -> anyhow::Result<()> {
         self.signal(Signal::STOP)?;
-        // What was begun while the first signals were sent gets the second; a parent that is frozen begins no more.
+        // Processes that were started between the first signals get the second one. A frozen parent
+        // starts no more.
         self.signal(Signal::STOP)
     }
 
-    /// Lets it go on, and waits until it answers.
+    /// Thaws the server and waits until it answers.
     pub(crate) async fn thaw(&self) -> anyhow::Result<()> {
         self.signal(Signal::CONT)?;
         let deadline = Instant::now() + START_WAIT;
@@ -187,21 +196,23 @@ impl Server {
             }
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
+
         Ok(())
     }
 
-    /// Throws everything away that a killed server had kept.
+    /// Deletes the data of a killed server.
     pub(crate) async fn wipe(&mut self) -> anyhow::Result<()> {
-        self.forget_data()?;
+        self.reset_data()?;
         self.prepare().await
     }
 
-    /// Has the next `prepare` make the data anew. A database keeps its own: the run has a new one in it, and a server's
-    /// first start is slow.
-    fn forget_data(&self) -> anyhow::Result<()> {
+    /// Makes the next `prepare` create new data. A database server is left as it is: the run has
+    /// its own database in it, and a first start is slow.
+    fn reset_data(&self) -> anyhow::Result<()> {
         if self.service.is_database() {
             return Ok(());
         }
+
         let home = repository()
             .join("target/services/own")
             .join(&self.name)
@@ -215,22 +226,22 @@ impl Server {
         }
     }
 
-    /// Throws away what it holds while it runs: bells that wait, or everything in Redis.
+    /// Deletes waiting hints, or everything in Redis.
     pub(crate) async fn empty(&self) -> anyhow::Result<()> {
-        speak::empty(self.service, &self.url).await
+        probe::empty(self.service, &self.url).await
     }
 
-    /// Stops the server as an operator would.
+    /// Stops the server in an orderly way.
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
         };
-        if let Some(pid) = process
-            .id()
-            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
-        {
+
+        let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(pid) = pid.and_then(Pid::from_raw) {
             kill_process(pid, self.service.stop_signal())?;
         }
+
         let stopped = tokio::time::timeout(STOP_WAIT, process.wait()).await;
         stopped.with_context(|| format!("{} does not stop", self.service.name()))??;
         Ok(())
@@ -240,15 +251,16 @@ impl Server {
         let Some(pid) = self.process.as_ref().and_then(Child::id) else {
             return Ok(());
         };
-        for pid in family_of(pid).into_iter().filter_map(Pid::from_raw) {
-            // One that has ended meanwhile needs no signal.
+        for pid in process_tree(pid).into_iter().filter_map(Pid::from_raw) {
+            // The process may have ended.
             let _ = kill_process(pid, signal);
         }
+
         Ok(())
     }
 }
 
-/// A run that fails leaves nothing behind.
+/// A failed run leaves no process behind.
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.signal(Signal::KILL);
@@ -261,25 +273,25 @@ fn services(arguments: &[&str]) -> Command {
     command
 }
 
-/// The clone that this program was built from.
+/// The repository that this program was built from.
 pub(crate) fn repository() -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-/// A process and all that came of it.
-fn family_of(pid: u32) -> Vec<i32> {
+/// A process and all its descendants.
+fn process_tree(pid: u32) -> Vec<i32> {
     let listed =
         std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let children = listed
         .split_whitespace()
         .filter_map(|child| child.parse().ok())
-        .flat_map(family_of);
+        .flat_map(process_tree);
     i32::try_from(pid).into_iter().chain(children).collect()
 }
 
-/// Below the range from which the kernel takes the ports of outgoing connections: whoever has it must get it again
-/// after each kill.
+/// A free port below the kernel's range for outgoing connections, so that no other process takes it
+/// while its server is down.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
     for _ in 0..100 {
         let port = rand::rng().random_range(20_000..30_000);
@@ -287,5 +299,6 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
             return Ok(port);
         }
     }
+
     bail!("no free port found between 20000 and 29999")
 }

@@ -1,29 +1,31 @@
-//! The times of a run. They are short, so that a minute holds many deaths, and the same for every node.
+//! The times of a run. They are short, so that a minute has many faults, and equal for all nodes.
 
 use std::time::Duration;
 
-use longhaul::{DutySettings, RetryPolicy, WorkerSettings};
+use longhaul::{MaintenanceSettings, RetryPolicy, WorkerSettings};
 
-/// A node that is silent for this long is dead.
+/// A node without heartbeat for this long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(3);
-/// The shortest freeze: longer than the lease, and longer than the three seconds for which a node holds the duty to
-/// rescue, so that others rescue the frozen one's tasks even if the duty was its own.
+/// The shortest freeze: longer than the lease and than the three seconds of the rescuer's
+/// maintenance lease, so that other nodes rescue the frozen node's tasks even if it was the
+/// rescuer.
 pub(crate) const FREEZE_MS: u64 = LEASE.as_millis() as u64 + 2_700;
-/// The shortest freeze of the database where there is nothing else to break: longer than the lease, so that it thaws to nodes of
-/// which none was heard in time, and longer than the client waits for an answer.
+/// The shortest freeze of a database that is the only server: longer than the lease, so that all
+/// nodes are late after the thaw, and longer than the client waits for an answer.
 pub(crate) const SERVER_FREEZE_MS: u64 = LEASE.as_millis() as u64 + 1_500;
 const HEARTBEAT: Duration = Duration::from_millis(300);
 const RESCUE_EVERY: Duration = Duration::from_millis(200);
 
-/// How long an operation of the store may take: a connection that is half open is given up after this. Longer than the
-/// ten seconds for which a lock may be waited for: a statement that is given up earlier goes on waiting in the server,
-/// with the locks that it has, and those who ask again queue up behind it.
+/// How long a store operation may take, for example on a half-open connection. Longer than the ten
+/// seconds of a lock wait: a statement that is abandoned earlier keeps waiting in the server with
+/// its locks, and its repetitions wait behind it.
 pub(crate) const OPERATION_WAIT: Duration = Duration::from_secs(12);
 
-/// What nobody has finished so long after the lease is stuck.
+/// A task that has not ended this long after the lease is stuck.
 pub(crate) const STUCK_AFTER_LEASE: Duration = Duration::from_secs(10);
 
-/// The wait before each retry: without jitter, so that the checker knows the earliest moment of the next attempt.
+/// The delay before each retry, without jitter, so that the checker knows the earliest time of the
+/// next attempt.
 pub(crate) const RETRY_MS: u64 = 200;
 pub(crate) const RETRY: RetryPolicy = RetryPolicy {
     initial_ms: RETRY_MS,
@@ -32,18 +34,18 @@ pub(crate) const RETRY: RetryPolicy = RetryPolicy {
     max_ms: RETRY_MS,
 };
 
-/// Attempts of tasks whose handlers fail whenever the database is away, which says nothing about them.
+/// The attempts of tasks whose handlers fail whenever the database is down.
 pub(crate) const MANY_ATTEMPTS: u32 = 1_000;
 
-/// Many nodes die here, and no task is to be blamed for it.
+/// Many nodes die here, so no task must be quarantined for it.
 const MAX_CRASHES: u32 = 1_000;
 
-pub(crate) fn duties() -> DutySettings {
-    DutySettings {
+pub(crate) fn maintenance() -> MaintenanceSettings {
+    MaintenanceSettings {
         lease: LEASE,
         rescue_every: RESCUE_EVERY,
         max_crashes: MAX_CRASHES,
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     }
 }
 

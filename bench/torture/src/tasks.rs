@@ -1,4 +1,4 @@
-//! The task types of the torture: each ends in a way that the plan knows, and writes down what it does.
+//! The task types. Each ends as planned and records its steps in the journal.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use longhaul::{
 };
 use longhaul_domain::contract::{
     Store,
-    store::{Outcome as Ending, Report},
+    store::{AttemptEnd, AttemptReport},
 };
 use serde::{Deserialize, Serialize};
 
@@ -17,18 +17,18 @@ use crate::{
     settings::{MANY_ATTEMPTS, RETRY},
 };
 
-/// What a task is to do. One shape for all types, so that the plan stays readable.
+/// The parameters of a task. All types share them, so that the plan stays readable.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Work {
-    /// The client's number of the task; children carry their parent's.
+    /// The client's number of the task. Children have their parent's.
     pub(crate) n: u64,
-    /// Which child it is.
+    /// The number of a child.
     #[serde(default)]
     pub(crate) index: u32,
-    /// How long it takes, or each of its steps.
+    /// The duration of the task or of each step.
     #[serde(default)]
     pub(crate) ms: u64,
-    /// How often it fails before it succeeds.
+    /// How often it fails before it completes.
     #[serde(default)]
     pub(crate) failures: u32,
     #[serde(default)]
@@ -42,9 +42,9 @@ pub(crate) struct Work {
     pub(crate) padding: String,
 }
 
-/// A result, signed by the attempt that made it.
+/// A result, signed by its attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct Made {
+pub(crate) struct SignedResult {
     pub(crate) n: u64,
     pub(crate) attempt: u32,
     pub(crate) incarnation: String,
@@ -53,15 +53,15 @@ pub(crate) struct Made {
 
 /// What the handlers of one process share.
 #[derive(Debug)]
-pub(crate) struct Site {
+pub(crate) struct Shared {
     pub(crate) incarnation: String,
     pub(crate) journal: Journal,
-    /// There once the worker runs.
+    /// Set once the worker runs.
     pub(crate) store: OnceLock<Arc<dyn Store>>,
 }
 
 /// How the body of a handler ends.
-enum Done {
+enum Ended {
     Value(u64),
     Waits,
     Retry,
@@ -69,39 +69,42 @@ enum Done {
     Stop(Stop),
 }
 
-impl From<Stop> for Done {
+impl From<Stop> for Ended {
     fn from(stop: Stop) -> Self {
         Self::Stop(stop)
     }
 }
 
-impl Site {
-    /// One attempt: its start is written down, then its body runs, then its end is written down, then it is told.
+impl Shared {
+    /// Runs one attempt: records its start, runs its body, records its end, and reports it.
     async fn attempt(
         &self,
         job: &Job,
         n: u64,
         resumed: u32,
-        body: impl Future<Output = Done>,
-    ) -> Outcome<Made> {
+        body: impl Future<Output = Ended>,
+    ) -> Outcome<SignedResult> {
         let node = job.task().node_id.map(|node| node.0);
         self.note(job, Step::Start { node, resumed });
         let done = body.await;
+
         let end = match &done {
-            Done::Value(_) => End::Completed,
-            Done::Waits => End::Waits,
-            Done::Retry | Done::Fatal => End::Failed,
-            Done::Stop(_) => End::Stopped,
+            Ended::Value(_) => End::Completed,
+            Ended::Waits => End::Waits,
+            Ended::Retry | Ended::Fatal => End::Failed,
+            Ended::Stop(_) => End::Stopped,
         };
+
         let made = match done {
-            Done::Value(value) => Some(Made {
+            Ended::Value(value) => Some(SignedResult {
                 n,
                 attempt: job.attempt(),
                 incarnation: self.incarnation.clone(),
                 value,
             }),
-            Done::Waits | Done::Retry | Done::Fatal | Done::Stop(_) => None,
+            Ended::Waits | Ended::Retry | Ended::Fatal | Ended::Stop(_) => None,
         };
+
         self.note(
             job,
             Step::Finish {
@@ -109,15 +112,16 @@ impl Site {
                 made: made.clone(),
             },
         );
+
         match (done, made) {
-            (Done::Value(_), Some(made)) => {
+            (Ended::Value(_), Some(made)) => {
                 self.report_late(job, &made).await;
                 Ok(made)
             }
-            (Done::Waits, _) => Err(Stop::wait_for_children()),
-            (Done::Retry, _) => Err(Stop::retryable("this attempt is planned to fail")),
-            (Done::Fatal | Done::Value(_), _) => Err(Stop::fatal("this task is planned to fail")),
-            (Done::Stop(stop), _) => Err(stop),
+            (Ended::Waits, _) => Err(Stop::wait_for_children()),
+            (Ended::Retry, _) => Err(Stop::retryable("this attempt is planned to fail")),
+            (Ended::Fatal | Ended::Value(_), _) => Err(Stop::fatal("this task is planned to fail")),
+            (Ended::Stop(stop), _) => Err(stop),
         }
     }
 
@@ -125,9 +129,9 @@ impl Site {
         self.journal.write(job.id().0, job.attempt(), step);
     }
 
-    /// A worker that hears in time that its attempt no longer counts keeps quiet. One that does not would report, so
-    /// this one always does: every zombie tries its write.
-    async fn report_late(&self, job: &Job, made: &Made) {
+    /// A worker that notices in time that its attempt was taken away does not report. One that does
+    /// not notice would report. This one always does, so that every zombie attempts its write.
+    async fn report_late(&self, job: &Job, made: &SignedResult) {
         let (Some(store), Some(lease)) = (self.store.get(), job.task().lease()) else {
             return;
         };
@@ -137,51 +141,49 @@ impl Site {
         if !job.is_cancelled() {
             return;
         }
-        let outcome = Ending::Completed {
+
+        let outcome = AttemptEnd::Completed {
             result: Some(result),
             result_url: None,
         };
-        if let Ok(verdicts) = store.finish_tasks(&[Report { lease, outcome }]).await {
-            self.note(
-                job,
-                Step::Late {
-                    accepted: verdicts.iter().any(|verdict| verdict.is_accepted()),
-                },
-            );
+        let report = AttemptReport { lease, outcome };
+        if let Ok(verdicts) = store.finish_tasks(&[report]).await {
+            let accepted = verdicts.iter().any(|verdict| verdict.is_accepted());
+            self.note(job, Step::Late { accepted });
         }
     }
 }
 
 /// Registers every type.
-pub(crate) fn register(builder: Builder, site: &Arc<Site>) -> Builder {
-    let site = || Arc::clone(site);
+pub(crate) fn register(builder: Builder, shared: &Arc<Shared>) -> Builder {
+    let shared = || Arc::clone(shared);
     builder
-        .register(Echo(site()))
-        .register(Sleep(site()))
-        .register(Flaky(site()))
-        .register(Fatal(site()))
-        .register(Steps(site()))
-        .register(Fan(site()))
-        .register(Leaf(site()))
-        .register(Patient(site()))
+        .register(Echo(shared()))
+        .register(Sleep(shared()))
+        .register(Flaky(shared()))
+        .register(Fatal(shared()))
+        .register(Steps(shared()))
+        .register(Fan(shared()))
+        .register(Leaf(shared()))
+        .register(Patient(shared()))
 }
 
-/// The API takes no retry policy with an order, so it is the type's.
+/// A submit over the API cannot set a retry policy, so the type has it.
 fn planned_retries() -> TypeSettings {
     TypeSettings::new().retry(RETRY)
 }
 
-/// Succeeds at once.
-pub(crate) struct Echo(Arc<Site>);
+/// Completes at once.
+pub(crate) struct Echo(Arc<Shared>);
 
 impl Task for Echo {
     const TYPE: &'static str = "echo";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let n = ctx.params.n;
-        self.0.attempt(&ctx, n, 0, async { Done::Value(n) }).await
+        self.0.attempt(&ctx, n, 0, async { Ended::Value(n) }).await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -189,19 +191,19 @@ impl Task for Echo {
     }
 }
 
-/// Takes a while and never listens: whoever takes its task away makes a zombie of it.
-pub(crate) struct Sleep(Arc<Site>);
+/// Takes a while and ignores stops, so that it becomes a zombie when its task is taken away.
+pub(crate) struct Sleep(Arc<Shared>);
 
 impl Task for Sleep {
     const TYPE: &'static str = "sleep";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let Work { n, ms, .. } = ctx.params;
         let body = async {
             tokio::time::sleep(Duration::from_millis(ms)).await;
-            Done::Value(n)
+            Ended::Value(n)
         };
         self.0.attempt(&ctx, n, 0, body).await
     }
@@ -211,26 +213,19 @@ impl Task for Sleep {
     }
 }
 
-/// Fails as often as the plan says, by the store's own count.
-pub(crate) struct Flaky(Arc<Site>);
+/// Fails as often as planned, by the store's count.
+pub(crate) struct Flaky(Arc<Shared>);
 
 impl Task for Flaky {
     const TYPE: &'static str = "flaky";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let Work { n, failures, .. } = ctx.params;
-        let is_to_fail = ctx.task().retry_count < failures;
-        self.0
-            .attempt(&ctx, n, 0, async {
-                if is_to_fail {
-                    Done::Retry
-                } else {
-                    Done::Value(n)
-                }
-            })
-            .await
+        let fails = ctx.task().retry_count < failures;
+        let body = async { if fails { Ended::Retry } else { Ended::Value(n) } };
+        self.0.attempt(&ctx, n, 0, body).await
     }
 
     fn settings(&self) -> TypeSettings {
@@ -238,17 +233,17 @@ impl Task for Flaky {
     }
 }
 
-/// Fails for good.
-pub(crate) struct Fatal(Arc<Site>);
+/// Fails without a retry.
+pub(crate) struct Fatal(Arc<Shared>);
 
 impl Task for Fatal {
     const TYPE: &'static str = "fatal";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         self.0
-            .attempt(&ctx, ctx.params.n, 0, async { Done::Fatal })
+            .attempt(&ctx, ctx.params.n, 0, async { Ended::Fatal })
             .await
     }
 
@@ -257,17 +252,18 @@ impl Task for Fatal {
     }
 }
 
-/// Saves a checkpoint after each step and goes on from the last one.
-pub(crate) struct Steps(Arc<Site>);
+/// Saves a checkpoint after each step and resumes from the last one.
+pub(crate) struct Steps(Arc<Shared>);
 
 impl Steps {
-    async fn go_on(&self, ctx: &Context<Self>, resumed: u32) -> Result<u64, Stop> {
+    async fn run_from(&self, ctx: &Context<Self>, resumed: u32) -> Result<u64, Stop> {
         for done in resumed + 1..=ctx.params.steps {
             tokio::time::sleep(Duration::from_millis(ctx.params.ms)).await;
             self.0.note(ctx, Step::Try { done });
             ctx.save_checkpoint(&done).await?;
             self.0.note(ctx, Step::Saved { done });
         }
+
         Ok(u64::from(ctx.params.steps))
     }
 }
@@ -275,14 +271,14 @@ impl Steps {
 impl Task for Steps {
     const TYPE: &'static str = "steps";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let resumed = ctx.checkpoint::<u32>()?.unwrap_or(0);
         let body = async {
-            self.go_on(&ctx, resumed)
+            self.run_from(&ctx, resumed)
                 .await
-                .map_or_else(Done::from, Done::Value)
+                .map_or_else(Ended::from, Ended::Value)
         };
         self.0.attempt(&ctx, ctx.params.n, resumed, body).await
     }
@@ -292,8 +288,8 @@ impl Task for Steps {
     }
 }
 
-/// A parent: makes its children, and sums up what they made.
-pub(crate) struct Fan(Arc<Site>);
+/// A parent: submits its children and adds up their results.
+pub(crate) struct Fan(Arc<Shared>);
 
 impl Fan {
     async fn fan_out(&self, ctx: &Context<Self>) -> Result<Vec<TaskId>, Stop> {
@@ -304,6 +300,7 @@ impl Fan {
             failing,
             ..
         } = ctx.params;
+
         let child = |index| Work {
             n,
             index,
@@ -311,6 +308,7 @@ impl Fan {
             failing,
             ..Work::default()
         };
+
         ctx.submit_all::<Leaf>((0..children).map(child)).await
     }
 }
@@ -319,23 +317,23 @@ impl Task for Fan {
     const TYPE: &'static str = "fan";
     const FINISH_STEP: bool = true;
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let body = async {
             self.fan_out(&ctx)
                 .await
-                .map_or_else(Done::from, |_| Done::Waits)
+                .map_or_else(Ended::from, |_| Ended::Waits)
         };
         self.0.attempt(&ctx, ctx.params.n, 0, body).await
     }
 
-    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<Made> {
+    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<SignedResult> {
         let results = children.results::<Leaf>();
-        let sum = |made: Vec<Made>| Done::Value(made.iter().map(|made| made.value).sum());
+        let sum = |made: Vec<SignedResult>| Ended::Value(made.iter().map(|made| made.value).sum());
         self.0
             .attempt(&ctx, ctx.params.n, 0, async {
-                results.map_or_else(Done::from, sum)
+                results.map_or_else(Ended::from, sum)
             })
             .await
     }
@@ -345,15 +343,15 @@ impl Task for Fan {
     }
 }
 
-/// A child. The first ones fail for good, as many as the plan says.
-pub(crate) struct Leaf(Arc<Site>);
+/// A child. As many as planned fail without a retry, the first ones.
+pub(crate) struct Leaf(Arc<Shared>);
 
 impl Task for Leaf {
     const TYPE: &'static str = "leaf";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let Work {
             n,
             index,
@@ -361,14 +359,16 @@ impl Task for Leaf {
             failing,
             ..
         } = ctx.params;
+
         let body = async {
             tokio::time::sleep(Duration::from_millis(ms)).await;
             if index < failing {
-                Done::Fatal
+                Ended::Fatal
             } else {
-                Done::Value(leaf_value(index))
+                Ended::Value(leaf_value(index))
             }
         };
+
         self.0.attempt(&ctx, n, 0, body).await
     }
 
@@ -377,23 +377,23 @@ impl Task for Leaf {
     }
 }
 
-/// What the child of this number makes.
+/// The result of the child of this number.
 pub(crate) fn leaf_value(index: u32) -> u64 {
     u64::from(index) + 1
 }
 
 /// Waits to be cancelled.
-pub(crate) struct Patient(Arc<Site>);
+pub(crate) struct Patient(Arc<Shared>);
 
 impl Task for Patient {
     const TYPE: &'static str = "patient";
     type Params = Work;
-    type Output = Made;
+    type Output = SignedResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Made> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<SignedResult> {
         let body = async {
             ctx.cancelled().await;
-            Done::Stop(ctx.check().err().unwrap_or_else(Stop::cancelled))
+            Ended::Stop(ctx.check().err().unwrap_or_else(Stop::cancelled))
         };
         self.0.attempt(&ctx, ctx.params.n, 0, body).await
     }

@@ -1,9 +1,7 @@
-//! The short profiles, about a minute each, and a fleet, about three; `make torture` runs the long ones.
+//! The short profiles, about a minute each, and a fleet, about three minutes. `make torture` runs
+//! the long ones.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test: what is not as it must be stops it"
-)]
+#![expect(clippy::unwrap_used, reason = "a test: a failed expectation stops it")]
 
 use std::process::Command;
 
@@ -23,15 +21,17 @@ fn torture(store: &str, profile: &str, size: [&str; 2]) {
         "--seed",
         "1",
     ]);
+
     let ran = command
         .args(["--name", &format!("test-{profile}-{store}")])
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&ran.stdout);
-    let figures = told.lines().last().unwrap_or_default();
+    let output = String::from_utf8_lossy(&ran.stdout);
+    let figures = output.lines().last().unwrap_or_default();
+
     assert!(
         ran.status.success(),
-        "{told}\n{}",
+        "{output}\n{}",
         String::from_utf8_lossy(&ran.stderr)
     );
     assert!(
@@ -41,16 +41,16 @@ fn torture(store: &str, profile: &str, size: [&str; 2]) {
 }
 
 #[test]
-fn sqlite_keeps_its_promises_under_kills_and_freezes() {
+fn sqlite_survives_kills_and_freezes_of_its_node() {
     torture("sqlite", "short", ["1500", "28"]);
 }
 
 #[test]
-fn postgres_keeps_its_promises_under_kills_and_freezes_of_nodes_and_server() {
+fn postgres_survives_kills_and_freezes_of_nodes_and_server() {
     torture("postgres", "short", ["1500", "28"]);
 }
 
 #[test]
-fn a_fleet_keeps_its_promises_while_nodes_servers_and_networks_break() {
+fn a_fleet_survives_faults_of_nodes_servers_and_networks() {
     torture("postgres", "fleet", ["20000", "150"]);
 }

@@ -1,4 +1,4 @@
-//! Files that tasks made.
+//! Files of tasks.
 
 use longhaul_domain::{TaskId, artifact::ArtifactRecord, ids::ArtifactId};
 use serde::Serialize;
@@ -15,17 +15,17 @@ pub struct ArtifactView {
     pub artifact_id: ArtifactId,
     #[schema(value_type = uuid::Uuid)]
     pub task_id: TaskId,
-    /// The attempt that made it.
+    /// The attempt that stored it.
     pub attempt: u32,
     pub file_name: String,
     pub content_type: String,
     pub bytes: u64,
     pub created_at: Moment,
-    /// The file is deleted soon after.
+    /// The file is deleted soon after this time.
     pub expires_at: Moment,
     /// When it was deleted.
     pub cleaned_at: Option<Moment>,
-    /// Where it can be downloaded by whoever has this URL, until it expires; `null` when it has.
+    /// A signed download URL that needs no other permission; `null` once the file has expired.
     pub url: Option<String>,
 }
 

@@ -1,15 +1,15 @@
-//! What people change: one task, or all that match.
+//! Changes of one task, or of all that match a filter.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{time::Moment, whole::whole};
 
-/// What to change; what is absent stays.
+/// The fields to change. An absent field stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct TaskChange {
-    /// The new time of a task that waits for one.
+    /// The new due time of a task that is not due yet.
     pub run_at: Option<Moment>,
     #[serde(deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9)]
@@ -21,14 +21,14 @@ pub struct TaskChange {
     pub queue: Option<String>,
 }
 
-/// What a retry is about.
+/// A retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RetryRequest {
     pub scope: RetryScope,
 }
 
-/// The task itself, from its last checkpoint, or only those of its children that failed.
+/// The task itself, from its last checkpoint, or only its failed children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RetryScope {
@@ -37,14 +37,14 @@ pub enum RetryScope {
     FailedChildren,
 }
 
-/// What a bulk change did.
+/// The result of a bulk change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BulkAnswer {
-    /// Tasks that the filters fit.
+    /// Tasks that match the filters.
     pub matched: usize,
-    /// Those of them that the change was possible for.
+    /// Matching tasks that were changed.
     pub changed: usize,
-    /// More match than one call changes: the same call with this as `cursor` goes on.
+    /// Set when more tasks match than one call changes: repeat the call with this as `cursor`.
     pub next_cursor: Option<String>,
 }

@@ -1,4 +1,5 @@
-//! Documents of others, read by a client. The server writes them to the letter; a client keeps what they say.
+//! User documents inside responses. The server writes them byte for byte; the client keeps their
+//! meaning, not their spelling.
 
 use longhaul_domain::Json;
 use serde::{Deserialize, Deserializer};

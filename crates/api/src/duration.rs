@@ -1,4 +1,4 @@
-//! Durations as people and ISO 8601 write them: `30s`, `1h 30m`, `PT30S`.
+//! Durations: `30s`, `1h 30m`, or ISO 8601, `PT30S`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,7 +18,7 @@ impl WireDuration {
         Self(Duration::from_millis(ms))
     }
 
-    /// In milliseconds, as stores keep it.
+    /// In milliseconds, as stores hold it.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
@@ -40,10 +40,9 @@ impl FromStr for WireDuration {
         let signed = span
             .to_duration(SpanRelativeTo::days_are_24_hours())
             .map_err(|_| refuse())?;
-        let whole = Duration::try_from(signed).map_err(|_| refuse())?;
-        Ok(Self::from_millis(
-            u64::try_from(whole.as_millis()).map_err(|_| refuse())?,
-        ))
+        let duration = Duration::try_from(signed).map_err(|_| refuse())?;
+        let ms = u64::try_from(duration.as_millis()).map_err(|_| refuse())?;
+        Ok(Self::from_millis(ms))
     }
 }
 
@@ -66,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_spellings_are_the_same_duration() {
+    fn both_notations_are_read_and_iso_8601_is_written() {
         for (text, ms, written) in [
             ("30s", 30_000, "PT30S"),
             ("PT30S", 30_000, "PT30S"),
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused() {
+    fn an_invalid_duration_is_refused() {
         for text in ["", "30", "-5s", "PT-5S", "soon", "1 month"] {
             assert!(
                 text.parse::<WireDuration>().unwrap_err().contains("PT30S"),

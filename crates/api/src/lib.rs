@@ -1,8 +1,4 @@
-//! The wire types of the HTTP API, version 1: what travels as JSON, and how domain types are written there.
-//!
-//! Names are camelCase, times RFC 3339 in UTC, ids UUID text, durations `30s` or `PT30S`. Types here hold no rules but
-//! those of their spelling: what is allowed is decided by the domain and the engine. With the feature `client` there is
-//! a client that speaks them.
+#![doc = include_str!("../README.md")]
 
 #[cfg(feature = "client")]
 pub mod client;
@@ -28,7 +24,7 @@ pub mod socket;
 pub use artifact::ArtifactView;
 pub use change::{BulkAnswer, RetryRequest, RetryScope, TaskChange};
 pub use duration::WireDuration;
-pub use event::TaskNews;
+pub use event::TaskEventView;
 pub use output::{OutputChunk, OutputEnd, OutputReset, OutputRewind};
 pub use page::Page;
 pub use platform::{Health, NodeView, QueueView, StatsView, TypeStats, TypeView, WhyView};

@@ -1,4 +1,4 @@
-//! A task's output, as its stream sends it.
+//! The events of a task's output stream.
 
 use longhaul_domain::Status;
 use serde::Serialize;
@@ -6,29 +6,30 @@ use utoipa::ToSchema;
 
 use crate::task::StatusSchema;
 
-/// Data of the event `chunk`, whose id is its offset.
+/// Data of the event `chunk`. The event's id is its offset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OutputChunk {
     pub text: String,
 }
 
-/// Data of the event `rewind`: a new attempt writes anew what came after this offset.
+/// Data of the event `rewind`: a new attempt replaces everything after this offset.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OutputRewind {
-    /// Chunks with a higher id are to be forgotten; 0: all of them.
+    /// Discard chunks with a higher id; 0 discards all.
     pub offset: u64,
 }
 
-/// Data of the event `reset`: something before this offset is no longer kept, and the reader does not have it.
+/// Data of the event `reset`: output before this offset has been deleted before the client could
+/// read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OutputReset {
-    /// What follows starts after it.
+    /// The stream continues after this offset.
     pub offset: u64,
-    /// Why.
+    /// Why the output is incomplete.
     pub reason: String,
 }
 
-/// Data of the event `end`, after which nothing follows.
+/// Data of the event `end`, the last of the stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct OutputEnd {
     /// How the task ended.

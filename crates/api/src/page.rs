@@ -7,6 +7,6 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
     pub items: Vec<T>,
-    /// Asks for the next page as `cursor`; absent when there is none. It means nothing else.
+    /// The `cursor` of the next page; absent on the last page. It is opaque.
     pub next_cursor: Option<String>,
 }

@@ -15,7 +15,7 @@ pub struct QueueView {
     pub name: String,
     pub paused: bool,
     pub paused_at: Option<Moment>,
-    /// Only those that are not zero.
+    /// Tasks by status, without zeros.
     pub tasks: BTreeMap<String, i64>,
 }
 
@@ -32,28 +32,28 @@ pub struct NodeView {
     pub heartbeat_at: Moment,
     /// When it was declared dead.
     pub lost_at: Option<Moment>,
-    /// The queues that it takes tasks from; nothing of a node whose version does not say.
+    /// The queues that it claims from; absent for nodes of older versions.
     pub queues: Option<Vec<String>>,
-    /// The types that it runs.
+    /// The task types that it runs.
     pub task_types: Option<Vec<String>>,
-    /// Tasks that it runs at once; 0 of a node that does duties alone.
+    /// Tasks that it runs at once; 0 for a node that only does maintenance.
     pub slots: Option<usize>,
 }
 
-/// A type that tasks can be submitted of.
+/// A registered task type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = TaskType)]
+#[schema(as = TypeDefinition)]
 pub struct TypeView {
     pub task_type: String,
     /// JSON Schema of the parameters.
     pub parameters: serde_json::Value,
     /// JSON Schema of the result.
     pub result: serde_json::Value,
-    /// JSON Schema of the progress. What an older server does not say is null.
+    /// JSON Schema of the progress; `null` from older servers.
     #[serde(default)]
     pub progress: serde_json::Value,
-    /// The queue, when the type names one.
+    /// The queue, if the type names one.
     pub queue: Option<String>,
     pub expected_duration: Option<WireDuration>,
     pub max_attempts: u32,
@@ -61,40 +61,40 @@ pub struct TypeView {
     pub cancellable: bool,
 }
 
-/// Counts of the present, and statistics of a span of time.
+/// Current counts, and statistics of a time span.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Stats)]
 pub struct StatsView {
-    /// The span that `types` is about, in whole hours.
+    /// Start of the span that `types` covers, in whole hours.
     pub from: Moment,
     pub to: Moment,
-    /// Tasks that now stand at a status.
+    /// Current tasks by status.
     pub tasks: BTreeMap<String, i64>,
-    /// One row for each type and queue.
+    /// One row per type and queue.
     pub types: Vec<TypeStats>,
 }
 
-/// A type in a queue.
+/// Statistics of one type in one queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeStats {
     pub task_type: String,
     pub queue: String,
-    /// Tasks that now stand at a status.
+    /// Current tasks by status.
     pub tasks: BTreeMap<String, i64>,
     /// Tasks that ended in the span, by status.
     pub ended: BTreeMap<String, i64>,
     pub completed_on_first_attempt: i64,
     pub completed_on_second_attempt: i64,
     pub completed_later: i64,
-    /// From due to the start of the last attempt, of those that ended in the span.
+    /// From due to the start of the last attempt, of tasks that ended in the span.
     pub wait: PercentilesView,
-    /// The last attempt of those that ended in the span.
+    /// Duration of the last attempt, of tasks that ended in the span.
     pub run: PercentilesView,
 }
 
-/// Percentiles in milliseconds, off by a tenth at the most; absent where nothing was measured.
+/// Percentiles in milliseconds, within ten percent; absent without measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Percentiles)]
@@ -109,21 +109,21 @@ pub struct PercentilesView {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Why)]
 pub struct WhyView {
-    /// For people.
+    /// The reason for people.
     pub sentence: String,
-    /// For programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`, `limited`, `no_node`, `no_worker`, `queue_not_served`,
-    /// `slots_full` or `in_line`.
+    /// The reason for programs: `ended`, `running`, `waits_for_children`, `paused`, `not_due`,
+    /// `limited`, `no_node`, `no_worker`, `queue_not_served`, `slots_full` or `in_line`.
     pub reason: String,
     pub facts: BTreeMap<String, serde_json::Value>,
 }
 
-/// Whether the process does its work.
+/// The health of the process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// `ok`, or `degraded`: it works, and something that it can do without for a while is away.
+    /// `ok`, or `degraded`: it works without something that it can do without for a while.
     pub status: String,
-    /// What is away, by name: `broker`, `redis`.
+    /// What is unavailable: `broker`, `redis`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

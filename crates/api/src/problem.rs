@@ -3,41 +3,41 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What went wrong. Programs go by `code`, people read `detail`.
+/// Why a request failed: `code` for programs, `detail` for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// A name for the kind of problem: `urn:longhaul:` and the code.
+    /// `urn:longhaul:` and the code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The meaning of the HTTP status.
+    /// The reason phrase of the HTTP status.
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// The stable code of the failure.
+    /// The stable code of the error.
     pub code: String,
     /// What happened this time.
     pub detail: String,
-    /// The field that does not fit, as the request spells it: `parameters.ms`, `tasks[3].priority`.
+    /// The invalid field, as the request spells it: `parameters.ms`, `tasks[3].priority`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub field: Option<String>,
-    /// What would have been accepted.
+    /// What is allowed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub allowed: Option<String>,
-    /// Where the text stops being JSON.
+    /// Where the body stops being JSON.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub line: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub column: Option<usize>,
-    /// Every field that does not fit, when there are several; the first ones of many.
+    /// The invalid fields when there are several; at most the first ten.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub errors: Vec<FieldProblem>,
-    /// What the caller said that the request belongs to.
+    /// The correlation id of the request.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub correlation_id: Option<String>,
 }
 
-/// One field that does not fit.
+/// One invalid field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FieldProblem {

@@ -4,18 +4,18 @@ use longhaul_domain::TaskId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{event::TaskNews, page::Page, task::TaskSummary};
+use crate::{event::TaskEventView, page::Page, task::TaskSummary};
 
-/// What a client says: one of `taskId` and `all`.
+/// A message of a client. It sets either `taskId` or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SocketRequest {
     pub action: SocketAction,
-    /// News of this task.
+    /// Follow this task.
     #[serde(default)]
     #[schema(value_type = Option<uuid::Uuid>)]
     pub task_id: Option<TaskId>,
-    /// News of all tasks of the caller's.
+    /// Follow all of the caller's tasks.
     #[serde(default)]
     pub all: bool,
 }
@@ -27,7 +27,7 @@ pub enum SocketAction {
     Unsubscribe,
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(
     tag = "type",
@@ -35,31 +35,31 @@ pub enum SocketAction {
     rename_all_fields = "camelCase"
 )]
 pub enum SocketMessage {
-    /// From now on events come; `state` follows.
+    /// The subscription is active; `state` follows.
     Subscribed {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<uuid::Uuid>)]
         task_id: Option<TaskId>,
         all: bool,
     },
-    /// Nothing more comes for this.
+    /// The subscription has ended.
     Unsubscribed {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<uuid::Uuid>)]
         task_id: Option<TaskId>,
         all: bool,
     },
-    /// A task as it is now.
+    /// The current state of a task.
     State { task: Box<TaskSummary> },
-    /// The open tasks of the caller's as they are now, the newest first.
+    /// The current state of the caller's open tasks, newest first.
     States {
         #[schema(value_type = Vec<TaskSummary>)]
         items: Vec<TaskSummary>,
         next_cursor: Option<String>,
     },
-    /// Something happened to a task.
-    Event(Box<TaskNews>),
-    /// A message could not be followed. The connection stays.
+    /// A change of a task.
+    Event(Box<TaskEventView>),
+    /// A message was refused. The connection stays open.
     Error { code: String, detail: String },
 }
 

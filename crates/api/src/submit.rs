@@ -7,33 +7,33 @@ use utoipa::ToSchema;
 
 use crate::{duration::WireDuration, task::StatusSchema, time::Moment, whole::whole};
 
-/// A task to be made. What is absent is as the type says.
+/// A task to submit. Absent fields have the type's defaults.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitRequest {
     /// The name of a registered type; `GET /api/types` lists them.
     #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub task_type: String,
-    /// What fits the type's schema. Without it, `null`.
+    /// Must match the type's schema; `null` by default.
     #[serde(default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub parameters: Option<Box<RawValue>>,
-    /// From 1, the default, to 9, which goes first.
+    /// From 1, the default, to 9, the most urgent.
     #[serde(default, deserialize_with = "whole")]
     #[schema(minimum = 1, maximum = 9)]
     pub priority: Option<u8>,
-    /// Not before this moment. Either this or `delay`.
+    /// Do not run before this time. Either this or `delay`.
     #[serde(default)]
     pub run_at: Option<Moment>,
-    /// Not before so long from now.
+    /// Do not run before this much time has passed.
     #[serde(default)]
     pub delay: Option<WireDuration>,
-    /// The queue, whatever tier and expected duration say.
+    /// The queue. It overrides the routing by tier and expected duration.
     #[serde(default)]
     #[schema(min_length = 1, max_length = 100, pattern = "^[A-Za-z0-9_.:/-]+$")]
     pub queue: Option<String>,
-    /// The owner's class; with the expected duration it decides the queue. It comes with the token or the gateway: only an
-    /// administrator may say another.
+    /// The owner's tier; with the expected duration it decides the queue. It comes from the token
+    /// or the gateway: only an administrator may name another.
     #[serde(default)]
     #[schema(
         min_length = 1,
@@ -49,7 +49,7 @@ pub struct SubmitRequest {
     /// How long one attempt may take.
     #[serde(default)]
     pub timeout: Option<WireDuration>,
-    /// A business id that people search by.
+    /// A business id to search by.
     #[serde(default)]
     #[schema(
         min_length = 1,
@@ -57,7 +57,7 @@ pub struct SubmitRequest {
         pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]+$"
     )]
     pub task_key: Option<String>,
-    /// What ties the task to a request of the caller's; children inherit it.
+    /// Ties the task to the caller's request; children inherit it.
     #[serde(default)]
     #[schema(
         min_length = 1,
@@ -67,18 +67,18 @@ pub struct SubmitRequest {
     pub correlation_id: Option<String>,
 }
 
-/// The task is durable; nothing of it has run yet.
+/// The submitted task. It is durable and has not run yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmitAnswer {
     #[schema(value_type = uuid::Uuid)]
     pub task_id: TaskId,
-    /// `QUEUED`: where every task starts. A repeated key has the same answer.
+    /// Always `QUEUED`, also for a repeated idempotency key.
     #[schema(value_type = StatusSchema)]
     pub status: Status,
 }
 
-/// Many tasks, all or none.
+/// Several tasks, submitted all or none.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BatchRequest {
@@ -87,7 +87,7 @@ pub struct BatchRequest {
     pub tasks: Vec<SubmitRequest>,
 }
 
-/// The ids in the order of the request.
+/// The submitted tasks, in the order of the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchAnswer {

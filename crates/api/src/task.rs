@@ -1,8 +1,8 @@
 //! Tasks, their attempts and their log lines.
 
 use longhaul_domain::{
-    Attempt, ChildCounts, Json, LogEntry, LogLevel, RetryPolicy, Status, Task, TaskError, TaskId,
-    attempt::AttemptOutcome, task::Phase,
+    Attempt, ChildCounts, Json, LogEntry, LogLevel, RetryPolicy, Status, TaskError, TaskId,
+    TaskRecord, attempt::AttemptEndKind, task::Phase,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use crate::{document, duration::WireDuration, time::Moment};
 /// The whole record of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Task)]
+#[schema(as = TaskRecord)]
 pub struct TaskView {
     #[serde(flatten)]
     pub summary: TaskSummary,
@@ -26,12 +26,12 @@ pub struct TaskView {
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Json>,
     pub result_url: Option<String>,
-    /// Of the last attempt that did not succeed.
+    /// The error of the last attempt that failed.
     pub error: Option<ErrorView>,
     #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub memo: Option<Json>,
-    /// The task's own code, or the step that makes a parent's result.
+    /// `run`, or the step that computes a parent's result.
     #[schema(value_type = String)]
     pub phase: Phase,
     pub snooze_count: u32,
@@ -41,7 +41,7 @@ pub struct TaskView {
     pub last_attempt_at: Option<Moment>,
     pub timeout: Option<WireDuration>,
     pub deadline: Option<Moment>,
-    /// Where the last attempt ran.
+    /// The node of the last attempt.
     #[schema(value_type = Option<uuid::Uuid>)]
     pub node_id: Option<longhaul_domain::NodeId>,
     pub host: Option<String>,
@@ -70,7 +70,7 @@ pub struct TaskSummary {
     pub attempt: u32,
     pub max_attempts: u32,
     pub retry_count: u32,
-    /// The newest that is known, live if the task runs in this process.
+    /// The newest progress, live if the task runs in this process.
     #[serde(deserialize_with = "document::read_optional", default)]
     #[schema(value_type = Option<serde_json::Value>)]
     pub progress: Option<Json>,
@@ -78,17 +78,17 @@ pub struct TaskSummary {
     pub children: ChildrenView,
     pub created_at: Moment,
     pub updated_at: Moment,
-    /// From when on it may be claimed.
+    /// When the task is due.
     pub run_at: Moment,
-    /// The same while it waits for an attempt.
+    /// `runAt` while the task waits for an attempt.
     pub next_attempt_at: Option<Moment>,
     pub started_at: Option<Moment>,
     pub finished_at: Option<Moment>,
-    /// Grows with each change; a client drops what is older than what it shows.
+    /// Grows with each change. A client ignores versions older than what it shows.
     pub version: u64,
 }
 
-/// How many children a parent has, by where they stand.
+/// A parent's children by status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildrenView {
@@ -100,12 +100,12 @@ pub struct ChildrenView {
     pub cancelled: u32,
 }
 
-/// Why an attempt did not succeed.
+/// Why an attempt failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ErrorView {
-    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …; `unknown` for what somebody wrote into
-    /// the database.
+    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …;
+    /// `unknown` for any other text in the database.
     pub class: String,
     pub message: String,
     /// The chain of causes, if there is one.
@@ -120,9 +120,10 @@ pub struct ErrorView {
 #[schema(as = Attempt)]
 pub struct AttemptView {
     pub attempt: u32,
-    /// `running`, `completed`, `failed`, `timed_out`, `snoozed`, `handed_back`, `crashed` or `cancelled`.
+    /// `running`, `completed`, `failed`, `timed_out`, `snoozed`, `handed_back`, `crashed` or
+    /// `cancelled`.
     #[schema(value_type = String)]
-    pub outcome: AttemptOutcome,
+    pub outcome: AttemptEndKind,
     #[schema(value_type = Option<uuid::Uuid>)]
     pub node_id: Option<longhaul_domain::NodeId>,
     pub host: Option<String>,
@@ -131,7 +132,7 @@ pub struct AttemptView {
     pub error: Option<ErrorView>,
 }
 
-/// A line that a handler kept with its task.
+/// A log line of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LogLine)]
@@ -145,14 +146,14 @@ pub struct LogView {
     pub logged_at: Moment,
 }
 
-impl From<Task> for TaskSummary {
-    fn from(task: Task) -> Self {
+impl From<TaskRecord> for TaskSummary {
+    fn from(task: TaskRecord) -> Self {
         Self::of(&task)
     }
 }
 
 impl TaskSummary {
-    pub fn of(task: &Task) -> Self {
+    pub fn of(task: &TaskRecord) -> Self {
         Self {
             task_id: task.id,
             user_id: task.owner.clone(),
@@ -181,8 +182,8 @@ impl TaskSummary {
     }
 }
 
-impl From<Task> for TaskView {
-    fn from(task: Task) -> Self {
+impl From<TaskRecord> for TaskView {
+    fn from(task: TaskRecord) -> Self {
         Self {
             summary: TaskSummary::of(&task),
             parameters: task.parameters,
@@ -216,6 +217,7 @@ impl From<ChildCounts> for ChildrenView {
             failed,
             cancelled,
         } = counts;
+
         Self {
             total,
             open: counts.open(),
@@ -236,6 +238,7 @@ impl From<TaskError> for ErrorView {
             at,
             attempt,
         } = error;
+
         Self {
             class,
             message,
@@ -269,6 +272,7 @@ impl From<LogEntry> for LogView {
             message,
             logged_at,
         } = line;
+
         Self {
             number,
             attempt,
@@ -279,7 +283,7 @@ impl From<LogEntry> for LogView {
     }
 }
 
-/// Where a task stands.
+/// The status of a task.
 #[derive(Debug, Clone, Copy, ToSchema, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[schema(as = Status)]

@@ -1,4 +1,4 @@
-//! Moments as RFC 3339 text.
+//! Times as RFC 3339 text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,15 @@ use longhaul_domain::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use utoipa::ToSchema;
 
-/// A moment in UTC, with up to six digits of a second.
+/// A time in UTC with microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ToSchema)]
 #[schema(value_type = String, format = DateTime, examples("2026-03-01T08:30:00Z"))]
 pub struct Moment(pub Timestamp);
 
 #[cfg(feature = "client")]
 impl Moment {
-    /// By the clock of this machine: good enough to tell people how long ago something was, and for nothing else.
+    /// The time by the clock of this machine. Use it only to show people how long ago something
+    /// was.
     pub fn now() -> Self {
         Self(Timestamp::from_micros(
             jiff::Timestamp::now().as_microsecond(),
@@ -30,7 +31,7 @@ impl From<Timestamp> for Moment {
 
 impl fmt::Display for Moment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Stores keep a day more than jiff can write; it is shown as the last that can be.
+        // Stores reach one day beyond jiff's range; such a time is written as jiff's last.
         let written =
             jiff::Timestamp::from_microsecond(self.0.as_micros()).unwrap_or(jiff::Timestamp::MAX);
         write!(f, "{written}")
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_read_in_any_offset_and_written_in_utc() {
+    fn a_time_is_read_in_any_offset_and_written_in_utc() {
         for (text, written) in [
             ("2026-03-01T08:30:00Z", "2026-03-01T08:30:00Z"),
             ("2026-03-01T10:30:00+02:00", "2026-03-01T08:30:00Z"),
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused_with_an_example() {
+    fn an_invalid_time_is_refused_with_an_example() {
         for text in [
             "",
             "tomorrow",
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_moments_of_a_store_can_still_be_written() {
+    fn the_last_times_of_a_store_can_be_written() {
         let last = Moment(Timestamp::default().plus_ms(u64::MAX));
         assert!(last.to_string().starts_with("9999-12-30T"));
     }

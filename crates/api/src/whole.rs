@@ -1,4 +1,4 @@
-//! Whole numbers as JSON has them: `3.0` is one, too, and some languages write all numbers so.
+//! Whole numbers in JSON. `3.0` is one as well: some languages write all numbers that way.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use serde::{
     de::{Error, Unexpected, Visitor},
 };
 
-/// A number without a fraction that fits, or none. For `#[serde(deserialize_with)]`.
+/// Reads an optional whole number that fits `T`. For `#[serde(deserialize_with)]`.
 pub(crate) fn whole<'de, D: Deserializer<'de>, T: TryFrom<u64>>(
     reader: D,
 ) -> Result<Option<T>, D::Error> {
@@ -51,13 +51,15 @@ impl<'de, T: TryFrom<u64>> Visitor<'de> for Whole<T> {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Self::Value, E> {
-        // Written out, so that nothing is rounded on the way.
-        let text = (value.fract() == 0.0).then(|| format!("{value:.0}"));
-        let fits = text
-            .and_then(|text| text.parse().ok())
-            .and_then(|value: u64| T::try_from(value).ok());
-        fits.map(Some)
-            .ok_or_else(|| E::invalid_type(Unexpected::Float(value), &self))
+        let refuse = || E::invalid_type(Unexpected::Float(value), &self);
+        if value.fract() != 0.0 {
+            return Err(refuse());
+        }
+
+        // A conversion by text rounds nothing.
+        let whole: Option<u64> = format!("{value:.0}").parse().ok();
+        let fits = whole.and_then(|value| T::try_from(value).ok());
+        fits.map(Some).ok_or_else(refuse)
     }
 }
 
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_is_one_however_it_is_written() {
+    fn every_notation_of_a_whole_number_is_accepted() {
         for (text, wanted) in [
             ("3", Some(3)),
             ("3.0", Some(3)),
@@ -83,11 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_values_are_refused() {
         for text in [
             "3.5", "-1", "-1.0", "256", "256.0", "1e300", "\"3\"", "true", "[]",
         ] {
-            assert!(read(text).is_err_and(|told| told.contains("u8")), "{text}");
+            assert!(
+                read(text).is_err_and(|error| error.contains("u8")),
+                "{text}"
+            );
         }
     }
 }

@@ -1,13 +1,10 @@
-//! What a server writes, a client reads, and would write the same again.
+//! The client reads what the server writes, and writes the same again.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test: what is not as it must be stops it"
-)]
+#![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
 use longhaul_api::{
     AttemptView, BatchRequest, BulkAnswer, LogView, NodeView, Page, Problem, QueueView,
-    RetryRequest, StatsView, SubmitAnswer, SubmitRequest, TaskChange, TaskNews, TaskSummary,
+    RetryRequest, StatsView, SubmitAnswer, SubmitRequest, TaskChange, TaskEventView, TaskSummary,
     TaskView, TypeView, WhyView,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -44,7 +41,7 @@ fn error() -> Value {
 }
 
 #[test]
-fn tasks_attempts_and_lines() {
+fn tasks_attempts_log_lines_and_events_survive_a_round_trip() {
     same::<TaskSummary>(summary());
     same::<Page<TaskSummary>>(json!({ "items": [summary(), summary()], "nextCursor": "c" }));
     let mut task = summary();
@@ -55,6 +52,7 @@ fn tasks_attempts_and_lines() {
         "timeout": "PT30S", "deadline": null, "nodeId": ID, "host": "h", "traceContext": null,
         "artifactExpiresAt": null, "artifactState": null
     });
+
     task.as_object_mut()
         .unwrap()
         .extend(more.as_object().unwrap().clone());
@@ -66,14 +64,15 @@ fn tasks_attempts_and_lines() {
     same::<LogView>(
         json!({ "number": 1, "attempt": 1, "level": "warn", "message": "m", "loggedAt": AT }),
     );
-    same::<TaskNews>(json!({
+
+    same::<TaskEventView>(json!({
         "taskId": ID, "userId": "u-1", "taskType": "sample.echo", "event": "dead_lettered", "status": "DEAD_LETTER",
         "correlationId": "c-1", "attempt": 5, "version": 9, "progress": { "percent": 1 }, "error": "no"
     }));
 }
 
 #[test]
-fn the_platform() {
+fn queues_nodes_types_and_statistics_survive_a_round_trip() {
     same::<QueueView>(
         json!({ "name": "own", "paused": true, "pausedAt": AT, "tasks": { "QUEUED": 3 } }),
     );
@@ -85,6 +84,7 @@ fn the_platform() {
         "taskType": "t", "parameters": { "type": "object" }, "result": true, "progress": { "type": "object" },
         "queue": null, "expectedDuration": "PT5S", "maxAttempts": 5, "timeout": null, "cancellable": true
     }));
+
     let times = json!({ "p50Ms": 1.5, "p95Ms": null, "p99Ms": null });
     same::<StatsView>(json!({
         "from": AT, "to": AT, "tasks": { "QUEUED": 3 },
@@ -93,18 +93,20 @@ fn the_platform() {
             "completedOnSecondAttempt": 1, "completedLater": 0, "wait": times, "run": times
         }]
     }));
+
     same::<WhyView>(
         json!({ "sentence": "It runs.", "reason": "running", "facts": { "node": "dev" } }),
     );
 }
 
 #[test]
-fn what_is_asked_and_what_is_refused() {
+fn requests_answers_and_problems_survive_a_round_trip() {
     let order = json!({
         "taskType": "t", "parameters": { "a": 1 }, "priority": 9, "runAt": AT, "delay": "PT5S", "queue": "q",
         "tier": "vip", "expectedDuration": "PT1S", "maxAttempts": 3, "timeout": "PT30S", "taskKey": "k",
         "correlationId": "c"
     });
+
     same::<SubmitRequest>(order.clone());
     same::<BatchRequest>(json!({ "tasks": [order] }));
     same::<SubmitAnswer>(json!({ "taskId": ID, "status": "QUEUED" }));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 use longhaul_cli::{
-    client::{Ending, causes, finish},
+    client::{Exit, causes, finish},
     commands::{
         bench, cancel, completions, dev, doctor, get, list, migrate, retry, serve, submit, token,
         top, watch, why, worker,
@@ -25,37 +25,38 @@ struct Program {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Everything in one process: embedded store, worker, HTTP API and sample tasks. No token is needed.
+    /// Run everything in one process: embedded store, worker, HTTP API and sample tasks. It needs
+    /// no token.
     Dev(dev::Dev),
-    /// A node: the HTTP API, a worker and the background duties, or some of them.
+    /// Run a node: the HTTP API, a worker and background maintenance, or some of them.
     Serve(serve::Serve),
-    /// A node that only runs tasks.
+    /// Run a node that only runs tasks.
     Worker(worker::Worker),
-    /// Brings the schema of the store up to date.
+    /// Migrate the schema of the store and declare the queues of the broker.
     Migrate(migrate::Migrate),
-    /// Makes, lists and revokes the tokens of callers.
+    /// Create, list and revoke the tokens of callers.
     Token(token::Token),
-    /// Checks configuration, store, clock, folders and port, and says what to do.
+    /// Check configuration, servers, clock, folders and port, and say what to do.
     Doctor(doctor::Doctor),
-    /// Makes a task.
+    /// Submit a task.
     Submit(submit::Submit),
-    /// Shows a task, its attempts, log lines or children.
+    /// Show a task, its attempts, log lines or children.
     Get(get::Get),
-    /// Lists tasks.
+    /// List tasks.
     List(list::List),
-    /// Shows the progress of a task until it has ended.
+    /// Show the progress of a task until it has ended.
     Watch(watch::Watch),
-    /// Cancels tasks and all below them.
+    /// Cancel tasks and all their descendants.
     Cancel(cancel::Cancel),
-    /// Runs again what ended badly.
+    /// Run failed, cancelled and dead-letter tasks again.
     Retry(retry::Retry),
-    /// Says why a task is not running yet.
+    /// Say why a task is not running yet.
     Why(why::Why),
-    /// Queues, running tasks, nodes and throughput, live on the whole screen.
+    /// Show queues, running tasks, nodes and throughput, live on the whole screen.
     Top(top::Top),
-    /// Measures how many small tasks a server takes and runs.
+    /// Measure how many small tasks a server accepts and runs.
     Bench(bench::Bench),
-    /// Writes a script that completes commands and options in a shell.
+    /// Print a script that completes commands and options in a shell.
     Completions(completions::Completions),
 }
 
@@ -64,19 +65,20 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            return refuse(
-                &anyhow::Error::new(error).context("the program cannot start its threads"),
-            );
+            let error = anyhow::Error::new(error);
+            return refuse(&error.context("the program cannot start its threads"));
         }
     };
+
     let code = runtime.block_on(run(program));
-    // A handler that blocks its thread must not keep the program from ending: its task has been handed back by now.
+    // Do not wait for a handler that blocks its thread: its task has been handed back by now.
     runtime.shutdown_background();
+
     code
 }
 
 async fn run(program: Program) -> ExitCode {
-    let started = match &program.command {
+    let config = match &program.command {
         Command::Serve(serve) => serve.config(),
         Command::Worker(worker) => worker.config(),
         Command::Dev(_)
@@ -94,22 +96,26 @@ async fn run(program: Program) -> ExitCode {
         | Command::Bench(_)
         | Command::Completions(_) => Ok(Config::default()),
     };
-    let started =
-        started.and_then(|config| Ok((telemetry::start(&program.log.over(&config))?, config)));
-    let (telemetry, config) = match started {
-        Ok(started) => started,
+
+    let config = match config {
+        Ok(config) => config,
         Err(error) => return refuse(&error),
     };
+    let telemetry = match telemetry::start(&program.log.over(&config)) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return refuse(&error),
+    };
+
     let done = match program.command {
         Command::Dev(dev) => Box::pin(dev::run(dev)).await,
         Command::Serve(serve) => Box::pin(serve::run(serve, config)).await,
         Command::Worker(worker) => Box::pin(worker::run(worker, config)).await,
         Command::Migrate(command) => {
-            return finish(migrate::run(command).await.map(|()| Ending::Done));
+            return finish(migrate::run(command).await.map(|()| Exit::Done));
         }
-        Command::Token(command) => return finish(token::run(command).await.map(|()| Ending::Done)),
+        Command::Token(command) => return finish(token::run(command).await.map(|()| Exit::Done)),
         Command::Doctor(command) => {
-            return finish(doctor::run(command).await.map(|()| Ending::Done));
+            return finish(doctor::run(command).await.map(|()| Exit::Done));
         }
         Command::Submit(command) => return finish(submit::run(command).await),
         Command::Get(command) => return finish(get::run(command).await),
@@ -124,6 +130,7 @@ async fn run(program: Program) -> ExitCode {
             return finish(completions::run(&command, Program::command()));
         }
     };
+
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -131,10 +138,12 @@ async fn run(program: Program) -> ExitCode {
             ExitCode::FAILURE
         }
     };
+
     telemetry.stop().await;
     code
 }
 
+/// Prints an error that comes before logging has started.
 #[expect(clippy::print_stderr, reason = "there is no log yet")]
 fn refuse(error: &anyhow::Error) -> ExitCode {
     eprintln!("error: {}", causes(error));

@@ -1,39 +1,40 @@
-//! Tokens that callers show: what is kept of one, and what is asked of a new one. The text itself is
-//! [`TokenText`](crate::token_text::TokenText), and no store ever sees it.
+//! Access tokens of callers: what the store keeps of one, and what a new one needs. The text itself
+//! is a [`TokenText`](crate::token_text::TokenText), which no store ever sees.
 
 use subtle::ConstantTimeEq as _;
 
 use crate::{bounds, error::Invalid, time::Timestamp, token_text::TokenText};
 
-/// Scopes that one token may have; there are fewer to give.
+/// Scopes of one token. Fewer exist.
 const SCOPES: usize = 20;
-/// How far apart two notes of a token's last use are, in milliseconds: a note is a write, a request need not be one.
+/// How often the last use of a token is noted, in milliseconds: a note is a write, and most
+/// requests are none.
 pub const TOUCH_EVERY_MS: u64 = 60_000;
-/// How long a token is listed after its end, in milliseconds: 30 days, in which people ask whose it was.
+/// How long a token is listed after its end, in milliseconds: 30 days.
 pub const KEEP_ENDED_MS: u64 = 30 * 24 * 3_600 * 1_000;
 
-/// A token as people see it. There is no secret in it.
+/// A token without its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessToken {
-    /// The part of the text that is no secret, by which it is listed and revoked.
+    /// The public part of the text, by which it is listed and revoked.
     pub id: String,
     /// How the text begins: `lh_live_1a2b3c4d`.
     pub prefix: String,
-    /// Whose tasks it is for.
+    /// The owner whose tasks it gives access to.
     pub owner: String,
-    /// The tier of all tasks that are submitted with it; without one, a submitter may say.
+    /// The tier of all tasks submitted with it. Without one, the submitter may name a tier.
     pub tier: Option<String>,
     pub scopes: Vec<String>,
-    /// What it is for, for people.
+    /// A description for people.
     pub name: String,
     pub created_at: Timestamp,
     pub expires_at: Timestamp,
-    /// About when it was last used: noted at most once a minute.
+    /// When it was last used, noted at most once a minute.
     pub last_used_at: Option<Timestamp>,
     pub revoked_at: Option<Timestamp>,
 }
 
-/// What a token is good for at some moment.
+/// Whether a token is valid at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenStanding {
     Good,
@@ -42,17 +43,18 @@ pub enum TokenStanding {
 }
 
 impl AccessToken {
-    /// Since when it is good for nothing, or will be.
+    /// When its validity ends or has ended.
     pub fn ends_at(&self) -> Timestamp {
         self.revoked_at
             .map_or(self.expires_at, |revoked| revoked.min(self.expires_at))
     }
 
-    /// What it is good for at `now`.
+    /// Whether it is valid at `now`.
     pub fn standing(&self, now: Timestamp) -> TokenStanding {
         if self.revoked_at.is_some() {
             return TokenStanding::Revoked;
         }
+
         if self.expires_at <= now {
             TokenStanding::Expired
         } else {
@@ -61,7 +63,7 @@ impl AccessToken {
     }
 }
 
-/// A token as the store knows it, at a moment of the store's clock.
+/// A token in the store, read at a moment of the store's clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownToken {
     pub token: AccessToken,
@@ -69,12 +71,12 @@ pub struct KnownToken {
     pub seen_at: Timestamp,
 }
 
-/// The SHA-256 of a token's text. The text has so much chance in it that nobody finds it from this.
+/// The SHA-256 of a token's text. The text is too random to be found from its digest.
 #[derive(Clone, Copy)]
 pub struct TokenDigest(pub [u8; 32]);
 
 impl TokenDigest {
-    /// Whether it is the digest of this text. Takes as long for a wrong one as for the right one.
+    /// Whether it is the digest of this text. The comparison takes constant time.
     pub fn is_of(&self, text: &TokenText) -> bool {
         *self == text.digest()
     }
@@ -94,7 +96,7 @@ impl std::fmt::Debug for TokenDigest {
     }
 }
 
-/// A token to be made known.
+/// A token to be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAccessToken {
     pub id: String,
@@ -104,7 +106,7 @@ pub struct NewAccessToken {
     pub tier: Option<String>,
     pub scopes: Vec<String>,
     pub name: String,
-    /// How long it is good for, in milliseconds.
+    /// How long it is valid, in milliseconds.
     pub ttl_ms: u64,
 }
 
@@ -113,13 +115,14 @@ impl NewAccessToken {
         bounds::check_label("tokenId", &self.id)?;
         bounds::check_label("prefix", &self.prefix)?;
         bounds::check_name("userId", &self.owner)?;
-        self.tier
-            .as_ref()
-            .map_or(Ok(()), |tier| bounds::check_label("tier", tier))?;
+        if let Some(tier) = &self.tier {
+            bounds::check_label("tier", tier)?;
+        }
         bounds::check_name("name", &self.name)?;
-        self.scopes
-            .iter()
-            .try_for_each(|scope| bounds::check_label("scopes", scope))?;
+        for scope in &self.scopes {
+            bounds::check_label("scopes", scope)?;
+        }
+
         if !(1..=SCOPES).contains(&self.scopes.len()) {
             let problem = format!("has {} items", self.scopes.len());
             return Err(Invalid::new(
@@ -128,9 +131,11 @@ impl NewAccessToken {
                 format!("1 to {SCOPES} scopes"),
             ));
         }
+
         if self.ttl_ms == 0 {
             return Err(Invalid::new("expires", "is 0", "a time in the future"));
         }
+
         bounds::check_duration_ms("expires", self.ttl_ms)
     }
 }
@@ -140,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_until_its_end_and_never_after_it_was_revoked() {
+    fn a_token_is_valid_until_it_expires_or_is_revoked() {
         let at = Timestamp::from_micros;
         let token = AccessToken {
             id: "1".to_owned(),
@@ -154,12 +159,14 @@ mod tests {
             last_used_at: None,
             revoked_at: None,
         };
+
         assert_eq!(token.standing(at(9)), TokenStanding::Good);
         assert_eq!(token.standing(at(10)), TokenStanding::Expired);
         let revoked = AccessToken {
             revoked_at: Some(at(5)),
             ..token
         };
+
         assert_eq!(revoked.standing(at(9)), TokenStanding::Revoked);
     }
 }

@@ -1,9 +1,9 @@
-//! What the store knows of the files that tasks made (R41). The files themselves are in the artifact store.
+//! The files that tasks made, as the store knows them. Their content is in the artifact store.
 
 use serde::Serialize;
 
 use crate::{
-    attempt::AttemptOutcome,
+    attempt::AttemptEndKind,
     bounds,
     error::Invalid,
     ids::{ArtifactId, TaskId},
@@ -11,20 +11,20 @@ use crate::{
     time::Timestamp,
 };
 
-/// A file's name, in bytes: what the file systems of those who download it take.
+/// The length of a file's name in bytes: what file systems accept.
 pub const FILE_NAME_BYTES: usize = 255;
 
-/// A file that the attempt which holds the lease has put into the artifact store.
+/// A file that the attempt with this lease puts into the artifact store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactNote {
     pub lease: Lease,
-    /// Random, made by whoever put the file.
+    /// Random, made by the process that stores the file.
     pub id: ArtifactId,
     pub key: String,
     pub file_name: String,
     pub content_type: String,
     pub bytes: u64,
-    /// How long the file is kept, in milliseconds.
+    /// How long the file is stored, in milliseconds.
     pub keep_ms: u64,
 }
 
@@ -34,6 +34,7 @@ impl ArtifactNote {
         bounds::check_text("fileName", &self.file_name, FILE_NAME_BYTES)?;
         bounds::check_text("contentType", &self.content_type, bounds::NAME_BYTES)?;
         bounds::check_duration_ms("keep", self.keep_ms)?;
+
         if self.bytes > bounds::ARTIFACT_BYTES as u64 {
             let problem = format!("is {}", self.bytes);
             return Err(Invalid::new(
@@ -42,11 +43,12 @@ impl ArtifactNote {
                 format!("up to {} bytes", bounds::ARTIFACT_BYTES),
             ));
         }
+
         Ok(())
     }
 }
 
-/// A file as the store knows it.
+/// A noted file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactRecord {
@@ -61,11 +63,11 @@ pub struct ArtifactRecord {
     pub expires_at: Timestamp,
     /// When the file was deleted.
     pub cleaned_at: Option<Timestamp>,
-    /// How often it could not be deleted.
+    /// How often its deletion failed.
     pub failures: u32,
 }
 
-/// What became of a file that was to be deleted.
+/// The outcome of a file's deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Swept {
     pub id: ArtifactId,
@@ -73,16 +75,17 @@ pub struct Swept {
     pub is_deleted: bool,
 }
 
-/// Whether people see a file: only what an attempt made whose result was accepted. `archived` is how the attempt ended if
-/// the task has moved on from it; otherwise the task's own row tells.
+/// Whether a file is visible: only files of an attempt whose result was accepted are. `archived` is
+/// how the attempt ended, if the task has moved on from it; otherwise the task's own row has the
+/// end.
 pub fn is_published(
     attempt: u32,
-    archived: Option<AttemptOutcome>,
+    archived: Option<AttemptEndKind>,
     task_attempt: u32,
     status: Status,
 ) -> bool {
     match archived {
-        Some(outcome) => outcome == AttemptOutcome::Completed,
+        Some(outcome) => outcome == AttemptEndKind::Completed,
         None => {
             let has_result = [
                 Status::Completed,

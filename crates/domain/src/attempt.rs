@@ -1,41 +1,40 @@
 //! The history of a task's attempts.
 //!
-//! The last attempt is described by the task's own row until the task moves on from it; only then is
-//! it written to the history. A task that succeeds at once therefore costs no history row, and the
-//! view `v_attempts` shows both as one list.
+//! The task's own row describes the last attempt until the task moves on from it; only then is it
+//! written to the history. A task that succeeds at once therefore costs no history row. The view
+//! `v_attempts` shows both as one list.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     ids::{NodeId, TaskId},
-    task::{Status, Task, TaskError},
+    task::{Status, TaskError, TaskRecord},
     time::Timestamp,
 };
 
 /// How an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum AttemptOutcome {
+pub enum AttemptEndKind {
     /// Has not ended.
     Running,
     /// Returned a result.
     Completed,
     /// Returned an error, or panicked.
     Failed,
-    /// Was ended because of its timeout, its silence, or the deadline of its task.
+    /// Ended by its timeout, its silence, or the deadline of its task.
     TimedOut,
-    /// Put itself back for later.
+    /// Put itself back to run later.
     Snoozed,
-    /// Was given back by a node that shut down.
+    /// Returned by a node that shut down.
     HandedBack,
-    /// Went with its node.
+    /// Its node died.
     Crashed,
-    /// Was cancelled.
+    /// Cancelled.
     Cancelled,
 }
 
-impl AttemptOutcome {
-    /// All of them.
+impl AttemptEndKind {
     pub const ALL: [Self; 8] = [
         Self::Running,
         Self::Completed,
@@ -47,7 +46,7 @@ impl AttemptOutcome {
         Self::Cancelled,
     ];
 
-    /// The spelling that stores keep.
+    /// The spelling in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -61,7 +60,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// The outcome of this spelling.
+    /// Parses the spelling of [`Self::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -72,15 +71,14 @@ impl AttemptOutcome {
 /// One run of a task by a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Attempt {
-    /// Of this task.
     pub task_id: TaskId,
     /// Numbered from 1.
     pub attempt: u32,
     /// How it ended.
-    pub outcome: AttemptOutcome,
+    pub outcome: AttemptEndKind,
     /// Where it ran.
     pub node_id: Option<NodeId>,
-    /// What that node called its host.
+    /// The name of that node's host.
     pub host: Option<String>,
     /// When it was claimed.
     pub started_at: Option<Timestamp>,
@@ -93,8 +91,8 @@ pub struct Attempt {
 impl Attempt {
     /// The last attempt of `task`, ended as `outcome` at `ended_at`.
     pub fn of(
-        task: &Task,
-        outcome: AttemptOutcome,
+        task: &TaskRecord,
+        outcome: AttemptEndKind,
         ended_at: Option<Timestamp>,
         error: Option<TaskError>,
     ) -> Self {
@@ -110,20 +108,22 @@ impl Attempt {
         }
     }
 
-    /// The last attempt of `task` as its own row tells it, when the row still does.
-    pub fn told_by(task: &Task) -> Option<Self> {
+    /// The last attempt of `task` as its own row describes it; `None` once the task has moved on.
+    pub fn of_row(task: &TaskRecord) -> Option<Self> {
         let outcome = match task.status {
-            Status::Running => AttemptOutcome::Running,
-            Status::Completed | Status::CompletedWithErrors => AttemptOutcome::Completed,
-            Status::Failed | Status::DeadLetter => AttemptOutcome::Failed,
-            Status::Cancelled => AttemptOutcome::Cancelled,
+            Status::Running => AttemptEndKind::Running,
+            Status::Completed | Status::CompletedWithErrors => AttemptEndKind::Completed,
+            Status::Failed | Status::DeadLetter => AttemptEndKind::Failed,
+            Status::Cancelled => AttemptEndKind::Cancelled,
             // The task has moved on: the attempt is in the history.
             Status::Queued | Status::Retrying | Status::Waiting => return None,
         };
+
         let error = task
             .error
             .clone()
             .filter(|error| error.attempt == task.attempt);
+
         (task.attempt > 0).then(|| Self::of(task, outcome, task.finished_at, error))
     }
 }

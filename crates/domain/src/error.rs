@@ -1,16 +1,16 @@
-//! What can go wrong, each with a stable code that a client can act on.
+//! The errors, each with a stable code that a client can act on.
 
 use crate::lifecycle::Refusal;
 
-/// One input that does not fit: which field, what is wrong with it, and what is allowed.
+/// An invalid input: the field, the problem, and what is allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} {problem}; allowed: {allowed}")]
 pub struct Invalid {
-    /// The field as the public contract spells it.
+    /// The field in the spelling of the public contract.
     pub field: &'static str,
-    /// What is wrong, as the rest of a sentence that starts with the field.
+    /// The problem, as the rest of a sentence that starts with the field.
     pub problem: String,
-    /// What would have been accepted.
+    /// What is accepted.
     pub allowed: String,
 }
 
@@ -28,10 +28,10 @@ impl Invalid {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// Why an operation of the store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The input does not fit; nothing was changed.
+    /// The input is invalid; nothing was changed.
     #[error(transparent)]
     Invalid(#[from] Invalid),
     /// No such task, or not one that the caller may see.
@@ -40,7 +40,7 @@ pub enum StoreError {
     /// The lifecycle does not allow it; nothing was changed.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The idempotency key was used before with another body.
+    /// The idempotency key was used before for another request body.
     #[error(
         "the idempotency key was used before with another body; use a new key for a new request"
     )]
@@ -48,15 +48,17 @@ pub enum StoreError {
     /// The node was declared dead, or never registered; it must register with a new boot id.
     #[error("this node is not registered or was declared dead; register again with a new boot id")]
     NodeLost,
-    /// The database cannot be reached or gave up. The outcome may be unknown: repeat the whole operation.
+    /// The database cannot be reached or gave up. The outcome may be unknown; repeat the whole
+    /// operation.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
     /// The schema was written by a newer program.
     #[error(
-        "the database schema (migration {found}) is newer than this program (migration {known}); run the newer program"
+        "the database schema (migration {found}) is newer than this program (migration {known}); \
+         run the newer program"
     )]
     SchemaTooNew { found: i64, known: i64 },
-    /// The database answered something that it should never answer. A bug, reported with its cause.
+    /// The database gave an answer that it should never give. A bug, reported with its cause.
     #[error("the store failed: {0}")]
     Internal(String),
 }
@@ -76,7 +78,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may succeed when it is simply repeated.
+    /// Whether a repetition of the same call may succeed.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Unavailable(_))
     }

@@ -1,17 +1,17 @@
-//! Which tasks a list or a bulk change is about, and where a page ends.
+//! The filters of lists and bulk changes, and pages.
 
 use crate::{
     bounds,
     error::Invalid,
     ids::TaskId,
-    task::{Status, Task},
+    task::{Status, TaskRecord},
     time::Timestamp,
 };
 
-/// Conditions that all hold. An empty list or a `None` asks nothing.
+/// Conditions that must all hold. An empty list or a `None` is no condition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskFilter {
-    /// Whose tasks; `None` is for those who may see all.
+    /// The owner; `None` is for callers that may see all tasks.
     pub owner: Option<String>,
     pub statuses: Vec<Status>,
     pub task_types: Vec<String>,
@@ -26,7 +26,7 @@ pub struct TaskFilter {
 
 impl TaskFilter {
     /// Whether all conditions hold for `task`.
-    pub fn matches(&self, task: &Task) -> bool {
+    pub fn matches(&self, task: &TaskRecord) -> bool {
         let named = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_none_or(|name| is == Some(name))
         };
@@ -34,6 +34,7 @@ impl TaskFilter {
         let within = |from: Option<Timestamp>, to: Option<Timestamp>, at: Timestamp| {
             from.is_none_or(|from| from <= at) && to.is_none_or(|to| at < to)
         };
+
         named(&self.owner, Some(&task.owner))
             && (self.statuses.is_empty() || self.statuses.contains(&task.status))
             && listed(&self.task_types, &task.task_type)
@@ -46,20 +47,21 @@ impl TaskFilter {
             && within(self.due_after, self.due_before, task.due_at)
     }
 
-    /// Refuses conditions that no task could be stored under.
+    /// Refuses conditions that no stored task can meet.
     pub fn check(&self) -> Result<(), Invalid> {
-        self.owner
-            .as_ref()
-            .map_or(Ok(()), |owner| bounds::check_name("userId", owner))?;
-        self.task_key
-            .as_ref()
-            .map_or(Ok(()), |key| bounds::check_name("taskKey", key))?;
-        self.task_types
-            .iter()
-            .try_for_each(|name| bounds::check_label("taskType", name))?;
-        self.queues
-            .iter()
-            .try_for_each(|name| bounds::check_label("queue", name))?;
+        if let Some(owner) = &self.owner {
+            bounds::check_name("userId", owner)?;
+        }
+        if let Some(key) = &self.task_key {
+            bounds::check_name("taskKey", key)?;
+        }
+        for name in &self.task_types {
+            bounds::check_label("taskType", name)?;
+        }
+        for name in &self.queues {
+            bounds::check_label("queue", name)?;
+        }
+
         bounds::check_batch("taskType", self.task_types.len(), 100)?;
         bounds::check_batch("queue", self.queues.len(), 100)?;
         let times = [
@@ -68,13 +70,15 @@ impl TaskFilter {
             ("dueAfter", self.due_after),
             ("dueBefore", self.due_before),
         ];
-        times
-            .into_iter()
-            .try_for_each(|(field, at)| at.map_or(Ok(()), |moment| moment.check(field)))
+
+        for (field, moment) in times {
+            moment.map_or(Ok(()), |moment| moment.check(field))?;
+        }
+        Ok(())
     }
 }
 
-/// Lists run along the ids, which grow with the time of submission.
+/// The order of a list by id, and so by the time of submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SortOrder {
     #[default]
@@ -82,7 +86,7 @@ pub enum SortOrder {
     OldestFirst,
 }
 
-/// One page of a list: at most `size` tasks that come after `after` in the order.
+/// A page of a list: at most `size` tasks that come after `after` in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRequest {
     pub order: SortOrder,
@@ -103,6 +107,7 @@ impl PageRequest {
         if (1..=bounds::PAGE_SIZE).contains(&self.size) {
             return Ok(());
         }
+
         Err(Invalid::new(
             "size",
             format!("is {}", self.size),
@@ -118,12 +123,12 @@ pub struct Page<T> {
     pub next: Option<TaskId>,
 }
 
-/// How long ended tasks are kept (R29). A child stays as long as its parent.
+/// How long ended tasks are kept. A child is kept as long as its parent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// For all ends but the two below, in milliseconds.
+    /// For all statuses but the two below, in milliseconds.
     pub ended_ms: u64,
-    /// For `FAILED` and `DEAD_LETTER`, which people may still want to replay.
+    /// For `FAILED` and `DEAD_LETTER`, which people may still replay.
     pub dead_letter_ms: u64,
 }
 

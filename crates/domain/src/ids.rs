@@ -7,12 +7,12 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A task's identity, a UUIDv7: it sorts by the time of its submission.
+/// The identity of a task, a UUIDv7: ids sort by the time of submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct TaskId(pub Uuid);
 
-/// A node's identity: random for each start of a process, whatever the process is called.
+/// The identity of a node: random for each start of a process, whatever its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub Uuid);
@@ -22,7 +22,7 @@ pub struct NodeId(pub Uuid);
 #[serde(transparent)]
 pub struct ArtifactId(pub Uuid);
 
-/// The secret that a claim hands out. It is good for one attempt and is never printed.
+/// The secret that a claim hands out. It is valid for one attempt and never printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseToken(pub Uuid);
@@ -69,13 +69,13 @@ impl fmt::Debug for LeaseToken {
     }
 }
 
-/// Makes task ids that only grow, so that tasks of one batch keep their order even within a millisecond.
+/// Makes growing task ids, so that tasks of one batch keep their order even within a millisecond.
 #[derive(Debug, Default, Clone)]
 pub struct TaskIdSequence {
     last: u128,
 }
 
-/// The bits of a UUIDv7 below its time that are free: 12 after the version and 62 after the variant.
+/// The free bits of a UUIDv7 below its time: 12 after the version and 62 after the variant.
 const FREE_BITS: u32 = 74;
 
 impl TaskIdSequence {
@@ -109,6 +109,7 @@ mod tests {
         let mut ids: Vec<TaskId> = (0..1_000)
             .map(|n| sequence.next_id(now, n * 7_919))
             .collect();
+
         ids.extend((0..1_000).map(|n| sequence.next_id(earlier, n)));
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     }

@@ -1,8 +1,8 @@
-//! JSON text that every store keeps to the letter.
+//! JSON text that every store keeps exactly.
 //!
-//! The text is checked once, here, and kept as it came: numbers keep their digits and objects their
-//! order. What a database could not keep exactly (a NUL, half a surrogate pair) or what would hurt a
-//! reader (depth, size, too many keys) is refused with the field's name.
+//! The text is checked once, here, and stored unchanged: numbers keep their digits and objects
+//! their order. What a database cannot store exactly (a NUL, half a surrogate pair) and what would
+//! slow readers (depth, size, too many keys) is refused with the field's name.
 
 use std::cell::Cell;
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::{bounds, error::Invalid};
 pub struct Json(Arc<str>);
 
 impl Json {
-    /// Checks `text` and keeps it. `field` names it in the refusal.
+    /// Checks `text`. `field` names it in a refusal.
     pub fn parse(field: &'static str, text: impl Into<String>) -> Result<Self, Invalid> {
         let text = text.into();
         check(field, &text)?;
         Ok(Self(text.into()))
     }
 
-    /// The document of a value. Only what would be refused as text is refused here.
+    /// The document of a value, with the same checks.
     pub fn from_value(field: &'static str, value: &impl Serialize) -> Result<Self, Invalid> {
         let refused = |cause: &dyn fmt::Display| {
             Invalid::new(
@@ -34,21 +34,24 @@ impl Json {
                 "a value that is JSON",
             )
         };
-        // Taken, not borrowed: a value may write others while it is written.
+
+        // Taken, not borrowed: a value may serialise others while it is serialised.
         let mut buffer = BUFFER.try_with(Cell::take).unwrap_or_default();
         serde_json::to_writer(&mut buffer, value).map_err(|cause| refused(&cause))?;
         let text = str::from_utf8(&buffer).map_err(|cause| refused(&cause))?;
         check(field, text)?;
         let json = Self(text.into());
+
         if buffer.capacity() <= BUFFER_BYTES {
             buffer.clear();
-            // A thread that is about to end keeps nothing.
-            let _ = BUFFER.try_with(|kept| kept.set(buffer));
+            // A thread that is about to end has no buffer any more.
+            let _ = BUFFER.try_with(|cell| cell.set(buffer));
         }
+
         Ok(json)
     }
 
-    /// What was accepted before and comes back from a store, taken as it is.
+    /// Text that was checked before and comes back from a store.
     pub fn trusted(text: impl Into<Arc<str>>) -> Self {
         Self(text.into())
     }
@@ -63,11 +66,11 @@ impl Json {
     }
 }
 
-/// What a thread keeps of the memory that values are written into.
+/// The largest buffer that a thread reuses.
 const BUFFER_BYTES: usize = 16 * 1024;
 
 thread_local! {
-    /// Most documents are small and many are written: each then takes one piece of memory, and of its own size.
+    /// Reused for serialisation, so that a document costs one allocation of its own size.
     static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
@@ -83,6 +86,7 @@ fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
             allowed,
         ));
     }
+
     let mut keys_left = bounds::JSON_KEYS;
     let mut reader = serde_json::Deserializer::from_str(text);
     Check {
@@ -94,7 +98,7 @@ fn check(field: &'static str, text: &str) -> Result<(), Invalid> {
     .map_err(|cause| Invalid::new(field, format!("is refused: {cause}"), "one JSON document"))
 }
 
-/// Walks a document without keeping it, and stops at the first thing that is not allowed.
+/// Walks a document without building it, and stops at the first thing that is not allowed.
 struct Check<'a> {
     depth_left: usize,
     keys_left: &'a mut usize,
@@ -116,6 +120,7 @@ impl Check<'_> {
                 bounds::JSON_DEPTH
             ))
         })?;
+
         Ok(Check {
             depth_left,
             keys_left: self.keys_left,
@@ -130,11 +135,13 @@ impl Check<'_> {
                 text.len()
             )));
         }
+
         if text.contains('\0') {
             return Err(E::custom(
                 "a string holds the character U+0000, which databases cannot keep",
             ));
         }
+
         Ok(())
     }
 }
@@ -168,7 +175,7 @@ impl<'de> Visitor<'de> for Check<'_> {
         Ok(())
     }
     fn visit_map<A: MapAccess<'de>>(mut self, mut entries: A) -> Result<(), A::Error> {
-        // A key is looked at like a string, and not kept.
+        // A key is checked like a string.
         while entries
             .next_key_seed(Check {
                 depth_left: self.depth_left,
@@ -181,13 +188,15 @@ impl<'de> Visitor<'de> for Check<'_> {
             })?;
             entries.next_value_seed(self.deeper()?)?;
         }
+
         Ok(())
     }
 }
 
 impl Serialize for Json {
     fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
-        // What somebody wrote into the database by hand may be no JSON. It is shown as text: one task must not spoil a whole list.
+        // Text that was written into the database by hand may not be JSON. It is shown as a string,
+        // so that one task does not break a whole list.
         match serde_json::from_str::<&serde_json::value::RawValue>(&self.0) {
             Ok(raw) => raw.serialize(writer),
             Err(_) => self.0.serialize(writer),
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_kept_to_the_letter() {
+    fn text_is_stored_unchanged() {
         for text in [
             "{\"b\":1, \"a\":1.000}",
             "12345678901234567890123456789.5",
@@ -219,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_may_write_another_while_it_is_written() {
+    fn a_value_may_serialise_another_one() {
         struct Outer;
         impl Serialize for Outer {
             fn serialize<S: serde::Serializer>(&self, writer: S) -> Result<S::Ok, S::Error> {
@@ -228,6 +237,7 @@ mod tests {
                 (0, inner, 3).serialize(writer)
             }
         }
+
         for _ in 0..2 {
             assert_eq!(
                 Json::from_value("p", &Outer).unwrap().as_str(),
@@ -237,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_after_all_is_shown_as_text() {
+    fn text_that_is_not_json_is_shown_as_a_string() {
         let shown = |text: &str| serde_json::to_string(&[Json::trusted(text)]).unwrap();
         assert_eq!(shown("{\"a\":1.000}"), "[{\"a\":1.000}]");
         assert_eq!(shown("{\"a\":"), "[\"{\\\"a\\\":\"]");
     }
 
     #[test]
-    fn what_a_database_cannot_keep_is_refused_by_name() {
+    fn what_a_database_cannot_store_is_refused_by_name() {
         assert!(problem("\"a\\u0000b\"").contains("U+0000"));
         assert!(problem("{\"a\\u0000b\":1}").contains("U+0000"));
         assert!(problem("\"\\ud800\"").starts_with("parameters is refused"));

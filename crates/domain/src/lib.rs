@@ -1,8 +1,4 @@
-//! What a task is, what may happen to it, and what we ask of the outside world.
-//!
-//! Everything here is data and pure decisions. This crate never performs I/O, never reads a clock,
-//! never draws a random number and never knows a database: time and randomness are passed in, and
-//! the outside world is described by the traits in [`contract`].
+#![doc = include_str!("../README.md")]
 
 pub mod bounds;
 pub mod error;
@@ -19,10 +15,10 @@ pub mod queue;
 pub mod retry;
 pub mod submission;
 pub mod task;
+pub mod task_info;
 pub mod token_text;
 
 pub mod event;
-pub mod event_selection;
 pub mod filter;
 pub mod statistics;
 
@@ -30,14 +26,15 @@ pub mod contract;
 pub mod lifecycle;
 
 pub use access_token::{AccessToken, KnownToken, NewAccessToken, TokenStanding};
-pub use attempt::{Attempt, AttemptOutcome};
+pub use attempt::{Attempt, AttemptEndKind};
 pub use error::{Invalid, StoreError};
 pub use ids::{LeaseToken, NodeId, TaskId, TaskIdSequence};
 pub use json::Json;
 pub use log::{LogEntry, LogLevel, LogLine, LogPage};
-pub use node::{Node, Serves};
+pub use node::{NodeRecord, Serves};
 pub use retry::RetryPolicy;
 pub use submission::{Idempotency, NewTask, RunAt};
-pub use task::{ChildCounts, Lease, Phase, Status, Task, TaskError};
+pub use task::{ChildCounts, Lease, Phase, Status, TaskError, TaskRecord};
+pub use task_info::TaskInfo;
 pub use time::{Clock, Timestamp};
 pub use token_text::{TokenFault, TokenText};

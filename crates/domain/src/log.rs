@@ -1,7 +1,7 @@
-//! Log lines that are kept with a task (R5): what its handler says to the person who looks at the task.
+//! Log lines that are stored with a task, for the people who look at it.
 //!
-//! They are few and short, and no stream of output: that is the stream log. What a handler logs for its operators goes
-//! where the process logs.
+//! They are few and short. A task's output is in the stream log, and what a handler logs for its
+//! operators goes to the log of the process.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use crate::{bounds, task::Lease, time::Timestamp};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogLevel {
-    /// For whoever is curious.
+    /// For information.
     Info,
-    /// Somebody should look at it.
+    /// A person should look at it.
     Warn,
     /// Something went wrong.
     Error,
@@ -35,7 +35,7 @@ impl LogLevel {
     }
 }
 
-/// A line as the worker of an attempt writes it. The store adds time and number.
+/// A line as an attempt writes it. The store adds time and number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLine {
     pub lease: Lease,
@@ -44,8 +44,8 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// The message as every store keeps it: cut to its bound, and without control characters that would garble a
-    /// terminal or a page. Line breaks and tabs stay.
+    /// The message as every store keeps it: cut to its bound, and without control characters that
+    /// would disturb a terminal or a page. Line breaks and tabs stay.
     pub fn storable_message(&self) -> String {
         let shown = |c: char| {
             if c.is_control() && !matches!(c, '\n' | '\t' | '\0') {
@@ -54,15 +54,16 @@ impl LogLine {
                 c
             }
         };
+
         bounds::cut(self.message.chars().map(shown), bounds::LOG_BYTES)
     }
 }
 
-/// A line as it is kept.
+/// A stored line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LogEntry {
-    /// Grows from line to line of a task, not by one: it is where a reader goes on.
+    /// Grows from line to line of a task, not by one. A reader continues after it.
     pub number: u64,
     /// The attempt that wrote it.
     pub attempt: u32,
@@ -88,12 +89,13 @@ mod tests {
     use crate::ids::{LeaseToken, TaskId};
     use uuid::Uuid;
 
-    fn kept(message: &str) -> String {
+    fn stored(message: &str) -> String {
         let lease = Lease {
             task_id: TaskId(Uuid::nil()),
             attempt: 1,
             token: LeaseToken(Uuid::nil()),
         };
+
         LogLine {
             lease,
             level: LogLevel::Info,
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_is_read_back_from_its_own_spelling() {
+    fn every_level_is_parsed_from_its_own_spelling() {
         for level in LogLevel::ALL {
             assert_eq!(LogLevel::parse(level.as_str()), Some(level));
         }
@@ -113,11 +115,11 @@ mod tests {
     #[test]
     fn a_message_is_cut_between_characters() {
         assert_eq!(
-            kept(&"é".repeat(bounds::LOG_BYTES)),
+            stored(&"é".repeat(bounds::LOG_BYTES)),
             "é".repeat(bounds::LOG_BYTES / 2)
         );
         assert_eq!(
-            kept(&("x".to_owned() + &"é".repeat(bounds::LOG_BYTES))).len(),
+            stored(&("x".to_owned() + &"é".repeat(bounds::LOG_BYTES))).len(),
             bounds::LOG_BYTES - 1
         );
     }
@@ -125,9 +127,9 @@ mod tests {
     #[test]
     fn control_characters_are_replaced_and_nul_is_dropped() {
         assert_eq!(
-            kept("a\0b\tc\nd\u{1b}[31m\r\u{85}"),
+            stored("a\0b\tc\nd\u{1b}[31m\r\u{85}"),
             "ab\tc\nd\u{fffd}[31m\u{fffd}\u{fffd}"
         );
-        assert_eq!(kept("\0"), "");
+        assert_eq!(stored("\0"), "");
     }
 }

@@ -1,21 +1,21 @@
-//! Processes that run tasks, and the leases of the duties that one of them does for all.
+//! Nodes, and the leases of maintenance jobs that one of them does for all.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{bounds, error::Invalid, ids::NodeId, time::Timestamp};
 
-/// A process that runs tasks. Its name and host are for people; the boot id is its identity.
+/// A process that runs tasks. Its identity is the boot id; name and host are for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct NodeRecord {
     pub id: NodeId,
     pub name: String,
     pub host: String,
     pub started_at: Timestamp,
-    /// The lease of every task that the node holds is renewed by this alone.
+    /// This alone renews the leases of all tasks of the node.
     pub heartbeat_at: Timestamp,
-    /// When it was declared dead. A dead node stays dead: the process comes back under a new id.
+    /// When it was declared dead. A dead node stays dead: its process comes back under a new id.
     pub lost_at: Option<Timestamp>,
-    /// What it runs, as it said when it started; nothing of one whose version does not say.
+    /// What it serves, from its registration; `None` for a version that does not say.
     pub serves: Option<Serves>,
 }
 
@@ -25,12 +25,12 @@ pub struct Node {
 pub struct Serves {
     pub queues: Vec<String>,
     pub task_types: Vec<String>,
-    /// Tasks that it runs at once; none of a node that does duties alone.
+    /// Tasks that it runs at once; 0 for a node that does maintenance alone.
     pub slots: usize,
 }
 
-impl Node {
-    /// Whether it lives and runs tasks, as far as anybody knows.
+impl NodeRecord {
+    /// Whether it lives and runs tasks, as far as the store knows.
     pub fn is_at_work(&self) -> bool {
         let runs_some = |serves: &Serves| serves.slots > 0 && !serves.task_types.is_empty();
         self.lost_at.is_none() && self.serves.as_ref().is_none_or(runs_some)
@@ -42,33 +42,34 @@ impl Node {
     }
 }
 
-/// The right to do one background duty until it runs out.
+/// The right to do one maintenance job until the lease runs out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DutyLease {
-    pub duty: String,
+pub struct MaintenanceLease {
+    pub job: String,
     pub node_id: NodeId,
-    /// Raised each time the duty changes hands; fences what the holder before may still try.
+    /// Raised each time the job moves to another node; fences off the node before.
     pub epoch: u64,
     pub leased_until: Timestamp,
 }
 
-impl DutyLease {
-    /// Who holds the duty after `node_id` asks for it at `now`, if the asker may have it.
+impl MaintenanceLease {
+    /// The lease of `node_id`, which asks for the job at `now`; `None` while another node has it.
     pub fn grant(
-        held: Option<&Self>,
-        duty: &str,
+        current: Option<&Self>,
+        job: &str,
         node_id: NodeId,
         ttl_ms: u64,
         now: Timestamp,
     ) -> Option<Self> {
-        let epoch = match held {
+        let epoch = match current {
             None => 1,
             Some(lease) if lease.node_id == node_id => lease.epoch,
             Some(lease) if lease.leased_until <= now => lease.epoch + 1,
             Some(_) => return None,
         };
+
         Some(Self {
-            duty: duty.to_owned(),
+            job: job.to_owned(),
             node_id,
             epoch,
             leased_until: now.plus_ms(ttl_ms),
@@ -81,22 +82,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duty_changes_hands_only_when_its_lease_has_run_out() {
+    fn a_job_moves_to_another_node_only_when_its_lease_has_run_out() {
         let node = |n| NodeId(uuid::Uuid::from_u128(n));
         let at = Timestamp::from_micros;
-        let first = DutyLease::grant(None, "pruner", node(1), 1, at(0)).unwrap();
+        let first = MaintenanceLease::grant(None, "pruner", node(1), 1, at(0)).unwrap();
         assert_eq!(
-            DutyLease::grant(Some(&first), "pruner", node(2), 1, at(999)),
+            MaintenanceLease::grant(Some(&first), "pruner", node(2), 1, at(999)),
             None
         );
         assert_eq!(
-            DutyLease::grant(Some(&first), "pruner", node(1), 1, at(999))
+            MaintenanceLease::grant(Some(&first), "pruner", node(1), 1, at(999))
                 .unwrap()
                 .epoch,
             1
         );
+
         assert_eq!(
-            DutyLease::grant(Some(&first), "pruner", node(2), 1, at(1_000))
+            MaintenanceLease::grant(Some(&first), "pruner", node(2), 1, at(1_000))
                 .unwrap()
                 .epoch,
             2

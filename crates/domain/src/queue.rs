@@ -1,8 +1,8 @@
-//! Queues: isolated lanes of tasks that people can pause.
+//! Queues: tasks that are isolated from others and can be paused together.
 
 use crate::time::Timestamp;
 
-/// A queue that tasks were submitted to, or that somebody paused.
+/// A queue that tasks were submitted to, or that was paused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queue {
     pub name: String,

@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt (R17).
+//! How long to wait before the next attempt.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{bounds, error::Invalid};
 
-/// Exponential backoff with jitter and a cap. The number of attempts is the task's own.
+/// Exponential backoff with jitter and a cap. The number of attempts is a field of the task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RetryPolicy {
@@ -14,7 +14,7 @@ pub struct RetryPolicy {
     pub initial_ms: u64,
     /// What each further failure multiplies the wait by.
     pub factor: f64,
-    /// The share of the wait that is drawn at random around it, so that failures do not return in step.
+    /// The random share of the wait, so that failed tasks do not return at the same time.
     pub jitter: f64,
     /// The longest wait, in milliseconds.
     pub max_ms: u64,
@@ -32,7 +32,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Waits `initial` after the first failure and twice as long after each further one, up to `most`.
+    /// Waits `initial` after the first failure and twice as long after each further one, up to
+    /// `most`.
     pub fn backoff(initial: Duration, most: Duration) -> Self {
         let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -42,8 +43,8 @@ impl RetryPolicy {
         }
     }
 
-    /// The wait before the retry that follows `failures` counted failures (1 for the first), in milliseconds.
-    /// `random` is a fresh number from 0 to 1.
+    /// The wait before the retry that follows `failures` counted failures (1 for the first), in
+    /// milliseconds. `random` is a fresh number from 0 to 1.
     pub fn delay_ms(&self, failures: u32, random: f64) -> u64 {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let plain = (self.initial_ms as f64 * self.factor.powi(exponent)).min(self.max_ms as f64);
@@ -51,7 +52,7 @@ impl RetryPolicy {
         (plain * swing).min(self.max_ms as f64).max(0.0) as u64
     }
 
-    /// Refuses policies that shrink, never wait within reason, or jitter by more than the wait itself.
+    /// Refuses waits that shrink or exceed their bound, and jitter of more than the wait itself.
     pub fn check(&self) -> Result<(), Invalid> {
         bounds::check_duration_ms("retry.initialMs", self.initial_ms)?;
         bounds::check_duration_ms("retry.maxMs", self.max_ms)?;
@@ -62,6 +63,7 @@ impl RetryPolicy {
                 "1 to 100",
             ));
         }
+
         if !(0.0..=1.0).contains(&self.jitter) {
             return Err(Invalid::new(
                 "retry.jitter",
@@ -69,6 +71,7 @@ impl RetryPolicy {
                 "0 to 1",
             ));
         }
+
         Ok(())
     }
 }
@@ -87,6 +90,7 @@ mod tests {
             .iter()
             .map(|n| policy.delay_ms(*n, 0.5))
             .collect();
+
         assert_eq!(waits, [2_000, 4_000, 8_000, 3_600_000, 3_600_000]);
     }
 
@@ -101,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_swings_by_a_fifth_to_both_sides() {
+    fn jitter_varies_the_wait_by_a_fifth_both_ways() {
         let policy = RetryPolicy::default();
         assert_eq!(policy.delay_ms(1, 0.0), 1_600);
         assert_eq!(policy.delay_ms(1, 1.0), 2_400);

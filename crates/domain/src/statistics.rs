@@ -1,7 +1,7 @@
-//! Counts and statistics (R46) that are kept with each change, so that no reader scans the history.
+//! Counts and statistics that are maintained with each change, so that no reader scans the history.
 //!
-//! Every change of a task yields a few tallies: small signed numbers under a name. Stores append them in
-//! the change's own transaction and fold them now and then; the sum is exact at any moment.
+//! Every change of a task yields a few counts: small signed numbers under a key. Stores append them
+//! in the transaction of the change and compact them later; their sum is exact at any moment.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    task::{Status, Task},
+    task::{Status, TaskRecord},
     time::Timestamp,
 };
 
-/// What a tally counts.
+/// What a count counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Tasks that now stand at a status.
+    /// Tasks by their present status.
     Status,
-    /// Tasks that ended at a status, by the attempt that ended them: 1, 2, or 3 for any later one.
+    /// Ended tasks by status and attempt: 1, 2, or 3 for any later one.
     Ended,
     /// Waits from due to the start of the last attempt, by histogram bucket.
     Wait,
@@ -44,9 +44,9 @@ impl Measure {
     }
 }
 
-/// What a tally is filed under.
+/// The key of a count.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct TallyKey {
+pub struct CountKey {
     /// Start of the hour in which tasks ended; zero for counts of the present.
     pub span_start: i64,
     pub queue: String,
@@ -58,56 +58,57 @@ pub struct TallyKey {
     pub bucket: i32,
 }
 
-/// One line of a tally sheet.
+/// A count with its key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct TaskCount {
     #[serde(flatten)]
-    pub key: TallyKey,
+    pub key: CountKey,
     pub n: i64,
 }
 
-/// The tallies of one transaction, added up: by queue, by type, then by the rest of the key. Every task that moves is
-/// counted here several times, so a name is only copied when it is new.
+/// The counts of one transaction, added up: by queue, by type, then by the rest of the key. Every
+/// task that moves is counted here several times, so a name is only copied when it is new.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct TallySheet(BTreeMap<String, BTreeMap<String, Lines>>);
+pub struct CountSheet(BTreeMap<String, BTreeMap<String, CountsOfType>>);
 
 /// By span, measure, label and bucket.
-type Lines = BTreeMap<(i64, Measure, Cow<'static, str>, i32), i64>;
+type CountsOfType = BTreeMap<(i64, Measure, Cow<'static, str>, i32), i64>;
 
 /// One hour, in microseconds: the span of the statistics.
 pub const SPAN_MICROS: i64 = 3_600 * 1_000_000;
 
-impl TallySheet {
-    /// Counts a task that was made or that reached `task`'s status, `n` times.
+impl CountSheet {
+    /// Counts `n` tasks that reached a status.
     pub fn count(&mut self, queue: &str, task_type: &str, status: Status, n: i64) {
         self.add(0, queue, task_type, Measure::Status, status, 0, n);
     }
 
     /// Counts the move of a task, and its end if the move was one.
-    pub fn record_move(&mut self, before: &Task, after: &Task) {
+    pub fn record_move(&mut self, before: &TaskRecord, after: &TaskRecord) {
         self.count(&before.queue, &before.task_type, before.status, -1);
         self.count(&after.queue, &after.task_type, after.status, 1);
         if after.status.is_ended() && !before.status.is_ended() {
-            self.record_end(&Ending::of(after), &after.queue, &after.task_type);
+            self.record_end(&EndedTask::of(after), &after.queue, &after.task_type);
         }
     }
 
     /// Counts the end of a task that was running.
-    pub fn end_running(&mut self, ending: &Ending, queue: &str, task_type: &str) {
+    pub fn end_running(&mut self, end: &EndedTask, queue: &str, task_type: &str) {
         self.count(queue, task_type, Status::Running, -1);
-        self.count(queue, task_type, ending.status, 1);
-        self.record_end(ending, queue, task_type);
+        self.count(queue, task_type, end.status, 1);
+        self.record_end(end, queue, task_type);
     }
 
     /// Counts the end of a task.
-    pub fn record_end(&mut self, ending: &Ending, queue: &str, task_type: &str) {
-        let at = ending.finished_at;
+    pub fn record_end(&mut self, end: &EndedTask, queue: &str, task_type: &str) {
+        let at = end.finished_at;
         let span = at.as_micros().div_euclid(SPAN_MICROS) * SPAN_MICROS;
-        let status = ending.status;
-        let attempt = i32::try_from(ending.attempt.min(3)).unwrap_or(3);
+        let status = end.status;
+        let attempt = i32::try_from(end.attempt.min(3)).unwrap_or(3);
         self.add(span, queue, task_type, Measure::Ended, status, attempt, 1);
-        if let Some(started) = ending.last_attempt_at {
-            let wait = bucket_of(started.micros_since(ending.waits_since));
+
+        if let Some(started) = end.last_attempt_at {
+            let wait = bucket_of(started.micros_since(end.waits_since));
             let run = bucket_of(at.micros_since(started));
             self.add(span, queue, task_type, Measure::Wait, status, wait, 1);
             self.add(span, queue, task_type, Measure::Run, status, run, 1);
@@ -116,7 +117,7 @@ impl TallySheet {
 
     #[expect(
         clippy::too_many_arguments,
-        reason = "the parts of one key, spelled out once"
+        reason = "the fields of one key, spelled out once"
     )]
     fn add(
         &mut self,
@@ -129,25 +130,26 @@ impl TallySheet {
         n: i64,
     ) {
         let line = (span, measure, Cow::Borrowed(status.as_str()), bucket);
-        *self.lines(queue, kind).entry(line).or_default() += n;
+        *self.of_type(queue, kind).entry(line).or_default() += n;
     }
 
-    fn lines(&mut self, queue: &str, kind: &str) -> &mut Lines {
+    fn of_type(&mut self, queue: &str, kind: &str) -> &mut CountsOfType {
         named(named(&mut self.0, queue), kind)
     }
 
-    /// The lines that are not zero.
-    pub fn into_tallies(self) -> Vec<Tally> {
-        let mut tallies = Vec::new();
+    /// The counts that are not zero.
+    pub fn into_task_counts(self) -> Vec<TaskCount> {
+        let mut task_counts = Vec::new();
         for (queue, types) in self.0 {
             for (task_type, lines) in types {
                 for ((span_start, measure, label, bucket), n) in
                     lines.into_iter().filter(|(_, n)| *n != 0)
                 {
-                    let (queue, task_type, label) =
-                        (queue.clone(), task_type.clone(), label.into_owned());
-                    tallies.push(Tally {
-                        key: TallyKey {
+                    let queue = queue.clone();
+                    let task_type = task_type.clone();
+                    let label = label.into_owned();
+                    task_counts.push(TaskCount {
+                        key: CountKey {
                             span_start,
                             queue,
                             task_type,
@@ -160,19 +162,21 @@ impl TallySheet {
                 }
             }
         }
-        tallies
+
+        task_counts
     }
 
-    pub fn add_all(&mut self, tallies: &[Tally]) {
-        for Tally { key, n } in tallies {
+    pub fn add_all(&mut self, task_counts: &[TaskCount]) {
+        for TaskCount { key, n } in task_counts {
             let line = (
                 key.span_start,
                 key.measure,
                 Cow::Owned(key.label.clone()),
                 key.bucket,
             );
+
             *self
-                .lines(&key.queue, &key.task_type)
+                .of_type(&key.queue, &key.task_type)
                 .entry(line)
                 .or_default() += n;
         }
@@ -181,18 +185,18 @@ impl TallySheet {
 
 #[expect(
     clippy::expect_used,
-    reason = "the name was put there in the line before"
+    reason = "the name was inserted in the line before"
 )]
 fn named<'m, V: Default>(map: &'m mut BTreeMap<String, V>, name: &str) -> &'m mut V {
     if !map.contains_key(name) {
         map.insert(name.to_owned(), V::default());
     }
-    map.get_mut(name).expect("a name that is there")
+    map.get_mut(name).expect("the name is in the map")
 }
 
-/// What the statistics keep of a task's end.
+/// What the statistics count of a task's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ending {
+pub struct EndedTask {
     pub status: Status,
     pub attempt: u32,
     /// Since when it waited for its last attempt.
@@ -201,8 +205,8 @@ pub struct Ending {
     pub finished_at: Timestamp,
 }
 
-impl Ending {
-    fn of(task: &Task) -> Self {
+impl EndedTask {
+    fn of(task: &TaskRecord) -> Self {
         Self {
             status: task.status,
             attempt: task.attempt,
@@ -234,9 +238,9 @@ pub fn percentile(histogram: &BTreeMap<i32, i64>, p: f64) -> Option<f64> {
     })
 }
 
-/// Which tallies to read: those of spans that start in the range, or of the present when it is absent.
+/// Which counts to read: those of spans that start in the range, or those of the present.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct TallyFilter {
+pub struct CountFilter {
     pub spans: Option<(Timestamp, Timestamp)>,
 }
 
@@ -248,10 +252,10 @@ mod tests {
     fn a_percentile_is_off_by_a_tenth_at_the_most() {
         for micros in [1_u64, 950, 40_000, 7_300_000, 86_400_000_000] {
             let histogram = BTreeMap::from([(bucket_of(micros), 5)]);
-            let told = percentile(&histogram, 0.99).unwrap();
+            let estimate = percentile(&histogram, 0.99).unwrap();
             assert!(
-                (told / micros as f64 - 1.0).abs() < 0.1,
-                "{micros} was told as {told}"
+                (estimate / micros as f64 - 1.0).abs() < 0.1,
+                "{micros} is estimated as {estimate}"
             );
         }
     }

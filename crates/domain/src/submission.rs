@@ -1,4 +1,4 @@
-//! What a caller hands in to have a task made (R8 to R12).
+//! New tasks, as callers submit them.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunAt {
     Now,
-    /// At a moment; one that has passed means now, with the place in the order that it gives.
+    /// At a moment. One that has passed means now, with that due time in the order of the queue.
     At(Timestamp),
     /// This many milliseconds after the store accepts the task, by the store's clock.
     AfterMs(u64),
 }
 
-/// A promise that the same request makes the same task (R9).
+/// The promise that a repeated request makes no second task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key, unique per owner.
     pub key: String,
-    /// A digest of the request's body: the same key with another digest is refused.
+    /// The digest of the request's body. The same key with another digest is refused.
     pub digest: [u8; 32],
     /// How long the promise holds, in milliseconds.
     pub ttl_ms: u64,
 }
 
-/// A task to be made. `NewTask::new` fills in what most callers leave alone. Those of a batch share their names.
+/// A task to be made. [`NewTask::new`] fills in the defaults. Tasks of a batch share their names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewTask {
-    /// An id that the store has given out for it; without one the store gives it one.
+    /// The id from [`next_id`](crate::contract::store), if the caller has drawn one.
     pub id: Option<TaskId>,
     pub owner: Arc<str>,
     pub tier: Option<String>,
@@ -51,10 +51,10 @@ pub struct NewTask {
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,
     pub idempotency: Option<Idempotency>,
-    /// The attempt that submits this task as its child; a stale one is refused.
+    /// The attempt that submits this task as its child. A stale one is refused.
     pub parent: Option<Lease>,
-    /// Whether the store rings its doorbell within the commit: only where that has said that it may.
-    pub rings: bool,
+    /// Whether the store notifies within the commit. Only where the notifier allows it.
+    pub notifies: bool,
 }
 
 impl NewTask {
@@ -62,7 +62,7 @@ impl NewTask {
         Self::named(owner.into(), task_type.into(), queue.into(), parameters)
     }
 
-    /// The same, with names that other tasks may share.
+    /// The same, with names that other tasks share.
     pub fn named(owner: Arc<str>, task_type: Arc<str>, queue: Arc<str>, parameters: Json) -> Self {
         Self {
             id: None,
@@ -84,11 +84,11 @@ impl NewTask {
             trace_context: None,
             idempotency: None,
             parent: None,
-            rings: false,
+            notifies: false,
         }
     }
 
-    /// Refuses the first field that does not fit.
+    /// Refuses the first invalid field.
     pub fn check(&self) -> Result<(), Invalid> {
         bounds::check_name("userId", &self.owner)?;
         bounds::check_label("taskType", &self.task_type)?;
@@ -103,15 +103,18 @@ impl NewTask {
             ("correlationId", &self.correlation_id),
             ("traceContext", &self.trace_context),
         ];
+
         for (field, value) in names {
-            value
-                .as_ref()
-                .map_or(Ok(()), |text| bounds::check_name(field, text))?;
+            if let Some(text) = value {
+                bounds::check_name(field, text)?;
+            }
         }
-        self.idempotency.as_ref().map_or(Ok(()), |promise| {
+
+        if let Some(promise) = &self.idempotency {
             bounds::check_name("Idempotency-Key", &promise.key)?;
-            bounds::check_duration_ms("idempotencyTtl", promise.ttl_ms)
-        })
+            bounds::check_duration_ms("idempotencyTtl", promise.ttl_ms)?;
+        }
+        Ok(())
     }
 
     fn check_times(&self) -> Result<(), Invalid> {
@@ -120,9 +123,13 @@ impl NewTask {
             RunAt::At(moment) => moment.check("runAt")?,
             RunAt::AfterMs(ms) => bounds::check_duration_ms("delay", ms)?,
         }
-        self.timeout_ms
-            .map_or(Ok(()), |ms| bounds::check_duration_ms("timeout", ms))?;
-        self.deadline_at
-            .map_or(Ok(()), |moment| moment.check("deadline"))
+
+        if let Some(ms) = self.timeout_ms {
+            bounds::check_duration_ms("timeout", ms)?;
+        }
+        if let Some(moment) = self.deadline_at {
+            moment.check("deadline")?;
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The record of a task (R2): the one shape that stores keep and decisions read.
+//! The record of a task: what stores keep and decisions read.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,32 +10,32 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where a task stands (R1). The spelling is the public contract's.
+/// The status of a task. The spelling is the public contract's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
-    /// Waits to be claimed, from its due time on.
+    /// Can be claimed once it is due.
     Queued,
-    /// A node holds it.
+    /// A node runs it.
     Running,
     /// Waits for its next attempt, after a failure or a snooze.
     Retrying,
     /// A parent whose own code has returned and whose children have not all ended.
     Waiting,
-    /// Ended with a result, and so did every child.
+    /// Ended with a result, like every child.
     Completed,
-    /// A parent of which some children completed and some did not.
+    /// A parent whose children completed in part.
     CompletedWithErrors,
-    /// Ended by an error that no retry mends.
+    /// Ended by an error that is not retried.
     Failed,
     /// Ended by a person, by its parent, or by its own handler. No result is kept.
     Cancelled,
-    /// Retries used up, or quarantined; kept for people to look at and replay.
+    /// Retries used up, or quarantined. Kept for people to inspect and replay.
     DeadLetter,
 }
 
 impl Status {
-    /// All of them, in the order of the lifecycle table's columns.
+    /// In the order of the lifecycle table's columns.
     pub const ALL: [Self; 9] = [
         Self::Queued,
         Self::Running,
@@ -63,12 +63,12 @@ impl Status {
         }
     }
 
-    /// The status of this spelling.
+    /// Parses the spelling of [`Self::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == text)
     }
 
-    /// Whether the task has reached an end.
+    /// Whether the task has ended.
     pub const fn is_ended(self) -> bool {
         match self {
             Self::Queued | Self::Running | Self::Retrying | Self::Waiting => false,
@@ -86,14 +86,14 @@ impl Status {
     }
 }
 
-/// Which of its steps a task is at.
+/// The step that a task is at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// The task's own code.
     #[default]
     Run,
-    /// The step of a parent that sees its children's ends and makes the result.
+    /// The step of a parent that reads its children's ends and makes the result.
     Finish,
 }
 
@@ -118,8 +118,8 @@ pub struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskError {
-    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …; `unknown` for what somebody wrote
-    /// into the database.
+    /// `retryable`, `rate_limited`, `fatal`, `timeout`, `crash`, `deadline`, `children`, …;
+    /// `unknown` for what was written into the database by hand.
     pub class: String,
     /// For people.
     pub message: String,
@@ -132,7 +132,7 @@ pub struct TaskError {
 }
 
 impl TaskError {
-    /// An error whose texts are cut to what every store keeps.
+    /// An error with its texts cut to what every store keeps.
     pub fn new(
         class: &str,
         message: &str,
@@ -155,7 +155,7 @@ fn storable(text: &str) -> String {
     bounds::cut(text.chars(), bounds::ERROR_BYTES)
 }
 
-/// How many children a parent has, by where they stand. The open ones are the rest.
+/// How many children a parent has, by their ends. The rest are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildCounts {
@@ -176,12 +176,13 @@ impl ChildCounts {
             self.failed,
             self.cancelled,
         ];
+
         ended
             .iter()
             .fold(self.total, |open, ended| open.saturating_sub(*ended))
     }
 
-    /// Where the children let their parent end, once none is open.
+    /// The status at which the parent ends once no child is open.
     pub const fn verdict(&self) -> Status {
         if self.with_errors == 0 && self.failed == 0 && self.cancelled == 0 {
             Status::Completed
@@ -195,7 +196,7 @@ impl ChildCounts {
 
 /// One unit of work.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Task {
+pub struct TaskRecord {
     pub id: TaskId,
     pub parent_id: Option<TaskId>,
     /// `userId` in the public contract.
@@ -208,18 +209,18 @@ pub struct Task {
 
     pub status: Status,
     pub phase: Phase,
-    /// Raised by each claim, never lowered; the fencing number.
+    /// The fencing number: raised by each claim, never lowered.
     pub attempt: u32,
     pub max_attempts: u32,
     pub retry_count: u32,
     pub snooze_count: u32,
     pub crash_count: u32,
-    /// Raised by each change that a reader can see.
+    /// Raised by each visible change.
     pub version: u64,
 
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// From when on it may be claimed: `runAt`, `nextAttemptAt`.
+    /// When it may be claimed: `runAt`, `nextAttemptAt`.
     pub due_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub last_attempt_at: Option<Timestamp>,
@@ -227,7 +228,8 @@ pub struct Task {
     pub deadline_at: Option<Timestamp>,
     pub timeout_ms: Option<u64>,
 
-    /// Of the last attempt. It outlives the attempt, so that a repeated report is recognised.
+    /// The token of the last attempt. It outlives the attempt, so that a repeated report is
+    /// recognised.
     pub lease_token: Option<LeaseToken>,
     pub node_id: Option<NodeId>,
     pub host: Option<String>,
@@ -250,8 +252,8 @@ pub struct Task {
     pub artifact_state: Option<String>,
 }
 
-impl Task {
-    /// The lease of the current attempt, while a node holds the task.
+impl TaskRecord {
+    /// The lease of the current attempt, while the task runs.
     pub fn lease(&self) -> Option<Lease> {
         match (self.status, self.lease_token) {
             (Status::Running, Some(token)) => Some(Lease {
@@ -263,7 +265,8 @@ impl Task {
         }
     }
 
-    /// Since when the task waits, or waited, for its attempt. Its place in line may be a moment before it was made.
+    /// Since when the task waits, or waited, for its attempt. Fair order may have made it due
+    /// before it was made.
     pub fn waits_since(&self) -> Timestamp {
         self.due_at.max(self.created_at)
     }
@@ -279,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_status_is_read_back_from_its_own_spelling() {
+    fn every_status_is_parsed_from_its_own_spelling() {
         for status in Status::ALL {
             assert_eq!(Status::parse(status.as_str()), Some(status));
         }
@@ -287,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn error_texts_are_cut_between_characters_and_lose_what_no_database_keeps() {
+    fn error_texts_are_cut_between_characters_and_lose_nul_characters() {
         let error = TaskError::new(
             "fatal",
             &("\0".to_owned() + &"é".repeat(10_000)),
@@ -295,12 +298,13 @@ mod tests {
             Timestamp::default(),
             1,
         );
+
         assert_eq!(error.message.len(), bounds::ERROR_BYTES);
         assert!(error.message.chars().all(|c| c == 'é'));
     }
 
     #[test]
-    fn a_parent_ends_as_its_children_let_it() {
+    fn the_children_decide_how_their_parent_ends() {
         let counts = |completed, with_errors, failed| ChildCounts {
             total: completed + with_errors + failed,
             completed,
@@ -308,6 +312,7 @@ mod tests {
             failed,
             cancelled: 0,
         };
+
         assert_eq!(counts(3, 0, 0).verdict(), Status::Completed);
         assert_eq!(counts(0, 0, 3).verdict(), Status::Failed);
         assert_eq!(counts(1, 0, 2).verdict(), Status::CompletedWithErrors);

@@ -1,4 +1,4 @@
-//! Time as Longhaul keeps it: microseconds since 1970 in UTC, an integer in every database.
+//! Timestamps: microseconds since 1970 in UTC, an integer in every database.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,7 @@ pub struct Timestamp(i64);
 const LAST_MICROS: i64 = 253_402_300_799_000_000;
 
 impl Timestamp {
-    /// The moment so many microseconds after 1970.
+    /// The moment this many microseconds after 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
@@ -49,6 +49,7 @@ impl Timestamp {
         if (0..=LAST_MICROS).contains(&self.0) {
             return Ok(());
         }
+
         Err(Invalid::new(
             field,
             format!("is {} microseconds from 1970", self.0),
@@ -58,7 +59,8 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// What lies before 1970, or too far ahead for a database, becomes a moment that [`Timestamp::check`] refuses.
+    /// A time before 1970, or too late for a database, becomes a moment that [`Timestamp::check`]
+    /// refuses.
     fn from(moment: SystemTime) -> Self {
         let micros = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
         match moment.duration_since(SystemTime::UNIX_EPOCH) {
@@ -68,7 +70,7 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
-/// Where a process that is its own store takes the time from. Databases use their own clock.
+/// The clock of a process that is its own store. Databases use their own clock.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
 }
@@ -78,8 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_of_the_system_is_the_same_moment() {
-        let (epoch, second) = (SystemTime::UNIX_EPOCH, Duration::from_micros(1_000_001));
+    fn a_system_time_becomes_the_same_moment() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let second = Duration::from_micros(1_000_001);
         assert_eq!(
             Timestamp::from(epoch + second),
             Timestamp::from_micros(1_000_001)

@@ -1,5 +1,5 @@
-//! The text of a token: `lh_<environment>_<id>_<secret>`, where the secret ends with a checksum, so that a typo or a
-//! half-copied token is known without asking anybody, and a scanner of secrets knows a token from chance.
+//! The text of a token: `lh_<environment>_<id>_<secret>`. The secret ends with a checksum, so that
+//! a typo or a partial copy is detected without a lookup, and secret scanners recognise a token.
 
 use std::fmt;
 
@@ -9,20 +9,20 @@ use crate::{access_token::TokenDigest, error::Invalid};
 
 const MARK: &str = "lh";
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Characters of the id: enough for people to tell tokens apart, and for no two to meet.
+/// Characters of the id: enough that no two tokens share one.
 const ID: usize = 8;
 /// Random characters of the secret: 220 bits.
-const CHANCE: usize = 37;
+const RANDOM: usize = 37;
 /// Characters of the checksum: 32 bits.
 const CHECK: usize = 6;
 /// Characters of the name of an environment.
 const ENVIRONMENT: std::ops::RangeInclusive<usize> = 1..=12;
 
-/// A token, whole. It is shown once, when it is made, and has no way into a log.
+/// A whole token. It is shown once, when it is made, and never logged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText(String);
 
-/// Why a text is no token.
+/// Why a text is not a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenFault {
     #[error("this is not a token: one looks like lh_live_1a2b3c4d_ and 43 letters and digits")]
@@ -32,7 +32,7 @@ pub enum TokenFault {
 }
 
 impl TokenText {
-    /// A new one. `draw` gives random bytes that nobody can guess.
+    /// A new token. `draw` gives unpredictable random bytes.
     pub fn mint(environment: &str, mut draw: impl FnMut() -> u8) -> Result<Self, Invalid> {
         if !is_environment(environment) {
             return Err(Invalid::new(
@@ -41,27 +41,30 @@ impl TokenText {
                 "1 to 12 of a-z and 0-9",
             ));
         }
+
         let mut random = |count| (0..count).map(|_| letter(&mut draw)).collect::<String>();
-        let body = format!("{MARK}_{environment}_{}_{}", random(ID), random(CHANCE));
+        let body = format!("{MARK}_{environment}_{}_{}", random(ID), random(RANDOM));
         Ok(Self(format!("{body}{}", checksum(&body))))
     }
 
-    /// Reads a text that somebody shows.
+    /// Parses a text and verifies its checksum.
     pub fn parse(text: &str) -> Result<Self, TokenFault> {
-        let parts: Vec<&str> = text.splitn(5, '_').collect();
-        let [MARK, environment, id, secret] = parts[..] else {
+        let fields: Vec<&str> = text.splitn(5, '_').collect();
+        let [MARK, environment, id, secret] = fields[..] else {
             return Err(TokenFault::Shape);
         };
         let is_plain = |part: &str, length| {
             part.len() == length && part.bytes().all(|c| ALPHABET.contains(&c))
         };
-        if !is_environment(environment) || !is_plain(id, ID) || !is_plain(secret, CHANCE + CHECK) {
+        if !is_environment(environment) || !is_plain(id, ID) || !is_plain(secret, RANDOM + CHECK) {
             return Err(TokenFault::Shape);
         }
+
         let (body, check) = text.split_at(text.len() - CHECK);
         if checksum(body) != check {
             return Err(TokenFault::Checksum);
         }
+
         Ok(Self(text.to_owned()))
     }
 
@@ -70,17 +73,17 @@ impl TokenText {
         self.0.split('_').nth(2).unwrap_or_default()
     }
 
-    /// How it begins: what may be shown to people.
+    /// The prefix, which is not secret.
     pub fn prefix(&self) -> &str {
         self.0.rsplit_once('_').map_or("", |(prefix, _)| prefix)
     }
 
-    /// What the store keeps in its place.
+    /// The digest, which the store keeps instead.
     pub fn digest(&self) -> TokenDigest {
         TokenDigest(Sha256::digest(self.0.as_bytes()).into())
     }
 
-    /// The text itself, for the one moment in which it is shown.
+    /// The text itself, to show it once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -99,7 +102,7 @@ fn is_environment(text: &str) -> bool {
             .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit())
 }
 
-/// One of the 62, each as likely as any other: bytes that would favour some are drawn again.
+/// One of the 62 letters, all equally likely: bytes that would favour some are drawn again.
 fn letter(draw: &mut impl FnMut() -> u8) -> char {
     loop {
         let byte = usize::from(draw());
@@ -109,7 +112,7 @@ fn letter(draw: &mut impl FnMut() -> u8) -> char {
     }
 }
 
-/// The first 32 bits of the SHA-256 of what stands before it.
+/// The first 32 bits of the SHA-256 of the text before it.
 fn checksum(body: &str) -> String {
     let [a, b, c, d, ..]: [u8; 32] = Sha256::digest(body.as_bytes()).into();
     let mut number = u32::from_be_bytes([a, b, c, d]) as usize;
@@ -118,6 +121,7 @@ fn checksum(body: &str) -> String {
         *letter = char::from(ALPHABET[number % ALPHABET.len()]);
         number /= ALPHABET.len();
     }
+
     letters.iter().collect()
 }
 
@@ -125,7 +129,7 @@ fn checksum(body: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Bytes that no two calls share.
+    /// A deterministic source of bytes.
     fn drawing() -> impl FnMut() -> u8 {
         let mut state = 7_u32;
         move || {
@@ -147,23 +151,25 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_is_told_apart_from_what_is_no_token() {
+    fn a_typo_is_distinguished_from_other_text() {
         let token = TokenText::mint("live", drawing()).unwrap();
         let text = token.reveal();
-        for place in "lh_live_".len()..text.len() {
+        for index in "lh_live_".len()..text.len() {
             let mut typo = text.as_bytes().to_vec();
-            if typo[place] == b'_' {
+            if typo[index] == b'_' {
                 continue;
             }
-            typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
+
+            typo[index] = if typo[index] == b'x' { b'y' } else { b'x' };
             let typo = String::from_utf8(typo).unwrap();
             assert_eq!(
                 TokenText::parse(&typo),
                 Err(TokenFault::Checksum),
-                "{place}"
+                "{index}"
             );
         }
-        for no_token in [
+
+        for other in [
             "",
             "lh",
             "lh_live_x_y",
@@ -172,16 +178,12 @@ mod tests {
             &format!("{text}x"),
             "lh_LIVE_a_b",
         ] {
-            assert_eq!(
-                TokenText::parse(no_token),
-                Err(TokenFault::Shape),
-                "{no_token}"
-            );
+            assert_eq!(TokenText::parse(other), Err(TokenFault::Shape), "{other}");
         }
     }
 
     #[test]
-    fn the_text_does_not_show_by_accident() {
+    fn debug_output_has_no_secret() {
         let token = TokenText::mint("live", drawing()).unwrap();
         let secret = token.reveal().rsplit_once('_').unwrap().1;
         assert!(!format!("{token:?} {:?}", token.digest()).contains(secret));

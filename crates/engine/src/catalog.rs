@@ -1,7 +1,7 @@
-//! The types that a process can be asked for by name, and how an order for one becomes a task.
+//! The task types that a process accepts by name, and how an order becomes a new task.
 //!
-//! A server knows no handlers. What it must know of a type stands here: what fits, and what holds when the submitter
-//! says nothing.
+//! A server knows no handlers. The catalog has what it needs of a type: schemas, limits, and the
+//! defaults for what a submitter leaves open.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, b
 
 use crate::routing::Routing;
 
-/// What is known of a type without its code.
+/// A task type without its code.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TaskType {
+pub struct TypeDefinition {
     pub name: String,
-    /// The queue, whatever the tier.
+    /// The queue for all tiers.
     pub queue: Option<String>,
     pub expected_duration: Option<Duration>,
     pub max_attempts: u32,
@@ -22,7 +22,7 @@ pub struct TaskType {
     pub timeout: Option<Duration>,
     /// Whether the type has a `finish` step for parents.
     pub finish_step: bool,
-    /// Whether people may cancel a task of this type while it runs.
+    /// Whether a task of this type may be cancelled while it runs.
     pub is_cancellable: bool,
     /// JSON Schema of the parameters.
     pub params_schema: serde_json::Value,
@@ -32,14 +32,14 @@ pub struct TaskType {
     pub progress_schema: serde_json::Value,
 }
 
-/// All types of a process, and where their tasks go.
+/// All types of a process, and the routing of their tasks.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    types: BTreeMap<String, TaskType>,
+    types: BTreeMap<String, TypeDefinition>,
     routing: Routing,
 }
 
-/// What a submitter says. What is absent is as the type says.
+/// A submitter's request for a task. The type supplies what is absent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     pub owner: String,
@@ -59,86 +59,89 @@ pub struct Order {
 }
 
 impl Catalog {
-    pub fn new(types: impl IntoIterator<Item = TaskType>, routing: Routing) -> Self {
+    pub fn new(types: impl IntoIterator<Item = TypeDefinition>, routing: Routing) -> Self {
         Self {
             types: types
                 .into_iter()
-                .map(|kind| (kind.name.clone(), kind))
+                .map(|definition| (definition.name.clone(), definition))
                 .collect(),
             routing,
         }
     }
 
-    pub fn get(&self, name: &str) -> Option<&TaskType> {
+    pub fn get(&self, name: &str) -> Option<&TypeDefinition> {
         self.types.get(name)
     }
 
     /// All types, sorted by name.
-    pub fn types(&self) -> impl Iterator<Item = &TaskType> {
+    pub fn types(&self) -> impl Iterator<Item = &TypeDefinition> {
         self.types.values()
     }
 
-    /// The task that an order is for. A type that nobody here knows is refused with the names of those that are known.
+    /// The names of the types whose running tasks cannot be cancelled.
+    pub fn uncancellable(&self) -> impl Iterator<Item = &str> {
+        let types = self.types().filter(|definition| !definition.is_cancellable);
+        types.map(|definition| definition.name.as_str())
+    }
+
+    /// The task of an order. An unknown type is refused with the names of the known ones.
     pub fn new_task(&self, order: Order) -> Result<NewTask, Invalid> {
-        let kind = self
+        let definition = self
             .types
             .get(&order.task_type)
             .ok_or_else(|| self.unknown(&order.task_type))?;
-        let expected = order.expected_duration.or(kind.expected_duration);
-        let routed = || {
-            self.routing
-                .queue(order.tier.as_deref(), expected)
-                .to_owned()
+        let expected = order.expected_duration.or(definition.expected_duration);
+        let queue = match (&order.queue, &definition.queue) {
+            (Some(queue), _) | (None, Some(queue)) => queue,
+            (None, None) => self.routing.queue(order.tier.as_deref(), expected),
         };
-        let queue = order
-            .queue
-            .clone()
-            .or_else(|| kind.queue.clone())
-            .unwrap_or_else(routed);
-        let mut task = NewTask::new(&order.owner, &kind.name, &queue, order.parameters);
+
+        let mut task = NewTask::new(&order.owner, &definition.name, queue, order.parameters);
         task.tier = order.tier;
         task.task_key = order.task_key;
         task.priority = order.priority.unwrap_or(task.priority);
         task.run_at = order.run_at;
-        task.max_attempts = order.max_attempts.unwrap_or(kind.max_attempts);
-        task.timeout_ms = order.timeout.or(kind.timeout).map(millis);
-        task.finish_step = kind.finish_step;
-        task.retry = kind.retry;
+        task.max_attempts = order.max_attempts.unwrap_or(definition.max_attempts);
+        task.timeout_ms = order.timeout.or(definition.timeout).map(millis);
+        task.finish_step = definition.finish_step;
+        task.retry = definition.retry;
         task.correlation_id = order.correlation_id;
         task.trace_context = order.trace_context;
         task.idempotency = order.idempotency;
+
         task.check()?;
         Ok(task)
     }
 
-    /// Whether a task of this tier may be in the queue.
+    /// Whether a task of this tier may be submitted to the queue.
     pub fn is_open_to(&self, tier: &str, queue: &str) -> bool {
         self.routing.is_open_to(tier, queue)
     }
 
     fn unknown(&self, name: &str) -> Invalid {
         let shown: String = name.chars().take(60).collect();
-        let known: Vec<&str> = self
+        let named: Vec<&str> = self
             .types
             .keys()
-            .take(NAMED_TYPES)
+            .take(MAX_NAMED)
             .map(String::as_str)
             .collect();
-        let more = if self.types.len() > NAMED_TYPES {
+        let more = if self.types.len() > MAX_NAMED {
             ", …"
         } else {
             ""
         };
+
         Invalid::new(
             "taskType",
             format!("{shown:?} is not known here"),
-            format!("{}{more}", known.join(", ")),
+            format!("{}{more}", named.join(", ")),
         )
     }
 }
 
-/// Types that a refusal names; a list of hundreds helps nobody.
-const NAMED_TYPES: usize = 50;
+/// Types that a refusal names at most.
+const MAX_NAMED: usize = 50;
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS)
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
 
     fn catalog() -> Catalog {
-        let kind = |name: &str, queue: Option<&str>| TaskType {
+        let kind = |name: &str, queue: Option<&str>| TypeDefinition {
             name: name.to_owned(),
             queue: queue.map(str::to_owned),
             expected_duration: Some(Duration::from_secs(600)),
@@ -162,6 +165,7 @@ mod tests {
             result_schema: serde_json::Value::Bool(true),
             progress_schema: serde_json::Value::Bool(true),
         };
+
         Catalog::new(
             [kind("a", None), kind("b", Some("own"))],
             Routing::default(),
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_order_leaves_open_is_as_the_type_says() {
+    fn the_type_supplies_what_an_order_leaves_open() {
         let task = catalog().new_task(order("a")).unwrap();
         assert_eq!(
             (task.max_attempts, task.priority, task.finish_step),
@@ -198,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_comes_from_the_order_then_the_type_then_the_rules() {
+    fn the_queue_comes_from_the_order_then_the_type_then_the_rules() {
         let queue = |order| catalog().new_task(order).unwrap().queue.to_string();
         let vip = Order {
             tier: Some("vip".to_owned()),
@@ -208,6 +212,7 @@ mod tests {
             expected_duration: Some(Duration::from_secs(5)),
             ..vip.clone()
         };
+
         assert_eq!(queue(vip.clone()), "vip_long");
         assert_eq!(queue(short), "vip_short");
         assert_eq!(
@@ -217,6 +222,7 @@ mod tests {
             }),
             "own"
         );
+
         assert_eq!(
             queue(Order {
                 queue: Some("named".to_owned()),
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_does_not_fit_is_named() {
+    fn an_invalid_field_is_named() {
         let refused = catalog()
             .new_task(Order {
                 priority: Some(10),

@@ -1,8 +1,9 @@
-//! One reader of a task's output: what is kept after its number, then what is written, until the task has ended.
+//! One reader of a task's output: first what the log still has after the reader's number, then what
+//! is written, until the task has ended.
 //!
-//! The log has the chunks, the store says whether the task has ended; an end that the log tells of may still be taken
-//! back by another attempt. A reader takes from the log at its own pace and has nothing queued but one small portion.
-//! Whoever is too slow for the log is told so by a reset.
+//! The log has the chunks; the store says whether the task has ended. An end in the log alone may
+//! still be taken back by another attempt. A reader takes entries at its own pace and queues no
+//! more than one batch. A reader that is too slow for the log gets a reset.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use longhaul_domain::{
     Status, StoreError, TaskId,
     contract::{
         StreamLog,
-        event_bus::{EventStream, Heard, Subscription},
+        event_bus::{EventStream, Received, Subscription},
         store::Access,
         stream_log::{Content, Entries, Entry, StreamError},
     },
@@ -21,43 +22,44 @@ use tokio::time::Instant;
 
 use crate::Engine;
 
-/// Entries that a reader takes at once: a mebibyte if all are as large as they may be.
-const PORTION: usize = 16;
-/// How long nothing is heard before the store is asked whether the task has ended: news may be lost.
-const ASK_AFTER: Duration = Duration::from_secs(15);
+/// Entries that a reader takes at once: a mebibyte if all have the largest size.
+const BATCH: usize = 16;
+/// How long without an event until the store is asked whether the task has ended: events may be
+/// lost.
+const POLL_STORE_AFTER: Duration = Duration::from_secs(15);
 
-/// A part of a task's output, with its number: who goes on after that misses nothing and sees nothing twice.
+/// A piece of a task's output. A reader that continues after its number misses nothing and sees
+/// nothing twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// Grows with each piece. A reset and the end have that of the piece before them.
+    /// Grows with each piece. A reset and the end have the number of the piece before them.
     pub number: u64,
-    /// What it says.
     pub content: PieceContent,
 }
 
-/// What a piece of output says.
+/// The content of a piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PieceContent {
     /// Text that the task has written.
     Chunk(String),
-    /// A new attempt writes anew what came after the piece of this number; 0 is everything.
+    /// A new attempt rewrites what came after the piece of this number; 0 is everything.
     Rewind {
         /// The last piece that still counts.
         to: u64,
     },
-    /// What the reader would have gone on with is no longer kept. It goes on from here.
+    /// The log no longer has what comes next for the reader. It continues from here.
     Reset {
         /// Why, for people.
         reason: &'static str,
     },
-    /// The task has ended like this; nothing follows.
+    /// The task has ended with this status; nothing follows.
     End(Status),
 }
 
-/// Why there is no next piece just now. Asking again goes on where it was.
+/// Why there is no next piece now. The next call continues where this one stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The store could not be asked, or the task is gone.
+    /// The store is unavailable, or the task is gone.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The log could not be read.
@@ -73,52 +75,52 @@ pub struct Output {
     access: Access,
     id: TaskId,
     after: u64,
-    news: Box<dyn EventStream>,
+    events: Box<dyn EventStream>,
     pending: VecDeque<Piece>,
-    /// How the task ended, and whether it has run, as the store had it after its end.
+    /// The status at the end and whether the task has run, once the store has the end.
     ended: Option<(Status, bool)>,
-    /// When the store is to be asked whether the task has ended.
-    ask_at: Instant,
+    /// When to ask the store whether the task has ended.
+    poll_store_at: Instant,
     is_over: bool,
 }
 
 impl Output {
-    /// Everything from the start. A task that the caller may not see is not found.
+    /// Reads from the start. A task that the caller may not see is not found.
     pub async fn open(
         engine: Arc<Engine>,
         streams: Arc<dyn StreamLog>,
         access: Access,
         id: TaskId,
     ) -> Result<Self, StoreError> {
-        // Listening starts before the look, so that no end can fall between them.
-        let news = engine.bus.subscribe(Subscription {
+        // The subscription comes before the read, so that no end falls between them.
+        let events = engine.bus.subscribe(Subscription {
             task_id: Some(id),
             owner: None,
         });
         engine.store.get_task(&access, id).await?;
-        let (pending, ask_at) = (VecDeque::new(), Instant::now());
+
         Ok(Self {
             engine,
             streams,
             access,
             id,
             after: 0,
-            news,
-            pending,
+            events,
+            pending: VecDeque::new(),
             ended: None,
-            ask_at,
+            poll_store_at: Instant::now(),
             is_over: false,
         })
     }
 
-    /// Goes on after the piece of this number, for a reader who was there before.
+    /// Continues after the piece of this number.
     #[must_use]
     pub const fn after(mut self, number: u64) -> Self {
         self.after = number;
         self
     }
 
-    /// The next piece, as soon as there is one; nothing after the end. Giving up the wait loses nothing.
+    /// The next piece, as soon as there is one; `None` after the end. A dropped call loses nothing.
     pub async fn next(&mut self) -> Result<Option<Piece>, OutputError> {
         loop {
             if let Some(piece) = self.pending.pop_front() {
@@ -131,16 +133,19 @@ impl Output {
         }
     }
 
-    /// Takes what is there; else looks whether the task has ended; else waits.
+    /// Takes what the log has; otherwise checks whether the task has ended; otherwise waits.
     async fn step(&mut self) -> Result<(), OutputError> {
-        let read = self.streams.read(self.id, self.after, PORTION).await?;
+        let read = self.streams.read(self.id, self.after, BATCH).await?;
         self.reset_if_lost(&read);
         if !read.entries.is_empty() {
-            read.entries.into_iter().for_each(|entry| self.take(entry));
+            for entry in read.entries {
+                self.take(entry);
+            }
             return Ok(());
         }
+
+        // The log was read after the store had the end, and has no more: the output is complete.
         if let Some((status, has_run)) = self.ended {
-            // Nothing came between the look at the task and this one at the log: it was all.
             if read.last == 0 && has_run {
                 self.reset(0, "no output of this task is kept here");
             }
@@ -148,46 +153,61 @@ impl Output {
             self.is_over = true;
             return Ok(());
         }
-        if self.ask_at <= Instant::now() {
+
+        if self.poll_store_at <= Instant::now() {
             let task = self.engine.store.get_task(&self.access, self.id).await?;
-            self.ask_at = Instant::now() + ASK_AFTER;
+            self.poll_store_at = Instant::now() + POLL_STORE_AFTER;
             if task.status.is_ended() {
                 self.ended = Some((task.status, task.attempt > 0));
                 return Ok(());
             }
         }
+
         self.wait(read.last).await?;
         Ok(())
     }
 
+    /// Waits for an entry, an event that may be the end, or the time to ask the store.
     async fn wait(&mut self, last: u64) -> Result<(), StreamError> {
-        // While the log knows nothing of the stream, anything that is written counts.
+        // While the log does not know the stream, any entry is news.
         let after = if last == 0 { 0 } else { self.after };
-        let wait_ms = ASK_AFTER.as_millis() as u64 * 2;
+        let wait_ms = POLL_STORE_AFTER.as_millis() as u64 * 2;
+
+        // Each branch may be dropped: the next step reads the log again.
         tokio::select! {
             written = self.streams.wait(self.id, after, wait_ms) => written?,
-            Some(heard) = self.news.next() => match heard {
-                Heard::Event(event) if !event.status.is_ended() => {}
-                Heard::Event(_) | Heard::Missed(_) => self.ask_at = Instant::now(),
+            Some(received) = self.events.next() => match received {
+                Received::Event(event) if !event.status.is_ended() => {}
+                Received::Event(_) | Received::Missed(_) => self.poll_store_at = Instant::now(),
             },
-            () = tokio::time::sleep_until(self.ask_at) => {}
+            () = tokio::time::sleep_until(self.poll_store_at) => {}
         }
+
         Ok(())
     }
 
-    /// Says so when something that the reader does not have is no longer there, or when the reader comes from a log that
-    /// is.
+    /// Adds a reset when the log no longer has what comes next for the reader, or when the reader's
+    /// number belongs to a log that was lost.
     fn reset_if_lost(&mut self, read: &Entries) {
-        let goes_on = |entry: &Entry| match entry.content {
-            Content::Rewind { to } => to <= self.after,
-            Content::Chunk(_) | Content::End => false,
+        let continues = match read.entries.first() {
+            Some(Entry {
+                content: Content::Rewind { to },
+                ..
+            }) => *to <= self.after,
+            Some(_) | None => false,
         };
-        let is_behind = self.after.saturating_add(1) < read.first_kept
-            && !read.entries.first().is_some_and(goes_on);
+        let is_behind = self.after.saturating_add(1) < read.first_available && !continues;
+
         if is_behind {
-            self.reset(read.first_kept - 1, "what came before is no longer kept");
+            self.reset(
+                read.first_available - 1,
+                "what came before is no longer kept",
+            );
         } else if read.last > 0 && read.last < self.after {
-            self.reset(read.first_kept - 1, "this offset is not of this stream");
+            self.reset(
+                read.first_available - 1,
+                "this offset is not of this stream",
+            );
         }
     }
 
@@ -200,12 +220,13 @@ impl Output {
         if entry.number <= self.after {
             return;
         }
+
         self.after = entry.number;
         match entry.content {
             Content::Chunk(text) => self.push(PieceContent::Chunk(text)),
             Content::Rewind { to } => self.push(PieceContent::Rewind { to }),
-            // The store says whether it is one.
-            Content::End => self.ask_at = Instant::now(),
+            // The store decides whether this is the end.
+            Content::End => self.poll_store_at = Instant::now(),
         }
     }
 

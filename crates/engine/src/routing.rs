@@ -1,28 +1,28 @@
-//! Which queue a task goes to when its submitter names none: by tier first, then by expected duration (R13).
+//! Which queue a task goes to when its submitter names none: by tier first, then by expected
+//! duration.
 
 use std::time::Duration;
 
-/// One rule. What it leaves open matches everything.
+/// One rule. A condition that is `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Matches tasks of this tier.
+    /// Only tasks of this tier.
     pub tier: Option<String>,
-    /// Matches tasks that are expected to take at most this long.
+    /// Only tasks that are expected to take at most this long.
     pub at_most: Option<Duration>,
-    /// Where what matches goes.
+    /// The queue of tasks that match.
     pub queue: String,
 }
 
-/// The rules in their order; the first that matches decides.
+/// The rules; the first one that matches decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Routing {
-    /// Tried in this order.
     pub rules: Vec<Rule>,
-    /// Where everything else goes.
+    /// The queue of all other tasks.
     pub otherwise: String,
 }
 
-/// What counts as short when nobody says otherwise.
+/// The default limit of a short task.
 const SHORT: Duration = Duration::from_secs(60);
 
 impl Default for Routing {
@@ -32,6 +32,7 @@ impl Default for Routing {
             at_most,
             queue: queue.to_owned(),
         };
+
         Self {
             rules: vec![
                 rule("enterprise", None, "enterprise_exclusive"),
@@ -44,37 +45,42 @@ impl Default for Routing {
 }
 
 impl Routing {
-    /// Whether tasks of this tier may be in the queue: it is one that their own rules lead to, or that no rule keeps for
-    /// another tier.
+    /// Whether tasks of this tier may be submitted to the queue: a rule of the tier leads there, or
+    /// no rule of another tier does.
     pub fn is_open_to(&self, tier: &str, queue: &str) -> bool {
-        let leads_there = |is_wanted: &dyn Fn(Option<&str>) -> bool| {
-            self.rules
-                .iter()
-                .any(|rule| rule.queue == queue && is_wanted(rule.tier.as_deref()))
-        };
-        let is_own = self.otherwise == queue || leads_there(&|of| of.is_none_or(|of| of == tier));
-        is_own || !leads_there(&|of| of.is_some_and(|of| of != tier))
+        if self.otherwise == queue {
+            return true;
+        }
+
+        let to_queue = |rule: &&Rule| rule.queue == queue;
+        let is_own = |rule: &Rule| rule.tier.as_deref().is_none_or(|of| of == tier);
+        let mut is_routed = false;
+        for rule in self.rules.iter().filter(to_queue) {
+            if is_own(rule) {
+                return true;
+            }
+            is_routed = true;
+        }
+
+        !is_routed
     }
 
-    /// The queue for a task of this tier that is expected to take so long. What nobody knows counts as short.
+    /// The queue for a task of this tier and expected duration. An unknown duration counts as
+    /// short.
     pub fn queue(&self, tier: Option<&str>, expected: Option<Duration>) -> &str {
-        let fits = |rule: &&Rule| {
-            let tier_fits = rule
-                .tier
-                .as_deref()
-                .is_none_or(|wanted| tier == Some(wanted));
-            tier_fits
-                && rule
-                    .at_most
-                    .is_none_or(|most| expected.unwrap_or_default() <= most)
-        };
-        self.rules
-            .iter()
-            .find(fits)
-            .map_or(&self.otherwise, |rule| &rule.queue)
+        let expected = expected.unwrap_or_default();
+        for rule in &self.rules {
+            let tier_matches = rule.tier.is_none() || rule.tier.as_deref() == tier;
+            let duration_matches = rule.at_most.is_none_or(|most| expected <= most);
+            if tier_matches && duration_matches {
+                return &rule.queue;
+            }
+        }
+
+        &self.otherwise
     }
 
-    /// Every queue that a task can be sent to.
+    /// Every queue that the rules can choose.
     pub fn queues(&self) -> Vec<String> {
         let mut names: Vec<String> = self.rules.iter().map(|rule| rule.queue.clone()).collect();
         names.push(self.otherwise.clone());
@@ -98,6 +104,7 @@ mod tests {
         assert_eq!(routing.queue(Some("vip"), minute(1)), "vip_short");
         assert_eq!(routing.queue(Some("vip"), minute(2)), "vip_long");
         assert_eq!(routing.queue(Some("vip"), None), "vip_short");
+
         assert_eq!(routing.queue(Some("free"), None), "free_default");
         assert_eq!(routing.queue(None, None), "free_default");
         assert_eq!(

@@ -1,48 +1,67 @@
-//! What other nodes tell at once, and what this process does about it.
+//! Receives the signals of other nodes and passes them to the components of this process.
 
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::contract::broker::{Signal, Signals};
+use longhaul_domain::contract::{
+    Notifier,
+    broker::{Signal, Signals},
+};
 use tokio::time::Instant;
 
-use crate::Engine;
+use crate::{direct_dispatch::DirectDispatch, wakeups::Wakeups};
 
-/// However many cancels are told, the leases are looked at this often and not more: each look is a statement.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// Leases are checked at most this often, however many cancels arrive: each check is a statement.
+const BETWEEN_LEASE_CHECKS: Duration = Duration::from_millis(50);
 
-/// Hears signals until the broker is closed or the engine is gone.
-pub(crate) async fn listen(mut signals: Box<dyn Signals>, engine: Weak<Engine>) {
-    let mut looked_at = Instant::now();
-    let mut look_at: Option<Instant> = None;
-    loop {
-        tokio::select! {
-            signal = signals.next() => {
-                let (Some(signal), Some(engine)) = (signal, engine.upgrade()) else { return };
-                match signal {
-                    Signal::Cancelled { .. } => {
-                        look_at.get_or_insert((looked_at + BETWEEN_LOOKS).max(Instant::now()));
+/// The components that signals are for.
+#[derive(Debug)]
+pub(crate) struct SignalReceivers {
+    pub(crate) notifier: Arc<dyn Notifier>,
+    pub(crate) direct_dispatch: Arc<DirectDispatch>,
+    pub(crate) wakeups: Arc<Wakeups>,
+}
+
+impl SignalReceivers {
+    /// Passes signals on until the broker is closed.
+    pub(crate) async fn listen(self, mut signals: Box<dyn Signals>) {
+        let mut checked_at = Instant::now();
+        let mut check_at: Option<Instant> = None;
+
+        loop {
+            let next_check = check_at.unwrap_or(checked_at);
+
+            // Cancels that arrive within the interval share one check of the leases.
+            tokio::select! {
+                signal = signals.next() => match signal {
+                    Some(Signal::Cancelled { .. }) => {
+                        let earliest = (checked_at + BETWEEN_LEASE_CHECKS).max(Instant::now());
+                        check_at.get_or_insert(earliest);
                     }
-                    Signal::QueueChanged { queue } => {
-                        engine.doorbell.ring(&queue);
-                        engine.look_at_lanes.notify_one();
-                    }
-                    Signal::Held { queues } => {
-                        let has_backlog = !queues.is_empty();
-                        if let Some(ring) = &engine.direct_ring {
-                            ring.heard(queues);
-                        }
-                        if has_backlog {
-                            engine.look_at_backlog.notify_one();
-                        }
-                    }
+                    Some(Signal::QueueChanged { queue }) => self.queue_changed(&queue),
+                    Some(Signal::Backlogged { queues }) => self.backlogged(queues),
+                    None => return,
+                },
+
+                () = tokio::time::sleep_until(next_check), if check_at.is_some() => {
+                    checked_at = Instant::now();
+                    check_at = None;
+                    self.wakeups.notify_leases();
                 }
             }
-            () = tokio::time::sleep_until(look_at.unwrap_or(looked_at)), if look_at.is_some() => {
-                let Some(engine) = engine.upgrade() else { return };
-                (looked_at, look_at) = (Instant::now(), None);
-                engine.look_at_leases.notify_one();
-            }
+        }
+    }
+
+    fn queue_changed(&self, queue: &str) {
+        self.notifier.notify(queue);
+        self.wakeups.notify_dispatcher();
+    }
+
+    fn backlogged(&self, queues: Vec<String>) {
+        let has_backlog = !queues.is_empty();
+        self.direct_dispatch.set_backlogged(queues);
+        if has_backlog {
+            self.wakeups.notify_backlog();
         }
     }
 }

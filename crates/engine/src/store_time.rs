@@ -1,33 +1,36 @@
-//! What time it is in the store, as far as a process knows without asking.
+//! The store's clock, as far as a process knows it without asking.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_domain::Timestamp;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The store's clock, carried on from the last time that it was told. Good for hints, never for decisions about a task.
+/// The store's clock, carried on from its last reading. Good enough for hints, never for decisions
+/// about a task.
 #[derive(Debug, Default)]
 pub struct StoreTime {
-    told: Mutex<Option<(Timestamp, Instant)>>,
+    last_reading: Mutex<Option<(Timestamp, Instant)>>,
 }
 
 impl StoreTime {
-    /// The store has just said that it is `now` there.
+    /// Notes that the store's clock shows `now`.
     pub fn note(&self, now: Timestamp) {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some((now, Instant::now()));
+        *self.last_reading.lock() = Some((now, Instant::now()));
     }
 
-    /// What time it is there now; nothing before it was first told.
+    /// The store's time now; `None` before the first reading.
     pub fn now(&self) -> Option<Timestamp> {
-        let (then, at) = (*self.told.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(then.plus_ms(u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)))
+        let (reading, read_at) = (*self.last_reading.lock())?;
+        let elapsed_ms = u64::try_from(read_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Some(reading.plus_ms(elapsed_ms))
     }
 
-    /// How long until `moment`; nothing when it has passed, or when nobody knows the time.
+    /// How long until `moment`; zero when it has passed, or when the time is unknown.
     pub fn until(&self, moment: Timestamp) -> Duration {
-        self.now().map_or(Duration::ZERO, |now| {
-            Duration::from_micros(moment.micros_since(now))
-        })
+        match self.now() {
+            Some(now) => Duration::from_micros(moment.micros_since(now)),
+            None => Duration::ZERO,
+        }
     }
 }

@@ -1,102 +1,104 @@
-//! Tiers: what class of customer an owner is, where neither a token nor the submitter says so (R13).
+//! The tiers of owners, where neither the token nor the submitter names one.
 //!
-//! Who pays for what is known elsewhere: in a table of the application, in a service. That is asked, and its answer is good
-//! for a moment. A source that is away costs nobody their submit: what was known last counts, or nothing.
+//! Another system knows who pays for what: a table of the application, a service. Its answers are
+//! cached for a moment. A source that is down never fails a submit: the cached tier counts, or
+//! none.
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use longhaul_domain::bounds;
-use tokio::time::Instant;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout};
 
-/// How long an answer is good for: whoever has just paid is served better within half a minute.
-const GOOD_FOR: Duration = Duration::from_secs(30);
-/// How long an answer is waited for. A submit waits as long, once per owner and [`GOOD_FOR`].
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Owners that are remembered. Past it the memory starts anew, which costs a question each.
-const REMEMBERED: usize = 10_000;
+/// How long an answer is cached: an owner who has just paid is served better within half a minute.
+const CACHE_TTL: Duration = Duration::from_secs(30);
+/// How long a lookup may take. A submit waits for it, once per owner and [`CACHE_TTL`].
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Owners in the cache. When it is full it is cleared, which costs one lookup each.
+const MAX_CACHED: usize = 10_000;
 
-/// Somebody who knows the tiers of owners.
+/// Knows the tiers of owners.
 #[async_trait]
 pub trait TierSource: Send + Sync + std::fmt::Debug {
-    /// The owner's tier; nothing when they have none. An error is logged, and asked again.
+    /// The owner's tier; `None` when they have none. An error is logged, and the lookup repeated
+    /// later.
     async fn tier_of(&self, owner: &str) -> Result<Option<String>, String>;
 }
 
-/// What a source has said lately.
+/// A tier source with a cache.
 #[derive(Debug)]
 pub(crate) struct Tiers {
     source: Arc<dyn TierSource>,
-    known: Mutex<HashMap<String, Known>>,
+    cache: Mutex<HashMap<String, CachedTier>>,
 }
 
 #[derive(Debug, Clone)]
-struct Known {
+struct CachedTier {
     tier: Option<String>,
-    at: Instant,
+    looked_up_at: Instant,
 }
 
 impl Tiers {
     pub(crate) fn new(source: Arc<dyn TierSource>) -> Self {
         Self {
             source,
-            known: Mutex::default(),
+            cache: Mutex::default(),
         }
     }
 
-    /// The owner's tier, as it is known or was.
+    /// The owner's tier, from the cache or the source.
     pub(crate) async fn tier_of(&self, owner: &str) -> Option<String> {
-        let before = self.known().get(owner).cloned();
-        if let Some(known) = before
-            .as_ref()
-            .filter(|known| known.at.elapsed() < GOOD_FOR)
+        let cached = self.cache.lock().get(owner).cloned();
+        if let Some(cached) = &cached
+            && cached.looked_up_at.elapsed() < CACHE_TTL
         {
-            return known.tier.clone();
+            return cached.tier.clone();
         }
-        let answer = AssertUnwindSafe(self.source.tier_of(owner)).catch_unwind();
-        let answer = match tokio::time::timeout(PATIENCE, answer).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err("the look-up panicked".to_owned()),
-            Err(_) => Err("no answer in time".to_owned()),
-        };
-        let tier = match answer.and_then(fitting) {
+
+        let tier = match self.look_up(owner).await {
             Ok(tier) => tier,
             Err(error) => {
-                tracing::warn!(%error, owner, "the tier of an owner is not to be had; what was known last counts");
-                before.and_then(|known| known.tier)
+                tracing::warn!(
+                    %error,
+                    user_id = owner,
+                    "tier lookup failed; using the cached tier"
+                );
+                cached.and_then(|cached| cached.tier)
             }
         };
-        let mut all = self.known();
-        if all.len() >= REMEMBERED && !all.contains_key(owner) {
-            all.clear();
-        }
-        all.insert(
-            owner.to_owned(),
-            Known {
-                tier: tier.clone(),
-                at: Instant::now(),
-            },
-        );
+
+        self.remember(owner, tier.clone());
         tier
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+    async fn look_up(&self, owner: &str) -> Result<Option<String>, String> {
+        let answer = AssertUnwindSafe(self.source.tier_of(owner)).catch_unwind();
+        let tier = match timeout(LOOKUP_TIMEOUT, answer).await {
+            Ok(Ok(answer)) => answer?,
+            Ok(Err(_)) => return Err("the lookup panicked".to_owned()),
+            Err(_) => return Err(format!("no answer within {LOOKUP_TIMEOUT:?}")),
+        };
 
-/// A tier that no task can have must not cost anybody their submit either.
-fn fitting(tier: Option<String>) -> Result<Option<String>, String> {
-    match tier
-        .as_deref()
-        .map(|tier| bounds::check_label("tier", tier))
-    {
-        Some(Err(refused)) => Err(refused.to_string()),
-        Some(Ok(())) | None => Ok(tier),
+        // An invalid tier must not fail the submit.
+        if let Some(tier) = &tier {
+            bounds::check_label("tier", tier).map_err(|refused| refused.to_string())?;
+        }
+        Ok(tier)
+    }
+
+    fn remember(&self, owner: &str, tier: Option<String>) {
+        let mut cache = self.cache.lock();
+        if cache.len() >= MAX_CACHED && !cache.contains_key(owner) {
+            cache.clear();
+        }
+
+        let looked_up_at = Instant::now();
+        cache.insert(owner.to_owned(), CachedTier { tier, looked_up_at });
     }
 }
 
@@ -106,27 +108,27 @@ mod tests {
 
     use super::*;
 
-    /// Answers what it is told to, and counts.
+    /// Gives the answer that a test has set, and counts the lookups.
     #[derive(Debug, Default)]
-    struct Office {
-        asked: AtomicUsize,
+    struct FakeSource {
+        lookups: AtomicUsize,
         answer: Mutex<Option<Result<Option<String>, String>>>,
     }
 
-    impl Office {
-        fn will_say(&self, answer: Result<Option<&str>, &str>) {
+    impl FakeSource {
+        fn set(&self, answer: Result<Option<&str>, &str>) {
             let answer = answer
                 .map(|tier| tier.map(str::to_owned))
                 .map_err(str::to_owned);
-            *self.answer.lock().unwrap() = Some(answer);
+            *self.answer.lock() = Some(answer);
         }
     }
 
     #[async_trait]
-    impl TierSource for Office {
+    impl TierSource for FakeSource {
         async fn tier_of(&self, _owner: &str) -> Result<Option<String>, String> {
-            self.asked.fetch_add(1, Ordering::SeqCst);
-            let answer = self.answer.lock().unwrap().clone();
+            self.lookups.fetch_add(1, Ordering::SeqCst);
+            let answer = self.answer.lock().clone();
             match answer {
                 Some(answer) => answer,
                 None => std::future::pending().await,
@@ -135,46 +137,54 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_is_good_for_a_moment() {
-        let office = Arc::new(Office::default());
-        let tiers = Tiers::new(Arc::clone(&office) as Arc<dyn TierSource>);
-        office.will_say(Ok(Some("vip")));
+    async fn an_answer_is_cached_for_a_moment() {
+        let source = Arc::new(FakeSource::default());
+        let tiers = Tiers::new(Arc::clone(&source) as Arc<dyn TierSource>);
+        source.set(Ok(Some("vip")));
         assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("vip"));
-        office.will_say(Ok(Some("enterprise")));
+
+        source.set(Ok(Some("enterprise")));
         assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("vip"));
-        assert_eq!(office.asked.load(Ordering::SeqCst), 1);
-        tokio::time::advance(GOOD_FOR).await;
+        assert_eq!(source.lookups.load(Ordering::SeqCst), 1);
+
+        tokio::time::advance(CACHE_TTL).await;
         assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("enterprise"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_source_that_is_away_or_talks_nonsense_takes_nothing_from_anybody() {
-        let office = Arc::new(Office::default());
-        let tiers = Tiers::new(Arc::clone(&office) as Arc<dyn TierSource>);
-        assert_eq!(tiers.tier_of("u-1").await, None, "it does not answer");
-        tokio::time::advance(GOOD_FOR).await;
-        office.will_say(Ok(Some("vip")));
+    async fn a_failed_or_invalid_answer_leaves_the_cached_tier() {
+        let source = Arc::new(FakeSource::default());
+        let tiers = Tiers::new(Arc::clone(&source) as Arc<dyn TierSource>);
+        assert_eq!(
+            tiers.tier_of("u-1").await,
+            None,
+            "the source does not answer"
+        );
+
+        tokio::time::advance(CACHE_TTL).await;
+        source.set(Ok(Some("vip")));
         assert_eq!(tiers.tier_of("u-1").await.as_deref(), Some("vip"));
-        for nonsense in [Err("gone"), Ok(Some("no such\0tier"))] {
-            tokio::time::advance(GOOD_FOR).await;
-            office.will_say(nonsense);
+
+        for bad in [Err("gone"), Ok(Some("no such\0tier"))] {
+            tokio::time::advance(CACHE_TTL).await;
+            source.set(bad);
             assert_eq!(
                 tiers.tier_of("u-1").await.as_deref(),
                 Some("vip"),
-                "{nonsense:?}"
+                "{bad:?}"
             );
         }
     }
 
     #[tokio::test]
-    async fn a_source_that_panics_costs_nobody_their_submit() {
+    async fn a_source_that_panics_fails_no_submit() {
         #[derive(Debug)]
         struct Broken;
 
         #[async_trait]
         impl TierSource for Broken {
             async fn tier_of(&self, _owner: &str) -> Result<Option<String>, String> {
-                panic!("a bug in the look-up")
+                panic!("a bug in the lookup")
             }
         }
 
@@ -182,13 +192,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_is_bounded() {
-        let office = Arc::new(Office::default());
-        let tiers = Tiers::new(Arc::clone(&office) as Arc<dyn TierSource>);
-        office.will_say(Ok(None));
-        for n in 0..=REMEMBERED {
+    async fn the_cache_is_bounded() {
+        let source = Arc::new(FakeSource::default());
+        let tiers = Tiers::new(Arc::clone(&source) as Arc<dyn TierSource>);
+        source.set(Ok(None));
+        for n in 0..=MAX_CACHED {
             tiers.tier_of(&n.to_string()).await;
         }
-        assert_eq!(tiers.known().len(), 1);
+        assert_eq!(tiers.cache.lock().len(), 1);
     }
 }

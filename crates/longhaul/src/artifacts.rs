@@ -1,4 +1,4 @@
-//! A folder for artifacts that is made when it is first needed: most programs never make a file.
+//! An artifact folder that is created on first use. Most programs never write a file.
 
 use std::path::PathBuf;
 

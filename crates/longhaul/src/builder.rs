@@ -8,43 +8,43 @@ use longhaul_domain::{
     contract::{
         ArtifactStore, Store,
         rate_limiter::{Limit, LimitRules},
+        store::TaskReads,
     },
 };
 use longhaul_engine::{
-    Files, Parts,
-    files::FileLife,
-    routing::Routing,
-    services::{self, DutySettings},
-    signer::UrlSigner,
+    EngineBuilder, Files, files::FileLife, files::UrlSigner, metrics::Metrics, routing::Routing,
     tiers::TierSource,
+};
+use longhaul_node::{
+    WorkerSettings,
+    maintenance::{self, MaintenanceSettings},
+};
+use longhaul_sdk::{
+    AnyError, Client, Handler, Job, Outcome, Question, Registry, Task, TaskInfo, TypeSettings,
 };
 use longhaul_store::{SqlStore, StoreOptions, SystemClock};
 use longhaul_transport::local::{
-    LocalDoorbell, MemoryStreamLog, PacedRateLimiter, StreamBounds, signing_key,
-};
-use longhaul_worker::{
-    AnyError, Job, Outcome, Question, Registry, Services, Task, TaskInfo, TypeSettings, Worker,
-    WorkerSettings,
+    LocalNotifier, MemoryStreamLog, PacedRateLimiter, StreamBounds, signing_key,
 };
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{Longhaul, artifacts::LazyArtifacts, fleet::FleetSettings, tier_source::tier_source};
 
-/// The folder for files when nothing is said and the store is a server.
+/// The default folder for files if the store is a server.
 const ARTIFACTS: &str = "longhaul-artifacts";
 
-/// What is to be started. [`Longhaul::open`] makes one.
+/// The configuration of a Longhaul. [`Longhaul::open`] makes one.
 #[derive(Debug)]
 pub struct Builder {
     pub(crate) store: Arc<dyn Store>,
     sql: Option<SqlStore>,
     clock: Arc<dyn Clock>,
     registry: Registry,
-    /// The first thing that was wrong; told at the start.
+    /// The first configuration error, reported at the start.
     problem: Option<Invalid>,
     pub(crate) worker: WorkerSettings,
-    pub(crate) duties: DutySettings,
+    pub(crate) maintenance: MaintenanceSettings,
     pub(crate) fleet: FleetSettings,
     routing: Routing,
     tiers: Option<Arc<dyn TierSource>>,
@@ -53,28 +53,32 @@ pub struct Builder {
     #[cfg(feature = "server")]
     pub(crate) applications: Vec<crate::mounting::Application>,
     file_life: FileLife,
-    /// Where the key is that URLs of files are signed with, unless one was given.
+    /// The file of the key that signs file URLs, unless a key was given.
     key_file: PathBuf,
     artifact_key: Option<[u8; 32]>,
 }
 
 impl Longhaul {
-    /// Opens `sqlite://file`, and with the features of these names `postgres://…` or `mysql://…`, and brings its schema up to date.
+    /// Opens `sqlite://file`, and with the features of these names `postgres://…` or `mysql://…`,
+    /// and brings its schema up to date.
     pub async fn open(url: &str) -> Result<Builder, StoreError> {
         let store = SqlStore::open(url, StoreOptions::default()).await?;
-        let artifacts = match url.split_once("://").filter(|_| store.is_embedded()) {
-            Some((_, path)) => format!("{}.artifacts", path.split('?').next().unwrap_or(path)),
-            None => ARTIFACTS.to_owned(),
+        let artifacts = match url.split_once("://") {
+            Some((_, path)) if store.is_embedded() => {
+                format!("{}.artifacts", path.split('?').next().unwrap_or(path))
+            }
+            _ => ARTIFACTS.to_owned(),
         };
         let mut builder = Builder::on(Arc::new(store.clone()), Arc::new(SystemClock::default()));
+
         builder.sql = Some(store);
         Ok(builder.artifacts(artifacts))
     }
 }
 
 impl Longhaul {
-    /// On a store that was opened by hand, as it is: its schema must be this program's. [`Builder::artifacts`] says where
-    /// files go.
+    /// Uses a store that the caller opened. Its schema must match this program.
+    /// [`Builder::artifacts`] sets the folder for files.
     pub async fn on(store: SqlStore) -> Result<Builder, StoreError> {
         store.check_schema().await?;
         store.now().await?;
@@ -85,7 +89,7 @@ impl Longhaul {
 }
 
 impl Builder {
-    /// On a store of any kind.
+    /// Uses a store of any kind.
     pub(crate) fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
@@ -94,7 +98,7 @@ impl Builder {
             registry: Registry::default(),
             problem: None,
             worker: WorkerSettings::default(),
-            duties: DutySettings::default(),
+            maintenance: MaintenanceSettings::default(),
             fleet: FleetSettings::default(),
             routing: Routing::default(),
             tiers: None,
@@ -128,7 +132,14 @@ impl Builder {
         self.noting(registered)
     }
 
-    /// Says who answers a question of handlers ([`Job::ask`]), and hears which task asks.
+    /// Adds a task type without a [`Task`], for example one that runs in another process.
+    #[must_use]
+    pub fn register_handler(mut self, handler: Arc<dyn Handler>) -> Self {
+        let registered = self.registry.register_handler(handler);
+        self.noting(registered)
+    }
+
+    /// Registers the answer to a question of handlers ([`Job::ask`]). It gets the asking task, too.
     ///
     /// ```no_run
     /// use longhaul::Question;
@@ -168,21 +179,22 @@ impl Builder {
         self
     }
 
-    /// Tasks that run at once in this process.
+    /// How many tasks run at once in this process.
     #[must_use]
     pub const fn slots(mut self, slots: usize) -> Self {
         self.worker.slots = slots;
         self
     }
 
-    /// Everything that a worker can be told.
+    /// All worker settings.
     #[must_use]
     pub fn worker(mut self, settings: WorkerSettings) -> Self {
         self.worker = settings;
         self
     }
 
-    /// How many tasks of this process may use a named resource at once. [`Self::worker`] sets all anew.
+    /// How many tasks of this process may use a named resource at once. [`Self::worker`] replaces
+    /// all.
     #[must_use]
     pub fn resource(mut self, name: &str, tasks: usize) -> Self {
         self.worker.resources.insert(name.to_owned(), tasks);
@@ -191,21 +203,22 @@ impl Builder {
 
     /// When nodes count as dead, and how long ended tasks are kept.
     #[must_use]
-    pub fn duties(mut self, settings: DutySettings) -> Self {
-        self.duties = settings;
+    pub fn maintenance(mut self, settings: MaintenanceSettings) -> Self {
+        self.maintenance = settings;
         self
     }
 
-    /// Which queue a task goes to when its submitter names none.
+    /// The queue of a task whose submitter names none.
     #[must_use]
     pub fn routing(mut self, routing: Routing) -> Self {
         self.routing = routing;
         self
     }
 
-    /// Who knows the tier of an owner, for tasks whose submitter and whose token say nothing: a look into a table of the
-    /// application, a call of another service. It is asked when a task is submitted, over HTTP, too; an answer is good for
-    /// half a minute. After an error, or two seconds without an answer, what was known last counts.
+    /// Looks up the tier of an owner, if neither submitter nor token names one: in a table of the
+    /// application, or from another service. Every submit asks for it, over HTTP, too. An answer is
+    /// cached for half a minute. After an error, or two seconds without an answer, the cached tier
+    /// counts.
     ///
     /// ```no_run
     /// # async fn look_up(owner: &str) -> std::io::Result<Option<String>> { Ok(None) }
@@ -226,23 +239,23 @@ impl Builder {
         self
     }
 
-    /// The rate limit of a provider (`openai`) or of a model (`openai/gpt-4`), which handlers ask for with
-    /// [`Job::permit`]. A call of a model also counts in its provider's limit.
+    /// The rate limit of a provider (`openai`) or of a model (`openai/gpt-4`), for handlers that
+    /// call [`Job::permit`]. A call of a model also counts in its provider's limit.
     #[must_use]
     pub fn limit(mut self, key: &str, limit: Limit) -> Self {
         self.limits = self.limits.limit(key, limit);
         self
     }
 
-    /// All rate limits at once, with what a key has that no limit is named for.
+    /// Sets all rate limits, with the default for keys that have none.
     #[must_use]
     pub fn limits(mut self, limits: LimitRules) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The folder for files that tasks make. It is made when the first one is, and so is the key that their URLs are
-    /// signed with: a file beside the folder, with `.key` after its name.
+    /// The folder for files of tasks. It is created with the first file. So is the key that signs
+    /// file URLs: a file beside the folder, with `.key` after its name.
     #[must_use]
     pub fn artifacts(mut self, folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
@@ -251,7 +264,7 @@ impl Builder {
         self
     }
 
-    /// The key that the URLs of files are signed with, for several processes that share their files.
+    /// The key that signs file URLs, for several processes that share files.
     #[must_use]
     pub const fn artifact_key(mut self, key: [u8; 32]) -> Self {
         self.artifact_key = Some(key);
@@ -265,25 +278,29 @@ impl Builder {
         self
     }
 
-    /// Starts the background duties without a worker: this node runs no task.
-    pub async fn start_duties(mut self) -> Result<Longhaul, StoreError> {
+    /// Starts the background maintenance without a worker: this node runs no task.
+    pub async fn start_maintenance(mut self) -> Result<Longhaul, StoreError> {
         self.worker.slots = 0;
         self.worker.queues = Vec::new();
-        self.worker.duties = true;
+        self.worker.maintenance = true;
         self.start_node().await
     }
 
-    /// Starts a worker for the registered types, with the background duties if [`WorkerSettings::duties`] says so.
+    /// Starts a worker for the registered types, with the background maintenance if
+    /// [`WorkerSettings::maintenance`] says so.
     pub async fn start(self) -> Result<Longhaul, StoreError> {
         self.check_slots()?;
         self.start_node().await
     }
 
+    /// Refuses worker limits under which a task could never run.
     fn check_slots(&self) -> Result<(), Invalid> {
-        let (slots, queues) = (self.worker.slots, &self.worker.queues);
+        let slots = self.worker.slots;
+        let queues = &self.worker.queues;
         let reserved = queues
             .iter()
             .fold(0_usize, |sum, queue| sum.saturating_add(queue.reserved));
+
         if reserved > slots {
             let allowed = format!("{reserved} or more, or fewer reserved");
             return Err(Invalid::new(
@@ -292,6 +309,7 @@ impl Builder {
                 allowed,
             ));
         }
+
         if let Some(queue) = queues.iter().find(|queue| {
             queue
                 .at_most
@@ -304,10 +322,10 @@ impl Builder {
                 "as many as `reserved`, and at least 1",
             ));
         }
-        if let Some(queue) = queues
-            .iter()
-            .find(|queue| queue.reserved == 0)
-            .filter(|_| reserved == slots && slots > 0)
+
+        let all_reserved = reserved == slots && slots > 0;
+        if let Some(queue) = queues.iter().find(|queue| queue.reserved == 0)
+            && all_reserved
         {
             let problem = format!(
                 "is {slots}, all of them reserved, and {} has none of its own",
@@ -319,6 +337,7 @@ impl Builder {
                 "more, or some reserved for it",
             ));
         }
+
         let limits = self.worker.resources.iter().chain(&self.worker.types);
         if let Some((name, _)) = limits.into_iter().find(|(_, most)| **most == 0) {
             return Err(Invalid::new(
@@ -327,81 +346,115 @@ impl Builder {
                 "1 or more",
             ));
         }
+
         if slots == 0 && self.registry.types().next().is_some() {
-            let allowed = "1 or more; start_duties() starts a node that runs no task";
+            let allowed = "1 or more; start_maintenance() starts a node that runs no task";
             return Err(Invalid::new(
                 "slots",
                 "is 0, and there are types that would never run",
                 allowed,
             ));
         }
+
         Ok(())
     }
 
-    async fn start_node(self) -> Result<Longhaul, StoreError> {
-        let duties = self.duties.clone();
-        // A node must not be taken for dead between two of its heartbeats.
-        let mut worker = self.worker.clone().within_lease(duties.lease);
-        worker.asks_for_kept |= !duties.keep_for_host.is_zero();
+    #[cfg_attr(
+        not(feature = "server"),
+        expect(unused_mut, reason = "only a server has applications to take out")
+    )]
+    async fn start_node(mut self) -> Result<Longhaul, StoreError> {
+        let maintenance = self.maintenance.clone();
+
+        // A node must renew its lease before it counts as dead.
+        let mut worker = self.worker.clone().within_lease(maintenance.lease);
+        worker.asks_for_host_affinity |= !maintenance.host_affinity.is_zero();
         let is_alone = self.sql.as_ref().is_some_and(SqlStore::is_embedded);
+
         let queues: Vec<String> = worker
             .queues
             .iter()
             .map(|queue| queue.name.clone())
             .collect();
-        let longhaul = self.without_worker()?;
+
+        #[cfg(feature = "server")]
+        let applications = std::mem::take(&mut self.applications);
+        let mut longhaul = self.assemble()?;
+        let node = longhaul.make_node(worker, is_alone);
+
+        // After the node: a task that an application submits may start on it at once.
+        #[cfg(feature = "server")]
+        let longhaul = longhaul.with_applications(applications)?;
+
         longhaul.declare_topology(&queues).await?;
-        let all = services::all(&duties, None, &longhaul.services.artifacts);
-        let worker = Worker::start(Arc::clone(&longhaul.services), worker, all, is_alone).await?;
-        Ok(longhaul.with_worker(worker))
+        let maintenance = maintenance::all(&maintenance, None, &longhaul.client.files.store);
+        longhaul.start_node(node, maintenance).await
     }
 
-    /// For processes that only submit and look.
+    /// A Longhaul that submits, reads and changes tasks, but runs none.
     pub fn without_worker(self) -> Result<Longhaul, StoreError> {
+        #[cfg(feature = "server")]
+        {
+            let mut builder = self;
+            let applications = std::mem::take(&mut builder.applications);
+            Ok(builder.assemble()?.with_applications(applications)?)
+        }
+        #[cfg(not(feature = "server"))]
+        self.assemble()
+    }
+
+    fn assemble(self) -> Result<Longhaul, StoreError> {
         if let Some(problem) = self.problem {
             return Err(problem.into());
         }
+
         let signer = match self.artifact_key {
             Some(key) => UrlSigner::new(move || Ok(key)),
             None => signer_of(self.key_file),
         };
-        // With a broker, nobody need be woken by the database.
-        let shared_bell = self
-            .sql
-            .as_ref()
-            .filter(|_| !self.fleet.has_broker())
-            .and_then(SqlStore::doorbell);
-        let bell = shared_bell.unwrap_or_else(|| Arc::new(LocalDoorbell::new()));
+
+        // With a broker, database notifications are not needed.
+        let database_notifier = match &self.sql {
+            Some(store) if !self.fleet.has_broker() => store.notifier(),
+            Some(_) | None => None,
+        };
+        let notifier = database_notifier.unwrap_or_else(|| Arc::new(LocalNotifier::new()));
+
         let fleet = self
             .fleet
             .connect(self.limits.clone(), Arc::clone(&self.clock))?;
+
         let limiter = Arc::new(PacedRateLimiter::new(
             fleet.limiter,
             self.limits,
             self.clock,
         ));
-        let parts = Parts::new(self.store, fleet.bus, bell);
-        let engine = parts
+
+        // Only SQL stores are measured.
+        let catalog = self.registry.catalog(&self.routing);
+        let metrics = Arc::new(Metrics::for_catalog(&catalog));
+        let store: Arc<dyn Store> = match &self.sql {
+            Some(sql) => Arc::new(sql.clone().observed_by(Arc::clone(&metrics) as _)),
+            None => self.store,
+        };
+
+        let engine = EngineBuilder::new(Arc::clone(&store), fleet.bus, notifier)
+            .metrics(metrics)
             .broker(fleet.broker)
             .progress_cache(fleet.progress)
+            .dependencies(fleet.dependencies)
+            .tier_source(self.tiers)
+            .catalog(catalog)
+            // Fair order reads the store in real time; a test store has its own clock.
+            .fair_order(self.sql.is_some())
             .build();
-        engine.set_dependencies(fleet.dependencies);
+
         if let Some(store) = &self.sql {
             store.write_messages(fleet.outbox);
         }
-        // A store whose clock a test sets has no lines that anybody could look at.
-        if self.sql.is_some() {
-            engine.take_turns();
-        }
-        if let Some(tiers) = self.tiers {
-            engine.set_tier_source(tiers);
-        }
-        engine
-            .metrics
-            .know_types(self.registry.types().map(|kind| kind.name.as_str()));
-        let services = Services::new(
+
+        let client = Client::new(
             engine,
-            limiter,
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
             Arc::new(Files {
                 store: self.artifacts,
@@ -411,20 +464,18 @@ impl Builder {
             self.routing,
             self.registry,
         );
-        let longhaul = Longhaul::new(services, self.sql);
-        #[cfg(feature = "server")]
-        let longhaul = longhaul.with_applications(self.applications)?;
-        Ok(longhaul)
+
+        Ok(Longhaul::new(Arc::new(client), limiter, store, self.sql))
     }
 }
 
-/// The file of the key, beside the folder that it is for.
+/// The key file beside its folder.
 fn key_beside(mut folder: PathBuf) -> PathBuf {
     folder.as_mut_os_string().push(".key");
     folder
 }
 
-/// Signs with the key in this file, which is made when it is first needed.
+/// Signs with the key in this file, created on first use.
 fn signer_of(file: PathBuf) -> UrlSigner {
     UrlSigner::new(move || {
         signing_key(&file).map_err(|error| format!("{}: {error}", file.display()))

@@ -1,69 +1,98 @@
-//! Longhaul as a program holds it.
+//! A program's handle to Longhaul.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
-    NewTask, Status, StoreError, Task as Record, TaskId,
+    NewTask, Status, StoreError, TaskId, TaskRecord,
     contract::{
-        Store,
+        RateLimiter, Store,
         event_bus::{EventStream, Subscription},
         store::{Access, RetryScope, Submitted},
     },
 };
-use longhaul_engine::Engine;
+use longhaul_engine::{Engine, Submissions as _};
+use longhaul_node::{Node, RunningNode, WorkerSettings, maintenance::job::MaintenanceJob};
+use longhaul_sdk::{Client, Handle, Kind, Named, Submission, Task, TypeInfo};
 use longhaul_store::SqlStore;
-use longhaul_worker::{Handle, Kind, Named, Services, Submission, Task, TypeInfo, Worker};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::CallersTransaction;
 
-/// A store, the types that this process knows, and the worker that runs them. [`Longhaul::open`] starts one.
+/// A store, the task types of this process, and the node that runs them. Start with
+/// [`Longhaul::open`].
 #[derive(Debug)]
 pub struct Longhaul {
-    pub(crate) services: Arc<Services>,
+    pub(crate) client: Arc<Client>,
+    pub(crate) limiter: Arc<dyn RateLimiter>,
+    store: Arc<dyn Store>,
     sql: Option<SqlStore>,
-    worker: Option<Worker>,
-    /// Whether the store is another's to close.
+    node: Option<RunningNode>,
+    /// Whether another `Longhaul` stops the node and closes the store.
     is_client: bool,
     #[cfg(feature = "server")]
     pub(crate) mounts: Vec<longhaul_server::Mount>,
 }
 
 impl Longhaul {
-    pub(crate) const fn new(services: Arc<Services>, sql: Option<SqlStore>) -> Self {
+    pub(crate) fn new(
+        client: Arc<Client>,
+        limiter: Arc<dyn RateLimiter>,
+        store: Arc<dyn Store>,
+        sql: Option<SqlStore>,
+    ) -> Self {
         Self {
-            services,
+            client,
+            limiter,
+            store,
             sql,
-            worker: None,
+            node: None,
             is_client: false,
             #[cfg(feature = "server")]
             mounts: Vec::new(),
         }
     }
 
-    /// Another hand on the same Longhaul, to keep where requests are answered: it submits, looks and changes. To stop it
-    /// does nothing to the one that it is from.
+    /// A second handle on the same store and node, for example for a router's state. It does
+    /// everything but run tasks. Stopping it does not affect the original.
     #[must_use]
     pub fn client(&self) -> Self {
         Self {
             is_client: true,
-            ..Self::new(Arc::clone(&self.services), self.sql.clone())
+            ..Self::new(
+                Arc::clone(&self.client),
+                Arc::clone(&self.limiter),
+                Arc::clone(&self.store),
+                self.sql.clone(),
+            )
         }
     }
 
-    pub(crate) fn with_worker(mut self, worker: Worker) -> Self {
-        self.worker = Some(worker);
-        self
+    /// Creates the node of this process. Submitted tasks may start on it at once.
+    pub(crate) fn make_node(&mut self, settings: WorkerSettings, is_alone: bool) -> Arc<Node> {
+        let client = Client::clone(&self.client);
+        let node = Node::new(client, Arc::clone(&self.limiter), settings, is_alone);
+
+        self.client = node.client();
+        node
     }
 
-    /// A task to be submitted: `longhaul.submit::<Page>(page).owner("u-1").priority(7).await?`. What the type says in its
-    /// settings (queue, attempts, timeout) is known where it is registered; a process that only submits registers it and starts
-    /// with [`Builder::without_worker`](crate::Builder::without_worker).
+    pub(crate) async fn start_node(
+        mut self,
+        node: Arc<Node>,
+        maintenance: Vec<Arc<dyn MaintenanceJob>>,
+    ) -> Result<Self, StoreError> {
+        self.node = Some(node.start(maintenance).await?);
+        Ok(self)
+    }
+
+    /// Prepares a task: `longhaul.submit::<Page>(page).owner("u-1").priority(7).await?`. The
+    /// registered type sets queue, attempts and timeout. A process that only submits registers the
+    /// type too and starts with [`Builder::without_worker`](crate::Builder::without_worker).
     pub fn submit<T: Task>(&self, params: T::Params) -> Submission<T> {
-        Submission::new(&self.services, &params)
+        Submission::new(&self.client, &params)
     }
 
-    /// The same for a type that is known by its name: a plain function, or one whose code is in another program.
+    /// The same for a type known by name: a plain function, or code in another program.
     ///
     /// ```no_run
     /// # async fn example(longhaul: &longhaul::Longhaul) -> Result<(), Box<dyn std::error::Error>> {
@@ -77,24 +106,25 @@ impl Longhaul {
         P: Serialize + 'static,
         R: DeserializeOwned + 'static,
     {
-        Submission::named(&self.services, task_type, &params)
+        Submission::named(&self.client, task_type, &params)
     }
 
-    /// Submits many, in order, all or none.
+    /// Submits many tasks, in order, all or none.
     pub async fn submit_all<K: Kind>(
         &self,
         submissions: impl IntoIterator<Item = Submission<K>>,
     ) -> Result<Vec<Handle<K>>, StoreError> {
         let submitted = self
-            .services
+            .client
             .submit_many(new_tasks(submissions).await?)
             .await?;
         Ok(self.handles(&submitted))
     }
 
-    /// Submits within a transaction that the caller has open on the same database: task and business data commit or
-    /// vanish together. Workers notice it at their next look, or at once after [`Self::wake`]. Nobody here learns of the
-    /// commit, so `on_queued` is not called. On SQLite begin the transaction with `BEGIN IMMEDIATE` if it reads first.
+    /// Submits within the caller's open transaction on the same database: task and business data
+    /// commit or vanish together. Workers find the task at their next poll, or at once after
+    /// [`Self::wake`]. This process does not see the commit, so `on_queued` is not called. On
+    /// SQLite, begin the transaction with `BEGIN IMMEDIATE` if it reads first.
     pub async fn submit_in<K: Kind>(
         &self,
         transaction: &mut impl CallersTransaction,
@@ -106,7 +136,7 @@ impl Longhaul {
             .ok_or_else(|| StoreError::Internal("a submit answered with no task".to_owned()))
     }
 
-    /// The same for many, in order.
+    /// The same for many tasks, in order.
     pub async fn submit_all_in<K: Kind>(
         &self,
         transaction: &mut impl CallersTransaction,
@@ -128,91 +158,93 @@ impl Longhaul {
             .collect()
     }
 
-    /// Has the workers of this process look for work now.
+    /// Makes the workers of this process look for work now.
     pub fn wake(&self) {
         self.engine().wake();
     }
 
     /// A handle to a task that was submitted elsewhere or earlier.
     pub fn handle<K: Kind>(&self, id: TaskId) -> Handle<K> {
-        Handle::new(Arc::clone(&self.services), id)
+        Handle::new(Arc::clone(&self.client), id)
     }
 
     /// The record of a task.
-    pub async fn task(&self, id: TaskId) -> Result<Record, StoreError> {
+    pub async fn task(&self, id: TaskId) -> Result<TaskRecord, StoreError> {
         self.store().get_task(&Access::All, id).await
     }
 
-    /// Cancels a task and all below it; one that has ended is left alone. Types that are not cancellable are refused
-    /// while they run.
+    /// Cancels a task and its descendants. An ended task is left alone. A running task of a type
+    /// that is not cancellable is refused.
     pub async fn cancel(&self, id: TaskId) -> Result<Status, StoreError> {
-        self.services.cancel(&Access::All, id).await
+        self.client.cancel(&Access::All, id).await
     }
 
-    /// Replays a task that failed, or the failed children of one that ended.
+    /// Replays a failed task, or the failed children of an ended one.
     pub async fn retry(&self, id: TaskId, scope: RetryScope) -> Result<(), StoreError> {
         self.engine().retry(&Access::All, id, scope).await
     }
 
-    /// News of tasks from now on. A slow listener loses the oldest and is told how many.
+    /// Task events from now on. A slow listener loses the oldest and gets their number.
     pub fn events(&self, subscription: Subscription) -> Box<dyn EventStream> {
         self.engine().bus.subscribe(subscription)
     }
 
     /// The registered types, with their settings and schemas.
     pub fn types(&self) -> impl Iterator<Item = &TypeInfo> {
-        self.services.registry.types()
+        self.client.registry.types()
     }
 
-    /// Everything that the store can be asked, for what has no word here.
-    pub fn store(&self) -> &dyn Store {
-        &*self.engine().store
+    /// The store, for reads that have no method here. Changes through it are not published:
+    /// listeners and nodes see them late. Use the methods of this type and of [`Self::engine`]
+    /// instead.
+    pub const fn store(&self) -> &Arc<dyn Store> {
+        &self.store
     }
 
-    /// Commands that also tell listeners and wake workers.
+    /// Commands that also notify listeners and wake workers.
     pub fn engine(&self) -> &Engine {
-        &self.services.engine
+        &self.client.engine
     }
 
-    /// What handlers of this process share.
-    pub fn services(&self) -> &Arc<Services> {
-        &self.services
+    /// State shared by submissions and handles of this process.
+    pub fn sdk_client(&self) -> &Arc<Client> {
+        &self.client
     }
 
-    /// Takes no more work, so that a load balancer turns elsewhere before [`Self::stop`] waits for what runs.
+    /// Stops claiming, so that a load balancer turns elsewhere before [`Self::stop`] waits for
+    /// running tasks.
     pub fn begin_drain(&self) {
-        if let Some(worker) = &self.worker {
-            worker.begin_drain();
+        if let Some(node) = &self.node {
+            node.begin_drain();
         }
     }
 
-    /// The metrics of this process and of its store, as Prometheus reads them.
+    /// The metrics of this process and its store, in Prometheus format.
     pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
         self.engine()
             .scrape(longhaul_engine::metrics::book::Format::OpenMetrics)
             .await
     }
 
-    /// Drains the worker: what runs may finish, the rest is handed back without a charge; then closes the store. Hooks that
-    /// still run are waited for, for some seconds. A blocking handler cannot be stopped: its task is handed back, and its thread
-    /// goes on; a runtime that is dropped waits for it, unless it is ended by `shutdown_background`.
+    /// Drains the worker, then closes the store. Running tasks may finish; the rest are handed back
+    /// without a charge. Running hooks get some seconds to finish. A blocking handler cannot be
+    /// stopped: its task is handed back while its thread continues. A dropped runtime waits for
+    /// that thread, unless `shutdown_background` ends it.
     pub async fn stop(self) {
-        match self.worker {
-            Some(worker) => worker.stop().await,
+        match self.node {
+            Some(node) => node.stop().await,
             None if self.is_client => {}
-            None => self.services.end_hooks().await,
+            None => self.client.hooks.finish().await,
         }
-        // What the last reports had to say is said before anybody hangs up.
-        if let Some(broker) = self
-            .services
-            .engine
-            .broker
-            .as_ref()
-            .filter(|_| !self.is_client)
-        {
+
+        // The broker closes after the node, so that the last events are sent.
+        if self.is_client {
+            return;
+        }
+        if let Some(broker) = &self.client.engine.broker {
             broker.close().await;
         }
-        if let Some(store) = self.sql.filter(|_| !self.is_client) {
+        if let Some(store) = self.sql {
             store.close().await;
         }
     }

@@ -1,7 +1,7 @@
-//! What a fleet adds to one process: a broker that rings across processes and carries their news, and Redis for what all
+//! Fleet: a broker that carries hints and events between processes, and Redis for state that all
 //! nodes share.
 
-// Without the feature there are no servers, and all is in this process's memory.
+// Without the feature there are no servers; all state is in this process's memory.
 #[cfg_attr(feature = "fleet", path = "fleet/servers.rs")]
 #[cfg_attr(not(feature = "fleet"), path = "fleet/no_servers.rs")]
 mod servers;
@@ -24,12 +24,12 @@ use longhaul_transport::local::{MemoryEventBus, MemoryRateLimiter};
 use crate::Longhaul;
 pub(crate) use servers::FleetSettings;
 
-/// Events that a listener may be behind before it loses some.
+/// How many events a listener may lag before it loses some.
 const BUS: usize = 4_096;
-/// How long a start waits for the broker. It then goes on without: the broker may come later.
+/// How long a start waits for the broker. It then continues: the broker may come later.
 const BROKER_ANSWERS: Duration = Duration::from_secs(5);
 
-/// What a process shares with others, connected or about to be.
+/// What a process shares with others, connected or not yet.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     pub(crate) broker: Option<Arc<dyn Broker>>,
@@ -42,7 +42,7 @@ pub(crate) struct Fleet {
 }
 
 impl FleetSettings {
-    /// Begins to connect. Nothing waits for a server here.
+    /// Starts to connect. It waits for no server.
     pub(crate) fn connect(
         self,
         limits: LimitRules,
@@ -59,6 +59,7 @@ impl FleetSettings {
                 Some((limiter, progress)) => (limiter, Some(progress)),
                 None => (Arc::new(MemoryRateLimiter::new(clock, limits)?), None),
             };
+
         Ok(Fleet {
             broker,
             bus,
@@ -70,14 +71,14 @@ impl FleetSettings {
     }
 }
 
-/// The news of this process.
+/// The event bus of this process.
 fn news() -> MemoryEventBus {
     MemoryEventBus::new(BUS)
 }
 
 impl Longhaul {
-    /// Declares what the broker needs for these queues and those that the store knows, and refuses one whose topology is
-    /// another's. A broker that does not answer in some seconds is left for later: nodes work without it until then.
+    /// Declares the topology of these queues and of those in the store. Refuses a queue with
+    /// another topology. If the broker does not answer within seconds, nodes start without it.
     pub async fn declare_topology(&self, queues: &[String]) -> Result<(), StoreError> {
         let Some(broker) = &self.engine().broker else {
             return Ok(());
@@ -90,22 +91,27 @@ impl Longhaul {
                 .into_iter()
                 .map(|queue| queue.name),
         );
-        names.extend(self.services.routing.queues());
+
+        names.extend(self.client.routing.queues());
         names.extend(self.types().filter_map(|kind| kind.settings.queue.clone()));
         names.sort();
         names.dedup();
+
         match declare(&**broker, &names).await {
             Ok(()) => Ok(()),
             Err(BrokerError::Topology(what)) => Err(differs(what).into()),
             Err(BrokerError::Unavailable(why)) => {
-                tracing::warn!(%why, "the broker is away: nodes look into the store until it is there");
+                tracing::warn!(
+                    %why,
+                    "the broker is away: nodes look into the store until it is there"
+                );
                 Ok(())
             }
         }
     }
 }
 
-/// Waits a while for the broker and declares what it needs for the queues.
+/// Waits briefly for the broker and declares the topology of the queues.
 #[cfg_attr(
     not(feature = "server"),
     expect(unreachable_pub, reason = "for the programs of operators")
@@ -117,7 +123,7 @@ pub async fn declare(broker: &dyn Broker, queues: &[String]) -> Result<(), Broke
     broker.declare(queues).await
 }
 
-/// Waits until the broker is there, at most so long; then the error says why it is not.
+/// Waits for the broker up to a limit. The error says why it is not available.
 #[cfg_attr(
     not(feature = "server"),
     expect(unreachable_pub, reason = "for the programs of operators")

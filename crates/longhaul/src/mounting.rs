@@ -1,4 +1,4 @@
-//! Applications beside the HTTP API: what is asked of the builder, and what the server is given.
+//! Applications mounted beside the HTTP API.
 
 use axum::Router;
 use longhaul_domain::Invalid;
@@ -6,7 +6,7 @@ use longhaul_server::Mount;
 
 use crate::{Builder, Longhaul};
 
-/// An application that is to be mounted. Its router is made when there is a Longhaul for it to hold.
+/// An application to mount. Its router is built once there is a Longhaul for it.
 pub(crate) struct Application {
     prefix: String,
     make: Box<dyn FnOnce(Longhaul) -> Router + Send + Sync>,
@@ -21,10 +21,11 @@ impl std::fmt::Debug for Application {
 }
 
 impl Builder {
-    /// Mounts an application's own router below `prefix`, a segment like `/novel`, beside the HTTP API of
-    /// [`Longhaul::serve`]. Callers are known as they are there: reading needs the scope `tasks:read`, everything else
-    /// `tasks:write`, and a handler takes a [`Caller`](crate::server::Caller) to learn who calls. Paths of Longhaul
-    /// cannot be taken. `make` is given a hand on Longhaul, to keep in the router's state.
+    /// Mounts an application's own router below `prefix`, a segment like `/novel`, beside the HTTP
+    /// API of [`Longhaul::serve`]. Callers are authenticated as there: reads need the scope
+    /// `tasks:read`, everything else `tasks:write`. A handler takes a
+    /// [`Caller`](crate::server::Caller) to identify the caller. Paths of Longhaul cannot be taken.
+    /// `make` gets a handle on Longhaul for the router's state.
     #[must_use]
     pub fn mount(
         mut self,
@@ -40,12 +41,13 @@ impl Builder {
             .applications
             .iter()
             .map(|application| application.prefix.as_str());
+
         let checked = Mount::check_prefix(prefix).and_then(|()| Mount::check_all(prefixes));
         self.noting(checked)
     }
 }
 
-/// The routers of the applications, each with a hand on this Longhaul.
+/// The routers of the applications, each with a handle on this Longhaul.
 pub(crate) fn mounts(
     applications: Vec<Application>,
     longhaul: &Longhaul,

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use longhaul_domain::Invalid;
+use longhaul_engine::Submissions;
+use longhaul_sdk::Client;
 use longhaul_server::{Api, IdentityMode, ListenerSettings, ServerError};
-use longhaul_worker::WorkerIntake;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +15,8 @@ use crate::{
 };
 
 impl Longhaul {
-    /// Serves the HTTP API and the applications that are mounted beside it until `closing`; then requests that are under way may end.
+    /// Serves the HTTP API and the mounted applications until `closing`. Requests in progress may
+    /// then finish.
     pub fn serve(
         &self,
         listener: TcpListener,
@@ -22,7 +24,8 @@ impl Longhaul {
         settings: ListenerSettings,
         closing: CancellationToken,
     ) -> impl Future<Output = Result<(), ServerError>> + Send + use<> {
-        let (api, mounts) = (self.api(identity), self.mounts.clone());
+        let api = self.api(identity);
+        let mounts = self.mounts.clone();
         async move { longhaul_server::serve(listener, api?, mounts, settings, closing).await }
     }
 
@@ -35,16 +38,15 @@ impl Longhaul {
     }
 
     fn api(&self, identity: IdentityMode) -> Result<Arc<Api>, ServerError> {
-        let services = Arc::clone(self.services());
-        let catalog = services.registry.catalog(&services.routing);
-        let engine = Arc::clone(&services.engine);
-        let (streams, files) = (Arc::clone(&services.streams), Arc::clone(&services.files));
+        let client = &self.client;
+        let submissions: Arc<dyn Submissions> = Arc::<Client>::clone(client);
+
         Api::new(
-            engine,
-            Arc::new(WorkerIntake(services)),
-            streams,
-            files,
-            catalog,
+            Arc::clone(&client.engine),
+            submissions,
+            Arc::clone(&client.streams),
+            Arc::clone(&client.files),
+            client.engine.catalog().clone(),
             identity,
         )
     }

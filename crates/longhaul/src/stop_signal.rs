@@ -1,4 +1,4 @@
-//! How a process is told to end.
+//! Signals that stop the process.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::Longhaul;
 
-/// Ctrl-C, or SIGTERM, which a supervisor sends.
+/// Ctrl-C, or SIGTERM from a supervisor.
 #[derive(Debug)]
 pub struct StopSignal {
     interrupt: Signal,
@@ -14,7 +14,8 @@ pub struct StopSignal {
 }
 
 impl StopSignal {
-    /// Listens from now on: neither ends the process by itself any more. Within a runtime of tokio's, as all of Longhaul.
+    /// Installs the handlers: from now on neither signal ends the process by itself. Needs a tokio
+    /// runtime.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -22,8 +23,9 @@ impl StopSignal {
         })
     }
 
-    /// Returns at the next one.
-    pub async fn heard(&mut self) {
+    /// Returns at the next signal.
+    pub async fn received(&mut self) {
+        // Both signals mean the same: stop.
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
@@ -32,16 +34,21 @@ impl StopSignal {
 }
 
 impl Longhaul {
-    /// Goes on until the process is told to end, by SIGTERM or Ctrl-C, and then stops as [`Self::stop`] does. Whoever tells it a
-    /// second time does not want to wait: what still runs is then taken up again as after a crash, by another process or the next.
+    /// Runs until SIGTERM or Ctrl-C, then stops as [`Self::stop`] does. A second signal ends the
+    /// wait: tasks that still run resume as after a crash, in another process or the next.
     pub async fn stop_at_signal(self) -> io::Result<()> {
         let mut signal = StopSignal::new()?;
-        signal.heard().await;
+        signal.received().await;
         tracing::info!("stopping: what runs may finish; a second signal does not wait");
+
+        // A second signal ends a drain that takes too long.
         tokio::select! {
             () = self.stop() => {}
-            () = signal.heard() => tracing::warn!("stopped without waiting; what ran is taken up again as after a crash"),
+            () = signal.received() => tracing::warn!(
+                "stopped without waiting; what ran is taken up again as after a crash"
+            ),
         }
+
         Ok(())
     }
 }

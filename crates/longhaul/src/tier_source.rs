@@ -1,4 +1,4 @@
-//! A closure of the application's as the engine's source of tiers.
+//! An application's closure as the engine's tier source.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Transactions of the caller's own, on the three databases (R10).
+//! Caller-owned transactions on the three databases.
 
 use futures::future::BoxFuture;
 use longhaul_domain::{NewTask, StoreError, contract::store::Submitted};
 use longhaul_store::SqlStore;
 
-/// An open transaction on the database that Longhaul is on.
+/// An open transaction on Longhaul's database.
 pub trait CallersTransaction: Send {
     /// Submits in this transaction, all or none.
     fn submit<'a>(

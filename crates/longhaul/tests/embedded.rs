@@ -1,5 +1,5 @@
-//! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once with all features of the
-//! library and once with none.
+//! What a program has that asks for no feature: tasks in a SQLite file. `make test` runs this once
+//! with all features of the library and once with none.
 
 #![expect(
     clippy::unwrap_used,
@@ -29,7 +29,7 @@ impl Task for Double {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A process with a task that runs until the gate opens.
 async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
@@ -40,20 +40,22 @@ async fn running(url: &str, gate: &Arc<Semaphore>) -> (Longhaul, TaskId) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Double>(21).await.unwrap();
     let is_running = async {
         while handle.status().await.unwrap() != Status::Running {
             tokio::task::yield_now().await;
         }
     };
-    timeout(PATIENCE, is_running).await.unwrap();
+
+    timeout(DEADLINE, is_running).await.unwrap();
     (longhaul, handle.id())
 }
 
 /// Tells this process to end. Whoever listens has heard it when this returns.
 async fn tell(signal: &mut StopSignal) {
     kill_process(getpid(), Signal::TERM).unwrap();
-    timeout(PATIENCE, signal.heard()).await.unwrap();
+    timeout(DEADLINE, signal.received()).await.unwrap();
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
@@ -62,28 +64,32 @@ async fn tell(signal: &mut StopSignal) {
 /// One case, for a signal is all of the process's.
 #[tokio::test]
 async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
-    let (folder, mut signal) = (tempfile::tempdir().unwrap(), StopSignal::new().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let mut signal = StopSignal::new().unwrap();
     let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
     let gate = Arc::new(Semaphore::new(0));
     let (longhaul, id) = running(&url("patient.db"), &gate).await;
     let mut stopping = tokio::spawn(longhaul.stop_at_signal());
+
     tokio::task::yield_now().await;
     assert!(!stopping.is_finished(), "nobody has told it to end");
     tell(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
     gate.add_permits(1);
-    timeout(PATIENCE, &mut stopping)
+    timeout(DEADLINE, &mut stopping)
         .await
         .unwrap()
         .unwrap()
         .unwrap();
+
     let again = Longhaul::open(&url("patient.db"))
         .await
         .unwrap()
         .without_worker()
         .unwrap();
+
     assert_eq!(
-        timeout(PATIENCE, again.handle::<Double>(id).result())
+        timeout(DEADLINE, again.handle::<Double>(id).result())
             .await
             .unwrap()
             .unwrap(),
@@ -97,7 +103,7 @@ async fn at_a_signal_what_runs_may_finish_and_a_second_one_does_not_wait() {
     tell(&mut signal).await;
     assert!(!stopping.is_finished(), "it waits for what runs");
     tell(&mut signal).await;
-    timeout(PATIENCE / 4, stopping)
+    timeout(DEADLINE / 4, stopping)
         .await
         .expect("30 s are for what may finish")
         .unwrap()
@@ -109,6 +115,7 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
     let double = || Double(Arc::new(Semaphore::new(0)));
+
     let refused = Longhaul::open(&url("a.db"))
         .await
         .unwrap()
@@ -119,6 +126,7 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
         .err()
         .unwrap();
     assert!(refused.to_string().contains("slots is 0"), "{refused}");
+
     let reserved = QueueSlots {
         reserved: 3,
         ..QueueSlots::shared("q")
@@ -128,6 +136,7 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
         queues: vec![reserved],
         ..WorkerSettings::default()
     };
+
     let refused = Longhaul::open(&url("c.db"))
         .await
         .unwrap()
@@ -136,20 +145,23 @@ async fn a_worker_without_slots_is_refused_and_a_node_without_tasks_is_not() {
         .await
         .err()
         .unwrap();
+
     assert!(
         refused
             .to_string()
             .contains("slots is 2, and queues reserve 3"),
         "{refused}"
     );
-    let duties = Longhaul::open(&url("b.db"))
+
+    let maintenance = Longhaul::open(&url("b.db"))
         .await
         .unwrap()
         .register(double())
-        .start_duties()
+        .start_maintenance()
         .await
         .unwrap();
-    duties.stop().await;
+
+    maintenance.stop().await;
 }
 
 #[tokio::test]
@@ -159,6 +171,7 @@ async fn a_store_that_nobody_knows_is_told_by_its_scheme_alone() {
         .err()
         .unwrap()
         .to_string();
+
     assert!(
         told.contains(r#"starts with "oracle""#) && told.contains("postgres://"),
         "{told}"

@@ -1,4 +1,4 @@
-// What both pages share: calls with the token of this tab, and elements made of text alone.
+// Shared by both pages: calls with the token of this tab, and elements made of text only.
 
 const TOKEN = "longhaul-token";
 
@@ -42,15 +42,15 @@ export class Refused extends Error {
   }
 }
 
-// A call in the name of whoever looks. The answer is a Response; a refusal is thrown.
+// Calls the API with the token of this tab. Returns the Response; throws when it is refused.
 export async function call(path, options = {}) {
   const token = sessionStorage.getItem(TOKEN);
   const headers = { ...options.headers, ...(token ? { authorization: `Bearer ${token}` } : {}) };
   const response = await fetch(path, { ...options, headers });
   if (response.ok) return response;
   if (response.status === 401) askForToken();
-  const told = await response.json().catch(() => ({}));
-  throw new Refused(response.status, told.detail ?? `HTTP status ${response.status}`);
+  const problem = await response.json().catch(() => ({}));
+  throw new Refused(response.status, problem.detail ?? `HTTP status ${response.status}`);
 }
 
 export async function read(path) {

@@ -1,34 +1,34 @@
-// The API for reading and trying, made from the OpenAPI document.
+// The API reference, made from the OpenAPI document.
 
 import { call, find, hint, make, problem, read, table } from "./common.js";
 
 const VERBS = ["get", "post", "patch", "delete"];
-// Bytes of an answer that are shown.
+// Bytes of a response that are shown.
 const SHOWN = 20000;
 
 const anchor = (name) => `schema-${name}`;
 
-// What a schema allows, in words; names of schemas are links.
-function words(schema) {
+// The type of a schema as text; names of schemas are links.
+function typeOf(schema) {
   if (!schema || Object.keys(schema).length === 0) return ["anything"];
   if (schema.$ref) {
     const name = schema.$ref.split("/").pop();
     return [make("a", { href: `#${anchor(name)}` }, name)];
   }
   const choices = schema.oneOf ?? schema.anyOf;
-  if (choices) return choices.flatMap((one, place) => (place ? [" or ", ...words(one)] : words(one)));
+  if (choices) return choices.flatMap((one, index) => (index ? [" or ", ...typeOf(one)] : typeOf(one)));
   if (schema.enum) return [schema.enum.map((value) => JSON.stringify(value)).join(", ")];
   const kinds = [schema.type ?? "anything"].flat();
   const text = kinds.map((kind) => (kind === "string" && schema.format ? schema.format : kind)).join(" or ");
-  if (kinds.includes("array")) return ["array of ", ...words(schema.items)];
-  if (schema.additionalProperties && kinds.includes("object")) return ["object of ", ...words(schema.additionalProperties)];
+  if (kinds.includes("array")) return ["array of ", ...typeOf(schema.items)];
+  if (schema.additionalProperties && kinds.includes("object")) return ["object of ", ...typeOf(schema.additionalProperties)];
   const [least, most] = [schema.minimum ?? schema.minItems, schema.maximum ?? schema.maxItems];
   if (least === undefined && most === undefined) return [text];
   if (most === undefined) return [`${text}, ${least} or more`];
   return [`${text}, ${least ?? "up"} to ${most}`];
 }
 
-// Every property of a schema, also of those that it is put together from.
+// All properties of a schema, including those of its parts.
 function properties(schema) {
   if (schema.allOf) return schema.allOf.flatMap(properties);
   const needed = schema.required ?? [];
@@ -37,26 +37,26 @@ function properties(schema) {
 
 function fields(schema) {
   const rows = properties(schema).map(([name, one, needed]) => [
-    make("code", {}, name), make("td", {}, ...words(one)), (one.description ?? "").replaceAll("`", ""), needed ? "always" : ""]);
-  const wholes = (schema.allOf ?? []).filter((one) => one.$ref).flatMap(words);
+    make("code", {}, name), make("td", {}, ...typeOf(one)), (one.description ?? "").replaceAll("`", ""), needed ? "always" : ""]);
+  const wholes = (schema.allOf ?? []).filter((one) => one.$ref).flatMap(typeOf);
   const more = wholes.length ? make("p", {}, "All of ", ...wholes, ", and:") : null;
-  return make("div", {}, more, rows.length ? table(["Field", "Type", "", ""], rows) : make("p", {}, ...words(schema)));
+  return make("div", {}, more, rows.length ? table(["Field", "Type", "", ""], rows) : make("p", {}, ...typeOf(schema)));
 }
 
-function answers(operation) {
+function responses(operation) {
   const rows = Object.entries(operation.responses).map(([status, response]) => {
     const [kind, content] = Object.entries(response.content ?? {})[0] ?? ["", null];
-    return [make("code", {}, status), response.description, make("td", {}, ...(content?.schema ? words(content.schema) : [])), kind];
+    return [make("code", {}, status), response.description, make("td", {}, ...(content?.schema ? typeOf(content.schema) : [])), kind];
   });
   return table(["Status", "", "", "Kind"], rows);
 }
 
-// A form that sends the call. A stream has no end, so it is left to curl.
+// A form that sends the call. A stream has no end, so the page shows a curl command instead.
 function trial(verb, path, operation, inputs, body) {
   const output = make("pre", { hidden: true });
   const show = (text) => { output.textContent = text.slice(0, SHOWN); output.hidden = false; };
   const target = () => {
-    const given = (place) => [...inputs].filter(([parameter, input]) => parameter.in === place && input.value !== "");
+    const given = (location) => [...inputs].filter(([parameter, input]) => parameter.in === location && input.value !== "");
     const filled = given("path").reduce((text, [one, input]) => text.replace(`{${one.name}}`, encodeURIComponent(input.value)), path);
     const query = new URLSearchParams(given("query").map(([one, input]) => [one.name, input.value])).toString();
     return { url: query ? `${filled}?${query}` : filled, headers: Object.fromEntries(given("header").map(([one, input]) => [one.name, input.value])) };
@@ -64,7 +64,7 @@ function trial(verb, path, operation, inputs, body) {
   const send = make("button", { type: "button" }, "Send");
   send.addEventListener("click", async () => {
     const { url, headers } = target();
-    if (url.includes("{")) return show("Fill in what the path needs.");
+    if (url.includes("{")) return show("Fill in the parameters of the path.");
     const sent = body && body.value.trim() ? { body: body.value, headers: { ...headers, "content-type": "application/json" } } : { headers };
     try {
       const response = await call(url, { method: verb.toUpperCase(), ...sent });
@@ -101,14 +101,14 @@ function operationView(document, verb, path, operation) {
   const rows = [...inputs].map(([one, input]) => [make("code", {}, one.name), one.in, one.description ?? "", input]);
   const view = make("details", { className: "operation", id: operation.operationId },
     make("summary", {}, make("span", { className: `verb ${verb}` }, verb), make("code", {}, path), make("span", {}, (operation.summary ?? "").replaceAll("`", ""))));
-  // What is inside is made when it is opened: most never are.
+  // The content is built when the element is opened: most never are.
   view.addEventListener("toggle", () => {
     if (!view.open || view.children.length > 1) return;
     view.append(make("div", {},
       operation.description ? hint(operation.description.replaceAll("`", "")) : null,
       ...(rows.length ? [make("h3", {}, "Parameters"), table(["Name", "In", "", ""], rows)] : []),
-      ...(schema ? [make("h3", {}, "Body: ", ...words(schema)), body] : []),
-      make("h3", {}, "Answers"), answers(operation), make("h3", {}, "Try it"), ...trial(verb, path, operation, inputs, body)));
+      ...(schema ? [make("h3", {}, "Body: ", ...typeOf(schema)), body] : []),
+      make("h3", {}, "Responses"), responses(operation), make("h3", {}, "Try it"), ...trial(verb, path, operation, inputs, body)));
   });
   view.dataset.text = `${verb} ${path} ${operation.summary}`.toLowerCase();
   return view;
@@ -139,7 +139,7 @@ find("filter").addEventListener("input", (event) => {
 
 read("/api/openapi.json").then((document) => {
   show(document);
-  // What the address names is there only now.
+  // The element that the URL names exists only now.
   const named = location.hash && find(decodeURIComponent(location.hash.slice(1)));
   if (named) { if ("open" in named) named.open = true; named.scrollIntoView(); }
 }).catch((error) => problem(error.message));

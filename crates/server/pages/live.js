@@ -2,27 +2,27 @@
 
 import { call } from "./common.js";
 
-// More than any event has: what is longer is not one of this API.
+// Longer than any event of this API.
 const LONGEST = 4 * 1024 * 1024;
-const COME_BACK_MS = 2000;
+const RECONNECT_MS = 2000;
 
-// Tells every event, for ever. `connected` hears true and false.
-export async function follow(path, tell, connected) {
+// Calls `onEvent` for every event, and reconnects for ever. Calls `onConnection` with true or false.
+export async function follow(path, onEvent, onConnection) {
   for (;;) {
     try {
       const response = await call(path, { headers: { accept: "text/event-stream" } });
-      connected(true);
-      await readAll(response, tell);
+      onConnection(true);
+      await readAll(response, onEvent);
     } catch (error) {
-      connected(false, error);
+      onConnection(false, error);
       if (error.status === 401 || error.status === 403) return;
     }
-    connected(false);
-    await new Promise((resolve) => setTimeout(resolve, COME_BACK_MS));
+    onConnection(false);
+    await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
   }
 }
 
-async function readAll(response, tell) {
+async function readAll(response, onEvent) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
@@ -32,13 +32,13 @@ async function readAll(response, tell) {
     const blocks = text.split("\n\n");
     text = blocks.pop();
     if (text.length > LONGEST) throw new Error("an event is too long");
-    blocks.forEach((block) => readOne(block, tell));
+    blocks.forEach((block) => readOne(block, onEvent));
   }
 }
 
-function readOne(block, tell) {
+function readOne(block, onEvent) {
   const field = (name) => block.split("\n").filter((line) => line.startsWith(`${name}:`))
     .map((line) => line.slice(name.length + 1).trimStart()).join("\n");
   const data = field("data");
-  if (data) tell(field("event"), JSON.parse(data));
+  if (data) onEvent(field("event"), JSON.parse(data));
 }

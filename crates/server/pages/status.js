@@ -12,7 +12,7 @@ const TILES = [
   ["Failed", ["FAILED", "DEAD_LETTER"], "failed"], ["Cancelled", ["CANCELLED"], "cancelled"],
 ];
 const COUNT = new Intl.NumberFormat("en");
-// The newest known of each shown task, and the cells to write into.
+// Each shown task: its newest version and its cells.
 const rows = new Map();
 
 const sum = (tasks, statuses) => statuses.reduce((total, status) => total + (tasks[status] ?? 0), 0);
@@ -34,7 +34,7 @@ function showQueues(queues) {
     number(COUNT.format(sum(queue.tasks, ["RETRYING"]))), number(COUNT.format(sum(queue.tasks, ["FAILED", "DEAD_LETTER"]))),
   ];
   const head = ["Queue", ...["Waiting", "Running", "Retrying", "Failed"].map((text) => make("th", { className: "number" }, text))];
-  find("queues").replaceChildren(queues.length ? table(head, queues.map(line)) : hint("None yet: a queue is made with its first task."));
+  find("queues").replaceChildren(queues.length ? table(head, queues.map(line)) : hint("None yet: the first task creates its queue."));
 }
 
 function showNodes(nodes) {
@@ -80,7 +80,7 @@ function showTasks(tasks) {
   find("tasks").replaceChildren(tasks.length ? table(head, tasks.map(line)) : welcome());
 }
 
-// The whole record, by a call of this page: a plain link could not send the token.
+// Reads the whole record with a call: a plain link could not send the token.
 async function showTask(id) {
   const path = `/api/tasks/${encodeURIComponent(id)}`;
   const [task, why] = await Promise.all([read(path), read(`${path}/why`)]);
@@ -96,7 +96,7 @@ function welcome() {
       + `curl -s ${location.origin}/api/tasks -H 'content-type: application/json' -d ${body}`));
 }
 
-// Runs at once, then at most once each `ms`, and never leaves the last call out.
+// Runs at once, then at most once per `ms`. The last call always runs.
 function throttled(ms, work) {
   let timer = null;
   let again = false;
@@ -109,15 +109,15 @@ function throttled(ms, work) {
   return () => { if (timer === null) start(); else again = true; };
 }
 
-// What is under way first, then the newest of the rest: a flood of small tasks must not hide a long one.
-const lookAtTasks = throttled(500, async () => {
+// Open tasks first, then the newest of the rest: many small tasks must not hide a long one.
+const refreshTasks = throttled(500, async () => {
   const open = `/api/tasks?status=RUNNING,RETRYING,WAITING&size=${OPEN}`;
   const [first, rest] = await Promise.all([read(open), read(`/api/tasks?size=${SHOWN}`)]);
   const known = new Set(first.items.map((task) => task.taskId));
   showTasks([...first.items, ...rest.items.filter((task) => !known.has(task.taskId))]);
 });
 
-const lookAtPlatform = throttled(500, async () => {
+const refreshPlatform = throttled(500, async () => {
   try {
     const [queues, nodes] = await Promise.all([read("/api/queues"), read("/api/nodes")]);
     showCounts(queues.items);
@@ -130,11 +130,11 @@ const lookAtPlatform = throttled(500, async () => {
   }
 });
 
-function hear(name, data) {
+function onEvent(name, data) {
   const row = rows.get(data.taskId);
   if (name !== "progress" || !row || row.status !== data.status) {
-    lookAtTasks();
-    lookAtPlatform();
+    refreshTasks();
+    refreshPlatform();
     return;
   }
   if (data.version < row.version) return;
@@ -142,20 +142,20 @@ function hear(name, data) {
   row.cells.progress.replaceChildren(...progress(data.progress));
 }
 
-function connected(is, error) {
-  find("live").textContent = is ? "live" : "not connected";
-  find("live").className = is ? "live on" : "live";
+function showConnection(isConnected, error) {
+  find("live").textContent = isConnected ? "live" : "not connected";
+  find("live").className = isConnected ? "live on" : "live";
   if (error) problem(error.message);
 }
 
 async function start() {
-  // One call first, so that a server which asks for a token asks once. Other failures are told by the calls that follow.
-  const isAsked = await call("/api/types").then(() => false, (error) => error.status === 401);
-  if (isAsked) return connected(false);
-  lookAtPlatform();
-  lookAtTasks();
-  setInterval(() => { if (!document.hidden) lookAtPlatform(); }, POLL_MS);
-  follow("/api/events", hear, connected);
+  // One call first, so that the page asks for a token only once. The following calls report other failures.
+  const needsToken = await call("/api/types").then(() => false, (error) => error.status === 401);
+  if (needsToken) return showConnection(false);
+  refreshPlatform();
+  refreshTasks();
+  setInterval(() => { if (!document.hidden) refreshPlatform(); }, POLL_MS);
+  follow("/api/events", onEvent, showConnection);
 }
 
 find("task-close").addEventListener("click", () => find("task").close());

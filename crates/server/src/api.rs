@@ -1,15 +1,15 @@
-//! What all handlers share.
+//! The state that all handlers share, and the parameters of paths.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::{body::Bytes, extract::FromRequestParts, http::request::Parts};
 use longhaul_domain::{TaskId, contract::StreamLog};
-use longhaul_engine::{Catalog, Engine, Files, Intake};
+use longhaul_engine::{Catalog, Engine, Files, Submissions};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    identity::IdentityMode, live::unheard::Company, observe::HttpMetrics, openapi,
+    identity::IdentityMode, live::missed_changes::PeerPresence, observe::HttpMetrics, openapi,
     problem::ApiError, schemas::Schemas, tokens::Tokens,
 };
 
@@ -21,19 +21,20 @@ pub enum ServerError {
     #[error("the OpenAPI document could not be written: {0}")]
     Document(String),
     #[error(
-        "without tokens only this machine may call: {0} is not a loopback address; listen on 127.0.0.1 or [::1]"
+        "without tokens the server must listen on a loopback address: {0} is not one; \
+         use 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     #[error("the address of the listener is unknown: {0}")]
     Address(#[from] std::io::Error),
 }
 
-/// The engine as a server offers it.
+/// The state of the server.
 #[derive(Debug)]
 pub struct Api {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) intake: Arc<dyn Intake>,
-    /// What tasks write while they run.
+    pub(crate) submissions: Arc<dyn Submissions>,
+    /// The output of tasks.
     pub(crate) streams: Arc<dyn StreamLog>,
     /// The files that tasks made.
     pub(crate) files: Arc<Files>,
@@ -43,16 +44,16 @@ pub struct Api {
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) document: Bytes,
     pub(crate) http: HttpMetrics,
-    pub(crate) company: Company,
-    /// Live streams end with it, so that a shutdown does not wait for them.
+    pub(crate) peers: PeerPresence,
+    /// Cancelled at shutdown, so that live streams end at once.
     pub(crate) closing: CancellationToken,
 }
 
 impl Api {
-    /// Schemas are compiled and the document is written once, here.
+    /// Compiles the schemas and writes the OpenAPI document.
     pub fn new(
         engine: Arc<Engine>,
-        intake: Arc<dyn Intake>,
+        submissions: Arc<dyn Submissions>,
         streams: Arc<dyn StreamLog>,
         files: Arc<Files>,
         catalog: Catalog,
@@ -62,14 +63,16 @@ impl Api {
         let document = openapi::document(&identity)
             .to_json()
             .map_err(|error| ServerError::Document(error.to_string()))?;
-        let (document, closing) = (Bytes::from(document), CancellationToken::new());
+        let document = Bytes::from(document);
+        let closing = CancellationToken::new();
         let http = HttpMetrics::new(&engine.metrics);
-        let tokens = Arc::new(Tokens::new(Arc::clone(&engine.store)));
+        let tokens = Arc::new(Tokens::new(Arc::clone(&engine)));
+
         Ok(Arc::new(Self {
             http,
-            company: Company::default(),
+            peers: PeerPresence::default(),
             engine,
-            intake,
+            submissions,
             streams,
             files,
             catalog,
@@ -82,7 +85,7 @@ impl Api {
     }
 }
 
-/// The task's id in the path. What is no id is no task.
+/// The id of a task in the path. An invalid id is a 404.
 pub(crate) struct PathId(pub(crate) TaskId);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathId {

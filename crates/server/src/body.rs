@@ -1,4 +1,5 @@
-//! Request bodies: bounded in size and time, JSON only, and refused with the place or the field that does not fit.
+//! Request bodies: bounded in size and time. An invalid body is refused with the field, or with the
+//! line and column where it stops being JSON.
 
 use std::time::Duration;
 
@@ -13,12 +14,12 @@ use serde_json::error::Category;
 
 use crate::problem::ApiError;
 
-/// One request, in bytes.
+/// The largest body.
 pub(crate) const BODY_BYTES: usize = 1024 * 1024;
 /// How long a body may take to arrive: 1 MiB at 35 KiB/s.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// A body that is read as `T`.
+/// A JSON body of type `T`.
 #[derive(Debug)]
 pub struct JsonBody<T>(pub T);
 
@@ -26,12 +27,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
-        let bytes = receive(request).await?;
+        let (parts, body) = request.into_parts();
+        check_type(&parts.headers)?;
+        let bytes = receive(&parts.headers, body).await?;
         Ok(Self(read(&bytes)?))
     }
 }
 
-/// A body that may be absent; then `T` is what it is by default.
+/// A JSON body that may be absent; then it is the default of `T`.
 #[derive(Debug)]
 pub struct OptionalBody<T>(pub T);
 
@@ -40,10 +43,11 @@ impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for OptionalB
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = bounded(&parts.headers, body).await?;
+        let bytes = receive(&parts.headers, body).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
+
         check_type(&parts.headers)?;
         Ok(Self(read(&bytes)?))
     }
@@ -61,39 +65,34 @@ impl<S: Send + Sync> FromRequest<S> for TextBody {
         if essence(&parts.headers) != "text/plain" {
             return Err(ApiError::NotTextType);
         }
-        let bytes = bounded(&parts.headers, body).await?;
+
+        let bytes = receive(&parts.headers, body).await?;
         let text = String::from_utf8(bytes.into());
-        Ok(Self(text.map_err(|_| {
-            ApiError::unfit("body", "is not UTF-8", "plain text in UTF-8")
-        })?))
+        text.map(Self)
+            .map_err(|_| ApiError::invalid_field("body", "is not UTF-8", "plain text in UTF-8"))
     }
 }
 
-/// No body at all: whoever sends one expects something of it that would not happen.
+/// No body. One that is sent would be ignored, so it is refused.
 #[derive(Debug)]
-pub struct NoBody;
+pub struct EmptyBody;
 
-impl<S: Send + Sync> FromRequest<S> for NoBody {
+impl<S: Send + Sync> FromRequest<S> for EmptyBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let (parts, body) = request.into_parts();
-        let bytes = bounded(&parts.headers, body).await?;
+        let bytes = receive(&parts.headers, body).await?;
         if bytes.is_empty() || bytes.as_ref() == b"{}" {
             return Ok(Self);
         }
-        Err(ApiError::unfit(
+
+        Err(ApiError::invalid_field(
             "body",
             "is not read by this call",
             "filters in the query string, as in GET /api/tasks",
         ))
     }
-}
-
-async fn receive(request: Request) -> Result<Bytes, ApiError> {
-    let (parts, body) = request.into_parts();
-    check_type(&parts.headers)?;
-    bounded(&parts.headers, body).await
 }
 
 fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -107,33 +106,28 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
-/// What the body is said to be, without parameters.
+/// The media type of the body, without parameters.
 fn essence(headers: &HeaderMap) -> String {
-    let given = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or("");
-    given
-        .split(';')
-        .next()
-        .unwrap_or("")
-        .trim()
-        .to_ascii_lowercase()
+    let value = headers.get(header::CONTENT_TYPE);
+    let text = value.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let essence = text.split(';').next().unwrap_or("");
+    essence.trim().to_ascii_lowercase()
 }
 
-async fn bounded(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-    if headers
-        .get(header::CONTENT_ENCODING)
-        .is_some_and(|value| value != "identity")
-    {
+/// Reads the body within its bounds.
+async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|value| value != "identity") {
         return Err(ApiError::Encoded);
     }
+
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|bytes| bytes > BODY_BYTES) {
         return Err(ApiError::TooLarge);
     }
+
     let collected = tokio::time::timeout(BODY_TIME, collect(body)).await;
     collected.unwrap_or(Err(ApiError::SlowBody))
 }
@@ -148,12 +142,15 @@ async fn collect(mut body: Body) -> Result<Bytes, ApiError> {
         if collected.len() + data.len() > BODY_BYTES {
             return Err(ApiError::TooLarge);
         }
+
         collected.extend_from_slice(&data);
     }
+
     Ok(collected.into())
 }
 
-/// Why a body does not arrive: what an application reads is also bounded from outside.
+/// Why a body does not arrive. Bodies of mounted applications are bounded by a layer, whose error
+/// is among the causes.
 fn broken(error: &axum::Error) -> ApiError {
     let mut causes =
         std::iter::successors(std::error::Error::source(error), |cause| (*cause).source());
@@ -170,18 +167,22 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
         let path = error.path().to_string();
         refused(error.into_inner(), &path)
     })?;
+
+    // Text after the document is not JSON either.
     reader.end().map_err(|error| refused(error, "."))?;
     Ok(value)
 }
 
 fn refused(error: serde_json::Error, path: &str) -> ApiError {
-    let (line, column) = (error.line(), error.column());
-    let place = format!(" at line {line} column {column}");
-    let problem = error.to_string().replace(&place, "");
+    let line = error.line();
+    let column = error.column();
+    let position = format!(" at line {line} column {column}");
+    let problem = error.to_string().replace(&position, "");
+
     match error.classify() {
         Category::Data => {
             let (field, problem) = named(path, problem);
-            ApiError::unfit(
+            ApiError::invalid_field(
                 field,
                 problem,
                 "what GET /api/openapi.json says of this request",
@@ -195,26 +196,23 @@ fn refused(error: serde_json::Error, path: &str) -> ApiError {
     }
 }
 
-/// The field that a refusal is about: serde names a missing or unknown one only in its text.
+/// The field that is invalid: serde names a missing or unknown one only in its message.
 fn named(path: &str, problem: String) -> (String, String) {
     let quoted = problem.split('`').nth(1).unwrap_or("");
     let is_about_a_member = ["missing", "unknown", "duplicate"]
         .iter()
         .any(|what| problem.starts_with(&format!("{what} field")));
     let root = if path == "." || path == "?" { "" } else { path };
-    match (root, is_about_a_member) {
-        ("", true) => (quoted.to_owned(), format!("does not fit: {problem}")),
-        // The path of an unknown field ends with the field itself.
-        (_, true) if root == quoted || root.ends_with(&format!(".{quoted}")) => {
-            (root.to_owned(), format!("does not fit: {problem}"))
-        }
-        (_, true) => (
-            format!("{root}.{quoted}"),
-            format!("does not fit: {problem}"),
-        ),
-        ("", false) => ("body".to_owned(), format!("does not fit: {problem}")),
-        (_, false) => (root.to_owned(), format!("does not fit: {problem}")),
-    }
+    // The path of an unknown field ends with the field itself.
+    let ends_with_member = root == quoted || root.ends_with(&format!(".{quoted}"));
+
+    let field = match (root, is_about_a_member) {
+        ("", true) => quoted.to_owned(),
+        ("", false) => "body".to_owned(),
+        (_, true) if !ends_with_member => format!("{root}.{quoted}"),
+        (_, true | false) => root.to_owned(),
+    };
+    (field, format!("does not fit: {problem}"))
 }
 
 #[cfg(test)]
@@ -231,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_told_with_its_place() {
-        let told = problem::<SubmitRequest>("{\"taskType\": \"a\",\n  oops}");
+    fn invalid_json_is_refused_with_line_and_column() {
+        let refused = problem::<SubmitRequest>("{\"taskType\": \"a\",\n  oops}");
         assert_eq!(
-            (told.status, told.line, told.column),
+            (refused.status, refused.line, refused.column),
             (400, Some(2), Some(3))
         );
         assert_eq!(problem::<SubmitRequest>("").status, 400);
@@ -245,12 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_does_not_fit_is_named() {
+    fn an_invalid_field_is_named() {
         let field = |text: &str| {
-            let told = problem::<SubmitRequest>(text);
-            assert_eq!(told.status, 422, "{text}");
-            told.field.unwrap()
+            let refused = problem::<SubmitRequest>(text);
+            assert_eq!(refused.status, 422, "{text}");
+            refused.field.unwrap()
         };
+
         assert_eq!(field("{}"), "taskType");
         assert_eq!(field("{\"taskType\":7}"), "taskType");
         assert_eq!(field("{\"taskType\":\"a\",\"priority\":300}"), "priority");
@@ -261,17 +260,19 @@ mod tests {
             field("{\"taskType\":\"a\",\"priority\":1,\"priority\":2}"),
             "priority"
         );
+
         assert_eq!(field("[]"), "body");
     }
 
     #[test]
-    fn a_field_inside_a_batch_is_named_with_its_place() {
-        let told = problem::<BatchRequest>("{\"tasks\":[{\"taskType\":\"a\"},{\"priority\":1}]}");
-        assert_eq!(told.field.as_deref(), Some("tasks[1].taskType"));
+    fn a_field_inside_a_batch_is_named_with_its_index() {
+        let refused =
+            problem::<BatchRequest>("{\"tasks\":[{\"taskType\":\"a\"},{\"priority\":1}]}");
+        assert_eq!(refused.field.as_deref(), Some("tasks[1].taskType"));
     }
 
     #[test]
-    fn parameters_are_kept_to_the_letter() {
+    fn parameters_are_passed_on_unchanged() {
         let text =
             "{\"taskType\":\"a\",\"parameters\": {\"b\" : 1.000, \"a\":12345678901234567890123}}";
         let request: SubmitRequest = read(text.as_bytes()).unwrap();

@@ -1,11 +1,11 @@
-//! Cursors: where a page ends, written so that a client has nothing to read in it.
+//! Cursors: opaque texts that say where a page ends.
 
 use longhaul_domain::{TaskId, filter::SortOrder};
 use uuid::Uuid;
 
 use crate::problem::ApiError;
 
-/// A place in a list of tasks. A list that runs the other way does not know it.
+/// A position in a list of tasks. It is invalid in a list of the other order.
 pub(crate) fn of_task(order: SortOrder, id: TaskId) -> String {
     format!("{}{}", mark(order), id.0.simple())
 }
@@ -20,7 +20,7 @@ pub(crate) fn read_task(order: SortOrder, cursor: &str) -> Result<TaskId, ApiErr
         .map_err(|_| ApiError::BadCursor)
 }
 
-/// A place in the numbered lines of one task.
+/// A position among the numbered attempts or log lines of one task.
 pub(crate) fn of_number(number: u64) -> String {
     format!("l{number:016x}")
 }
@@ -30,10 +30,12 @@ pub(crate) fn read_number(cursor: &str) -> Result<u64, ApiError> {
         .strip_prefix('l')
         .filter(|rest| rest.len() == 16 && rest.bytes().all(|byte| byte.is_ascii_hexdigit()))
         .ok_or(ApiError::BadCursor)?;
-    // Stores count in signed numbers.
+
+    // Stores hold signed numbers.
     let number = u64::from_str_radix(rest, 16)
         .ok()
         .filter(|number| i64::try_from(*number).is_ok());
+
     number.ok_or(ApiError::BadCursor)
 }
 
@@ -49,12 +51,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_leads_back_to_its_place_and_to_no_other_list() {
+    fn a_cursor_is_valid_in_its_own_list_only() {
         let id = TaskId(Uuid::from_u128(0x0190_0000_0000_7000_8000_0000_0000_0001));
         let cursor = of_task(SortOrder::OldestFirst, id);
         assert_eq!(read_task(SortOrder::OldestFirst, &cursor).unwrap(), id);
         assert!(read_task(SortOrder::NewestFirst, &cursor).is_err());
         assert_eq!(read_number(&of_number(77)).unwrap(), 77);
+
         for bad in [
             "",
             "n",

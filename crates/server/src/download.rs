@@ -1,4 +1,4 @@
-//! The bytes of a file on their way to a client: a piece at a time, so that a large file costs no memory.
+//! The download of a file, in pieces, so that a large file needs little memory.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use longhaul_domain::{
 
 use crate::problem::ApiError;
 
-/// What is read at once, in bytes: enough that a file is not opened too often.
+/// Bytes of one read. Each read opens the file again.
 const PIECE: u64 = 256 * 1024;
 
-/// The bytes from `start` to `end`, which is not among them.
+/// The bytes from `start` up to and without `end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     start: u64,
@@ -24,8 +24,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// What a `Range` asks for; all of it when it asks for nothing that a file of this size has one span of. A server may
-    /// always answer with the whole.
+    /// The bytes that a `Range` header asks for. A header that is invalid or names several ranges
+    /// is ignored, as HTTP allows: the span is the whole file.
     pub(crate) fn of(range: Option<&HeaderValue>, bytes: u64) -> Self {
         let text = range.and_then(|value| value.to_str().ok());
         text.and_then(|text| Self::parse(text, bytes))
@@ -54,6 +54,7 @@ impl Span {
                 }
             }
         };
+
         (span.start < span.end).then_some(span)
     }
 
@@ -70,7 +71,8 @@ impl Span {
     }
 }
 
-/// The span as a body. The first piece is read before anything is promised.
+/// The span as a body. The first piece is read before the response starts, so that a missing file
+/// is an error and not a broken download.
 pub(crate) async fn pieces(
     files: Arc<dyn ArtifactStore>,
     key: String,
@@ -82,13 +84,15 @@ pub(crate) async fn pieces(
         if at >= span.end {
             return None;
         }
+
         let piece = read(&*files, &key, at, span.end).await;
-        // An error cuts the answer short, which its length shows.
+        // An error ends the body early; the client notices by its length.
         let next = piece
             .as_ref()
             .map_or(span.end, |piece| at + piece.len() as u64);
         Some((piece, (files, key, next)))
     });
+
     let first = futures::stream::iter([Ok(first)]);
     Ok(Body::from_stream(futures::StreamExt::chain(first, rest)))
 }
@@ -103,8 +107,11 @@ async fn read(files: &dyn ArtifactStore, key: &str, at: u64, end: u64) -> Result
             ArtifactError::Unavailable(cause) => StoreError::Unavailable(cause).into(),
         })?;
     if piece.len() as u64 != length {
-        return Err(StoreError::Unavailable("a file is shorter than it was".to_owned()).into());
+        return Err(
+            StoreError::Unavailable("a stored file is shorter than recorded".to_owned()).into(),
+        );
     }
+
     Ok(piece.into())
 }
 
@@ -113,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_read_and_what_is_none_is_the_whole() {
+    fn a_valid_range_is_a_span_and_any_other_is_the_whole_file() {
         let of = |text: &'static str| {
             let span = Span::of(Some(&HeaderValue::from_static(text)), 100);
             (span.start, span.end)
@@ -123,6 +130,7 @@ mod tests {
         assert_eq!(of("bytes=-10"), (90, 100));
         assert_eq!(of("bytes=-1000"), (0, 100));
         assert_eq!(of("bytes=50-1000"), (50, 100));
+
         for whole in [
             "",
             "bytes",
@@ -135,6 +143,7 @@ mod tests {
         ] {
             assert_eq!(of(whole), (0, 100), "{whole}");
         }
+
         assert_eq!(Span::of(None, 0).length(), 0);
     }
 }

@@ -1,17 +1,17 @@
-//! Live news as server-sent events.
+//! Live updates as server-sent events.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::response::sse::Event;
 use futures::Stream;
 use longhaul_domain::{StoreError, TaskId, contract::store::Access};
 use serde::Serialize;
-use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::{
     api::Api,
-    live::{COME_BACK, Follower, HEARTBEAT, Told, unheard::next_look},
+    live::{Follower, HEARTBEAT, LiveMessage, RECONNECT_AFTER, missed_changes::next_poll},
 };
 
 /// What a stream is about.
@@ -21,115 +21,121 @@ pub(crate) enum About {
     Owner,
 }
 
-/// The events of one client. Boxed, so that thousands who only wait are small.
+/// The events of one client.
 pub(crate) async fn events(
     api: Arc<Api>,
     access: Access,
     about: About,
 ) -> Result<impl Stream<Item = Result<Event, Infallible>> + Send + 'static, StoreError> {
-    let mut follower = match about {
-        About::Task(id) => Follower::start(Arc::clone(&api), access, Some(id)),
-        About::Owner => Follower::start(Arc::clone(&api), access, None),
+    let task_id = match about {
+        About::Task(id) => Some(id),
+        About::Owner => None,
     };
-    match about {
-        About::Task(id) => follower.follow_task(id).await?,
-        About::Owner => follower.follow_all().await?,
+    let mut follower = Follower::start(Arc::clone(&api), access, task_id);
+    match task_id {
+        Some(id) => follower.follow_task(id).await?,
+        None => follower.follow_all().await?,
     }
-    let first = Some(Event::default().retry(COME_BACK));
-    let (look_at, said_at) = (next_look(&api).await, Instant::now());
-    let client = Box::new(Client {
+
+    let poll_at = next_poll(&api).await;
+    // Boxed, so that thousands of idle streams are small.
+    let stream = Box::new(EventStream {
         api,
         about,
         follower,
-        first,
-        look_at,
-        said_at,
+        preamble: Some(Event::default().retry(RECONNECT_AFTER)),
+        poll_at,
+        last_sent: Instant::now(),
     });
-    Ok(futures::stream::unfold(client, |mut client| async {
-        let event = client.next().await?;
-        Some((Ok(event), client))
+    Ok(futures::stream::unfold(stream, |mut stream| async {
+        let event = stream.next().await?;
+        Some((Ok(event), stream))
     }))
 }
 
-struct Client {
+struct EventStream {
     api: Arc<Api>,
     about: About,
     follower: Follower,
-    first: Option<Event>,
-    /// When to look for changes without news.
-    look_at: Instant,
-    said_at: Instant,
+    /// Sent first.
+    preamble: Option<Event>,
+    poll_at: Instant,
+    last_sent: Instant,
 }
 
-impl Client {
+impl EventStream {
     async fn next(&mut self) -> Option<Event> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
+        if let Some(preamble) = self.preamble.take() {
+            return Some(preamble);
         }
-        let event = self.find().await?;
-        self.said_at = Instant::now();
+
+        let event = self.next_update().await?;
+        self.last_sent = Instant::now();
         Some(event)
     }
 
-    async fn find(&mut self) -> Option<Event> {
+    /// The next update, or a comment when there is none for a heartbeat.
+    async fn next_update(&mut self) -> Option<Event> {
         loop {
-            while let Some(told) = self.follower.take() {
-                if let Some(event) = event_of(&told) {
+            while let Some(update) = self.follower.take() {
+                if let Some(event) = event_of(&update) {
                     return Some(event);
                 }
             }
-            if self.said_at.elapsed() >= HEARTBEAT {
+
+            if self.last_sent.elapsed() >= HEARTBEAT {
                 return Some(Event::default().comment("still here"));
             }
-            let until = self.look_at.min(self.said_at + HEARTBEAT);
-            let heard = tokio::select! {
+
+            // The branches only wait, so that nothing is lost with the ones that are dropped.
+            let wake_at = self.poll_at.min(self.last_sent + HEARTBEAT);
+            let received = tokio::select! {
                 () = self.api.closing.cancelled() => return None,
-                heard = self.follower.hear() => Some(heard?),
-                () = tokio::time::sleep_until(until) => None,
+                received = self.follower.receive() => Some(received?),
+                () = tokio::time::sleep_until(wake_at) => None,
             };
-            let looked = match heard {
-                Some(heard) => self.follower.digest(heard).await,
-                None => self.look_if_due().await,
+
+            let read = match received {
+                Some(received) => self.follower.apply(received).await,
+                None => self.poll_if_due().await,
             };
-            self.goes_on(looked)?;
-        }
-    }
-
-    async fn look_if_due(&mut self) -> Result<(), StoreError> {
-        if Instant::now() < self.look_at {
-            return Ok(());
-        }
-        let looked = self.follower.look_again().await;
-        self.look_at = next_look(&self.api).await;
-        looked
-    }
-
-    /// Retention has removed the task: there is nothing left to tell. Any other trouble passes.
-    fn goes_on(&self, looked: Result<(), StoreError>) -> Option<()> {
-        match looked {
-            Ok(()) => Some(()),
-            Err(StoreError::NotFound) if self.about != About::Owner => None,
-            Err(error) => {
-                tracing::debug!(%error, "a live stream could not look and goes on");
-                Some(())
+            match read {
+                Ok(()) => {}
+                // Retention has removed the task: the stream ends.
+                Err(StoreError::NotFound) if self.about != About::Owner => return None,
+                Err(error) => {
+                    tracing::debug!(%error, "event stream: reading tasks failed; retrying");
+                }
             }
         }
     }
-}
 
-fn event_of(told: &Told) -> Option<Event> {
-    match told {
-        Told::State(task) => written("state", task),
-        Told::States(page) => written("state", page),
-        Told::News { id, news } => written(news.event.as_str(), news).map(|event| event.id(id)),
+    async fn poll_if_due(&mut self) -> Result<(), StoreError> {
+        if Instant::now() < self.poll_at {
+            return Ok(());
+        }
+
+        let polled = self.follower.poll_changes().await;
+        self.poll_at = next_poll(&self.api).await;
+        polled
     }
 }
 
-fn written(name: &str, data: &impl Serialize) -> Option<Event> {
+fn event_of(update: &LiveMessage) -> Option<Event> {
+    match update {
+        LiveMessage::State(task) => serialized("state", task),
+        LiveMessage::States(page) => serialized("state", page),
+        LiveMessage::Event { id, event } => {
+            serialized(event.event.as_str(), event).map(|event| event.id(id))
+        }
+    }
+}
+
+fn serialized(name: &str, data: &impl Serialize) -> Option<Event> {
     match serde_json::to_string(data) {
         Ok(text) => Some(Event::default().event(name).data(text)),
         Err(error) => {
-            tracing::error!(%error, "news could not be written");
+            tracing::error!(%error, "event stream: event could not be serialized; dropping it");
             None
         }
     }

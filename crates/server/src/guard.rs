@@ -1,5 +1,5 @@
-//! What stands before every handler: pages of other sites are turned away, the caller is made known, and the route's
-//! policy is checked.
+//! The check before every handler: it refuses pages of other sites, identifies the caller, and
+//! enforces the route's policy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,7 +11,6 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-
 use futures::StreamExt as _;
 
 use crate::{
@@ -19,10 +18,10 @@ use crate::{
     identity::{IdentityMode, Scope, identify},
     problem::ApiError,
     route::{Policy, is_live},
-    tokens::shown,
+    tokens::{PresentedToken, presented_token},
 };
 
-/// Where the connection comes from; the accept loop says so.
+/// The remote address of the connection, set by the accept loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
@@ -35,45 +34,49 @@ pub(crate) async fn check(
     let Policy::Needs(scope) = policy else {
         return Ok(next.run(request).await);
     };
-    let peer = request
-        .extensions()
-        .get::<Peer>()
-        .ok_or(ApiError::NotLocal)?
-        .0
-        .ip();
-    let is_live = request
-        .extensions()
-        .get::<MatchedPath>()
-        .is_some_and(|path| is_live(path.as_str()));
+
+    let extensions = request.extensions();
+    let peer = extensions.get::<Peer>().ok_or(ApiError::NotLocal)?.0.ip();
+    let path = extensions.get::<MatchedPath>();
+    let is_live = path.is_some_and(|path| is_live(path.as_str()));
     let token = match api.identity {
-        IdentityMode::Tokens => Some(api.tokens.standing(peer, shown(&mut request, is_live)?)),
+        IdentityMode::Tokens => {
+            let text = presented_token(&mut request, is_live)?;
+            Some(api.tokens.presented(peer, text))
+        }
         IdentityMode::Dev | IdentityMode::TrustedHeader { .. } => None,
     };
+
     let mut caller = identify(&api.identity, peer, request.headers(), token.as_ref()).await?;
     if !caller.may(scope) {
         return Err(ApiError::Forbidden(scope));
     }
-    // Only what is written has a tier.
+
+    // The tier matters only to submitted and changed tasks.
     if scope == Scope::Write && caller.tier.is_none() {
         caller.tier = api.engine.tier_of(&caller.owner).await;
     }
+
     request.extensions_mut().insert(caller);
-    let Some(standing) = token.filter(|_| is_live) else {
-        return Ok(next.run(request).await);
-    };
-    request.extensions_mut().insert(standing.clone());
-    let response = next.run(request).await;
-    // A stream that is open when its token is revoked ends with it.
-    Ok(response.map(|body| {
-        Body::from_stream(
-            body.into_data_stream()
-                .take_until(Box::pin(standing.until_refused())),
-        )
-    }))
+    match token {
+        Some(token) if is_live => Ok(run_live(request, next, token).await),
+        Some(_) | None => Ok(next.run(request).await),
+    }
 }
 
-/// A browser says which site a request is from; it must be this one. Without tokens, a name that somebody else's page
-/// has pointed at this machine is turned away, too.
+/// A stream ends when its token is revoked or expires.
+async fn run_live(mut request: Request, next: Next, token: PresentedToken) -> Response {
+    // The WebSocket watches the token itself.
+    request.extensions_mut().insert(token.clone());
+    let response = next.run(request).await;
+
+    let until_refused = Box::pin(token.until_refused());
+    response.map(|body| Body::from_stream(body.into_data_stream().take_until(until_refused)))
+}
+
+/// Refuses pages of other sites: a browser's `Origin` must be this host. In `dev` mode the `Host`
+/// must be a loopback name, which also refuses a foreign name that resolves to this machine (DNS
+/// rebinding).
 fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> {
     let host = headers
         .get(header::HOST)
@@ -82,6 +85,7 @@ fn check_site(mode: &IdentityMode, headers: &HeaderMap) -> Result<(), ApiError> 
     if *mode == IdentityMode::Dev && !authority.as_ref().is_some_and(is_loopback) {
         return Err(ApiError::NotLocal);
     }
+
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
     };
@@ -120,7 +124,7 @@ mod tests {
     const GATEWAY: IdentityMode = IdentityMode::TrustedHeader { from: Vec::new() };
 
     #[test]
-    fn without_tokens_only_names_of_this_machine_are_answered() {
+    fn dev_mode_accepts_only_loopback_hosts() {
         for host in [
             "localhost:7080",
             "127.0.0.1:7080",
@@ -129,6 +133,7 @@ mod tests {
         ] {
             assert!(checked(IdentityMode::Dev, host, None).is_ok(), "{host}");
         }
+
         for host in [
             "evil.example:7080",
             "localhost.evil.example",
@@ -137,11 +142,12 @@ mod tests {
         ] {
             assert!(checked(IdentityMode::Dev, host, None).is_err(), "{host}");
         }
+
         assert!(checked(GATEWAY, "tasks.example", None).is_ok());
     }
 
     #[test]
-    fn a_page_of_another_site_is_turned_away() {
+    fn a_page_of_another_site_is_refused() {
         let from = |origin| checked(GATEWAY, "tasks.example:8080", Some(origin));
         assert!(from("http://tasks.example:8080").is_ok());
         for origin in [

@@ -1,6 +1,6 @@
-//! Who calls, and what they may do.
+//! Identifies callers and their rights.
 //!
-//! There is one way in: [`identify`]. Each mode is a variant and an arm there.
+//! [`identify`] is the only way to get a [`Caller`]. Each identity mode is an arm there.
 
 use std::net::IpAddr;
 
@@ -10,48 +10,48 @@ use axum::{
 };
 use longhaul_domain::{bounds, contract::store::Access};
 
-use crate::{network::Network, problem::ApiError, tokens::Standing};
+use crate::{network::Network, problem::ApiError, tokens::PresentedToken};
 
-/// The gateway's word for whose request this is.
+/// The gateway's header with the user's id.
 const USER: &str = "x-user-id";
-/// The gateway's word for what they may do, separated by spaces or commas.
+/// The gateway's header with scopes, separated by spaces or commas.
 const SCOPES: &str = "x-user-scopes";
-/// The gateway's word for the tier of what they submit.
+/// The gateway's header with the tier of submitted tasks.
 const TIER: &str = "x-user-tier";
-/// The tier of everybody who has no other: anybody may say so.
+/// The tier of callers without one. Every caller may name it.
 pub(crate) const LOWEST_TIER: &str = "free";
-/// Who calls in `dev` when nothing is said.
+/// The user in `dev` mode when no header names one.
 const DEFAULT_USER: &str = "default";
 
-/// How callers are known.
+/// How callers are identified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityMode {
-    /// Programs of this machine are trusted to be who they say, and may do everything.
+    /// Trusts every program on this machine to be the user that it names.
     Dev,
-    /// A gateway in front has checked who calls and says so in headers.
+    /// Trusts the headers of a gateway that has authenticated the caller.
     TrustedHeader {
-        /// Where the gateway calls from. Whoever calls from elsewhere is turned away.
+        /// Networks of the gateway. Calls from other addresses are refused.
         from: Vec<Network>,
     },
-    /// Callers show a token that the store knows.
+    /// Requires an access token that the store knows.
     Tokens,
 }
 
-/// What a caller may be allowed to do.
+/// A right of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// See one's own tasks.
+    /// Read the caller's own tasks.
     Read,
-    /// Submit, change, cancel and retry one's own tasks.
+    /// Submit, change, cancel and retry the caller's own tasks.
     Write,
-    /// See queues, nodes and statistics; pause and resume queues.
+    /// Read queues, nodes and statistics; pause and resume queues.
     Operate,
-    /// All of it, for everybody's tasks. Never given without being asked for.
+    /// All rights on the tasks of all users. Never granted by default.
     Admin,
 }
 
 impl Scope {
-    /// All there are, the weakest first.
+    /// All scopes, the weakest first.
     pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Operate, Self::Admin];
 
     pub const fn as_str(self) -> &'static str {
@@ -69,14 +69,14 @@ impl Scope {
     }
 }
 
-/// A caller who is known.
+/// An identified caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
     pub(crate) owner: String,
     scopes: Vec<Scope>,
-    /// The tier that all their tasks have.
+    /// The tier of the caller's tasks.
     pub(crate) tier: Option<String>,
-    /// Whether they are trusted to say, if they have none.
+    /// Whether a caller without a tier may name any.
     names_tiers: bool,
 }
 
@@ -90,17 +90,18 @@ impl Caller {
         }
     }
 
-    /// Whether this caller may name any tier and any queue: an administrator, or a program of a machine that trusts all.
+    /// Whether the caller may name any tier and any queue: administrators, and every caller in
+    /// `dev` mode, unless they have a tier.
     pub(crate) fn may_name_tiers(&self) -> bool {
         self.tier.is_none() && (self.names_tiers || self.scopes.contains(&Scope::Admin))
     }
 
-    /// Whose name the call is made in; what it makes is theirs.
+    /// The user who owns what the call creates.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The tier that what they submit has; nothing when neither their token nor their gateway nor anybody else names one.
+    /// The tier of submitted tasks, if the token, the gateway or a tier source names one.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
@@ -110,7 +111,7 @@ impl Caller {
         self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin)
     }
 
-    /// Whose tasks this caller sees and changes.
+    /// The tasks that the caller may read and change.
     pub fn access(&self) -> Access {
         if self.scopes.contains(&Scope::Admin) {
             Access::All
@@ -124,21 +125,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        // The guard has put it there; a public route has none.
-        parts
-            .extensions
-            .get()
-            .cloned()
-            .ok_or(ApiError::Unidentified)
+        // The guard sets it on every route that is not public.
+        let caller = parts.extensions.get().cloned();
+        caller.ok_or(ApiError::Unidentified)
     }
 }
 
-/// Who the request is from. `token` is what it shows, where tokens are asked for.
+/// Identifies the caller. `token` is the presented token in the mode that requires one.
 pub(crate) async fn identify(
     mode: &IdentityMode,
     peer: IpAddr,
     headers: &HeaderMap,
-    token: Option<&Standing>,
+    token: Option<&PresentedToken>,
 ) -> Result<Caller, ApiError> {
     match mode {
         IdentityMode::Tokens => token.ok_or(ApiError::NoToken)?.caller().await,
@@ -146,6 +144,7 @@ pub(crate) async fn identify(
             if !peer.to_canonical().is_loopback() {
                 return Err(ApiError::NotLocal);
             }
+
             let owner = user(headers)?.unwrap_or(DEFAULT_USER).to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write, Scope::Operate]);
             Ok(Caller {
@@ -157,6 +156,7 @@ pub(crate) async fn identify(
             if !from.iter().any(|network| network.contains(peer)) {
                 return Err(ApiError::NotTheGateway);
             }
+
             let owner = user(headers)?.ok_or(ApiError::Unidentified)?.to_owned();
             let scopes = scopes(headers).unwrap_or(vec![Scope::Read, Scope::Write]);
             Ok(Caller::new(owner, scopes, tier(headers)?))
@@ -164,47 +164,49 @@ pub(crate) async fn identify(
     }
 }
 
-/// The user that the header names. Two such headers may be one of the gateway's and one of the caller's: refused.
+/// The user in the header. Two headers are refused: one of them may be the caller's own.
 fn user(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut given = headers.get_all(USER).iter();
     let Some(value) = given.next() else {
         return Ok(None);
     };
+
     let text = std::str::from_utf8(value.as_bytes()).map_err(|_| ApiError::Unidentified)?;
     if given.next().is_some() || bounds::check_name("userId", text).is_err() {
         return Err(ApiError::Unidentified);
     }
+
     Ok(Some(text))
 }
 
-/// The tier that the header names. Two such headers, or one that is no tier, are refused: the caller may have sent it.
+/// The tier in the header. Two headers, or an invalid tier, are refused: the caller may have sent
+/// them.
 fn tier(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let mut given = headers.get_all(TIER).iter();
     let Some(value) = given.next() else {
         return Ok(None);
     };
+
     let text = value.to_str().unwrap_or("");
     if given.next().is_some() || bounds::check_label("tier", text).is_err() {
         return Err(ApiError::Unidentified);
     }
+
     Ok(Some(text.to_owned()))
 }
 
-/// The scopes that the header names; names that nobody knows give nothing. A second header takes all away.
+/// The scopes in the header. Unknown names are ignored. Two headers grant nothing.
 fn scopes(headers: &HeaderMap) -> Option<Vec<Scope>> {
     let mut given = headers.get_all(SCOPES).iter();
     let value = given.next()?;
     if given.next().is_some() {
         return Some(Vec::new());
     }
+
     let text = value.to_str().unwrap_or("");
     let names: Vec<&str> = text.split([' ', ',']).collect();
-    Some(
-        Scope::ALL
-            .into_iter()
-            .filter(|scope| names.contains(&scope.as_str()))
-            .collect(),
-    )
+    let named = |scope: &Scope| names.contains(&scope.as_str());
+    Some(Scope::ALL.into_iter().filter(named).collect())
 }
 
 #[cfg(test)]
@@ -215,14 +217,14 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-    fn known(
+    fn identified(
         mode: &IdentityMode,
         peer: IpAddr,
         pairs: &[(&'static str, &'static str)],
     ) -> Result<Caller, ApiError> {
         let headers = headers(pairs);
         futures::FutureExt::now_or_never(identify(mode, peer, &headers, None))
-            .expect("nobody is asked")
+            .expect("no read of the store")
     }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -234,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn dev_trusts_this_machine_and_nobody_else() {
-        let caller = known(&IdentityMode::Dev, HERE, &[]).unwrap();
+    fn dev_mode_trusts_only_this_machine() {
+        let caller = identified(&IdentityMode::Dev, HERE, &[]).unwrap();
         assert_eq!(caller.access(), Access::Owner("default".to_owned()));
         assert!(
             [Scope::Read, Scope::Write, Scope::Operate]
@@ -243,7 +245,8 @@ mod tests {
                 .all(|scope| caller.may(*scope))
         );
         let mapped = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        assert!(known(&IdentityMode::Dev, mapped, &[]).is_ok());
+        assert!(identified(&IdentityMode::Dev, mapped, &[]).is_ok());
+
         let elsewhere = [
             IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
             IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -251,56 +254,60 @@ mod tests {
         assert!(
             elsewhere
                 .iter()
-                .all(|peer| known(&IdentityMode::Dev, *peer, &[]).is_err())
+                .all(|peer| identified(&IdentityMode::Dev, *peer, &[]).is_err())
         );
     }
 
     #[test]
-    fn a_gateway_must_say_who_calls() {
+    fn a_gateway_must_name_the_user() {
         let mode = IdentityMode::TrustedHeader {
             from: Network::LOOPBACK.to_vec(),
         };
         let elsewhere = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-        let spoofed = known(&mode, elsewhere, &[("x-user-id", "u-1")]);
+        let spoofed = identified(&mode, elsewhere, &[("x-user-id", "u-1")]);
         assert!(matches!(spoofed, Err(ApiError::NotTheGateway)));
-        let known = |pairs: &[_]| known(&mode, HERE, pairs);
-        assert!(known(&[]).is_err());
-        assert!(known(&[("x-user-id", "")]).is_err());
-        assert!(known(&[("x-user-id", "u-1"), ("x-user-id", "u-2")]).is_err());
-        let caller = known(&[("x-user-id", "u-1")]).unwrap();
+        let identified = |pairs: &[_]| identified(&mode, HERE, pairs);
+        assert!(identified(&[]).is_err());
+        assert!(identified(&[("x-user-id", "")]).is_err());
+
+        assert!(identified(&[("x-user-id", "u-1"), ("x-user-id", "u-2")]).is_err());
+        let caller = identified(&[("x-user-id", "u-1")]).unwrap();
         assert!(caller.may(Scope::Write) && !caller.may(Scope::Operate));
     }
 
     #[test]
-    fn a_gateway_says_the_tier_and_whoever_calls_through_it_does_not() {
+    fn the_gateway_decides_the_tier_and_the_caller_does_not() {
         let mode = IdentityMode::TrustedHeader {
             from: Network::LOOPBACK.to_vec(),
         };
-        let known = |more: &[(&'static str, &'static str)]| {
-            known(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat())
+        let identified = |more: &[(&'static str, &'static str)]| {
+            identified(&mode, HERE, &[&[("x-user-id", "u-1")], more].concat())
         };
-        let vip = known(&[("x-user-tier", "vip")]).unwrap();
+        let vip = identified(&[("x-user-tier", "vip")]).unwrap();
+
         assert_eq!((vip.tier(), vip.may_name_tiers()), (Some("vip"), false));
-        assert!(!known(&[]).unwrap().may_name_tiers());
+        assert!(!identified(&[]).unwrap().may_name_tiers());
         assert!(
-            known(&[("x-user-scopes", "admin")])
+            identified(&[("x-user-scopes", "admin")])
                 .unwrap()
                 .may_name_tiers()
         );
+
         for bad in [
             &[("x-user-tier", "")][..],
             &[("x-user-tier", "a b")],
             &[("x-user-tier", "a"), ("x-user-tier", "b")],
         ] {
-            assert!(known(bad).is_err(), "{bad:?}");
+            assert!(identified(bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
-    fn only_a_caller_who_is_called_an_administrator_sees_all() {
-        let known = |scopes| known(&IdentityMode::Dev, HERE, &[("x-user-scopes", scopes)]).unwrap();
-        assert_eq!(known("tasks:read, admin").access(), Access::All);
-        assert!(!known("tasks:read").may(Scope::Write));
-        assert!(!known("everything").may(Scope::Read));
+    fn only_an_administrator_sees_all_tasks() {
+        let identified =
+            |scopes| identified(&IdentityMode::Dev, HERE, &[("x-user-scopes", scopes)]).unwrap();
+        assert_eq!(identified("tasks:read, admin").access(), Access::All);
+        assert!(!identified("tasks:read").may(Scope::Write));
+        assert!(!identified("everything").may(Scope::Read));
     }
 }

@@ -1,8 +1,4 @@
-//! The HTTP API: routes, identity, live events, and the loop that accepts connections.
-//!
-//! It makes no decisions. A request is read into a type that cannot hold a wrong value, handed to the engine or its store
-//! in the name of the caller, and the answer is written down. Every route stands in one table ([`router`]), from which
-//! come the router, the check of what a caller may do, and the OpenAPI document.
+#![doc = include_str!("../README.md")]
 
 mod api;
 mod body;
@@ -19,6 +15,7 @@ mod network;
 mod observe;
 mod openapi;
 mod output;
+mod parameter_schemas;
 mod problem;
 mod query;
 #[cfg(test)]
@@ -27,12 +24,11 @@ mod reply;
 mod route;
 mod router;
 mod schemas;
-mod shapes;
 mod socket;
 mod tokens;
 
 pub use api::{Api, ServerError};
-pub use body::{JsonBody, NoBody, OptionalBody, TextBody};
+pub use body::{EmptyBody, JsonBody, OptionalBody, TextBody};
 pub use identity::{Caller, IdentityMode, Scope};
 pub use listener::{ListenerSettings, serve};
 pub use mount::Mount;

@@ -1,14 +1,15 @@
-//! The loop that accepts connections: each is bounded in number, in the time that its headers take, and in how long it may
-//! leave an answer unread. HTTP/1.1 only.
+//! The accept loop. It bounds the number of connections, the time that the head of a request takes,
+//! and the time that a response may stay unread. HTTP/1.1 only.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::{Router, body::Body, http::Request};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{
     sync::CancellationToken,
@@ -24,29 +25,30 @@ use crate::{
     router::router,
 };
 
-mod patience;
+mod write_timeout;
 
-use patience::Patience;
+use write_timeout::WriteTimeout;
 
-/// How long the loop rests when the system cannot accept, for want of file handles mostly.
-const REST: Duration = Duration::from_millis(100);
+/// The pause after a failed accept, usually because the process has no free file handle.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 /// Headers of one request.
 const HEADERS: usize = 64;
-/// What one connection buffers, in bytes; a request's head must fit.
+/// The buffer of one connection in bytes. The head of a request must fit.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// What connections may do.
+/// Bounds on connections.
 #[derive(Debug, Clone, Copy)]
 pub struct ListenerSettings {
-    /// How long the head of a request may take, and how long a connection may be idle between two.
+    /// How long the head of a request may take. Also how long a connection may idle between two
+    /// requests.
     pub header_timeout: Duration,
-    /// How long a client may leave an answer unread.
+    /// How long a client may leave a response unread.
     pub write_timeout: Duration,
-    /// Connections at once.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Connections at once from one address.
+    /// Concurrent connections from one address.
     pub connections_per_address: usize,
-    /// How long requests that are under way may take after the stop.
+    /// How long open requests may take after shutdown begins.
     pub drain: Duration,
 }
 
@@ -62,7 +64,7 @@ impl Default for ListenerSettings {
     }
 }
 
-/// Serves the API and the applications beside it until `closing`, then lets what is under way end.
+/// Serves the API and the mounted applications until `closing`, then drains open requests.
 pub async fn serve(
     listener: TcpListener,
     api: Arc<Api>,
@@ -74,73 +76,109 @@ pub async fn serve(
     if api.identity == IdentityMode::Dev && !address.ip().is_loopback() {
         return Err(ServerError::NotLoopback(address));
     }
-    let (router, guests) = (
-        with_mounts(router(&api), &api, mounts),
-        Arc::new(Guests::new(settings)),
-    );
-    let (tracker, cut) = (TaskTracker::new(), CancellationToken::new());
-    loop {
-        let accepted = tokio::select! {
-            () = closing.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let Some(seat) = guests.seat(peer.ip()) else {
-                    tracing::debug!(%peer, "too many connections: one is closed");
-                    continue;
-                };
-                let place = Place {
-                    cut: cut.clone(),
-                    _held: Arc::new((seat, tracker.token())),
-                };
-                tokio::spawn(connection(
-                    stream,
-                    peer,
-                    router.clone(),
-                    settings,
-                    place,
-                    closing.clone(),
-                ));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(REST).await;
-            }
-        }
-    }
+
+    let server = Server {
+        router: with_mounts(router(&api), &api, mounts),
+        limits: Arc::new(ConnectionLimits::new(settings)),
+        settings,
+        open: TaskTracker::new(),
+        abort: CancellationToken::new(),
+        closing,
+    };
+    server.accept(&listener).await;
+
+    // New connections are refused before the open ones are asked to end.
     drop(listener);
     api.closing.cancel();
-    tracker.close();
-    if tokio::time::timeout(settings.drain, tracker.wait())
-        .await
-        .is_err()
-    {
-        tracing::warn!("requests that did not end in time are cut");
-        cut.cancel();
-        tracker.wait().await;
-    }
+    server.drain().await;
+
     Ok(())
 }
 
-async fn connection(
+struct Server {
+    router: Router,
+    limits: Arc<ConnectionLimits>,
+    settings: ListenerSettings,
+    /// Counts open connections, WebSockets included.
+    open: TaskTracker,
+    /// Cancelled when the time to drain is over.
+    abort: CancellationToken,
+    closing: CancellationToken,
+}
+
+impl Server {
+    async fn accept(&self, listener: &TcpListener) {
+        loop {
+            // Both branches are cancel safe: a connection that loses to shutdown was not accepted.
+            let accepted = tokio::select! {
+                () = self.closing.cancelled() => return,
+                accepted = listener.accept() => accepted,
+            };
+
+            match accepted {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(error) => {
+                    tracing::warn!(%error, "listener: accept failed; retrying");
+                    tokio::time::sleep(ACCEPT_RETRY).await;
+                }
+            }
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) {
+        let Some(slot) = self.limits.try_acquire(peer.ip()) else {
+            tracing::debug!(%peer, "listener: connection limit reached; closing the connection");
+            return;
+        };
+        let connection = Connection {
+            abort: self.abort.clone(),
+            _slot: Arc::new((slot, self.open.token())),
+        };
+
+        // Each connection has a task of its own, so that a slow client delays no other.
+        tokio::spawn(serve_connection(
+            stream,
+            peer,
+            self.router.clone(),
+            self.settings,
+            connection,
+            self.closing.clone(),
+        ));
+    }
+
+    async fn drain(&self) {
+        self.open.close();
+        let drained = tokio::time::timeout(self.settings.drain, self.open.wait()).await;
+        if drained.is_ok() {
+            return;
+        }
+
+        tracing::warn!("listener: requests did not end in time; closing their connections");
+        self.abort.cancel();
+        self.open.wait().await;
+    }
+}
+
+async fn serve_connection(
     stream: TcpStream,
     peer: SocketAddr,
     router: Router,
     settings: ListenerSettings,
-    place: Place,
+    connection: Connection,
     closing: CancellationToken,
 ) {
-    let cut = place.cut.clone();
-    // Answers are small and complete; waiting for company would only delay them.
+    let abort = connection.abort.clone();
+
+    // Responses are small and written whole: Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let service = hyper::service::service_fn(move |request: Request<hyper::body::Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(Peer(peer));
-        request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(connection.clone());
         router.clone().oneshot(request)
     });
-    let io = TokioIo::new(Patience::new(stream, settings.write_timeout));
+
+    let io = TokioIo::new(WriteTimeout::new(stream, settings.write_timeout));
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(settings.header_timeout)
@@ -149,96 +187,98 @@ async fn connection(
         .serve_connection(io, service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
+
+    // Shutdown lets the current request finish; abort ends the connection at once.
     let ended = tokio::select! {
         ended = serving.as_mut() => ended,
-        () = cut.cancelled() => return,
+        () = abort.cancelled() => return,
         () = closing.cancelled() => {
             serving.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = serving.as_mut() => ended,
-                () = cut.cancelled() => return,
+                () = abort.cancelled() => return,
             }
         }
     };
+
     if let Err(error) = ended {
-        tracing::debug!(%error, %peer, "a connection ended badly");
+        tracing::debug!(%error, %peer, "listener: connection failed");
     }
 }
 
-/// A connection's place among the others, and the promise to wait for it at the end. A connection that becomes a WebSocket
-/// keeps it.
+/// An open connection: shutdown waits until the last clone is dropped. A WebSocket holds one after
+/// the upgrade.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    cut: CancellationToken,
-    _held: Arc<(Seat, TaskTrackerToken)>,
+pub(crate) struct Connection {
+    abort: CancellationToken,
+    _slot: Arc<(ConnectionSlot, TaskTrackerToken)>,
 }
 
-impl Place {
-    /// Ends when whoever sits here has had their time after the stop, and must leave where they stand.
-    pub(crate) async fn cut(&self) {
-        self.cut.cancelled().await;
+impl Connection {
+    /// Completes when the time to drain is over and the connection must close at once.
+    pub(crate) async fn aborted(&self) {
+        self.abort.cancelled().await;
     }
 }
 
-/// Who is connected, in all and by address.
+/// Counts connections, in all and by address.
 #[derive(Debug)]
-struct Guests {
-    most: usize,
-    most_per_address: usize,
-    seated: Mutex<Seated>,
+struct ConnectionLimits {
+    total: usize,
+    per_address: usize,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Debug, Default)]
-struct Seated {
-    all: usize,
+struct OpenConnections {
+    total: usize,
     by_address: HashMap<IpAddr, usize>,
 }
 
-impl Guests {
+impl ConnectionLimits {
     fn new(settings: ListenerSettings) -> Self {
-        let (most, most_per_address) = (settings.connections, settings.connections_per_address);
         Self {
-            most,
-            most_per_address,
-            seated: Mutex::default(),
+            total: settings.connections,
+            per_address: settings.connections_per_address,
+            open: Mutex::default(),
         }
     }
 
-    fn seated(&self) -> std::sync::MutexGuard<'_, Seated> {
-        self.seated.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A place for a connection from this address, unless all are taken.
-    fn seat(self: &Arc<Self>, address: IpAddr) -> Option<Seat> {
-        let mut seated = self.seated();
-        let here = seated.by_address.get(&address).copied().unwrap_or(0);
-        if seated.all >= self.most || here >= self.most_per_address {
+    /// A slot for a connection from this address, unless a limit is reached.
+    fn try_acquire(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionSlot> {
+        // One lock for check and count, so that two connections cannot take the last slot.
+        let mut open = self.open.lock();
+        let from_address = open.by_address.get(&address).copied().unwrap_or(0);
+        if open.total >= self.total || from_address >= self.per_address {
             return None;
         }
-        seated.all += 1;
-        seated.by_address.insert(address, here + 1);
-        Some(Seat {
-            guests: Arc::clone(self),
+
+        open.total += 1;
+        open.by_address.insert(address, from_address + 1);
+        Some(ConnectionSlot {
+            limits: Arc::clone(self),
             address,
         })
     }
 }
 
-/// A seat that is free again when this is dropped.
+/// One counted connection. Dropping it frees the slot.
 #[derive(Debug)]
-struct Seat {
-    guests: Arc<Guests>,
+struct ConnectionSlot {
+    limits: Arc<ConnectionLimits>,
     address: IpAddr,
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut seated = self.guests.seated();
-        seated.all -= 1;
-        let here = seated.by_address.entry(self.address).or_default();
-        *here = here.saturating_sub(1);
-        if *here == 0 {
-            seated.by_address.remove(&self.address);
+        let mut open = self.limits.open.lock();
+        open.total -= 1;
+
+        let from_address = open.by_address.entry(self.address).or_default();
+        *from_address = from_address.saturating_sub(1);
+        // An address without connections is forgotten, or the map would grow for ever.
+        if *from_address == 0 {
+            open.by_address.remove(&self.address);
         }
     }
 }
@@ -254,15 +294,18 @@ mod tests {
             connections_per_address: 2,
             ..ListenerSettings::default()
         };
-        let guests = Arc::new(Guests::new(settings));
+        let limits = Arc::new(ConnectionLimits::new(settings));
         let [one, two] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
-        let first = guests.seat(one);
-        let _second = guests.seat(one).unwrap();
-        assert!(guests.seat(one).is_none(), "the address has its share");
-        let _third = guests.seat(two).unwrap();
-        assert!(guests.seat(two).is_none(), "all places are taken");
+
+        let first = limits.try_acquire(one);
+        let _second = limits.try_acquire(one).unwrap();
+        assert!(limits.try_acquire(one).is_none(), "limit of the address");
+
+        let _third = limits.try_acquire(two).unwrap();
+        assert!(limits.try_acquire(two).is_none(), "limit of the server");
+
         drop(first);
-        assert!(guests.seat(two).is_some());
-        assert_eq!(guests.seated().by_address.len(), 2);
+        assert!(limits.try_acquire(two).is_some());
+        assert_eq!(limits.open.lock().by_address.len(), 2);
     }
 }

@@ -1,7 +1,9 @@
-//! Applications beside the API: a router of their own below a prefix, behind the same accept loop, guard and limits.
+//! Applications mounted beside the API: a router below a prefix, behind the same accept loop, guard
+//! and limits.
 //!
-//! An application must never answer for Longhaul, nor let anyone in whom Longhaul would not: its prefix is a first
-//! segment that Longhaul does not use, and the guard stands before all that is below it, also before what is not there.
+//! An application can neither shadow a route of Longhaul nor bypass its access check. Its prefix is
+//! a first path segment that Longhaul does not use, and the guard runs before every request below
+//! it, those to unknown paths included.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,10 +24,10 @@ use crate::{
     router::route_table,
 };
 
-/// A prefix in bytes, the slash counted.
+/// The longest prefix, slash included.
 const PREFIX_BYTES: usize = 64;
 
-/// First segments that Longhaul has, or keeps for itself.
+/// First path segments that Longhaul uses or reserves.
 const RESERVED: &[&str] = &[
     "admin",
     "api",
@@ -37,7 +39,7 @@ const RESERVED: &[&str] = &[
     "static",
 ];
 
-/// A router of an application, with the prefix that it is mounted below.
+/// An application's router and its prefix.
 #[derive(Debug, Clone)]
 pub struct Mount {
     prefix: String,
@@ -45,8 +47,8 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// `prefix` is one segment: `/novel`. Reading (`GET`, `HEAD`) needs the scope `tasks:read`, everything else
-    /// `tasks:write`; a handler learns who calls from [`Caller`](crate::Caller).
+    /// `prefix` is one segment, such as `/novel`. `GET` and `HEAD` need the scope `tasks:read`,
+    /// other methods `tasks:write`. Handlers extract the [`Caller`](crate::Caller).
     pub fn new(prefix: &str, router: Router) -> Result<Self, Invalid> {
         Self::check_prefix(prefix)?;
         Ok(Self {
@@ -55,17 +57,20 @@ impl Mount {
         })
     }
 
-    /// Whether an application may be mounted below this.
+    /// Checks that an application may use this prefix.
     pub fn check_prefix(prefix: &str) -> Result<(), Invalid> {
         let refused = |problem: String| {
-            let allowed = "a slash and one segment of a-z, 0-9 and -, that Longhaul does not use, like /novel";
+            let allowed = "a slash and one segment of a-z, 0-9 and -, that Longhaul does not use, \
+                           like /novel";
             Invalid::new("prefix", problem, allowed)
         };
+
         let name = prefix.strip_prefix('/').unwrap_or_default();
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || prefix.len() > PREFIX_BYTES || !name.bytes().all(fits) {
             return Err(refused(format!("is {prefix:?}")));
         }
+
         let table = route_table();
         let mut taken = table
             .iter()
@@ -74,10 +79,11 @@ impl Mount {
         if taken.any(|segment| segment == name) {
             return Err(refused(format!("is {prefix:?}, which is Longhaul's own")));
         }
+
         Ok(())
     }
 
-    /// Refuses two applications below one prefix.
+    /// Refuses two applications with one prefix.
     pub fn check_all<'a>(prefixes: impl IntoIterator<Item = &'a str>) -> Result<(), Invalid> {
         let mut seen = BTreeSet::new();
         match prefixes.into_iter().find(|prefix| !seen.insert(*prefix)) {
@@ -90,29 +96,25 @@ impl Mount {
         }
     }
 
-    /// What an application is mounted below.
+    /// The prefix of the application.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 }
 
-/// The same router with the applications beside it.
+/// Adds the applications to the router of the API.
 pub(crate) fn with_mounts(router: Router, api: &Arc<Api>, mounts: Vec<Mount>) -> Router {
-    mounts.into_iter().fold(
-        router,
-        |router,
-         Mount {
-             prefix,
-             router: application,
-         }| {
-            let guarded = application
-                .fallback(async || ApiError::NoRoute)
-                .method_not_allowed_fallback(async || ApiError::NoMethod)
-                .layer(DefaultBodyLimit::max(BODY_BYTES))
-                .layer(middleware::from_fn_with_state(Arc::clone(api), check));
-            router.nest(&prefix, guarded)
-        },
-    )
+    let mut all = router;
+    for Mount { prefix, router } in mounts {
+        let guard = middleware::from_fn_with_state(Arc::clone(api), check);
+        let guarded = router
+            .fallback(async || ApiError::NoRoute)
+            .method_not_allowed_fallback(async || ApiError::NoMethod)
+            .layer(DefaultBodyLimit::max(BODY_BYTES))
+            .layer(guard);
+        all = all.nest(&prefix, guarded);
+    }
+    all
 }
 
 async fn check(
@@ -122,7 +124,8 @@ async fn check(
 ) -> Result<Response, ApiError> {
     let is_read = request.method() == Method::GET || request.method() == Method::HEAD;
     let policy = Policy::Needs(if is_read { Scope::Read } else { Scope::Write });
-    // An application that reads a body by itself meets the same bound as one that uses our extractors.
+
+    // The bound also holds for an application that reads the body itself.
     let bounded = request.map(|body| Body::new(Limited::new(body, BODY_BYTES)));
     guard::check(State((api, policy)), bounded, next).await
 }
@@ -132,13 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_application_cannot_take_a_path_of_longhaul() {
+    fn an_application_cannot_use_a_path_of_longhaul() {
         for prefix in [
             "/api", "/healthz", "/readyz", "/metrics", "/docs", "", "/", "novel", "/a/b", "/{id}",
             "/Novel",
         ] {
             assert!(Mount::check_prefix(prefix).is_err(), "{prefix}");
         }
+
         for route in route_table().iter().filter(|route| route.path != "/") {
             let first = route.path.split('/').nth(1).unwrap();
             assert!(
@@ -146,11 +150,12 @@ mod tests {
                 "{first}"
             );
         }
+
         assert!(Mount::check_prefix("/novel").is_ok());
     }
 
     #[test]
-    fn two_applications_have_two_prefixes() {
+    fn two_applications_cannot_share_a_prefix() {
         assert!(Mount::check_all(["/a", "/b"]).is_ok());
         assert!(Mount::check_all(["/a", "/b", "/a"]).is_err());
     }

@@ -1,10 +1,11 @@
-//! What stands around every request: the ids that its log lines carry, and what is counted of it.
+//! Logs and metrics of every request.
 //!
-//! A caller may name the request (`X-Request-Id`), what it belongs to (`X-Correlation-Id`) and its trace
-//! (`traceparent`). What is missing or not valid is made up or left out; none of it is a reason to refuse anybody.
+//! A caller may send a request id (`X-Request-Id`), a correlation id (`X-Correlation-Id`) and a
+//! trace (`traceparent`). A missing or invalid request id or trace is generated; an invalid header
+//! never fails the request.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::{
@@ -20,6 +21,7 @@ use longhaul_engine::{
     metrics::book::{Kind, Many},
     trace::{self, TraceContext},
 };
+use parking_lot::RwLock;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
 use rand::RngExt as _;
 use tracing::{Instrument as _, Span, field};
@@ -29,16 +31,16 @@ use crate::{api::Api, problem, router::routes};
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 const TRACE: HeaderName = HeaderName::from_static("traceparent");
-/// What a path is called that is in no table.
+/// The route label of unknown paths.
 const NO_ROUTE: &str = "none";
 
-/// What a request is known by.
+/// The ids of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestIds {
     request_id: String,
-    /// Given by the caller, in either header. Tasks that say nothing else belong to it.
+    /// From either header. It becomes the correlation id of tasks that name none.
     pub(crate) correlation_id: Option<String>,
-    /// Where tasks of this request go on in its trace.
+    /// The parent of the tasks' spans.
     pub(crate) trace: Option<TraceContext>,
 }
 
@@ -60,54 +62,64 @@ pub(crate) async fn observe(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let (since, method) = (Instant::now(), method(request.method()));
-    let route = request
-        .extensions()
-        .get::<MatchedPath>()
-        .map_or(NO_ROUTE, |path| api.http.route(path.as_str()));
-    let (ids, span) = begin(request.headers(), method, route);
+    let since = Instant::now();
+    let method = method_label(request.method());
+    let path = request.extensions().get::<MatchedPath>();
+    let route = path.map_or(NO_ROUTE, |path| api.http.route(path.as_str()));
+
+    let (ids, span) = request_span(request.headers(), method, route);
     request.extensions_mut().insert(ids.clone());
     let mut response = next.run(request).instrument(span.clone()).await;
+
     let status = response.status().as_u16();
-    span.in_scope(|| tracing::debug!(status, "answered"));
-    api.http.answered((route, method, status), since);
-    sign(&mut response, &ids);
+    span.in_scope(|| tracing::debug!(status, "request answered"));
+    api.http.count((route, method, status), since);
+    add_ids(&mut response, &ids);
+
     response
 }
 
-/// The ids of a request, and the span that shows them.
-fn begin(headers: &HeaderMap, method: &'static str, route: &'static str) -> (RequestIds, Span) {
-    let given_id = name(headers, &REQUEST_ID);
-    let correlation_id = name(headers, &CORRELATION_ID)
+/// The ids of a request, and the span of its log lines.
+fn request_span(
+    headers: &HeaderMap,
+    method: &'static str,
+    route: &'static str,
+) -> (RequestIds, Span) {
+    let given_id = valid_name(headers, &REQUEST_ID);
+    let correlation_id = valid_name(headers, &CORRELATION_ID)
         .or(given_id)
         .map(str::to_owned);
     let request_id = given_id.map_or_else(
         || format!("{:032x}", rand::rng().random::<u128>()),
         str::to_owned,
     );
+
     let span = tracing::error_span!(
         "request",
         otel.name = %format_args!("{method} {route}"),
         otel.kind = "server",
-        requestId = request_id,
-        correlationId = correlation_id,
-        traceId = field::Empty,
+        request_id,
+        correlation_id,
+        trace_id = field::Empty,
         method,
         route,
     );
-    let given = headers
-        .get(&TRACE)
-        .and_then(|value| value.to_str().ok())
-        .and_then(TraceContext::parse);
+
+    let header = headers.get(&TRACE).and_then(|value| value.to_str().ok());
+    let given = header.and_then(TraceContext::parse);
     trace::attach(&span, given);
-    let made = || TraceContext::new(rand::rng().random(), rand::rng().random(), trace::RECORDED);
-    let trace = trace::context_of(&span).or(given).or_else(made);
+
+    // Without an exporter and a header the request still gets a trace id for the log.
+    let generated =
+        || TraceContext::new(rand::rng().random(), rand::rng().random(), trace::RECORDED);
+    let trace = trace::context_of(&span).or(given).or_else(generated);
     if let Some(trace) = trace {
         span.record(
-            "traceId",
+            "trace_id",
             field::display(format_args!("{:032x}", trace.trace_id())),
         );
     }
+
     (
         RequestIds {
             request_id,
@@ -118,42 +130,41 @@ fn begin(headers: &HeaderMap, method: &'static str, route: &'static str) -> (Req
     )
 }
 
-/// A header that can be kept with a task; any other is as if it had not been sent.
-fn name<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Option<&'a str> {
+/// A header that is valid as a correlation id. Any other value is ignored.
+fn valid_name<'a>(headers: &'a HeaderMap, header: &HeaderName) -> Option<&'a str> {
     let text = headers.get(header)?.to_str().ok()?;
-    bounds::check_name("correlationId", text)
-        .is_ok()
-        .then_some(text)
+    let is_valid = bounds::check_name("correlationId", text).is_ok();
+    is_valid.then_some(text)
 }
 
-/// The answer says what it was known by, so that a person can find its lines.
-fn sign(response: &mut Response, ids: &RequestIds) {
-    if let (Some(correlation_id), Some(problem)) = (
-        &ids.correlation_id,
-        response.extensions_mut().remove::<Problem>(),
-    ) {
+/// Adds the ids to the response, so that its log lines can be found.
+fn add_ids(response: &mut Response, ids: &RequestIds) {
+    let problem = response.extensions_mut().remove::<Problem>();
+    if let (Some(correlation_id), Some(problem)) = (&ids.correlation_id, problem) {
         *response.body_mut() = problem::body(Problem {
             correlation_id: Some(correlation_id.clone()),
             ..problem
         });
+        // The new body has another length.
         response
             .headers_mut()
             .remove(axum::http::header::CONTENT_LENGTH);
     }
+
     let headers = response.headers_mut();
-    let signs = [
+    let pairs = [
         (REQUEST_ID, Some(&ids.request_id)),
         (CORRELATION_ID, ids.correlation_id.as_ref()),
     ];
-    for (header, value) in signs {
+    for (header, value) in pairs {
         if let Some(Ok(value)) = value.map(|text| HeaderValue::from_str(text)) {
             headers.insert(header, value);
         }
     }
 }
 
-/// Methods that routes have; what somebody makes up is no label.
-fn method(method: &Method) -> &'static str {
+/// The method as a metric label. Invented methods share one label.
+fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" | "HEAD" => "GET",
         "POST" => "POST",
@@ -163,7 +174,7 @@ fn method(method: &Method) -> &'static str {
     }
 }
 
-/// Seconds: from a tenth of a millisecond to ten seconds, where clients give up.
+/// Buckets in seconds, up to ten, where clients give up.
 fn request_seconds() -> Histogram {
     Histogram::new([
         0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
@@ -171,16 +182,17 @@ fn request_seconds() -> Histogram {
 }
 
 /// Route, method and status.
-type Answered = (&'static str, &'static str, u16);
+type Labels = (&'static str, &'static str, u16);
 
-/// What is counted of requests. Handles are kept: there are as many as routes have statuses.
+/// Metrics of requests. The handles are cached: their number is bounded by routes, methods and
+/// statuses.
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     routes: HashSet<&'static str>,
     requests: Many<Counter, 3>,
     seconds: Many<Histogram, 2>,
     streams: Gauge,
-    handles: RwLock<HashMap<Answered, (Counter, Histogram)>>,
+    handles: RwLock<HashMap<Labels, (Counter, Histogram)>>,
 }
 
 impl HttpMetrics {
@@ -198,6 +210,7 @@ impl HttpMetrics {
                 help,
                 request_seconds,
             );
+
             (
                 requests,
                 seconds,
@@ -208,6 +221,7 @@ impl HttpMetrics {
                 ),
             )
         });
+
         let routes = routes().iter().map(|route| route.path).collect();
         Self {
             routes,
@@ -222,33 +236,31 @@ impl HttpMetrics {
         self.routes.get(path).copied().unwrap_or(NO_ROUTE)
     }
 
-    fn answered(&self, answered: Answered, since: Instant) {
-        let known = self
-            .handles
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&answered)
-            .cloned();
-        let (requests, seconds) = known.unwrap_or_else(|| {
-            let (route, method, status) = answered;
-            let requests = self.requests.get([route, method, &status.to_string()]);
-            let made = (requests, self.seconds.get([route, method]));
-            self.handles
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(answered, made.clone());
-            made
-        });
+    fn count(&self, labels: Labels, since: Instant) {
+        // The read lock is released before the write lock is taken. Two first requests may both
+        // insert: their handles are of the same metric.
+        let cached = self.handles.read().get(&labels).cloned();
+        let (requests, seconds) = match cached {
+            Some(handles) => handles,
+            None => {
+                let (route, method, status) = labels;
+                let requests = self.requests.get([route, method, &status.to_string()]);
+                let handles = (requests, self.seconds.get([route, method]));
+                self.handles.write().insert(labels, handles.clone());
+                handles
+            }
+        };
+
         requests.inc();
         seconds.observe(since.elapsed().as_secs_f64());
     }
 
-    /// How many live streams are open.
+    /// The number of open live streams.
     pub(crate) fn open_streams(&self) -> u32 {
         u32::try_from(self.streams.get()).unwrap_or(0)
     }
 
-    /// A live stream that is counted until this is dropped.
+    /// Counts a live stream as open until the value is dropped.
     pub(crate) fn open_stream(&self) -> OpenStream {
         self.streams.inc();
         OpenStream(self.streams.clone())

@@ -1,4 +1,5 @@
-//! The OpenAPI 3.1 document, made from the route table and the wire types.
+//! Builds the OpenAPI 3.1 document from the route table and the wire types. Each handler describes
+//! itself with a [`Doc`] beside it.
 
 use utoipa::{
     PartialSchema, ToSchema,
@@ -8,7 +9,7 @@ use utoipa::{
         path::{OperationBuilder, Parameter, ParameterBuilder, ParameterIn, PathItem},
         request_body::RequestBodyBuilder,
         response::{Response, ResponseBuilder},
-        schema::{ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type},
+        schema::{ArrayBuilder, Object, ObjectBuilder, Schema, SchemaType, Type},
         security::{
             ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
         },
@@ -19,16 +20,16 @@ use longhaul_api::Problem;
 
 use crate::{
     identity::IdentityMode,
+    parameter_schemas,
     route::{Policy, Route, Verb, is_live},
     router::routes,
-    shapes,
 };
 
-/// The names of the two ways to show a token.
+/// The names of the two security schemes.
 const BEARER: &str = "bearer";
-const IN_ADDRESS: &str = "accessToken";
+const IN_QUERY: &str = "accessToken";
 
-/// What a handler says of itself.
+/// The documentation of one endpoint.
 pub(crate) struct Doc {
     name: &'static str,
     summary: &'static str,
@@ -41,16 +42,14 @@ pub(crate) struct Doc {
 
 impl Doc {
     pub(crate) fn new(name: &'static str, summary: &'static str) -> Self {
-        let (parameters, answers, problems, schemas) =
-            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Self {
             name,
             summary,
-            parameters,
+            parameters: Vec::new(),
             body: None,
-            answers,
-            problems,
-            schemas,
+            answers: Vec::new(),
+            problems: Vec::new(),
+            schemas: Vec::new(),
         }
     }
 
@@ -64,13 +63,13 @@ impl Doc {
         self
     }
 
-    /// A body that may be left out.
+    /// A body that may be absent.
     pub(crate) fn optional_body<T: ToSchema>(mut self) -> Self {
         self.body = Some((self.refer::<T>(), Required::False));
         self
     }
 
-    /// A type that an answer holds without its schema saying so.
+    /// Adds a type that is used without being in the schema of a body or an answer.
     pub(crate) fn refers_to<T: ToSchema>(mut self) -> Self {
         let _ = self.refer::<T>();
         self
@@ -82,7 +81,7 @@ impl Doc {
         self.with_content(status, what, "application/json", schema)
     }
 
-    /// A page of things of this type.
+    /// A page of items of this type.
     pub(crate) fn page<T: ToSchema>(mut self, what: &str) -> Self {
         let items = ArrayBuilder::new().items(self.refer::<T>());
         let cursor =
@@ -92,21 +91,22 @@ impl Doc {
             .required("items")
             .property("nextCursor", cursor)
             .required("nextCursor");
+
         self.with_content(200, what, "application/json", page.into())
     }
 
-    /// A stream of server-sent events, whose data is of this type.
+    /// A stream of server-sent events with data of this type.
     pub(crate) fn stream<T: ToSchema>(mut self, what: &str) -> Self {
         let _ = self.refer::<T>();
         self.with_content(200, what, "text/event-stream", String::schema())
     }
 
-    /// An answer that is text of this kind.
+    /// A text of this media type.
     pub(crate) fn text(self, kind: &str, what: &str) -> Self {
         self.with_content(200, what, kind, String::schema())
     }
 
-    /// A file of any kind.
+    /// A file of any media type.
     pub(crate) fn file(self, what: &str) -> Self {
         self.with_content(200, what, "application/octet-stream", String::schema())
     }
@@ -138,7 +138,8 @@ impl Doc {
 }
 
 pub(crate) fn document(mode: &IdentityMode) -> OpenApi {
-    let (mut paths, mut components) = (PathsBuilder::new(), ComponentsBuilder::new());
+    let mut paths = PathsBuilder::new();
+    let mut components = ComponentsBuilder::new();
     for route in routes() {
         let doc = (route.doc)();
         for (name, schema) in &doc.schemas {
@@ -147,12 +148,14 @@ pub(crate) fn document(mode: &IdentityMode) -> OpenApi {
         let item = PathItem::new(method(route.verb), operation(&route, doc, mode));
         paths = paths.path(route.path, item);
     }
+
     let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
     components = components.schemas_from_iter(schemas);
     if *mode == IdentityMode::Tokens {
         components = with_tokens(components);
     }
+
     OpenApiBuilder::new()
         .info(Info::new("Longhaul", env!("CARGO_PKG_VERSION")))
         .paths(paths)
@@ -160,20 +163,21 @@ pub(crate) fn document(mode: &IdentityMode) -> OpenApi {
         .build()
 }
 
-/// Who calls is known by a token; in the other modes a gateway or this machine vouches for them.
+/// Adds the security schemes. Only the mode with tokens has any.
 fn with_tokens(components: ComponentsBuilder) -> ComponentsBuilder {
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("lh_…");
     let bearer = bearer.description(Some("`longhaul token create` makes one."));
-    let why = "For browsers, which can set no header on a live route";
-    let in_address = SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::with_description(
+    let why = "For browsers, which cannot set headers on a live route";
+    let in_query = SecurityScheme::ApiKey(ApiKey::Query(ApiKeyValue::with_description(
         "access_token",
         why,
     )));
+
     components
         .security_scheme(BEARER, SecurityScheme::Http(bearer.build()))
-        .security_scheme(IN_ADDRESS, in_address)
+        .security_scheme(IN_QUERY, in_query)
 }
 
 fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
@@ -182,28 +186,37 @@ fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
         .summary(Some(doc.summary))
         .tag(tag(route.path))
         .parameters(Some(path_parameters(route.path).chain(doc.parameters)));
+
     if let Some((schema, required)) = doc.body {
         let body =
             RequestBodyBuilder::new().content("application/json", Content::new(Some(schema)));
         operation = operation.request_body(Some(body.required(Some(required)).build()));
     }
+
     for (status, response) in doc.answers {
         operation = operation.response(status.to_string(), response);
     }
+
     let mut problems = doc.problems;
     if let Policy::Needs(scope) = route.policy {
         operation = operation.description(Some(format!("Needs the scope `{}`.", scope.as_str())));
         problems.extend([401, 403, 429]);
         if *mode == IdentityMode::Tokens {
-            let ways = [BEARER, IN_ADDRESS]
-                .into_iter()
-                .take(if is_live(route.path) { 2 } else { 1 });
-            operation = operation.securities(Some(
-                ways.map(|way| SecurityRequirement::new(way, [] as [&str; 0])),
-            ));
+            let schemes: &[&str] = if is_live(route.path) {
+                &[BEARER, IN_QUERY]
+            } else {
+                &[BEARER]
+            };
+            let securities = schemes
+                .iter()
+                .map(|scheme| SecurityRequirement::new(*scheme, [] as [&str; 0]));
+            operation = operation.securities(Some(securities));
         }
     }
-    problems.extend(route.path.contains("{id}").then_some(404));
+
+    if route.path.contains("{id}") {
+        problems.push(404);
+    }
     for status in problems {
         let content = Content::new(Some(Ref::from_schema_name("Problem")));
         let problem = ResponseBuilder::new()
@@ -211,6 +224,7 @@ fn operation(route: &Route, doc: Doc, mode: &IdentityMode) -> OperationBuilder {
             .content("application/problem+json", content);
         operation = operation.response(status.to_string(), problem.build());
     }
+
     operation
 }
 
@@ -223,7 +237,7 @@ const fn method(verb: Verb) -> HttpMethod {
     }
 }
 
-/// The noun that a path starts with; what is not of the API itself is about the server.
+/// The tag of an operation: the first noun of its path, or `server` outside the API.
 fn tag(path: &str) -> &str {
     path.strip_prefix("/api/")
         .and_then(|rest| rest.split('/').next())
@@ -235,23 +249,29 @@ fn path_parameters(path: &str) -> impl Iterator<Item = Parameter> {
         .split('{')
         .skip(1)
         .filter_map(|rest| rest.split('}').next());
+
     named.map(|name| {
+        let schema = match name {
+            "id" => parameter_schemas::uuid(),
+            "name" => parameter_schemas::label(),
+            _ => parameter_schemas::text(),
+        };
         let parameter = ParameterBuilder::new()
             .name(name)
             .parameter_in(ParameterIn::Path)
             .required(Required::True);
-        parameter.schema(Some(shapes::of_parameter(name))).build()
+        parameter.schema(Some(schema)).build()
     })
 }
 
-pub(crate) fn query_parameter(name: &str, what: &str) -> Parameter {
+pub(crate) fn query_parameter(name: &str, what: &str, schema: Object) -> Parameter {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Query)
         .required(Required::False);
     parameter
         .description(Some(what))
-        .schema(Some(shapes::of_parameter(name)))
+        .schema(Some(schema))
         .build()
 }
 
@@ -281,6 +301,7 @@ mod tests {
             );
             map.values().for_each(|inner| references(inner, found));
         }
+
         value
             .as_array()
             .into_iter()
@@ -289,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_has_every_route_and_every_reference_leads_somewhere() {
+    fn the_document_has_every_route_and_resolves_every_reference() {
         let document = serde_json::to_value(document(&IdentityMode::Dev)).unwrap();
         assert_eq!(document["openapi"], "3.1.0");
         for route in routes() {
@@ -301,13 +322,14 @@ mod tests {
                 route.path
             );
         }
+
         let mut found = BTreeSet::new();
         references(&document, &mut found);
         assert!(found.contains("#/components/schemas/Problem"));
         for reference in found {
             assert!(
                 document.pointer(&reference[1..]).is_some(),
-                "{reference} leads nowhere"
+                "{reference} is not in the document"
             );
         }
     }
@@ -319,19 +341,20 @@ mod tests {
             document["components"]["securitySchemes"][BEARER]["scheme"],
             "bearer"
         );
+
         for route in routes() {
             let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
-            let ways = operation["security"].as_array().map_or(0, Vec::len);
+            let schemes = operation["security"].as_array().map_or(0, Vec::len);
             let wanted = match route.policy {
                 Policy::Public => 0,
                 Policy::Needs(_) => 1 + usize::from(is_live(route.path)),
             };
-            assert_eq!(ways, wanted, "{}", route.path);
+            assert_eq!(schemes, wanted, "{}", route.path);
         }
     }
 
     #[test]
-    fn no_two_operations_have_one_name() {
+    fn operation_names_are_unique() {
         let names: Vec<&str> = routes().iter().map(|route| (route.doc)().name).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }

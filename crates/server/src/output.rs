@@ -1,7 +1,8 @@
-//! A task's output as server-sent events. The reader itself is the engine's; this one knows clients.
+//! A task's output as server-sent events. The engine reads the output; this module writes it for
+//! clients.
 //!
-//! A reader takes from the log at its own pace. Whoever does not read at all is closed by the listener, and comes back with
-//! the id of the last event that it has.
+//! Each reader takes from the log at its own pace. The listener closes a client that does not read;
+//! it reconnects with the id of the last event that it received.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,52 +17,49 @@ use serde::Serialize;
 
 use crate::{
     api::Api,
-    live::{COME_BACK, HEARTBEAT},
+    live::{HEARTBEAT, RECONNECT_AFTER},
     observe::OpenStream,
 };
 
-/// How long a reader rests when log or store does not answer.
-const REST: Duration = Duration::from_secs(1);
+/// The pause after a failed read of the log or the store.
+const READ_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct OutputReader {
     api: Arc<Api>,
     output: Output,
-    /// Whether the client was told when to come back.
-    is_greeted: bool,
+    /// Whether the client has its reconnect delay.
+    has_sent_preamble: bool,
     _open: OpenStream,
 }
 
 impl OutputReader {
-    /// A task that the caller may not see is not found.
+    /// A task that the caller may not see is `NotFound`.
     pub(crate) async fn start(
         api: Arc<Api>,
         access: Access,
         id: TaskId,
     ) -> Result<Self, StoreError> {
-        let output = Output::open(
-            Arc::clone(&api.engine),
-            Arc::clone(&api.streams),
-            access,
-            id,
-        )
-        .await?;
+        let engine = Arc::clone(&api.engine);
+        let output = Output::open(engine, Arc::clone(&api.streams), access, id).await?;
         let _open = api.http.open_stream();
+
         Ok(Self {
             api,
             output,
-            is_greeted: false,
+            has_sent_preamble: false,
             _open,
         })
     }
 
-    /// Goes on after this offset.
+    /// Starts after this offset.
     pub(crate) fn after(mut self, offset: u64) -> Self {
         self.output = self.output.after(offset);
         self
     }
 
     pub(crate) fn into_stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        // Boxed, so that thousands of idle streams are small.
         futures::stream::unfold(Box::new(self), |mut reader| async {
             let event = reader.next().await?;
             Some((Ok(event), reader))
@@ -69,49 +67,55 @@ impl OutputReader {
     }
 
     async fn next(&mut self) -> Option<Event> {
-        if !std::mem::replace(&mut self.is_greeted, true) {
-            return Some(Event::default().retry(COME_BACK));
+        if !self.has_sent_preamble {
+            self.has_sent_preamble = true;
+            return Some(Event::default().retry(RECONNECT_AFTER));
         }
+
         loop {
+            // The branches only wait: a read that is dropped starts again at the same offset.
             let next = tokio::select! {
                 () = self.api.closing.cancelled() => return None,
                 next = self.output.next() => next,
-                () = tokio::time::sleep(HEARTBEAT) => return Some(Event::default().comment("still here")),
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    return Some(Event::default().comment("still here"));
+                }
             };
+
             match next {
-                Ok(piece) => return piece.map(event),
+                Ok(piece) => return piece.map(event_of),
                 // Retention has removed the task and its output.
                 Err(OutputError::Store(StoreError::NotFound)) => return None,
                 Err(error) => {
-                    tracing::debug!(%error, "a reader of output could not look and tries again");
-                    tokio::time::sleep(REST).await;
+                    tracing::debug!(%error, "output stream: read failed; retrying");
+                    tokio::time::sleep(READ_RETRY).await;
                 }
             }
         }
     }
 }
 
-fn event(Piece { number, content }: Piece) -> Event {
+fn event_of(Piece { number, content }: Piece) -> Event {
     match content {
-        PieceContent::Chunk(text) => named("chunk", number, &OutputChunk { text }),
-        PieceContent::Rewind { to } => named("rewind", number, &OutputRewind { offset: to }),
-        PieceContent::Reset { reason } => named(
-            "reset",
-            number,
-            &OutputReset {
+        PieceContent::Chunk(text) => serialized("chunk", number, &OutputChunk { text }),
+        PieceContent::Rewind { to } => serialized("rewind", number, &OutputRewind { offset: to }),
+        PieceContent::Reset { reason } => {
+            let reset = OutputReset {
                 offset: number,
                 reason: reason.to_owned(),
-            },
-        ),
-        PieceContent::End(status) => named("end", number, &OutputEnd { status }),
+            };
+            serialized("reset", number, &reset)
+        }
+        PieceContent::End(status) => serialized("end", number, &OutputEnd { status }),
     }
 }
 
-fn named(name: &str, number: u64, data: &impl Serialize) -> Event {
+fn serialized(name: &str, number: u64, data: &impl Serialize) -> Event {
     let text = serde_json::to_string(data).unwrap_or_else(|error| {
-        tracing::error!(%error, "output could not be written");
+        tracing::error!(%error, "output stream: event could not be serialized; sending null");
         "null".to_owned()
     });
+
     Event::default()
         .event(name)
         .id(number.to_string())

@@ -1,4 +1,4 @@
-//! Every way in which a request can fail, and the problem document that tells it.
+//! Every way in which a request can fail, and its problem document.
 
 use axum::{
     body::Body,
@@ -10,7 +10,7 @@ use longhaul_domain::{Invalid, StoreError, TokenFault};
 
 use crate::{identity::Scope, reply};
 
-/// Why a request is not answered as it hoped.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     #[error(transparent)]
@@ -29,10 +29,10 @@ pub enum ApiError {
     BrokenBody,
     #[error("send the body as Content-Type: application/json")]
     NotJsonType,
-    #[error("send the body without Content-Encoding: compressed requests are not taken")]
+    #[error("send the body without Content-Encoding: compressed requests are not supported")]
     Encoded,
     #[error("{}", summary(.fields))]
-    Unfit {
+    InvalidFields {
         fields: Vec<FieldProblem>,
         allowed: Option<String>,
     },
@@ -42,66 +42,65 @@ pub enum ApiError {
         problem: String,
         allowed: String,
     },
-    #[error("this cursor is not one of this list; start again without it")]
+    #[error("this cursor does not belong to this list; start again without it")]
     BadCursor,
-    #[error("say who calls: the header X-User-Id is missing or not valid")]
+    #[error("the header X-User-Id is missing or invalid")]
     Unidentified,
-    #[error(
-        "show a token, once: Authorization: Bearer lh_…; on live routes ?access_token= does, too"
-    )]
+    #[error("send one token: Authorization: Bearer lh_…, or on live routes ?access_token=lh_…")]
     NoToken,
     #[error(transparent)]
     BadToken(TokenFault),
-    #[error("this token is not known here")]
+    #[error("this token is unknown")]
     UnknownToken,
-    #[error("this token has expired; ask for a new one")]
+    #[error("this token has expired; request a new one")]
     ExpiredToken,
-    #[error("this token was revoked; ask for a new one")]
+    #[error("this token was revoked; request a new one")]
     RevokedToken,
-    #[error("too many tokens from this address were none; try again in {seconds} s")]
+    #[error("too many unknown tokens from this address; try again in {seconds} s")]
     TooManyFailures { seconds: u64 },
-    #[error("only the gateway may call, and this address is not one of its own")]
+    #[error("only the gateway may call, and this address is not in its networks")]
     NotTheGateway,
     #[error("this call needs the scope {}", .0.as_str())]
     Forbidden(Scope),
-    #[error("a page of another site must not call this API")]
+    #[error("pages of other sites may not call this API")]
     CrossSite,
     #[error(
-        "without tokens only this machine may call, by the name localhost or its loopback address"
+        "without tokens only this machine may call, by the name localhost or a loopback address"
     )]
     NotLocal,
     #[error(
-        "this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 and a key"
+        "this path is a WebSocket: connect with Upgrade: websocket, Sec-WebSocket-Version: 13 \
+         and a key"
     )]
     NotWebSocket,
-    #[error("this URL is not signed by this server, or its time is over; ask for a new one")]
+    #[error("this URL has no valid signature or has expired; request a new one")]
     BadSignature,
     #[error("there is no such file: it was never published, or it has expired and was deleted")]
     NoArtifact,
-    #[error("there is no such path; GET /api/openapi.json lists all")]
+    #[error("there is no such path; GET /api/openapi.json lists all paths")]
     NoRoute,
-    #[error("this path does not know this method; GET /api/openapi.json lists all")]
+    #[error("this path does not support this method; GET /api/openapi.json lists all methods")]
     NoMethod,
-    #[error("this process shuts down and takes no more work")]
+    #[error("this process is shutting down and accepts no more work")]
     Draining,
-    #[error("the answer could not be written")]
+    #[error("the response could not be serialized")]
     Unwritable,
     #[error("send the body as Content-Type: text/plain")]
     NotTextType,
-    /// Of an application: what the caller names is not there, or not theirs.
+    /// For applications: the named thing does not exist, or belongs to another user.
     #[error("there is no such {0}")]
     Missing(&'static str),
-    /// Of an application: what is asked for does not fit what is there.
+    /// For applications: the request conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
-    /// Of an application: something is wrong inside. It is logged; callers are not told.
+    /// For applications: an internal error. The text is logged and not shown to callers.
     #[error("{0}")]
     Failed(String),
 }
 
 impl ApiError {
-    /// A field that does not fit.
-    pub fn unfit(
+    /// One invalid field.
+    pub fn invalid_field(
         field: impl Into<String>,
         problem: impl Into<String>,
         allowed: impl Into<String>,
@@ -110,25 +109,27 @@ impl ApiError {
             field: field.into(),
             problem: problem.into(),
         };
-        Self::Unfit {
+        Self::InvalidFields {
             fields: vec![one],
             allowed: Some(allowed.into()),
         }
     }
 
-    /// The same failure of a part of the request: `tasks[3]`.
-    pub(crate) fn within(self, part: &str) -> Self {
+    /// The same failure inside an element of the request, such as `tasks[3]`.
+    pub(crate) fn within(self, element: &str) -> Self {
         if let Self::Store(StoreError::Invalid(invalid)) = self {
-            return Self::from(invalid).within(part);
+            return Self::from(invalid).within(element);
         }
-        let Self::Unfit { fields, allowed } = self else {
+
+        let Self::InvalidFields { fields, allowed } = self else {
             return self;
         };
         let inside = |one: FieldProblem| FieldProblem {
-            field: format!("{part}.{}", one.field),
+            field: format!("{element}.{}", one.field),
             ..one
         };
-        Self::Unfit {
+
+        Self::InvalidFields {
             fields: fields.into_iter().map(inside).collect(),
             allowed,
         }
@@ -147,7 +148,7 @@ impl ApiError {
             Self::NotJsonType | Self::NotTextType | Self::Encoded => {
                 StatusCode::UNSUPPORTED_MEDIA_TYPE
             }
-            Self::Unfit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::InvalidFields { .. } => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Unidentified
             | Self::NoToken
             | Self::BadToken(_)
@@ -177,7 +178,7 @@ impl ApiError {
             Self::BrokenBody => "body_incomplete",
             Self::NotJsonType => "not_json",
             Self::Encoded => "encoding_not_supported",
-            Self::Unfit { .. } => "invalid_field",
+            Self::InvalidFields { .. } => "invalid_field",
             Self::BadFilter { .. } => "invalid_filter",
             Self::BadCursor => "invalid_cursor",
             Self::Unidentified => "unauthenticated",
@@ -205,7 +206,7 @@ impl ApiError {
         }
     }
 
-    /// When the same request may be worth repeating.
+    /// When the client may repeat the request.
     fn wait_seconds(&self) -> Option<u64> {
         if let Self::TooManyFailures { seconds } = self {
             return Some(*seconds);
@@ -213,11 +214,12 @@ impl ApiError {
         matches!(self, Self::Store(error) if error.is_transient()).then_some(1)
     }
 
-    /// What a client is asked to show, where tokens are asked for.
+    /// The `WWW-Authenticate` header of token errors.
     fn challenge(&self) -> Option<&'static str> {
         if let Self::NoToken = self {
             return Some("Bearer realm=\"longhaul\"");
         }
+
         let is_token = matches!(
             self,
             Self::BadToken(_) | Self::UnknownToken | Self::ExpiredToken | Self::RevokedToken
@@ -226,7 +228,10 @@ impl ApiError {
     }
 
     pub(crate) fn problem(self) -> Problem {
-        let (status, code, detail) = (self.status(), self.code(), self.detail());
+        let status = self.status();
+        let code = self.code();
+        let detail = self.detail();
+
         let mut problem = Problem {
             kind: format!("urn:longhaul:{code}"),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
@@ -240,73 +245,89 @@ impl ApiError {
             errors: Vec::new(),
             correlation_id: None,
         };
+
         if let Self::Store(StoreError::Invalid(invalid)) = self {
-            (problem.field, problem.allowed) =
-                (Some(invalid.field.to_owned()), Some(invalid.allowed));
+            problem.field = Some(invalid.field.to_owned());
+            problem.allowed = Some(invalid.allowed);
         } else if let Self::NotJson { line, column, .. } = self {
-            (problem.line, problem.column) = (Some(line), Some(column));
+            problem.line = Some(line);
+            problem.column = Some(column);
         } else if let Self::BadFilter { field, allowed, .. } = self {
-            (problem.field, problem.allowed) = (Some(field), Some(allowed));
-        } else if let Self::Unfit { fields, allowed } = self {
+            problem.field = Some(field);
+            problem.allowed = Some(allowed);
+        } else if let Self::InvalidFields { fields, allowed } = self {
             problem.field = fields.first().map(|one| one.field.clone());
             problem.allowed = allowed;
             problem.errors = if fields.len() > 1 { fields } else { Vec::new() };
         }
+
         problem
     }
 
-    /// What a caller is told. The inside of a store is not for callers.
+    /// The text for the caller. Internals go to the log only.
     fn detail(&self) -> String {
-        if let Self::Store(StoreError::Internal(_)) = self {
-            return "the store failed; the log of the server says how".to_owned();
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the others have no text to hide"
+        )]
+        match self {
+            Self::Store(StoreError::Internal(_)) => {
+                "the store failed; see the server's log".to_owned()
+            }
+            Self::Store(StoreError::Unavailable(_)) => {
+                "the store is unavailable and the outcome may be unknown; the request may be \
+                 repeated"
+                    .to_owned()
+            }
+            Self::Failed(_) => "the application failed; see the server's log".to_owned(),
+            other => other.to_string(),
         }
-        if let Self::Store(StoreError::Unavailable(_)) = self {
-            return "the store cannot be reached; the outcome may be unknown, and the same request may be repeated"
-                .to_owned();
-        }
-        if let Self::Failed(_) = self {
-            return "the application failed; the log of the server says how".to_owned();
-        }
-        self.to_string()
     }
 }
 
 impl From<Invalid> for ApiError {
     fn from(invalid: Invalid) -> Self {
-        Self::unfit(invalid.field, invalid.problem, invalid.allowed)
+        Self::invalid_field(invalid.field, invalid.problem, invalid.allowed)
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let (status, wait, challenge) = (self.status(), self.wait_seconds(), self.challenge());
+        let status = self.status();
+        let wait = self.wait_seconds();
+        let challenge = self.challenge();
         if status.is_server_error() && !matches!(self, Self::Draining) {
-            // The one place where a failed request is logged.
-            tracing::error!(error = %self, code = self.code(), "a request failed");
+            // Failed requests are logged only here.
+            tracing::error!(error = %self, code = self.code(), "request failed");
         }
+
         let problem = self.problem();
         let mut response = reply::json(status, &problem);
-        // Whoever stands around the request adds what it belongs to.
+
+        // The layer around the handlers adds the correlation id.
         response.extensions_mut().insert(problem);
         let headers = response.headers_mut();
         headers.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+
         if let Some(seconds) = wait {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+
         if let Some(challenge) = challenge {
             headers.insert(
                 header::WWW_AUTHENTICATE,
                 HeaderValue::from_static(challenge),
             );
         }
+
         response
     }
 }
 
-/// The text of a problem that was told before.
+/// A problem as a response body.
 pub(crate) fn body(problem: Problem) -> Body {
     serde_json::to_vec(&problem)
         .map(Body::from)
@@ -328,9 +349,9 @@ fn status_of(error: &StoreError) -> StatusCode {
 }
 
 fn summary(fields: &[FieldProblem]) -> String {
-    let told: Vec<String> = fields
+    let problems: Vec<String> = fields
         .iter()
         .map(|one| format!("{} {}", one.field, one.problem))
         .collect();
-    told.join("; ")
+    problems.join("; ")
 }

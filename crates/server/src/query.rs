@@ -1,4 +1,5 @@
-//! The query string of lists and bulk changes: closed names, closed values, and a refusal that says which are known.
+//! The query string of lists and bulk changes. An unknown name or an invalid value is refused with
+//! the ones that are allowed.
 
 use std::str::FromStr;
 
@@ -8,41 +9,73 @@ use longhaul_domain::{
     Invalid, Status, TaskId, Timestamp,
     filter::{PageRequest, SortOrder, TaskFilter},
 };
-use utoipa::openapi::path::Parameter;
+use utoipa::openapi::{path::Parameter, schema::Object};
 
-use crate::{cursor, openapi::query_parameter, problem::ApiError, shapes::LARGEST_PAGE};
+use crate::{cursor, openapi::query_parameter, parameter_schemas as schemas, problem::ApiError};
 
-/// Tasks of a page when nobody says how many.
+/// Tasks of a page by default.
 const PAGE: usize = 50;
+/// Tasks of a page at most, which bounds the size of a response with the largest documents.
+const LARGEST_PAGE: usize = 200;
 /// Parameters in one query string.
 const PAIRS: usize = 300;
 
-/// The filters of `GET /api/tasks`, each with what it is for.
-const FILTERS: [(&str, &str); 10] = [
-    ("status", "one or more of the statuses, separated by commas"),
-    ("taskType", "one or more types, separated by commas"),
-    ("queue", "one or more queues, separated by commas"),
+/// A parameter: its name, its description and its schema.
+type Named = (&'static str, &'static str, fn() -> Object);
+
+/// The filters of `GET /api/tasks`.
+const FILTERS: [Named; 10] = [
+    (
+        "status",
+        "one or more statuses, separated by commas",
+        schemas::statuses,
+    ),
+    (
+        "taskType",
+        "one or more types, separated by commas",
+        schemas::labels,
+    ),
+    (
+        "queue",
+        "one or more queues, separated by commas",
+        schemas::labels,
+    ),
     (
         "taskKey",
         "the business id that the task was submitted with",
+        schemas::name,
     ),
-    ("parentTaskId", "children of this task"),
-    ("userId", "tasks of this user, for administrators"),
-    ("createdAfter", "created at this moment or later"),
-    ("createdBefore", "created before this moment"),
-    ("dueAfter", "due at this moment or later"),
-    ("dueBefore", "due before this moment"),
-];
-const PAGING: [(&str, &str); 3] = [
+    ("parentTaskId", "children of this task", schemas::uuid),
     (
-        "sort",
-        "-createdAt for the newest first, createdAt for the oldest",
+        "userId",
+        "tasks of this user, for administrators",
+        schemas::name,
     ),
-    ("size", "how many, 50 if nothing is said, 200 at most"),
-    ("cursor", "nextCursor of the page before"),
+    (
+        "createdAfter",
+        "created at this time or later",
+        schemas::date_time,
+    ),
+    (
+        "createdBefore",
+        "created before this time",
+        schemas::date_time,
+    ),
+    ("dueAfter", "due at this time or later", schemas::date_time),
+    ("dueBefore", "due before this time", schemas::date_time),
 ];
+const SORT: Named = (
+    "sort",
+    "-createdAt for the newest first, createdAt for the oldest first",
+    || schemas::one_of(["-createdAt", "createdAt"]),
+);
+const SIZE: Named = ("size", "items per page: 50 by default, at most 200", || {
+    schemas::number_up_to(LARGEST_PAGE)
+});
+const CURSOR: Named = ("cursor", "nextCursor of the previous page", schemas::text);
+const PAGING: [Named; 3] = [SORT, SIZE, CURSOR];
 
-/// A query string, taken apart.
+/// A parsed query string.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -54,7 +87,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Query {
     }
 }
 
-/// What a list parameter is allowed to be.
+/// The refusal of a parameter.
 fn bad(field: &str, problem: impl Into<String>, allowed: impl Into<String>) -> ApiError {
     ApiError::BadFilter {
         field: field.to_owned(),
@@ -65,10 +98,8 @@ fn bad(field: &str, problem: impl Into<String>, allowed: impl Into<String>) -> A
 
 impl Query {
     fn parse(text: &str) -> Result<Self, ApiError> {
-        let pairs: Vec<(String, String)> = form_urlencoded::parse(text.as_bytes())
-            .into_owned()
-            .take(PAIRS + 1)
-            .collect();
+        let parsed = form_urlencoded::parse(text.as_bytes()).into_owned();
+        let pairs: Vec<(String, String)> = parsed.take(PAIRS + 1).collect();
         if pairs.len() > PAIRS {
             return Err(bad(
                 "query",
@@ -76,38 +107,29 @@ impl Query {
                 format!("at most {PAIRS}"),
             ));
         }
+
         Ok(Self(pairs))
     }
 
-    /// Refuses names that the call does not know: a filter that is misspelled would match everything.
+    /// Refuses unknown names: a misspelled filter would match every task.
     fn check_names(&self, known: &[&str]) -> Result<(), ApiError> {
-        match self
-            .0
-            .iter()
-            .find(|(name, _)| !known.contains(&name.as_str()))
-        {
+        let mut names = self.0.iter().map(|(name, _)| name.as_str());
+        match names.find(|name| !known.contains(name)) {
             None => Ok(()),
-            Some((name, _)) => {
-                let shown: String = name.chars().take(60).collect();
-                Err(bad(&shown, "is not known", known.join(", ")))
-            }
+            Some(name) => Err(bad(&cut(name), "is not known", known.join(", "))),
         }
     }
 
     fn one(&self, name: &str) -> Result<Option<&str>, ApiError> {
-        let mut values = self
-            .0
-            .iter()
-            .filter(|(given, _)| given == name)
-            .map(|(_, value)| value.as_str());
-        let first = values.next();
+        let mut values = self.0.iter().filter(|(given, _)| given == name);
+        let first = values.next().map(|(_, value)| value.as_str());
         if values.next().is_some() {
             return Err(bad(name, "is given twice", "one value"));
         }
         Ok(first)
     }
 
-    /// Every value, whether the name is repeated or the values are separated by commas.
+    /// All values, repeated or separated by commas.
     fn many(&self, name: &str) -> Vec<&str> {
         let values = self.0.iter().filter(|(given, _)| given == name);
         values.flat_map(|(_, value)| value.split(',')).collect()
@@ -140,20 +162,21 @@ impl Query {
         Ok((self.filter()?, self.page(order)?))
     }
 
-    /// The filters of a bulk change, and where it goes on. At least one is needed: a forgotten filter must not be the
-    /// end of everything.
+    /// The filters of a bulk change, and the cursor to continue from. At least one filter is
+    /// required: a forgotten filter must not change every task.
     pub(crate) fn bulk(&self) -> Result<(TaskFilter, Option<TaskId>), ApiError> {
         let known: Vec<&str> = names(&FILTERS).chain(["cursor"]).collect();
         self.check_names(&known)?;
         let filter = self.filter()?;
         if filter == TaskFilter::default() {
             let allowed: Vec<&str> = names(&FILTERS).collect();
-            return Err(ApiError::unfit(
+            return Err(ApiError::invalid_field(
                 "query",
                 "names no filter",
                 format!("at least one of {}", allowed.join(", ")),
             ));
         }
+
         let after = self
             .one("cursor")?
             .map(|text| cursor::read_task(SortOrder::OldestFirst, text))
@@ -169,6 +192,7 @@ impl Query {
             .collect::<Result<_, _>>()?;
         let listed = |name| self.many(name).into_iter().map(str::to_owned).collect();
         let parent: Option<uuid::Uuid> = self.read("parentTaskId", "the id of a task")?;
+
         let filter = TaskFilter {
             owner: self.one("userId")?.map(str::to_owned),
             statuses,
@@ -181,6 +205,7 @@ impl Query {
             due_after: self.moment("dueAfter")?,
             due_before: self.moment("dueBefore")?,
         };
+
         filter.check().map_err(
             |Invalid {
                  field,
@@ -188,6 +213,7 @@ impl Query {
                  allowed,
              }| bad(field, problem, allowed),
         )?;
+
         Ok(filter)
     }
 
@@ -204,10 +230,12 @@ impl Query {
                 ));
             }
         };
+
         let after = self
             .one("cursor")?
             .map(|text| cursor::read_task(order, text))
             .transpose()?;
+
         Ok(PageRequest {
             order,
             after,
@@ -225,34 +253,30 @@ impl Query {
         }
     }
 
-    /// The page of a list of numbered things of one task.
+    /// The page of a numbered list: attempts or log lines of one task.
     pub(crate) fn numbered(&self) -> Result<(Option<u64>, usize), ApiError> {
         self.check_names(&["size", "cursor"])?;
-        Ok((
-            self.one("cursor")?.map(cursor::read_number).transpose()?,
-            self.size()?,
-        ))
+        let after = self.one("cursor")?.map(cursor::read_number).transpose()?;
+        Ok((after, self.size()?))
     }
 
-    /// What a signed URL carries. What is missing or no number is like a wrong signature.
+    /// Expiry and signature of a signed URL. A missing or malformed one is an invalid signature.
     pub(crate) fn signature(&self) -> Result<(i64, String), ApiError> {
-        let expires = self
-            .one("expires")?
-            .and_then(|text| text.parse().ok())
-            .ok_or(ApiError::BadSignature)?;
+        let expires = self.one("expires")?.and_then(|text| text.parse().ok());
+        let expires = expires.ok_or(ApiError::BadSignature)?;
         let signature = self.one("signature")?.ok_or(ApiError::BadSignature)?;
         Ok((expires, signature.to_owned()))
     }
 
-    /// The span of statistics.
+    /// The time span of statistics.
     pub(crate) fn span(&self) -> Result<(Option<Timestamp>, Option<Timestamp>), ApiError> {
         self.check_names(&["from", "to"])?;
         Ok((self.moment("from")?, self.moment("to")?))
     }
 }
 
-fn names(of: &'static [(&'static str, &'static str)]) -> impl Iterator<Item = &'static str> {
-    of.iter().map(|(name, _)| *name)
+fn names(of: &'static [Named]) -> impl Iterator<Item = &'static str> {
+    of.iter().map(|(name, ..)| *name)
 }
 
 fn status(text: &str) -> Result<Status, ApiError> {
@@ -264,27 +288,23 @@ fn cut(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// The parameters as the OpenAPI document tells them.
+/// The parameters of lists in the OpenAPI document.
 pub(crate) fn list_parameters(without: &[&str]) -> Vec<Parameter> {
-    let told = FILTERS
-        .iter()
-        .chain(&PAGING)
-        .filter(|(name, _)| !without.contains(name));
-    told.map(|(name, what)| query_parameter(name, what))
-        .collect()
+    let all = FILTERS.iter().chain(&PAGING);
+    let shown = all.filter(|(name, ..)| !without.contains(name));
+    shown.map(parameter).collect()
 }
 
 pub(crate) fn bulk_parameters() -> Vec<Parameter> {
-    let told = FILTERS.iter().chain(&PAGING[2..]);
-    told.map(|(name, what)| query_parameter(name, what))
-        .collect()
+    FILTERS.iter().chain([&CURSOR]).map(parameter).collect()
 }
 
 pub(crate) fn numbered_parameters() -> Vec<Parameter> {
-    PAGING[1..]
-        .iter()
-        .map(|(name, what)| query_parameter(name, what))
-        .collect()
+    [&SIZE, &CURSOR].map(parameter).into()
+}
+
+fn parameter((name, what, schema): &Named) -> Parameter {
+    query_parameter(name, what, schema())
 }
 
 #[cfg(test)]
@@ -296,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_read_repeated_or_by_commas() {
+    fn filter_values_may_be_repeated_or_separated_by_commas() {
         let (filter, page) =
             list("status=QUEUED,RUNNING&status=FAILED&taskType=a&taskKey=b%20c&size=7").unwrap();
         assert_eq!(
@@ -307,6 +327,7 @@ mod tests {
             (filter.task_types, filter.task_key.as_deref()),
             (vec!["a".to_owned()], Some("b c"))
         );
+
         assert_eq!((page.size, page.order), (7, SortOrder::NewestFirst));
         let (filter, _) =
             list("createdAfter=2026-03-01T08:30:00Z&dueBefore=2026-03-02T00:00:00%2B02:00")
@@ -315,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_by_name() {
+    fn an_invalid_parameter_is_refused_by_name() {
         for (text, field) in [
             ("stauts=QUEUED", "stauts"),
             ("status=queued", "status"),
@@ -330,13 +351,14 @@ mod tests {
             ("taskType=a%27b", "taskType"),
             ("taskKey=", "taskKey"),
         ] {
-            let told = list(text).unwrap_err().problem();
+            let refused = list(text).unwrap_err().problem();
             assert_eq!(
-                (told.status, told.field.as_deref()),
+                (refused.status, refused.field.as_deref()),
                 (400, Some(field)),
                 "{text}"
             );
         }
+
         assert_eq!(
             list("cursor=zzz").unwrap_err().problem().code,
             "invalid_cursor"
@@ -346,14 +368,8 @@ mod tests {
     #[test]
     fn a_bulk_change_needs_a_filter() {
         assert!(Query::parse("status=FAILED").unwrap().bulk().is_ok());
-        assert_eq!(
-            Query::parse("")
-                .unwrap()
-                .bulk()
-                .unwrap_err()
-                .problem()
-                .status,
-            422
-        );
+
+        let refused = Query::parse("").unwrap().bulk().unwrap_err();
+        assert_eq!(refused.problem().status, 422);
     }
 }

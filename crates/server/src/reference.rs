@@ -1,5 +1,5 @@
-//! The second half of `docs/api.md`, made from the route table, the OpenAPI document and the errors themselves.
-//! It is only a test: `make generate` writes the file, every other run compares it.
+//! Generates the second half of `docs/api.md` from the route table, the OpenAPI document and the
+//! error types. It is only a test: `make generate` writes the file, every other run compares it.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::{
     router::routes,
 };
 
-/// Everything below this line is written here; everything above is written by people.
+/// Everything below this line is generated.
 const MARK: &str =
     "<!-- Below this line: written by `make generate` from crates/server. Do not edit. -->\n";
 
@@ -22,28 +22,32 @@ fn reference() -> String {
     let document = serde_json::to_value(openapi::document(&IdentityMode::Tokens)).unwrap();
     let mut text = "\n## Routes\n".to_owned();
     for route in routes() {
-        let (verb, path) = (route.verb.as_str(), route.path);
+        let verb = route.verb.as_str();
+        let path = route.path;
         let operation = &document["paths"][path][verb.to_lowercase()];
         let who = match route.policy {
-            Policy::Public => "Anybody may call it.".to_owned(),
+            Policy::Public => "No authentication.".to_owned(),
             Policy::Needs(scope) => format!("Scope `{}`.", scope.as_str()),
         };
         let _ = write!(
             text,
             "\n### `{verb} {path}`\n\n{}. {who}\n",
-            words(&operation["summary"])
+            one_line(&operation["summary"])
         );
+
         text += &parameters(&operation["parameters"]);
         if let Some(schema) = content(&operation["requestBody"]) {
             let needed = if operation["requestBody"]["required"] == true {
                 ""
             } else {
-                " It may be left out."
+                " Optional."
             };
-            let _ = write!(text, "\nBody: {}.{needed}\n", kind(schema));
+            let _ = write!(text, "\nBody: {}.{needed}\n", type_of(schema));
         }
+
         text += &answers(&operation["responses"]);
     }
+
     text + &codes() + &schemas(&document["components"]["schemas"])
 }
 
@@ -53,30 +57,34 @@ fn parameters(parameters: &Value) -> String {
         .into_iter()
         .flatten()
         .filter(|one| one["in"] != "path");
+
     let row = |one: &Value| {
         format!(
             "| `{}` | {} | {} |\n",
-            words(&one["name"]),
-            words(&one["in"]),
-            words(&one["description"])
+            one_line(&one["name"]),
+            one_line(&one["in"]),
+            one_line(&one["description"])
         )
     };
+
     let rows: String = listed.map(row).collect();
     if rows.is_empty() {
         rows
     } else {
-        format!("\n| parameter | in | what it is |\n| --- | --- | --- |\n{rows}")
+        format!("\n| parameter | in | description |\n| --- | --- | --- |\n{rows}")
     }
 }
 
-/// The good answers in a line each, the statuses of problems in one.
+/// One line per successful response, and one line for the statuses of problems.
 fn answers(responses: &Value) -> String {
-    let (mut text, mut problems) = ("\n".to_owned(), Vec::new());
+    let mut text = "\n".to_owned();
+    let mut problems = Vec::new();
     for (status, answer) in responses.as_object().into_iter().flatten() {
         if answer["content"].get("application/problem+json").is_some() {
             problems.push(format!("`{status}`"));
             continue;
         }
+
         let body = content(answer).map_or(String::new(), |schema| {
             let json = answer["content"].get("application/json").is_some();
             let media = answer["content"]
@@ -84,24 +92,28 @@ fn answers(responses: &Value) -> String {
                 .and_then(|map| map.keys().next())
                 .cloned()
                 .unwrap_or_default();
+
             format!(
                 " ({})",
                 if json {
-                    kind(schema)
+                    type_of(schema)
                 } else {
                     format!("`{media}`")
                 }
             )
         });
+
         let _ = writeln!(
             text,
             "- `{status}`: {}{body}",
-            words(&answer["description"]).trim_end_matches('.')
+            one_line(&answer["description"]).trim_end_matches('.')
         );
     }
+
     if !problems.is_empty() {
         let _ = writeln!(text, "- problems: {}", problems.join(", "));
     }
+
     text
 }
 
@@ -113,31 +125,34 @@ fn content(holder: &Value) -> Option<&Value> {
         .get("schema")
 }
 
-/// A schema in a few words.
-fn kind(schema: &Value) -> String {
+/// The type of a schema.
+fn type_of(schema: &Value) -> String {
     if let Some(name) = schema["$ref"]
         .as_str()
         .and_then(|path| path.rsplit('/').next())
     {
         return format!("[{name}](#{})", name.to_lowercase());
     }
+
     let alternatives = ["oneOf", "anyOf"]
         .iter()
         .find_map(|key| schema[key].as_array());
     if let Some(alternatives) = alternatives {
         return alternatives
             .iter()
-            .map(kind)
+            .map(type_of)
             .collect::<Vec<_>>()
             .join(" or ");
     }
+
     if let Some(values) = schema["enum"].as_array() {
         return values
             .iter()
-            .map(|value| format!("`{}`", words(value)))
+            .map(|value| format!("`{}`", one_line(value)))
             .collect::<Vec<_>>()
             .join(", ");
     }
+
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one.as_str()],
         Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
@@ -145,20 +160,24 @@ fn kind(schema: &Value) -> String {
             return "any JSON".to_owned();
         }
     };
-    let told = types
+
+    let names = types
         .into_iter()
         .map(|name| match (name, schema["format"].as_str()) {
-            ("array", _) => format!("list of {}", kind(&schema["items"])),
+            ("array", _) => format!("list of {}", type_of(&schema["items"])),
             ("object", _) if schema["properties"]["items"].is_object() => {
-                format!("page of {}", kind(&schema["properties"]["items"]["items"]))
+                format!(
+                    "page of {}",
+                    type_of(&schema["properties"]["items"]["items"])
+                )
             }
             ("object", _) if schema["additionalProperties"].is_object() => {
-                format!("object of {}", kind(&schema["additionalProperties"]))
+                format!("object of {}", type_of(&schema["additionalProperties"]))
             }
             ("string", Some(format)) => format!("string ({format})"),
             (name, _) => name.to_owned(),
         });
-    told.collect::<Vec<_>>().join(" or ") + &limits(schema)
+    names.collect::<Vec<_>>().join(" or ") + &limits(schema)
 }
 
 fn limits(schema: &Value) -> String {
@@ -168,35 +187,42 @@ fn limits(schema: &Value) -> String {
         ("minItems", "at least"),
         ("maxItems", "at most"),
     ];
-    let told = known
-        .iter()
-        .filter_map(|(key, say)| schema.get(key).map(|bound| format!(", {say} {bound}")));
-    told.collect()
+
+    let limit = |(key, text): &(&str, &str)| {
+        let bound = schema.get(key)?;
+        Some(format!(", {text} {bound}"))
+    };
+    known.iter().filter_map(limit).collect()
 }
 
 fn schemas(schemas: &Value) -> String {
-    let mut text = "\n## Types\n\nA field in **bold** is always there, or must be.\n".to_owned();
+    let mut text = "\n## Types\n\nA field in **bold** is always present in a response and \
+         required in a request.\n"
+        .to_owned();
     for (name, schema) in schemas.as_object().into_iter().flatten() {
         let _ = write!(text, "\n### {name}\n");
-        if !words(&schema["description"]).is_empty() {
-            let _ = write!(text, "\n{}\n", words(&schema["description"]));
+        if !one_line(&schema["description"]).is_empty() {
+            let _ = write!(text, "\n{}\n", one_line(&schema["description"]));
         }
-        let parts = schema["allOf"]
+
+        let bases = schema["allOf"]
             .as_array()
-            .map_or(vec![schema], |parts| parts.iter().collect());
-        for base in parts.iter().filter(|part| part["$ref"].is_string()) {
-            let _ = write!(text, "\nThe fields of {}, and:\n", kind(base));
+            .map_or(vec![schema], |bases| bases.iter().collect());
+        for base in bases.iter().filter(|base| base["$ref"].is_string()) {
+            let _ = write!(text, "\nThe fields of {}, and:\n", type_of(base));
         }
-        let rows: String = parts.iter().map(|part| fields(part)).collect();
+
+        let rows: String = bases.iter().map(|base| fields(base)).collect();
         if rows.is_empty() {
-            let _ = write!(text, "\n{}\n", kind(schema));
+            let _ = write!(text, "\n{}\n", type_of(schema));
         } else {
             let _ = write!(
                 text,
-                "\n| field | type | what it is |\n| --- | --- | --- |\n{rows}"
+                "\n| field | type | description |\n| --- | --- | --- |\n{rows}"
             );
         }
     }
+
     text
 }
 
@@ -214,15 +240,16 @@ fn fields(schema: &Value) -> String {
         let _ = writeln!(
             rows,
             "| {shown} | {} | {} |",
-            kind(field),
-            words(&field["description"])
+            type_of(field),
+            one_line(&field["description"])
         );
     }
+
     rows
 }
 
-/// A text on one line, or nothing.
-fn words(value: &Value) -> String {
+/// A text without line breaks.
+fn one_line(value: &Value) -> String {
     value
         .as_str()
         .unwrap_or_default()
@@ -234,10 +261,11 @@ fn words(value: &Value) -> String {
 
 fn codes() -> String {
     let mut text =
-        "\n## Codes of problems\n\n| code | status | what it says, for example |\n| --- | --- | --- |\n".to_owned();
+        "\n## Codes of problems\n\n| code | status | example |\n| --- | --- | --- |\n".to_owned();
     let mut problems: Vec<_> = one_of_each().into_iter().map(ApiError::problem).collect();
     problems.sort_by(|one, other| (one.status, &one.code).cmp(&(other.status, &other.code)));
     problems.dedup_by(|one, other| one.code == other.code);
+
     for problem in problems {
         let _ = writeln!(
             text,
@@ -245,18 +273,21 @@ fn codes() -> String {
             problem.code, problem.status, problem.detail
         );
     }
+
     text
 }
 
 /// An example of each error that has a code of its own.
 fn one_of_each() -> Vec<ApiError> {
     use lifecycle::Refusal;
+
     let refused = |refusal| ApiError::Store(StoreError::Refused(refusal));
     let status = Status::Completed;
     let wrong_state = Refusal::WrongState {
         command: lifecycle::Command::Retry,
         status,
     };
+
     vec![
         ApiError::Store(StoreError::NotFound),
         ApiError::Store(StoreError::IdempotencyMismatch),
@@ -328,7 +359,7 @@ fn every_code_has_its_example() {
             .nth(1)
             .and_then(|rest| rest.split("\n    }\n").next());
         let arms = function
-            .expect("a function of codes")
+            .expect("a function named code")
             .split("=> \"")
             .skip(1);
         for code in arms.filter_map(|rest| rest.split('"').next()) {
@@ -339,10 +370,8 @@ fn every_code_has_its_example() {
             found += 1;
         }
     }
-    assert!(
-        found > 40,
-        "the sources are not read as they were: {found} codes"
-    );
+
+    assert!(found > 40, "only {found} codes were found in the sources");
 }
 
 #[test]
@@ -351,13 +380,14 @@ fn the_reference_of_the_api_is_current() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     let (opening, written) = found
         .split_once(MARK)
-        .expect("docs/api.md has the line that says where to write");
+        .expect("docs/api.md has the line above the generated half");
+
     if std::env::vars_os().any(|(name, _)| name == "LONGHAUL_GENERATE") {
         std::fs::write(&path, format!("{opening}{MARK}{}", reference())).unwrap();
     } else {
         assert!(
             written == reference(),
-            "docs/api.md is not current: make generate writes it"
+            "docs/api.md is outdated: run make generate"
         );
     }
 }

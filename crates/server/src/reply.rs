@@ -1,4 +1,4 @@
-//! Answers in JSON.
+//! JSON responses.
 
 use axum::{
     body::Body,
@@ -9,12 +9,12 @@ use serde::Serialize;
 
 use crate::problem::ApiError;
 
-/// An answer with a body. It is nobody's to keep: what it tells changes, and is for its caller alone.
+/// A response with a body. Caches must not store it: it changes, and it is for its caller alone.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(text) => with_body(status, text.into()),
         Err(error) => {
-            tracing::error!(%error, "an answer could not be written");
+            tracing::error!(%error, "response could not be serialized; answering 500");
             ApiError::Unwritable.into_response()
         }
     }
@@ -29,11 +29,12 @@ pub(crate) fn with_body(status: StatusCode, body: Body) -> Response {
         HeaderValue::from_static("application/json"),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+
     response
 }
 
-/// On every answer: it is what its Content-Type says, and no browser need guess.
-pub(crate) async fn as_it_says(mut response: Response) -> Response {
+/// Tells browsers to trust the `Content-Type` of every response.
+pub(crate) async fn no_sniff(mut response: Response) -> Response {
     response.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
@@ -41,7 +42,7 @@ pub(crate) async fn as_it_says(mut response: Response) -> Response {
     response
 }
 
-/// 202: something will be done, and `location` says where to look.
+/// 202 with a body and a `Location`.
 pub fn accepted(location: &str, value: &impl Serialize) -> Response {
     let mut response = json(StatusCode::ACCEPTED, value);
     if let Ok(location) = HeaderValue::from_str(location) {

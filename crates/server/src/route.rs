@@ -1,4 +1,4 @@
-//! A row of the route table.
+//! One row of the route table.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::{api::Api, identity::Scope, openapi::Doc};
 /// Who may call a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// Anybody. Such a route tells nothing of any task.
+    /// Every caller. Such a route shows nothing of any task.
     Public,
-    /// Callers who have the scope. What they see and change is still only their own.
+    /// Callers with the scope. They still read and change only their own tasks.
     Needs(Scope),
 }
 
-/// The methods that routes have.
+/// The HTTP methods of routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     Get,
@@ -47,7 +47,7 @@ impl Verb {
     }
 }
 
-/// Whether a path is one that a client stays on. A browser can set no header there.
+/// Whether the path is a live stream. Browsers cannot set headers there.
 pub(crate) fn is_live(path: &str) -> bool {
     ["/events", "/stream", "/ws"]
         .iter()

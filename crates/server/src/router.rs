@@ -1,4 +1,4 @@
-//! The one table of routes. A route that is not here is not served, and one without a policy cannot be written down.
+//! The table of routes. Only these routes are served, and every one has a policy.
 
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ use crate::{
     },
 };
 
+#[expect(clippy::too_many_lines, reason = "one table of routes")]
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::post("/api/tasks", Needs(Write), submit::one, submit::one_doc),
@@ -111,7 +112,7 @@ pub(crate) fn routes() -> Vec<Route> {
             artifacts::list,
             artifacts::list_doc,
         ),
-        // The signature is the right to it.
+        // The signed URL is the permission.
         Route::get(
             "/api/artifacts/{id}",
             Public,
@@ -161,7 +162,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What can be known of a route from outside.
+/// The public description of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteInfo {
     pub verb: Verb,
@@ -169,7 +170,7 @@ pub struct RouteInfo {
     pub policy: Policy,
 }
 
-/// Every route, for tests and documents.
+/// All routes, for tests and documents.
 pub fn route_table() -> Vec<RouteInfo> {
     routes()
         .iter()
@@ -181,7 +182,7 @@ pub fn route_table() -> Vec<RouteInfo> {
         .collect()
 }
 
-/// The table as something that answers requests.
+/// The router that serves the table.
 pub(crate) fn router(api: &Arc<Api>) -> Router {
     let mut router = Router::new();
     for Route {
@@ -194,10 +195,11 @@ pub(crate) fn router(api: &Arc<Api>) -> Router {
         let guarded = middleware::from_fn_with_state((Arc::clone(api), policy), guard::check);
         router = router.route(path, handler.route_layer(guarded));
     }
+
     router
         .fallback(async || ApiError::NoRoute)
         .method_not_allowed_fallback(async || ApiError::NoMethod)
-        .layer(middleware::map_response(reply::as_it_says))
+        .layer(middleware::map_response(reply::no_sniff))
         .layer(middleware::from_fn_with_state(
             Arc::clone(api),
             observe::observe,

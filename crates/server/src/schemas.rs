@@ -1,4 +1,4 @@
-//! The schemas of parameters, compiled once, and what does not fit told by field (R14).
+//! Validates task parameters against the JSON Schema of their type, compiled once.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use longhaul_engine::Catalog;
 
 use crate::{api::ServerError, problem::ApiError};
 
-/// Fields that one answer names.
+/// Invalid fields that one response names.
 const NAMED_FIELDS: usize = 10;
 
 pub(crate) struct Schemas(BTreeMap<String, Validator>);
@@ -35,33 +35,32 @@ impl Schemas {
         Ok(Self(compiled.collect::<Result<_, ServerError>>()?))
     }
 
-    /// Refuses parameters that do not fit. A type that has no schema here takes anything.
+    /// Refuses invalid parameters. A type without a schema accepts any.
     pub(crate) fn check(&self, task_type: &str, parameters: &Json) -> Result<(), ApiError> {
         let Some(validator) = self.0.get(task_type) else {
             return Ok(());
         };
+
         let refuse = |error: serde_json::Error| {
-            ApiError::unfit("parameters", error.to_string(), "one JSON document")
+            ApiError::invalid_field("parameters", error.to_string(), "one JSON document")
         };
         let value: serde_json::Value = parameters.read().map_err(refuse)?;
-        let fields: Vec<FieldProblem> = validator
-            .iter_errors(&value)
-            .take(NAMED_FIELDS)
-            .map(|e| told(&e))
-            .collect();
+        let errors = validator.iter_errors(&value).take(NAMED_FIELDS);
+        let fields: Vec<FieldProblem> = errors.map(|error| problem_of(&error)).collect();
         if fields.is_empty() {
             return Ok(());
         }
+
         let allowed = Some(format!("what GET /api/types says of {task_type}"));
-        Err(ApiError::Unfit { fields, allowed })
+        Err(ApiError::InvalidFields { fields, allowed })
     }
 }
 
-fn told(error: &ValidationError<'_>) -> FieldProblem {
+fn problem_of(error: &ValidationError<'_>) -> FieldProblem {
     let mut field = format!("parameters{}", dotted(error.instance_path().as_str()));
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "only these name a member in their text alone"
+        reason = "only these name a member in their message alone"
     )]
     let member = match error.kind() {
         ValidationErrorKind::Required { property } => property.as_str(),
@@ -76,14 +75,15 @@ fn told(error: &ValidationError<'_>) -> FieldProblem {
     if let Some(member) = member {
         field = format!("{field}.{member}");
     }
-    // The value itself may be long, or nobody's business in a log.
+
+    // The value is masked: it may be long or secret.
     FieldProblem {
         field,
         problem: format!("does not fit: {}", error.masked_with("it")),
     }
 }
 
-/// `/pages/0/text` as people write it: `.pages[0].text`.
+/// The JSON pointer `/pages/0/text` as `.pages[0].text`.
 fn dotted(pointer: &str) -> String {
     let mut text = String::new();
     for part in pointer.split('/').skip(1) {
@@ -94,6 +94,7 @@ fn dotted(pointer: &str) -> String {
             text = format!("{text}.{part}");
         }
     }
+
     text
 }
 
@@ -111,11 +112,12 @@ mod tests {
                 "pages": { "type": "array", "items": { "type": "object", "required": ["text"] } }
             }
         });
+
         let validator = jsonschema::validator_for(&schema).unwrap();
         let schemas = Schemas(BTreeMap::from([("t".to_owned(), validator)]));
         match schemas.check("t", &Json::parse("parameters", parameters).unwrap()) {
             Ok(()) => vec![],
-            Err(ApiError::Unfit { fields, .. }) => {
+            Err(ApiError::InvalidFields { fields, .. }) => {
                 fields.into_iter().map(|one| one.field).collect()
             }
             Err(other) => panic!("{other}"),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_does_not_fit_is_named() {
+    fn every_invalid_field_is_named() {
         assert!(refused("{\"ms\":5}").is_empty());
         assert_eq!(refused("{}"), ["parameters.ms"]);
         assert_eq!(refused("{\"ms\":\"5\"}"), ["parameters.ms"]);
@@ -133,6 +135,7 @@ mod tests {
             refused("{\"ms\":1,\"pages\":[{\"text\":1},{}]}"),
             ["parameters.pages[1].text"]
         );
+
         assert_eq!(refused("null"), ["parameters"]);
     }
 }

@@ -1,7 +1,8 @@
-//! Live news over a WebSocket: a client subscribes and unsubscribes by message.
+//! Live updates over a WebSocket. A client subscribes and unsubscribes by message.
 //!
-//! One task serves one socket and queues nothing but what one look brought. A client that is too slow for the news is
-//! closed and told so; one that does not read at all holds up nobody but itself, and is let go.
+//! One task serves one socket; the queue is bounded by what one read of the store returns. A client
+//! that falls behind is disconnected with a reason. A client that does not read at all blocks only
+//! its own socket and times out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,37 +11,43 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use longhaul_api::socket::{SocketAction, SocketMessage, SocketRequest};
 use longhaul_domain::{
     StoreError, TaskId,
-    contract::{event_bus::Heard, store::Access},
+    contract::{event_bus::Received, store::Access},
 };
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
     api::Api,
-    live::{Follower, HEARTBEAT, Told, unheard::next_look},
+    live::{Follower, HEARTBEAT, LiveMessage, missed_changes::next_poll},
 };
 
 /// One message of a client, in bytes. A subscription has about a hundred.
 pub(crate) const MESSAGE_BYTES: usize = 64 * 1024;
-/// Tasks that one socket follows by name. Whoever wants more follows all.
-pub(crate) const SUBSCRIPTIONS: usize = 100;
+/// Tasks that one socket follows by id. A client that wants more subscribes to all.
+const SUBSCRIPTIONS: usize = 100;
 /// How long a client may leave a message unread.
-const SLOW: Duration = Duration::from_secs(10);
-/// How long a client may be silent: three pings without an answer.
-const SILENT: Duration = Duration::from_secs(45);
-/// Try again later: the client comes back and is shown the state.
-const TOO_SLOW: u16 = 1013;
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may send nothing: three pings without an answer.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+/// How long the close frame may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Close code "try again later": the client reconnects and receives the current state.
+const TRY_AGAIN_LATER: u16 = 1013;
 
-/// Why a socket is closed.
+/// Why the server closes a socket.
 struct Closing {
     code: u16,
     reason: &'static str,
 }
 
-const fn closing(code: u16, reason: &'static str) -> Closing {
-    Closing { code, reason }
+/// The end of a session. Without a reason the client has disconnected.
+type End = Option<Closing>;
+
+const fn closing(code: u16, reason: &'static str) -> End {
+    Some(Closing { code, reason })
 }
 
-/// Serves the socket until either side leaves, or the caller is no longer who may be here.
+/// Serves the socket until either side disconnects, or `until_refused` completes because the
+/// caller's token is no longer valid.
 pub(crate) async fn serve(
     mut socket: WebSocket,
     api: Arc<Api>,
@@ -48,61 +55,63 @@ pub(crate) async fn serve(
     until_refused: impl Future<Output = ()> + Send,
 ) {
     let follower = Follower::start(Arc::clone(&api), access, None);
-    let mut guest = Box::new(Guest {
+    // Boxed, so that thousands of idle sockets have small tasks.
+    let mut session = Box::new(SocketSession {
         api,
         follower,
-        heard_at: Instant::now(),
+        last_received: Instant::now(),
     });
-    let Some(Closing { code, reason }) = guest.converse(&mut socket, Box::pin(until_refused)).await
-    else {
-        return;
-    };
-    let frame = CloseFrame {
-        code,
-        reason: Utf8Bytes::from_static(reason),
-    };
-    // Whoever does not read does not hear it either.
-    let _ = tokio::time::timeout(
-        Duration::from_secs(1),
-        socket.send(Message::Close(Some(frame))),
-    )
-    .await;
+
+    let end = session.run(&mut socket, Box::pin(until_refused)).await;
+    if let Some(Closing { code, reason }) = end {
+        let reason = Utf8Bytes::from_static(reason);
+        let frame = Message::Close(Some(CloseFrame { code, reason }));
+        // A client that does not read does not receive the reason either.
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, socket.send(frame)).await;
+    }
 }
 
-struct Guest {
+struct SocketSession {
     api: Arc<Api>,
     follower: Follower,
-    heard_at: Instant,
+    last_received: Instant,
 }
 
-impl Guest {
-    /// Answers why the socket is to be closed; nothing when the client has gone.
-    async fn converse(
+impl SocketSession {
+    async fn run(
         &mut self,
         socket: &mut WebSocket,
         mut until_refused: impl Future<Output = ()> + Unpin,
-    ) -> Option<Closing> {
-        let mut beat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ) -> End {
+        let mut heartbeat = tokio::time::interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let api = Arc::clone(&self.api);
-        let mut look_at = next_look(&api).await;
+        let mut poll_at = next_poll(&api).await;
+
         loop {
-            while let Some(told) = self.follower.take() {
-                if let Err(end) = say(socket, &message_of(told)).await {
+            while let Some(update) = self.follower.take() {
+                if let Err(end) = send_message(socket, &message_of(update)).await {
                     return end;
                 }
             }
+
+            // Only the waiting is cancelled when another branch is ready: each handler runs to its
+            // end.
             let step = tokio::select! {
-                () = api.closing.cancelled() => return Some(closing(close_code::AWAY, "the server stops")),
-                () = &mut until_refused => return Some(closing(close_code::POLICY, "the token is no longer good")),
-                message = socket.recv() => self.listen(socket, message?.ok()?).await,
-                heard = self.follower.hear() => self.digest(heard?).await,
-                () = tokio::time::sleep_until(look_at) => {
-                    pass(self.follower.look_again().await);
-                    look_at = next_look(&api).await;
+                () = api.closing.cancelled() => {
+                    return closing(close_code::AWAY, "the server is shutting down");
+                }
+                () = &mut until_refused => {
+                    return closing(close_code::POLICY, "the token is no longer valid");
+                }
+                message = socket.recv() => self.receive(socket, message?.ok()?).await,
+                received = self.follower.receive() => self.apply(received?).await,
+                () = tokio::time::sleep_until(poll_at) => {
+                    log_failure(self.follower.poll_changes().await);
+                    poll_at = next_poll(&api).await;
                     Ok(())
                 }
-                _ = beat.tick() => self.beat(socket).await,
+                _ = heartbeat.tick() => self.ping(socket).await,
             };
             if let Err(end) = step {
                 return end;
@@ -110,82 +119,70 @@ impl Guest {
         }
     }
 
-    async fn digest(&mut self, heard: Heard) -> Result<(), Option<Closing>> {
-        if let Heard::Missed(_) = heard {
-            return Err(Some(closing(
-                TOO_SLOW,
-                "too slow: news were missed; connect and subscribe again",
-            )));
+    async fn apply(&mut self, received: Received) -> Result<(), End> {
+        if let Received::Missed(_) = received {
+            let reason = "too slow: events were missed; connect and subscribe again";
+            return Err(closing(TRY_AGAIN_LATER, reason));
         }
-        pass(self.follower.digest(heard).await);
+
+        log_failure(self.follower.apply(received).await);
         Ok(())
     }
 
-    async fn beat(&mut self, socket: &mut WebSocket) -> Result<(), Option<Closing>> {
-        if self.heard_at.elapsed() > SILENT {
-            return Err(Some(closing(close_code::POLICY, "no answer to pings")));
+    async fn ping(&mut self, socket: &mut WebSocket) -> Result<(), End> {
+        if self.last_received.elapsed() > SILENCE_LIMIT {
+            return Err(closing(close_code::POLICY, "no answer to pings"));
         }
         send(socket, Message::Ping(axum::body::Bytes::new())).await
     }
 
-    async fn listen(
-        &mut self,
-        socket: &mut WebSocket,
-        message: Message,
-    ) -> Result<(), Option<Closing>> {
-        self.heard_at = Instant::now();
+    async fn receive(&mut self, socket: &mut WebSocket, message: Message) -> Result<(), End> {
+        self.last_received = Instant::now();
         let text = match message {
             Message::Text(text) => text,
             Message::Binary(_) => {
-                return Err(Some(closing(
-                    close_code::UNSUPPORTED,
-                    "messages are JSON text",
-                )));
+                return Err(closing(close_code::UNSUPPORTED, "messages are JSON text"));
             }
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Close(_) => return Err(None),
         };
+
         if text.len() > MESSAGE_BYTES {
-            return Err(Some(closing(
-                close_code::SIZE,
-                "a message has at most 64 KiB",
-            )));
+            return Err(closing(close_code::SIZE, "a message has at most 64 KiB"));
         }
+
         let answer = match serde_json::from_str::<SocketRequest>(&text) {
-            Ok(request) => self.follow(request).await,
+            Ok(request) => self.handle(request).await,
             Err(error) => refusal("invalid_message", error.to_string()),
         };
-        say(socket, &answer).await
+        send_message(socket, &answer).await
     }
 
-    async fn follow(&mut self, request: SocketRequest) -> SocketMessage {
+    async fn handle(&mut self, request: SocketRequest) -> SocketMessage {
         let SocketRequest {
             action,
             task_id,
             all,
         } = request;
-        let done = match (action, task_id, all) {
-            (SocketAction::Subscribe, Some(id), false) => return self.subscribe(id).await,
-            (SocketAction::Subscribe, None, true) => self.follower.follow_all().await,
+
+        match (action, task_id, all) {
+            (SocketAction::Subscribe, Some(id), false) => self.subscribe(id).await,
+            (SocketAction::Subscribe, None, true) => match self.follower.follow_all().await {
+                Ok(()) => SocketMessage::Subscribed { task_id, all },
+                Err(error) => refused(&error),
+            },
             (SocketAction::Unsubscribe, Some(id), false) => {
-                self.follower.leave_task(id);
-                Ok(())
+                self.follower.unfollow_task(id);
+                SocketMessage::Unsubscribed { task_id, all }
             }
             (SocketAction::Unsubscribe, None, true) => {
-                self.follower.leave_all();
-                Ok(())
+                self.follower.unfollow_all();
+                SocketMessage::Unsubscribed { task_id, all }
             }
-            (SocketAction::Subscribe | SocketAction::Unsubscribe, _, _) => {
-                return refusal(
-                    "invalid_message",
-                    "say either \"taskId\" or \"all\": true".to_owned(),
-                );
+            (_, None, false) | (_, Some(_), true) => {
+                let detail = "set either \"taskId\" or \"all\": true";
+                refusal("invalid_message", detail.to_owned())
             }
-        };
-        match (done, action) {
-            (Ok(()), SocketAction::Subscribe) => SocketMessage::Subscribed { task_id, all },
-            (Ok(()), SocketAction::Unsubscribe) => SocketMessage::Unsubscribed { task_id, all },
-            (Err(error), _) => refused(&error),
         }
     }
 
@@ -195,6 +192,7 @@ impl Guest {
                 format!("one socket follows at most {SUBSCRIPTIONS} tasks; subscribe to all");
             return refusal("too_many_subscriptions", detail);
         }
+
         match self.follower.follow_task(id).await {
             Ok(()) => SocketMessage::Subscribed {
                 task_id: Some(id),
@@ -214,47 +212,48 @@ fn refusal(code: &str, detail: String) -> SocketMessage {
 
 fn refused(error: &StoreError) -> SocketMessage {
     let detail = match error {
-        StoreError::NotFound => "there is no such task".to_owned(),
+        StoreError::NotFound => "there is no such task",
         StoreError::Invalid(_)
         | StoreError::IdempotencyMismatch
         | StoreError::Refused(_)
         | StoreError::Unavailable(_)
         | StoreError::NodeLost
         | StoreError::SchemaTooNew { .. }
-        | StoreError::Internal(_) => "the store could not be asked; try again".to_owned(),
+        | StoreError::Internal(_) => "the store could not be read; try again",
     };
-    refusal(error.code(), detail)
+
+    refusal(error.code(), detail.to_owned())
 }
 
-/// News are not the truth: who could not look now looks later.
-fn pass(looked: Result<(), StoreError>) {
-    if let Err(error) = looked {
-        tracing::debug!(%error, "a socket could not look and goes on");
+/// A failed read delays updates and loses none: the next poll reads again.
+fn log_failure(read: Result<(), StoreError>) {
+    if let Err(error) = read {
+        tracing::debug!(%error, "socket: reading tasks failed; retrying at the next poll");
     }
 }
 
-fn message_of(told: Told) -> SocketMessage {
-    match told {
-        Told::State(task) => SocketMessage::State { task },
-        Told::States(page) => SocketMessage::states(page),
-        Told::News { news, .. } => SocketMessage::Event(news),
+fn message_of(update: LiveMessage) -> SocketMessage {
+    match update {
+        LiveMessage::State(task) => SocketMessage::State { task },
+        LiveMessage::States(page) => SocketMessage::states(page),
+        LiveMessage::Event { event, .. } => SocketMessage::Event(event),
     }
 }
 
-async fn say(socket: &mut WebSocket, message: &SocketMessage) -> Result<(), Option<Closing>> {
+async fn send_message(socket: &mut WebSocket, message: &SocketMessage) -> Result<(), End> {
     match serde_json::to_string(message) {
         Ok(text) => send(socket, Message::Text(text.into())).await,
         Err(error) => {
-            tracing::error!(%error, "news could not be written");
+            tracing::error!(%error, "socket: message could not be serialized; dropping it");
             Ok(())
         }
     }
 }
 
-async fn send(socket: &mut WebSocket, message: Message) -> Result<(), Option<Closing>> {
-    match tokio::time::timeout(SLOW, socket.send(message)).await {
+async fn send(socket: &mut WebSocket, message: Message) -> Result<(), End> {
+    match tokio::time::timeout(WRITE_TIMEOUT, socket.send(message)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(None),
-        Err(_) => Err(Some(closing(TOO_SLOW, "too slow: messages stay unread"))),
+        Err(_) => Err(closing(TRY_AGAIN_LATER, "too slow: messages stay unread")),
     }
 }

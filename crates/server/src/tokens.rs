@@ -1,17 +1,18 @@
-//! Tokens of callers: read from the request, looked up, and remembered for a moment.
+//! Access tokens of callers: read from the request, looked up in the store, and cached for a short
+//! time.
 //!
-//! What the store said of a token is good for [`REMEMBERED_FOR`], so that a request does not cost a read, and a token
-//! that is revoked is refused everywhere within that time, and its live streams end. Of a token only the digest is
-//! remembered.
+//! An answer of the store is cached for [`CACHE_TTL`], so that a request does not cost a read. A
+//! revoked token is therefore refused everywhere within that time, and its live streams end. The
+//! cache holds the digest of a token, never the token.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{
-    KnownToken, TokenStanding, TokenText, access_token::TOUCH_EVERY_MS, contract::Store,
-};
+use longhaul_domain::{KnownToken, TokenStanding, TokenText, access_token::TOUCH_EVERY_MS};
+use longhaul_engine::Engine;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::{
@@ -20,34 +21,34 @@ use crate::{
 };
 
 mod failures;
-mod shown;
+mod presented;
 
-use failures::Failures;
-pub(crate) use shown::shown;
+use failures::TokenFailures;
+pub(crate) use presented::presented_token;
 
-/// How long an answer of the store is good for.
-pub(crate) const REMEMBERED_FOR: Duration = Duration::from_secs(5);
-/// Tokens that are remembered at once. Past it the memory starts anew, which costs a read each.
-const REMEMBERED: usize = 10_000;
+/// How long an answer of the store is cached.
+const CACHE_TTL: Duration = Duration::from_secs(5);
+/// Tokens in the cache. A full cache is cleared, which costs one read per token.
+const CACHED_TOKENS: usize = 10_000;
 
-/// A token that a request shows.
+/// The token that a request presents.
 #[derive(Clone)]
-pub(crate) struct Standing {
+pub(crate) struct PresentedToken {
     tokens: Arc<Tokens>,
     peer: IpAddr,
     text: String,
 }
 
-impl Standing {
-    /// Who shows it, if it is good now.
+impl PresentedToken {
+    /// The token's owner, if the token is valid now.
     pub(crate) async fn caller(&self) -> Result<Caller, ApiError> {
         self.tokens.caller(self.peer, &self.text).await
     }
 
-    /// Ends when it is no longer good. A store that is away says nothing against it.
+    /// Completes when the token is no longer valid. An unavailable store leaves it valid.
     pub(crate) async fn until_refused(self) {
         loop {
-            tokio::time::sleep(REMEMBERED_FOR).await;
+            tokio::time::sleep(CACHE_TTL).await;
             if let Err(ApiError::ExpiredToken | ApiError::RevokedToken | ApiError::UnknownToken) =
                 self.caller().await
             {
@@ -57,127 +58,126 @@ impl Standing {
     }
 }
 
-impl std::fmt::Debug for Standing {
+impl std::fmt::Debug for PresentedToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Standing(…)")
+        f.write_str("PresentedToken(…)")
     }
 }
 
-/// The tokens that have been shown lately.
+/// Checks tokens, with a cache in front of the store.
 #[derive(Debug)]
 pub(crate) struct Tokens {
-    store: Arc<dyn Store>,
-    known: Mutex<HashMap<String, Remembered>>,
-    failures: Failures,
+    engine: Arc<Engine>,
+    cache: Mutex<HashMap<String, CachedToken>>,
+    failures: TokenFailures,
 }
 
 #[derive(Debug, Clone)]
-struct Remembered {
+struct CachedToken {
     known: Arc<KnownToken>,
-    at: Instant,
+    read_at: Instant,
 }
 
 impl Tokens {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self {
-            store,
-            known: Mutex::default(),
-            failures: Failures::default(),
+            engine,
+            cache: Mutex::default(),
+            failures: TokenFailures::default(),
         }
     }
 
-    /// What the request shows, to be looked at now and, on live routes, again and again.
-    pub(crate) fn standing(self: &Arc<Self>, peer: IpAddr, text: String) -> Standing {
-        Standing {
+    /// The token of a request. It is checked when its caller is asked for.
+    pub(crate) fn presented(self: &Arc<Self>, peer: IpAddr, text: String) -> PresentedToken {
+        PresentedToken {
             tokens: Arc::clone(self),
             peer,
             text,
         }
     }
 
-    /// Who shows this text, if it is a token that is good now. An address that shows many that are not is told to wait.
+    /// The owner of a valid token. An address that presents many unknown tokens has to wait.
     async fn caller(&self, peer: IpAddr, text: &str) -> Result<Caller, ApiError> {
         let checked = self.check(peer, text).await;
-        // What is no token at all costs nobody a look.
+
+        // Only an unknown token cost a read; a malformed one did not.
         if matches!(checked, Err(ApiError::UnknownToken)) {
-            self.failures.note(peer, Instant::now());
+            self.failures.record(peer, Instant::now());
         }
         checked
     }
 
     async fn check(&self, peer: IpAddr, text: &str) -> Result<Caller, ApiError> {
         let token = TokenText::parse(text).map_err(ApiError::BadToken)?;
-        let known = match self.remembered(token.id()) {
-            Some(known) if known.at.elapsed() < REMEMBERED_FOR => known,
-            // Whoever shows a token that was known before guesses nothing, whatever others at its address do.
-            Some(known) if known.known.digest.is_of(&token) => self.look_up(token.id()).await?,
+        let cached = match self.cached(token.id()) {
+            Some(cached) if cached.read_at.elapsed() < CACHE_TTL => cached,
+            // A client with a token that was valid before is not guessing, even if other clients
+            // at its address are.
+            Some(cached) if cached.known.digest.is_of(&token) => self.look_up(token.id()).await?,
             Some(_) | None => {
                 self.failures.check(peer, Instant::now())?;
                 self.look_up(token.id()).await?
             }
         };
-        if !known.known.digest.is_of(&token) {
+
+        let known = &cached.known;
+        if !known.digest.is_of(&token) {
             return Err(ApiError::UnknownToken);
         }
-        let since = u64::try_from(known.at.elapsed().as_millis()).unwrap_or(u64::MAX);
-        match known
-            .known
-            .token
-            .standing(known.known.seen_at.plus_ms(since))
-        {
-            TokenStanding::Good => Ok(caller_of(&known.known)),
+
+        // The store's clock decides, carried forward by the age of the answer.
+        let age_ms = u64::try_from(cached.read_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        match known.token.standing(known.seen_at.plus_ms(age_ms)) {
+            TokenStanding::Good => Ok(caller_of(known)),
             TokenStanding::Expired => Err(ApiError::ExpiredToken),
             TokenStanding::Revoked => Err(ApiError::RevokedToken),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, Remembered>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cached(&self, id: &str) -> Option<CachedToken> {
+        self.cache.lock().get(id).cloned()
     }
 
-    fn remembered(&self, id: &str) -> Option<Remembered> {
-        self.known().get(id).cloned()
-    }
-
-    /// Asks the store, and has it note the use if that is due.
-    async fn look_up(&self, id: &str) -> Result<Remembered, ApiError> {
-        let at = Instant::now();
-        let Some(known) = self.store.find_token(id).await?.map(Arc::new) else {
-            self.known().remove(id);
+    /// Reads the token from the store, and records its use there if that is due.
+    async fn look_up(&self, id: &str) -> Result<CachedToken, ApiError> {
+        // The age counts from before the read, so that an answer is never older than it seems.
+        let read_at = Instant::now();
+        let Some(known) = self.engine.tokens().find_token(id).await?.map(Arc::new) else {
+            self.cache.lock().remove(id);
             return Err(ApiError::UnknownToken);
         };
-        let remembered = Remembered {
-            known: Arc::clone(&known),
-            at,
-        };
-        {
-            let mut all = self.known();
-            if all.len() >= REMEMBERED {
-                all.clear();
-            }
-            all.insert(id.to_owned(), remembered.clone());
+
+        let cached = CachedToken { known, read_at };
+        self.insert(id, cached.clone());
+        self.touch_if_due(id, &cached.known).await;
+        Ok(cached)
+    }
+
+    fn insert(&self, id: &str, token: CachedToken) {
+        // Check and insert under one lock keep the bound.
+        let mut cache = self.cache.lock();
+        if cache.len() >= CACHED_TOKENS {
+            cache.clear();
         }
-        let is_due = known
-            .token
-            .last_used_at
-            .is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= known.seen_at);
-        if is_due
-            && known.token.standing(known.seen_at) == TokenStanding::Good
-            && let Err(error) = self.store.touch_token(id).await
-        {
-            tracing::debug!(%error, "the use of a token could not be noted");
+        cache.insert(id.to_owned(), token);
+    }
+
+    async fn touch_if_due(&self, id: &str, known: &KnownToken) {
+        let last = known.token.last_used_at;
+        let is_due = last.is_none_or(|last| last.plus_ms(TOUCH_EVERY_MS) <= known.seen_at);
+        if !is_due || known.token.standing(known.seen_at) != TokenStanding::Good {
+            return;
         }
-        Ok(remembered)
+
+        if let Err(error) = self.engine.tokens().touch_token(id).await {
+            tracing::debug!(%error, "tokens: last use was not recorded; continuing");
+        }
     }
 }
 
 fn caller_of(known: &KnownToken) -> Caller {
-    let scopes = Scope::ALL
-        .into_iter()
-        .filter(|scope| known.token.scopes.iter().any(|name| name == scope.as_str()));
-    Caller::new(
-        known.token.owner.clone(),
-        scopes.collect(),
-        known.token.tier.clone(),
-    )
+    let token = &known.token;
+    let has = |scope: &Scope| token.scopes.iter().any(|name| name == scope.as_str());
+    let scopes = Scope::ALL.into_iter().filter(has).collect();
+    Caller::new(token.owner.clone(), scopes, token.tier.clone())
 }

@@ -1,8 +1,9 @@
-//! Group commit for single submits: callers that arrive while a commit is under way share the next one.
+//! Group commit for single submits. Callers that arrive during a commit share the next one.
 //!
-//! Nobody waits for company. A lone caller's task is written at once, by the caller itself; a group is whoever came
-//! meanwhile, and its commit is a task of the runtime's. A caller whose future rests or goes away holds up nobody.
-//! When a batch is refused as a whole, its members are submitted one by one, so that each hears its own answer.
+//! A submit never waits for a group to fill. A lone caller writes its task itself, at once. Callers
+//! that arrive later form a group, which a spawned task commits. A caller that is not polled, or is
+//! dropped, therefore delays no other. If a batch is refused, its tasks are submitted one by one,
+//! and each caller gets its own answer.
 
 use std::sync::{
     Arc,
@@ -14,11 +15,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{database::Database, submitter};
 
-/// Callers that may wait for a commit; the next one waits for a place.
+/// How many callers the queue holds. Further callers wait for space.
 const WAITING: usize = 4_096;
-/// Tasks in one shared commit.
+/// The most tasks in one shared commit.
 const SHARED: usize = bounds::SUBMIT_BATCH / 10;
-/// Bytes of parameters in one shared commit, so that large tasks do not pile up in one statement.
+/// About the most parameter bytes in one shared commit. It keeps statements small.
 const SHARED_BYTES: usize = 4 * 1024 * 1024;
 
 type Answer = Result<Submitted, StoreError>;
@@ -28,20 +29,22 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-/// The way in for single submits.
+/// Batches single submits.
 #[derive(Debug, Clone)]
-pub(crate) struct Batcher {
+pub(crate) struct SubmitBatcher {
     database: Database,
-    /// Callers that wait for an answer.
+    /// The number of callers without an answer.
     callers: Arc<AtomicUsize>,
     sender: mpsc::Sender<Waiting>,
 }
 
-impl Batcher {
+impl SubmitBatcher {
     /// Starts the task that forms groups. It ends when the last batcher is dropped.
     pub(crate) fn start(database: Database) -> Self {
         let (sender, receiver) = mpsc::channel(WAITING);
         let places = Arc::new(Semaphore::new(database.commits_at_once()));
+
+        // A task of its own, so that no caller's future holds up the groups.
         tokio::spawn(commit_in_groups(database.clone(), places, receiver));
         Self {
             database,
@@ -55,20 +58,22 @@ impl Batcher {
         if caller.is_alone {
             return Ok(submitter::submit(&self.database, vec![task]).await?[0]);
         }
+
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
         self.sender
             .send(Waiting { task, answer })
             .await
             .map_err(|_| gone())?;
+
         answered.await.map_err(|_| gone())?
     }
 }
 
-/// Somebody who waits for an answer.
+/// Counts a caller until it has its answer.
 struct Caller<'a> {
     callers: &'a AtomicUsize,
-    /// Whether nobody else waited when this one came.
+    /// Whether no other caller was waiting on arrival.
     is_alone: bool,
 }
 
@@ -103,10 +108,11 @@ async fn commit_in_groups(
     mut receiver: mpsc::Receiver<Waiting>,
 ) {
     while let Some(first) = receiver.recv().await {
-        // While all places are taken, the next group grows.
+        // The next group grows while all places are taken.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
+
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
         while group.len() < SHARED && bytes < SHARED_BYTES {
@@ -114,6 +120,8 @@ async fn commit_in_groups(
             bytes += next.task.parameters.as_str().len();
             group.push(next);
         }
+
+        // Spawned, so that the next group can form during this commit.
         let database = database.clone();
         tokio::spawn(async move {
             commit(&database, group).await;
@@ -125,17 +133,18 @@ async fn commit_in_groups(
 async fn commit(database: &Database, group: Vec<Waiting>) {
     let (tasks, answers): (Vec<NewTask>, Vec<_>) =
         group.into_iter().map(|one| (one.task, one.answer)).unzip();
-    // Kept in case they must be submitted one by one.
+
+    // A copy, in case the tasks must be submitted one by one.
     let alone = (tasks.len() > 1).then(|| tasks.clone());
     match (submitter::submit(database, tasks).await, alone) {
         (Ok(submitted), _) => {
             for (answer, told) in answers.into_iter().zip(submitted) {
-                // A caller that went away does not need its answer; its task stands.
+                // The caller may have gone; its task is stored all the same.
                 let _ = answer.send(Ok(told));
             }
         }
-        // Only what a task itself is refused for may differ between the members of a group. After anything else the
-        // outcome may be unknown, and to submit again could make a second task.
+        // The error concerns one task, so the others may succeed. After other errors the outcome
+        // may be unknown, and a second submit could create a second task.
         (Err(error), Some(tasks)) if is_about_one_task(&error) => {
             for (task, answer) in tasks.into_iter().zip(answers) {
                 let told = submitter::submit(database, vec![task]).await;

@@ -1,11 +1,16 @@
-//! Where each lane's claimable tasks begin, so that a claim need not walk over what is gone.
+//! Where the claimable tasks of each lane begin, so that claims skip the dead index entries.
 //!
-//! PostgreSQL and InnoDB keep the index entries of claimed tasks for a while, at least as long as any old snapshot is
-//! open, and a claim that starts at the front of its lane walks over all of them. Each store handle therefore remembers
-//! how far it has come and starts there. A task can appear before that place (handed back, moved by a person, committed
-//! late by another process), so the bound is lowered by this process's own writes, claims start a little before it many
-//! times a second, and it is dropped when a claim finds nothing, and every few seconds; a full scan that was slow is
-//! followed by a longer rest.
+//! PostgreSQL and InnoDB keep the index entries of claimed tasks, at least while an old snapshot is
+//! open. A claim from the front of its lane scans them all. So each store handle remembers a bound
+//! per lane, the due time of its latest claim, and starts there.
+//!
+//! A task can appear before the bound: it was handed back, moved by a person or committed late by
+//! another process. Therefore:
+//!
+//! - this process's own writes lower the bound;
+//! - many times a second a claim starts a little before the bound;
+//! - the bounds are dropped every few seconds, and when a claim finds nothing. A slow full scan
+//!   makes the next one wait longer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +18,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// The longest that a task of another process can lie unseen before a bound, if scans are fast.
+/// How long another process's task can stay unseen before a bound, if scans are fast.
 const FULL_SCAN_EVERY: Duration = Duration::from_secs(2);
-/// How much later than its due time a task may be committed and still be found soon, and how soon.
+/// A task committed at most this long after its due time is found at the next look back.
 const LATE_COMMIT_US: i64 = 50_000;
+/// How often a claim looks back.
 const LATE_LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A claim that finds nothing looks again without bounds, but spends at most a tenth of its time so.
+/// The pause after a full scan, as a multiple of its duration. Claims that find nothing spend at
+/// most a tenth of the time on full scans.
 const REST_PER_SCAN: u32 = 10;
 
 /// The bounds of one store handle.
@@ -32,25 +39,25 @@ struct State {
     scan_took: Duration,
 }
 
-/// How far a lane was claimed.
+/// How far a lane has been claimed.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     due_at: i64,
-    /// When a claim that brought something last started a little before.
+    /// When a successful claim last started before the bound.
     looked_back_at: Instant,
 }
 
-/// A bound as `claim_tasks` takes it.
+/// A bound as a parameter of `claim_tasks`.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(crate) struct LaneBound {
     pub(crate) lane: i64,
     pub(crate) due_at: i64,
-    /// Whether it lies a little before what was claimed.
+    /// Whether it lies before the latest claim.
     #[serde(skip)]
     looks_back: bool,
 }
 
-/// What a transaction will have changed, once it is committed.
+/// The changes to bounds that take effect when a transaction commits.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     raised: Vec<(i64, i64, bool)>,
@@ -58,9 +65,9 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// A claim that started at these bounds has claimed this task.
+    /// Records a task that a claim from these bounds took.
     pub(crate) fn claimed(&mut self, bounds: &[LaneBound], lane: i64, due_at: i64) {
-        // Where there was no bound, it started at the front.
+        // Without a bound the claim started at the front.
         let looked_back = bounds
             .iter()
             .find(|bound| bound.lane == lane)
@@ -68,12 +75,13 @@ impl Moves {
         self.raised.push((lane, due_at, looked_back));
     }
 
-    /// This task was claimed by its name. What is due before it may still wait: bounds are dropped often enough.
+    /// Records a task that was claimed by name. Tasks due before it may still wait; the next full
+    /// scan finds them.
     pub(crate) fn claimed_by_name(&mut self, lane: i64, due_at: i64) {
         self.raised.push((lane, due_at, false));
     }
 
-    /// A task of `lane` can be claimed from `due_at` on.
+    /// Records that a task of `lane` is claimable from `due_at` on.
     pub(crate) fn requeued(&mut self, lane: i64, due_at: i64) {
         self.lowered.push((lane, due_at));
     }
@@ -81,16 +89,18 @@ impl Moves {
 
 impl ClaimBounds {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        // The bounds are a hint, so a poisoned lock is still good.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where to start now; nothing when a full scan is due.
+    /// The bounds to start at; none when a full scan is due.
     pub(crate) fn current(&self) -> Vec<LaneBound> {
         let state = self.state();
         let rest = FULL_SCAN_EVERY.max(state.scan_took * 2 * REST_PER_SCAN);
         if state.scanned_at.is_none_or(|at| at.elapsed() >= rest) {
             return Vec::new();
         }
+
         let bound = |(lane, bound): (&i64, &Bound)| {
             let looks_back = bound.looked_back_at.elapsed() >= LATE_LOOK_EVERY;
             let due_at = bound.due_at - if looks_back { LATE_COMMIT_US } else { 0 };
@@ -100,6 +110,7 @@ impl ClaimBounds {
                 looks_back,
             }
         };
+
         state.lanes.iter().map(bound).collect()
     }
 
@@ -111,7 +122,7 @@ impl ClaimBounds {
             .is_none_or(|at| at.elapsed() >= state.scan_took * REST_PER_SCAN)
     }
 
-    /// Notes that a claim without bounds took this long.
+    /// Records the duration of a full scan and drops the bounds.
     pub(crate) fn note_full_scan(&self, took: Duration) {
         let mut state = self.state();
         state.lanes.clear();
@@ -119,19 +130,20 @@ impl ClaimBounds {
         state.scan_took = took;
     }
 
-    /// Notes what was committed: how far lanes were claimed, and what can be claimed again.
+    /// Applies the moves of a committed transaction.
     pub(crate) fn note(&self, moves: &Moves) {
         let mut state = self.state();
+        // Lower after raising: a requeued task must stay within the bound.
         state.raise(moves);
         state.lower(moves);
     }
 
-    /// Notes where the first tasks of lanes were seen.
+    /// Raises the bounds to the first tasks seen in their lanes.
     pub(crate) fn raise(&self, moves: &Moves) {
         self.state().raise(moves);
     }
 
-    /// Notes what can be claimed again.
+    /// Lowers the bounds to tasks that are claimable again.
     pub(crate) fn lower(&self, moves: &Moves) {
         self.state().lower(moves);
     }
@@ -146,6 +158,7 @@ impl State {
                 looked_back_at: now,
             });
             bound.due_at = bound.due_at.max(*due_at);
+
             if *looked_back {
                 bound.looked_back_at = now;
             }
@@ -204,9 +217,11 @@ mod tests {
             (due_from(&bounds, 1), due_from(&bounds, 2)),
             (LATE_COMMIT_US, LATE_COMMIT_US)
         );
+
         for bound in bounds.state().lanes.values_mut() {
             bound.looked_back_at -= LATE_LOOK_EVERY;
         }
+
         let known = bounds.current();
         assert_eq!((due_from(&bounds, 1), due_from(&bounds, 2)), (0, 0));
         let mut moves = Moves::default();

@@ -1,9 +1,15 @@
 //! Every SQL statement by name, and its text for each database.
 //!
-//! A statement is a file in `sql/`. Some marks are filled in when the program starts: `{now}` is the store's clock, whose
-//! shift is always the first parameter; `{task_columns}` the columns of a task; `{list_filter}` the conditions that all lists
-//! share. Another, `{row}`, is `crate::chunks`', and `{taken}` PostgreSQL's. Parameters are numbered in every file; MySQL, which has
-//! no numbers, gets a plain `?` and the order to bind in.
+//! A statement is a file in `sql/`. The program fills in these marks:
+//!
+//! - `{now}`: the store's clock, whose offset is always the first parameter;
+//! - `{task_columns}`: the columns of a task;
+//! - `{list_filter}`: the conditions that all lists share;
+//! - `{row}`: see `crate::chunks`;
+//! - `{taken}`: for PostgreSQL only.
+//!
+//! Parameters are numbered in every file. MySQL has no numbers: it gets a plain `?` and the order
+//! to bind in.
 
 use std::sync::LazyLock;
 
@@ -32,7 +38,7 @@ statements! {
     FindChildren "find_children",
     SaveTasks "save_tasks",
     InsertAttempts "insert_attempts",
-    InsertTallyDeltas "insert_tally_deltas",
+    InsertCountDeltas "insert_count_deltas",
     InsertOutbox "insert_outbox",
     InsertLane "insert_lane",
     FindLane "find_lane",
@@ -67,10 +73,10 @@ statements! {
     PauseQueue "pause_queue",
     ResumeQueue "resume_queue",
     ListQueues "list_queues",
-    InsertDuty "insert_duty",
-    LockDuty "lock_duty",
-    SaveDuty "save_duty",
-    FreeOtherDuties "free_other_duties",
+    InsertMaintenanceLease "insert_maintenance_lease",
+    LockMaintenanceLease "lock_maintenance_lease",
+    SaveMaintenanceLease "save_maintenance_lease",
+    FreeOtherMaintenanceLeases "free_other_maintenance_leases",
     FindRescuable "find_rescuable",
     FindStrays "find_strays",
     FindPastDeadline "find_past_deadline",
@@ -78,12 +84,12 @@ statements! {
     FindNextDue "find_next_due",
     FindHeads "find_heads",
     PeekLane "peek_lane",
-    ReadBells "read_bells",
+    ReadHints "read_hints",
     MoveToLanes "move_to_lanes",
-    FindKept "find_kept",
-    KeepTasks "keep_tasks",
-    ReleaseKept "release_kept",
-    PruneKept "prune_kept",
+    FindHostAffinity "find_host_affinity",
+    InsertHostAffinity "insert_host_affinity",
+    DeleteHostAffinity "delete_host_affinity",
+    PruneHostAffinity "prune_host_affinity",
     FindPrunable "find_prunable",
     DeleteTasks "delete_tasks",
     DeleteAttempts "delete_attempts",
@@ -91,10 +97,10 @@ statements! {
     HoldOutbox "hold_outbox",
     CountOutbox "count_outbox",
     DeleteOutbox "delete_outbox",
-    FindTallyDeltas "find_tally_deltas",
-    DeleteTallyDeltas "delete_tally_deltas",
-    FoldTallies "fold_tallies",
-    ReadTallies "read_tallies",
+    FindCountDeltas "find_count_deltas",
+    DeleteCountDeltas "delete_count_deltas",
+    CompactCounts "compact_counts",
+    ReadTaskCounts "read_task_counts",
     InsertToken "insert_token",
     FindToken "find_token",
     ListTokens "list_tokens",
@@ -121,11 +127,11 @@ statements! {
 pub(crate) struct Sql {
     pub(crate) name: &'static str,
     pub(crate) text: String,
-    /// For databases without numbered parameters: which one each `?` stands for, from 0.
+    /// For databases without numbered parameters: the parameter of each `?`, from 0.
     pub(crate) order: Option<Vec<usize>>,
 }
 
-/// What the marks stand for in one database.
+/// The values of the marks in one database.
 pub(crate) struct Dialect {
     pub(crate) now: &'static str,
     pub(crate) list_filter: &'static str,
@@ -139,7 +145,8 @@ pub(crate) const SQLITE_DIALECT: Dialect = Dialect {
 };
 #[cfg(feature = "postgres")]
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
-    // As `longhaul_now()` does, but by a float, which is exact to the microsecond until 2106, and not by a numeric.
+    // Like `longhaul_now()`, but with a float instead of a numeric. The float is exact to the
+    // microsecond until 2106.
     now: "(SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
@@ -163,13 +170,15 @@ impl Dialect {
             .map(|column| format!("tasks.{column}"))
             .collect::<Vec<_>>()
             .join(", ");
-        // Where a list of ids is joined in, a bare name could mean either.
+
+        // Next to a joined list of ids a bare column name would be ambiguous.
         let columns = if self.numbered {
             names.join(", ")
         } else {
             of_tasks.clone()
         };
-        // Comments are for readers of the files; a `?` in one would count as a parameter.
+
+        // Drop comments: a `?` in one would count as a parameter.
         let statement: Vec<&str> = file
             .lines()
             .filter(|line| !line.trim_start().starts_with("--"))
@@ -180,6 +189,7 @@ impl Dialect {
             .replace("{list_filter}", self.list_filter)
             .replace("{task_columns_of_tasks}", &of_tasks)
             .replace("{task_columns}", &columns);
+
         if self.numbered {
             return Sql {
                 name,
@@ -187,6 +197,7 @@ impl Dialect {
                 order: None,
             };
         }
+
         let (text, order) = without_numbers(&filled);
         Sql {
             name,
@@ -204,7 +215,7 @@ impl Dialect {
     }
 }
 
-/// Turns `?3` into `?` and notes which parameter it was.
+/// Turns `?3` into `?` and records the parameter.
 fn without_numbers(text: &str) -> (String, Vec<usize>) {
     let mut parts = text.split('?');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -216,6 +227,7 @@ fn without_numbers(text: &str) -> (String, Vec<usize>) {
         plain.push('?');
         plain.push_str(rest);
     }
+
     (plain, order)
 }
 

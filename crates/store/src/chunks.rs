@@ -1,20 +1,20 @@
-//! Statements about many rows where a database takes no arrays: one for each of a few sizes.
+//! Statements over many rows, for databases without arrays: one statement for each of six sizes.
 //!
-//! Six sizes keep the number of prepared statements small; any batch is a handful of chunks.
+//! Six sizes keep the number of prepared statements small. Any batch is a few chunks.
 
 use crate::catalog::{Dialect, Sql};
 
 /// Rows in one statement, largest first.
 const SIZES: [usize; 6] = [256, 64, 16, 4, 2, 1];
 
-/// One statement, by the number of its rows.
+/// One statement in each size.
 #[derive(Debug)]
 pub(crate) struct Chunked {
     by_size: Vec<(usize, Sql)>,
 }
 
 impl Chunked {
-    /// Repeats what stands between `{row}` and `{/row}` in `file`, wherever that is.
+    /// Repeats the text between each `{row}` and `{/row}` in `file`.
     pub(crate) fn new(dialect: &Dialect, name: &'static str, file: &str) -> Self {
         let statement = |size: &usize| (*size, dialect.sql(name, &repeated(file, *size)));
         Self {
@@ -32,11 +32,12 @@ impl Chunked {
                 rows = rest;
             }
         }
+
         chunks
     }
 
-    /// Cuts `rows` into chunks, each with its statement. A chunk that is more than half full is filled up with its last row:
-    /// for statements that do not mind a row twice.
+    /// Cuts `rows` into chunks, each with its statement. Pads a chunk that is more than half full
+    /// with its last row. For statements that accept a repeated row.
     pub(crate) fn filled<T: Clone>(&'static self, mut rows: &[T]) -> Vec<(&'static Sql, Vec<T>)> {
         let mut chunks = Vec::new();
         for (size, sql) in &self.by_size {
@@ -48,10 +49,11 @@ impl Chunked {
                 rows = rest;
             }
         }
+
         chunks
     }
 
-    /// All texts, for the test that prepares every statement.
+    /// All sizes, for the test that prepares every statement.
     pub(crate) fn statements(&'static self) -> impl Iterator<Item = &'static Sql> {
         self.by_size.iter().map(|(_, sql)| sql)
     }
@@ -88,6 +90,7 @@ mod tests {
             .iter()
             .flat_map(|(_, chunk)| chunk.to_vec())
             .collect();
+
         assert_eq!(seen, rows);
         assert_eq!(chunks.len(), 3 + 3 + 2 + 2);
         assert_eq!(
@@ -106,6 +109,7 @@ mod tests {
             assert_eq!(seen, rows);
             chunks.iter().map(|(_, chunk)| chunk.len()).collect()
         };
+
         assert_eq!(sizes(500), [256, 256]);
         assert_eq!(sizes(65), [64, 1]);
         assert_eq!(sizes(3), [4]);

@@ -1,8 +1,9 @@
-//! Connections to a database server, kept at hand between operations.
+//! Connections to a database server, kept open between operations.
 //!
-//! sqlx's pool opens them and bounds them. But it asks the server after each use whether the connection still lives, a
-//! round trip for every operation. A connection whose operation came to an answer therefore stays here and never goes
-//! back; one that lay unused for a while is asked before its next use. All others are closed.
+//! sqlx's pool opens them and limits their number. But it pings the server after each use, a round
+//! trip per operation. So a connection whose operation got an answer stays in this module and never
+//! returns to the pool. After some idle time it is pinged before its next use. All others are
+//! closed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,31 +15,33 @@ use sqlx::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// How long an operation waits for a connection. While the server refuses them the pool tries again after longer and
-/// longer rests, up to a fifth of this: after an outage nobody sleeps for more than two seconds.
+/// How long an operation waits for a connection. While the server refuses connections, the pool
+/// retries with growing pauses of up to a fifth of this: two seconds.
 pub(crate) const CONNECT_WAIT: Duration = Duration::from_secs(10);
-/// How soon a server that refuses connections is asked again when a store is opened.
+/// The pause between connection attempts while a store opens.
 const CONNECT_AGAIN: Duration = Duration::from_millis(200);
-/// How long a connection may lie unused before it is asked whether it still lives.
+/// How long a connection may be idle before it is pinged.
 const TRUST_IDLE: Duration = Duration::from_secs(1);
-/// How long the answer to that is waited for. A connection whose other end is gone never answers, and nobody says so.
+/// How long a ping may take. A connection whose other end is gone never answers and reports no
+/// error.
 const LIFE_WAIT: Duration = Duration::from_secs(2);
 
-/// What a store may take of a server.
+/// The limits of a store's use of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) max_connections: u32,
     pub(crate) operation_wait: Duration,
 }
 
-/// A pool, and those of its connections that are at hand.
+/// A pool and its idle connections.
 #[derive(Debug)]
 pub(crate) struct Connections<DB: Database> {
     pub(crate) pool: Pool<DB>,
-    /// One for each connection that may be in use. Whoever has one finds a connection at hand, or the pool has one left.
-    places: Arc<Semaphore>,
+    /// One permit per connection. With a permit, a connection is idle here or available from the
+    /// pool.
+    slots: Arc<Semaphore>,
     /// How long an operation may take, the wait for its connection included.
     pub(crate) operation_wait: Duration,
     idle: Arc<Mutex<Vec<Idle<DB>>>>,
@@ -52,10 +55,11 @@ struct Idle<DB: Database> {
 
 impl<DB: Database> Clone for Connections<DB> {
     fn clone(&self) -> Self {
-        let (places, idle) = (Arc::clone(&self.places), Arc::clone(&self.idle));
+        let slots = Arc::clone(&self.slots);
+        let idle = Arc::clone(&self.idle);
         Self {
             pool: self.pool.clone(),
-            places,
+            slots,
             operation_wait: self.operation_wait,
             idle,
         }
@@ -67,24 +71,26 @@ impl<DB: Database> Connections<DB> {
         let most = pool.options().get_max_connections() as usize;
         Self {
             pool,
-            places: Arc::new(Semaphore::new(most)),
+            slots: Arc::new(Semaphore::new(most)),
             operation_wait,
             idle: Arc::default(),
         }
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle<DB>>> {
+        // A panic cannot leave the list half changed, so a poisoned lock is still good.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that lives, as far as anybody knows.
-    pub(crate) async fn take(&self) -> Result<Taken<DB>, Failure> {
-        let away = |why: &str| Failure::from(StoreError::Unavailable(why.to_owned()));
+    /// Takes a connection. It was used or pinged a moment ago, or it is new.
+    pub(crate) async fn take(&self) -> Result<Taken<DB>, SqlError> {
+        let away = |why: &str| SqlError::from(StoreError::Unavailable(why.to_owned()));
         let place =
-            tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.places).acquire_owned()).await;
+            tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.slots).acquire_owned()).await;
         let place = place
             .map_err(|_| away("all connections are in use"))?
             .map_err(|_| away("the store is closed"))?;
+
         loop {
             let Some(Idle {
                 mut connection,
@@ -101,10 +107,12 @@ impl<DB: Database> Connections<DB> {
                 });
             }
         }
+
         let mut connection = self.pool.acquire().await?;
-        // Whoever gives up in the middle leaves an answer behind that may still come, and on MySQL the next question would
-        // take it for its own. Such a connection is never used again.
+        // A cancelled operation may leave an unread answer, which on MySQL the next query would
+        // read as its own. So a dropped connection is closed, not reused.
         connection.close_on_drop();
+
         Ok(Taken {
             connection,
             place,
@@ -112,15 +120,16 @@ impl<DB: Database> Connections<DB> {
         })
     }
 
-    /// Closes all connections; those in use when their operations have ended.
+    /// Closes all connections. Those in use close when their operations end.
     pub(crate) async fn close(&self) {
-        self.places.close();
+        // Places close first, so that ending operations no longer keep their connections.
+        self.slots.close();
         self.idle().clear();
         self.pool.close().await;
     }
 }
 
-/// Asks a connection whether it still lives. The pool asks so, too, whenever one comes back to it.
+/// Pings a connection. The pool does the same with each connection that is returned to it.
 pub(crate) async fn lives<DB: Database>(
     connection: &mut DB::Connection,
 ) -> Result<bool, sqlx::Error> {
@@ -130,25 +139,31 @@ pub(crate) async fn lives<DB: Database>(
         .map(|()| true)
 }
 
-/// A pool of a server that has answered. One that refuses connections is asked again for [`CONNECT_WAIT`]; then the reason is
-/// told, of which the pool itself would only say that the time is over.
+/// Opens a pool once the server has answered. Retries refused connections for [`CONNECT_WAIT`] and
+/// then returns the cause; the pool itself would only report a timeout.
 pub(crate) async fn open_pool<DB: Database>(
     pool: PoolOptions<DB>,
     server: <DB::Connection as Connection>::Options,
-) -> Result<Pool<DB>, Failure> {
-    let (asked_at, mut is_first) = (tokio::time::Instant::now(), true);
+) -> Result<Pool<DB>, SqlError> {
+    let asked_at = tokio::time::Instant::now();
+    let mut is_first = true;
+
     loop {
         let left = CONNECT_WAIT.saturating_sub(asked_at.elapsed());
         match tokio::time::timeout(left, server.connect()).await {
             Ok(Ok(connection)) => {
-                // Whatever becomes of it, the server has answered.
+                // The server has answered; a failed close does not matter.
                 let _ = connection.close().await;
                 return Ok(pool.connect_lazy_with(server));
             }
             Ok(Err(sqlx::Error::Io(error))) if may_be_up_soon(&error) && left > CONNECT_AGAIN => {
                 if std::mem::take(&mut is_first) {
-                    let (server, wait) = (place(&server), CONNECT_WAIT);
-                    tracing::warn!(%error, "{server} cannot be reached; it is asked again for {wait:?}");
+                    let server = place(&server);
+                    let wait = CONNECT_WAIT;
+                    tracing::warn!(
+                        %error,
+                        "{server} cannot be reached; it is asked again for {wait:?}"
+                    );
                 }
                 tokio::time::sleep(CONNECT_AGAIN).await;
             }
@@ -179,13 +194,14 @@ fn may_be_up_soon(error: &std::io::Error) -> bool {
     )
 }
 
-/// Where the server is, without anybody's password.
+/// The server's kind, host and port, without credentials.
 fn place(server: &impl ConnectOptions) -> String {
     let url = server.to_url_lossy();
     let port = url
         .port()
         .map(|port| format!(":{port}"))
         .unwrap_or_default();
+
     format!(
         "{} at {}{port}",
         url.scheme(),
@@ -193,7 +209,7 @@ fn place(server: &impl ConnectOptions) -> String {
     )
 }
 
-/// A connection in use. Dropped, it is closed: nobody knows what has become of it.
+/// A connection in use. Dropping it closes the connection, whose state is then unknown.
 #[derive(Debug)]
 pub(crate) struct Taken<DB: Database> {
     pub(crate) connection: PoolConnection<DB>,
@@ -202,8 +218,8 @@ pub(crate) struct Taken<DB: Database> {
 }
 
 impl<DB: Database> Taken<DB> {
-    /// The operation has come to this answer. Unless that casts a doubt on the connection, it stays at hand.
-    pub(crate) fn answered<T>(self, answer: Result<T, Failure>) -> Result<T, Failure> {
+    /// Ends the use. Keeps the connection open, unless the answer puts its state in doubt.
+    pub(crate) fn answered<T>(self, answer: Result<T, SqlError>) -> Result<T, SqlError> {
         let Self {
             connection,
             place,
@@ -211,16 +227,19 @@ impl<DB: Database> Taken<DB> {
         } = self;
         let is_in_doubt = matches!(
             answer,
-            Err(Failure::Store(
+            Err(SqlError::Store(
                 StoreError::Unavailable(_) | StoreError::Internal(_)
             ))
         );
-        if !is_in_doubt && !home.places.is_closed() {
+
+        if !is_in_doubt && !home.slots.is_closed() {
             home.idle().push(Idle {
                 connection,
                 since: Instant::now(),
             });
         }
+
+        // The place is freed last, so that its next holder finds the connection.
         drop(place);
         answer
     }
@@ -233,7 +252,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_is_not_there_is_asked_again_and_told_of_by_its_place() {
+    async fn an_absent_server_is_retried_and_named_in_the_error() {
         let port = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()
@@ -245,6 +264,7 @@ mod tests {
         let mysql = format!("mysql://ann:secret@127.0.0.1:{port}/db")
             .parse()
             .unwrap();
+
         let failures = [
             open_pool(PgPoolOptions::new(), postgres)
                 .await
@@ -255,9 +275,10 @@ mod tests {
                 .map(drop)
                 .unwrap_err(),
         ];
+
         assert!(started.elapsed() > CONNECT_WAIT, "it may be on its way up");
         for failure in failures {
-            let Failure::Store(StoreError::Unavailable(told)) = failure else {
+            let SqlError::Store(StoreError::Unavailable(told)) = failure else {
                 panic!("{failure:?}")
             };
             assert!(
@@ -266,6 +287,7 @@ mod tests {
                 )),
                 "{told}"
             );
+
             assert!(!told.contains("secret"), "{told}");
         }
     }

@@ -1,4 +1,4 @@
-//! Whichever database a store is on: how an operation is run there, and run again when a race was lost.
+//! Runs operations on any of the databases, and retries them after a lost race.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,21 +10,22 @@ use crate::mysql::MySqlDatabase;
 #[cfg(feature = "postgres")]
 use crate::postgres::PostgresDatabase;
 use crate::{
-    failure::Failure,
     migrate::SchemaState,
     random,
-    session::{Operation, Shared},
+    session::{Mode, Operation, Shared},
+    sql_error::SqlError,
     sqlite::SqliteDatabase,
 };
 
-/// How often a transaction that lost a race is run again before its caller hears of it.
+/// How many times a transaction is tried before its caller gets the error.
 const TRIES: u32 = 20;
-/// For how long it is: SQLite waits for another program that writes the file for seconds in each try.
-const AGAIN_FOR: Duration = Duration::from_secs(30);
-/// The longest rest between two tries, in milliseconds.
-const REST_MS: u64 = 100;
+/// How long a transaction is retried. On SQLite each try may wait seconds for another program's
+/// write lock.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+/// The longest pause between two tries, in milliseconds.
+const PAUSE_MS: u64 = 100;
 
-/// One of the three, or of those that this program was built with.
+/// One of the databases that this program was built with.
 #[derive(Debug, Clone)]
 pub(crate) enum Database {
     Sqlite(SqliteDatabase),
@@ -34,7 +35,7 @@ pub(crate) enum Database {
     MySql(MySqlDatabase),
 }
 
-/// What each of them does alike.
+/// Runs the same expression on each kind of database.
 macro_rules! on_each {
     ($one:expr, $database:ident => $answer:expr) => {
         match $one {
@@ -45,17 +46,6 @@ macro_rules! on_each {
             Database::MySql($database) => $answer,
         }
     };
-}
-
-/// How an operation wants to be run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Several statements that hold together.
-    Transaction,
-    /// One statement that holds by itself where the database can do it in one.
-    OneStatement,
-    /// Nothing is written.
-    ReadOnly,
 }
 
 impl Database {
@@ -73,8 +63,9 @@ impl Database {
         }
     }
 
-    /// How many groups of single submits may be under way. PostgreSQL's one statement is soon done; SQLite's thread finds
-    /// the next group when it has committed the one before; MySQL's four round trips leave the server waiting.
+    /// How many groups of single submits may commit at once. PostgreSQL needs one short statement.
+    /// SQLite's thread finds the next group ready after each commit. MySQL needs four round trips,
+    /// during which the server is idle.
     pub(crate) const fn commits_at_once(&self) -> usize {
         match self {
             #[cfg(feature = "postgres")]
@@ -85,40 +76,45 @@ impl Database {
         }
     }
 
-    /// Runs the operation until it wins its races, and tells the caller how it ended.
-    pub(crate) async fn run<O: Operation>(
+    /// Runs the operation in its own mode.
+    pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, StoreError> {
+        let mode = operation.mode(self.shared());
+        self.run_in(mode, operation).await
+    }
+
+    /// Runs the operation, again after each lost race.
+    pub(crate) async fn run_in<O: Operation>(
         &self,
         mode: Mode,
         operation: O,
     ) -> Result<O::Output, StoreError> {
         let operation = Arc::new(operation);
-        let (mut tries, began) = (1, Instant::now());
+        let began = Instant::now();
+        let mut tries = 1;
+
         loop {
-            match self.try_in_time(mode, &operation).await {
+            let cause = match self.try_in_time(mode, &operation).await {
                 Ok(output) => return Ok(output),
-                Err(Failure::Store(error)) => return Err(error),
-                Err(Failure::Again(cause)) if tries >= TRIES || began.elapsed() >= AGAIN_FOR => {
-                    return Err(StoreError::Unavailable(cause));
-                }
-                Err(Failure::Again(cause)) => {
-                    tracing::debug!(tries, cause, "a transaction lost a race and runs again");
-                    let most = REST_MS.min(1 << tries.min(10));
-                    tokio::time::sleep(Duration::from_micros(
-                        (random::unit() * most as f64 * 1_000.0) as u64,
-                    ))
-                    .await;
-                    tries += 1;
-                }
+                Err(SqlError::Store(error)) => return Err(error),
+                Err(SqlError::LostRace(cause)) => cause,
+            };
+            if tries >= TRIES || began.elapsed() >= RETRY_FOR {
+                return Err(StoreError::Unavailable(cause));
             }
+
+            tracing::debug!(tries, cause, "a transaction lost a race; retrying");
+            tokio::time::sleep(random_pause(tries)).await;
+            tries += 1;
         }
     }
 
-    /// A connection whose other end is gone never answers. Dropped in the middle, it goes to the pool, which finds out.
+    /// Limits the time of one try. A connection whose other end is gone never answers; the dropped
+    /// operation closes it.
     async fn try_in_time<O: Operation>(
         &self,
         mode: Mode,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         let Some(wait) = self.operation_wait() else {
             return self.try_once(mode, operation).await;
         };
@@ -128,7 +124,7 @@ impl Database {
             .unwrap_or_else(late)
     }
 
-    /// How long a server may take; a file is not waited for.
+    /// How long a server may take. A file needs no limit.
     const fn operation_wait(&self) -> Option<Duration> {
         match self {
             Self::Sqlite(_) => None,
@@ -143,7 +139,7 @@ impl Database {
         &self,
         mode: Mode,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         match (self, mode) {
             (Self::Sqlite(database), Mode::ReadOnly) => database.read(operation).await,
             (Self::Sqlite(database), Mode::Transaction | Mode::OneStatement) => {
@@ -177,11 +173,11 @@ impl Database {
     }
 
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, StoreError> {
-        on_each!(self, database => database.refused_statements().await).map_err(told)
+        on_each!(self, database => database.refused_statements().await).map_err(StoreError::from)
     }
 
     pub(crate) async fn durability(&self) -> Result<String, StoreError> {
-        on_each!(self, database => database.durability().await).map_err(told)
+        on_each!(self, database => database.durability().await).map_err(StoreError::from)
     }
 
     pub(crate) async fn close(&self) {
@@ -189,10 +185,9 @@ impl Database {
     }
 }
 
-/// A failure as a caller hears of it.
-pub(crate) fn told(failure: Failure) -> StoreError {
-    match failure {
-        Failure::Store(error) => error,
-        Failure::Again(cause) => StoreError::Unavailable(cause),
-    }
+/// A random part of a limit that grows with each try, so that rivals do not collide again.
+fn random_pause(tries: u32) -> Duration {
+    let most_ms = PAUSE_MS.min(1 << tries.min(10));
+    let micros = random::unit() * most_ms as f64 * 1_000.0;
+    Duration::from_micros(micros as u64)
 }

@@ -1,9 +1,4 @@
-//! The [`Store`](longhaul_domain::contract::Store) contract on SQLite, PostgreSQL and MySQL/MariaDB.
-//!
-//! Every operation is written once, in `operations/`, and decides with the domain's lifecycle. A database is a
-//! folder: its SQL, a file a statement with the same names in each, and a session that binds and reads. This
-//! crate never decides what a task may do, and never talks to anything but a database.
-
+#![doc = include_str!("../README.md")]
 #![cfg_attr(
     not(all(feature = "postgres", feature = "mysql")),
     expect(dead_code, reason = "what only the drivers use that were left out")
@@ -17,7 +12,7 @@ mod plain;
 mod batcher;
 mod submitter;
 
-mod ledger;
+mod effects;
 mod operations;
 mod options;
 
@@ -27,14 +22,15 @@ mod chunks;
 #[cfg(any(feature = "postgres", feature = "mysql"))]
 mod connections;
 mod database;
-mod failure;
+
 mod migrate;
-mod portions;
 mod random;
 mod record;
 mod row;
 mod savepoint;
 mod session;
+mod split_by_bytes;
+mod sql_error;
 mod system_clock;
 
 #[cfg(feature = "mysql")]

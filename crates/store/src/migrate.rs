@@ -1,241 +1,290 @@
-//! Migrations: forward only, from empty, and a refusal to touch a schema that is newer than the program.
+//! Forward-only migrations. A schema of another program version is refused.
 
+use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use longhaul_domain::StoreError;
 use sqlx::migrate::{AppliedMigration, Migrate, MigrateError, Migration, MigrationType, Migrator};
 
-/// Where it is noted which migrations have run. sqlx's own table is left to the application, whose migrations may be noted there.
-const NOTED: &str = "longhaul_migrations";
-/// Where ours were noted at first. They are known by their sums.
-const NOTED_AT_FIRST: &str = "_sqlx_migrations";
+/// The table of applied migrations. sqlx's default table is left to the application, which may
+/// migrate its own tables in the same database.
+const TABLE: &str = "longhaul_migrations";
 
-/// Those of every database, then those that one has alone; their numbers are nobody else's.
+/// The migrations of one database. All databases have the same numbers and names.
 macro_rules! migrations {
-    ($folder:literal $(, ($number:literal, $name:literal, $file:literal))*) => {
+    ($folder:literal) => {
         LazyLock::new(|| {
-            migrator([
-                (1, "foundation", include_str!(concat!("../migrations/", $folder, "/0001_foundation.sql"))),
-                (2, "views", include_str!(concat!("../migrations/", $folder, "/0002_views.sql"))),
-                (3, "submit by sql", include_str!(concat!("../migrations/", $folder, "/0003_submit_by_sql.sql"))),
-                (4, "task logs", include_str!(concat!("../migrations/", $folder, "/0004_task_logs.sql"))),
-                (5, "tokens", include_str!(concat!("../migrations/", $folder, "/0005_tokens.sql"))),
-                (6, "artifacts", include_str!(concat!("../migrations/", $folder, "/0006_artifacts.sql"))),
-                (7, "waiting", include_str!(concat!("../migrations/", $folder, "/0007_waiting.sql"))),
-                (8, "served", include_str!(concat!("../migrations/", $folder, "/0008_served.sql"))),
-                $(($number, $name, include_str!(concat!("../migrations/", $folder, "/", $file))),)*
-            ])
+            migrator(&[(
+                1,
+                "initial",
+                include_str!(concat!("../migrations/", $folder, "/0001_initial.sql")),
+            )])
         })
     };
 }
 
-pub(crate) static SQLITE: LazyLock<Migrator> =
-    migrations!("sqlite", (11, "ids of nobody", "0011_ids_of_nobody.sql"));
+pub(crate) static SQLITE: LazyLock<Migrator> = migrations!("sqlite");
 #[cfg(feature = "postgres")]
-pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!(
-    "postgres",
-    (9, "lane by index", "0009_lane_by_index.sql"),
-    (10, "lean writes", "0010_lean_writes.sql")
-);
+pub(crate) static POSTGRES: LazyLock<Migrator> = migrations!("postgres");
 #[cfg(feature = "mysql")]
-pub(crate) static MYSQL: LazyLock<Migrator> =
-    migrations!("mysql", (12, "room to grow", "0012_room_to_grow.sql"));
+pub(crate) static MYSQL: LazyLock<Migrator> = migrations!("mysql");
 
-fn migrator<const N: usize>(files: [(i64, &'static str, &'static str); N]) -> Migrator {
-    let migration = |(version, name, sql): (i64, &'static str, &'static str)| {
-        let text = sqlx::SqlSafeStr::into_sql_str(sql);
-        Migration::new(version, name.into(), MigrationType::Simple, text, false)
-    };
-    let mut migrator = Migrator::with_migrations(files.into_iter().map(migration).collect());
-    migrator.dangerous_set_table_name(NOTED);
+fn migrator(files: &[(i64, &'static str, &'static str)]) -> Migrator {
+    let migrations = files.iter().map(|(version, name, sql)| {
+        let text = sqlx::SqlSafeStr::into_sql_str(*sql);
+        Migration::new(*version, (*name).into(), MigrationType::Simple, text, false)
+    });
+
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    migrator.dangerous_set_table_name(TABLE);
     migrator
 }
 
-/// Brings the schema up to this program's. A failure leaves the connection with the migration lock, so the
-/// connection must not be used for anything else.
+/// Migrates the schema to this program's version. After a failure the connection still holds the
+/// migration lock and must not be reused.
 pub(crate) async fn run(
     connection: &mut impl Migrate,
     migrator: &Migrator,
 ) -> Result<(), StoreError> {
-    match migrate(connection, migrator).await {
+    applied(connection, migrator).await?;
+
+    match migrator.run_direct(None, connection, false).await {
         Ok(()) => Ok(()),
         Err(MigrateError::VersionMissing(found)) => Err(too_new(found, migrator)),
-        Err(MigrateError::VersionMismatch(version)) => Err(StoreError::Internal(format!(
-            "migration {version} in the database differs from this program's; migrations are never edited"
-        ))),
+        Err(MigrateError::VersionMismatch(version)) => Err(another_schema(version)),
         Err(MigrateError::Dirty(version)) => Err(failed(format!(
-            "migration {version} is partially applied: restore a backup, or complete it by hand and delete its row from \
-             {NOTED} (or {NOTED_AT_FIRST}, if it is noted there)"
+            "migration {version} is partially applied: restore a backup, or complete it by hand \
+             and delete its row from {TABLE}"
         ))),
         Err(error) => Err(failed(error)),
     }
 }
 
-async fn migrate(connection: &mut impl Migrate, migrator: &Migrator) -> Result<(), MigrateError> {
-    connection.lock().await?;
-    let at_first = noted_at_first(connection, migrator).await?;
-    if !at_first.is_empty() {
-        take_over(connection, &at_first).await?;
-    }
-    migrator.run_direct(None, connection, false).await?;
-    if !at_first.is_empty() {
-        // Programs from before look there alone, and are to see that the schema has gone on without them.
-        for migration in migrator
-            .iter()
-            .filter(|migration| !has(&at_first, migration.version))
-        {
-            connection.skip(NOTED_AT_FIRST, migration).await?;
-        }
-    }
-    connection.unlock().await
-}
-
-/// Notes in our own table what was noted elsewhere at first. One that failed in the middle stays a person's to look at.
-async fn take_over(
+/// The migrations that the database has. A changed checksum is an error.
+async fn applied(
     connection: &mut impl Migrate,
-    at_first: &[&Migration],
-) -> Result<(), MigrateError> {
-    if let Some(version) = connection
-        .dirty_version(NOTED_AT_FIRST)
-        .await?
-        .filter(|version| has(at_first, *version))
-    {
-        return Err(MigrateError::Dirty(version));
-    }
-    connection.ensure_migrations_table(NOTED).await?;
-    let noted = connection.list_applied_migrations(NOTED).await?;
-    for migration in at_first {
-        if noted.iter().all(|noted| noted.version != migration.version) {
-            connection.skip(NOTED, migration).await?;
-        }
-    }
-    Ok(())
-}
-
-fn has(migrations: &[&Migration], version: i64) -> bool {
-    migrations
-        .iter()
-        .any(|migration| migration.version == version)
-}
-
-/// Those of our migrations that sqlx's own table has. If it has one of them, a number of ours with another sum is one that was
-/// changed; if it has none, all that it has is the application's.
-async fn noted_at_first<'m>(
-    connection: &mut impl Migrate,
-    migrator: &'m Migrator,
-) -> Result<Vec<&'m Migration>, MigrateError> {
-    let others = listed(connection, NOTED_AT_FIRST).await?;
-    let noted = |migration: &&Migration| {
-        others
-            .iter()
-            .any(|other| other.version == migration.version)
+    migrator: &Migrator,
+) -> Result<Vec<AppliedMigration>, StoreError> {
+    let applied = match connection.list_applied_migrations(TABLE).await {
+        Err(error) if is_missing_table(&error) => Vec::new(),
+        listed => listed.map_err(failed)?,
     };
-    let (ours, changed): (Vec<_>, Vec<_>) = migrator.iter().filter(noted).partition(|migration| {
-        others
-            .iter()
-            .any(|other| other.version == migration.version && other.checksum == migration.checksum)
-    });
-    match changed.first().filter(|_| !ours.is_empty()) {
-        Some(migration) => Err(MigrateError::VersionMismatch(migration.version)),
-        None => Ok(ours),
+
+    for migration in migrator.iter() {
+        let is_another = |one: &AppliedMigration| {
+            one.version == migration.version && one.checksum != migration.checksum
+        };
+        if applied.iter().any(is_another) {
+            return Err(another_schema(migration.version));
+        }
     }
+
+    Ok(applied)
 }
 
-/// What a table has noted; nothing if there is none that we may read.
-async fn listed(
-    connection: &mut impl Migrate,
-    table: &str,
-) -> Result<Vec<AppliedMigration>, MigrateError> {
-    match connection.list_applied_migrations(table).await {
-        Err(error) if is_not_there(&error) => Ok(Vec::new()),
-        listed => listed,
-    }
-}
-
-/// No such table, as the three say it, or one of somebody else's, as PostgreSQL says it.
-fn is_not_there(error: &MigrateError) -> bool {
+/// Whether the error of any of the three databases means a missing table.
+fn is_missing_table(error: &MigrateError) -> bool {
     let MigrateError::Execute(sqlx::Error::Database(error)) = error else {
         return false;
     };
-    matches!(error.code().as_deref(), Some("42P01" | "42S02" | "42501"))
+    matches!(error.code().as_deref(), Some("42P01" | "42S02"))
         || error.message().starts_with("no such table")
 }
 
-/// The newest migration that the database has; 0 when it has none.
-async fn found(connection: &mut impl Migrate, migrator: &Migrator) -> Result<i64, StoreError> {
-    let noted = listed(connection, NOTED).await.map_err(failed)?;
-    if let Some(newest) = noted.iter().map(|migration| migration.version).max() {
-        return Ok(newest);
-    }
-    let at_first = noted_at_first(connection, migrator).await.map_err(failed)?;
-    Ok(at_first
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .unwrap_or(0))
-}
-
-/// How far a schema is.
+/// The version of a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaState {
     /// The newest migration that the database has; 0 when it has none.
     pub found: i64,
-    /// The newest that this program has.
+    /// The newest migration that this program has.
     pub known: i64,
-    /// What would be done, oldest first.
+    /// The migrations still to run, oldest first.
     pub pending: Vec<String>,
 }
 
-/// Tells how far the schema is and changes nothing.
+/// Reads the version of the schema and changes nothing.
 pub(crate) async fn state(
     connection: &mut impl Migrate,
     migrator: &Migrator,
 ) -> Result<SchemaState, StoreError> {
-    let found = found(connection, migrator).await?;
-    let pending = migrator
-        .iter()
-        .filter(|migration| migration.version > found);
-    let named =
-        |migration: &Migration| format!("{:04} {}", migration.version, migration.description);
+    let applied = applied(connection, migrator).await?;
+    let found = applied.iter().map(|one| one.version).max().unwrap_or(0);
+
+    let pending = migrator.iter().filter(|one| one.version > found);
+    let names = pending.map(|one| format!("{:04} {}", one.version, one.description));
+
     Ok(SchemaState {
         found,
         known: newest(migrator),
-        pending: pending.map(named).collect(),
+        pending: names.collect(),
     })
 }
 
-/// Refuses a schema that is not this program's: older asks for `longhaul migrate`, newer for a newer program.
+/// Refuses a schema of another version. An older one needs `longhaul migrate`, a newer one a newer
+/// program.
 pub(crate) async fn check(
     connection: &mut impl Migrate,
     migrator: &Migrator,
 ) -> Result<(), StoreError> {
-    let found = found(connection, migrator).await?;
-    let known = newest(migrator);
+    let SchemaState { found, known, .. } = state(connection, migrator).await?;
     match found.cmp(&known) {
-        std::cmp::Ordering::Equal => Ok(()),
-        std::cmp::Ordering::Greater => Err(too_new(found, migrator)),
-        std::cmp::Ordering::Less => Err(StoreError::Unavailable(format!(
-            "the database schema is at migration {found} and this program needs {known}; run `longhaul migrate`"
+        Ordering::Equal => Ok(()),
+        Ordering::Greater => Err(too_new(found, migrator)),
+        Ordering::Less => Err(StoreError::Unavailable(format!(
+            "the database schema is at migration {found} and this program needs {known}; \
+             run `longhaul migrate`"
         ))),
     }
 }
 
 fn newest(migrator: &Migrator) -> i64 {
-    migrator
-        .iter()
-        .map(|migration| migration.version)
-        .max()
-        .unwrap_or(0)
+    migrator.iter().map(|one| one.version).max().unwrap_or(0)
 }
 
 fn too_new(found: i64, migrator: &Migrator) -> StoreError {
-    StoreError::SchemaTooNew {
-        found,
-        known: newest(migrator),
-    }
+    let known = newest(migrator);
+    StoreError::SchemaTooNew { found, known }
 }
 
-/// A database that could not be asked.
+fn another_schema(version: i64) -> StoreError {
+    StoreError::Internal(format!(
+        "migration {version} in the database is not this program's: a development version of \
+         Longhaul made this database, and it cannot be upgraded; delete it or use an empty one, \
+         and run `longhaul migrate`"
+    ))
+}
+
+/// A failure to migrate or read the schema.
 pub(crate) fn failed(error: impl std::fmt::Display) -> StoreError {
     StoreError::Unavailable(format!("the schema could not be migrated or read: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection as _, Executor as _, SqliteConnection};
+
+    use super::*;
+
+    const BOXES: (i64, &str, &str) = (
+        1,
+        "boxes",
+        include_str!("../tests/migrations/0001_boxes.sql"),
+    );
+    const LABELS: (i64, &str, &str) = (
+        2,
+        "labels",
+        include_str!("../tests/migrations/0002_labels.sql"),
+    );
+    const BROKEN: (i64, &str, &str) = (
+        3,
+        "broken",
+        include_str!("../tests/migrations/0003_broken.sql"),
+    );
+
+    async fn empty_database() -> SqliteConnection {
+        SqliteConnection::connect("sqlite::memory:").await.unwrap()
+    }
+
+    async fn count(connection: &mut SqliteConnection, query: &'static str) -> i64 {
+        sqlx::query_scalar(query)
+            .fetch_one(connection)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_schema_is_migrated_and_its_rows_stay() {
+        let mut database = empty_database().await;
+        let before = migrator(&[BOXES]);
+        let after = migrator(&[BOXES, LABELS]);
+        run(&mut database, &before).await.unwrap();
+        database
+            .execute("INSERT INTO boxes (id) VALUES (7)")
+            .await
+            .unwrap();
+
+        let found = state(&mut database, &after).await.unwrap();
+        assert_eq!(found.pending, ["0002 labels"]);
+        let error = check(&mut database, &after).await.unwrap_err().to_string();
+        assert!(error.contains("run `longhaul migrate`"), "{error}");
+
+        run(&mut database, &after).await.unwrap();
+        check(&mut database, &after).await.unwrap();
+        let labelled = "SELECT count(*) FROM boxes WHERE id = 7 AND label = 'none'";
+        assert_eq!(count(&mut database, labelled).await, 1);
+    }
+
+    #[tokio::test]
+    async fn migrating_again_changes_nothing() {
+        let mut database = empty_database().await;
+        let all = migrator(&[BOXES, LABELS]);
+
+        for _ in 0..2 {
+            run(&mut database, &all).await.unwrap();
+            let noted = "SELECT count(*) FROM longhaul_migrations";
+            assert_eq!(count(&mut database, noted).await, 2);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_older_than_the_schema_is_refused() {
+        let mut database = empty_database().await;
+        run(&mut database, &migrator(&[BOXES, LABELS]))
+            .await
+            .unwrap();
+
+        let older = migrator(&[BOXES]);
+        let too_new = StoreError::SchemaTooNew { found: 2, known: 1 };
+        let migrated = run(&mut database, &older).await;
+        assert_eq!(migrated, Err(too_new.clone()));
+        assert_eq!(check(&mut database, &older).await, Err(too_new));
+    }
+
+    #[tokio::test]
+    async fn a_partially_applied_migration_stops_the_later_ones() {
+        let mut database = empty_database().await;
+        run(&mut database, &migrator(&[BOXES])).await.unwrap();
+        database
+            .execute("UPDATE longhaul_migrations SET success = false")
+            .await
+            .unwrap();
+
+        let error = run(&mut database, &migrator(&[BOXES, LABELS]))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("partially applied"), "{error}");
+        let noted = "SELECT count(*) FROM longhaul_migrations";
+        assert_eq!(count(&mut database, noted).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_migration_that_fails_leaves_nothing_behind() {
+        let mut database = empty_database().await;
+        let error = run(&mut database, &migrator(&[BOXES, LABELS, BROKEN]))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("could not be migrated"), "{error}");
+
+        let found = state(&mut database, &migrator(&[BOXES, LABELS, BROKEN])).await;
+        assert_eq!(found.unwrap().found, 2);
+        let half = "SELECT count(*) FROM sqlite_schema WHERE name = 'lids'";
+        assert_eq!(count(&mut database, half).await, 0);
+    }
+
+    #[tokio::test]
+    async fn a_migration_that_was_edited_is_refused() {
+        let mut database = empty_database().await;
+        run(&mut database, &migrator(&[BOXES])).await.unwrap();
+
+        let edited = migrator(&[(1, "boxes", "CREATE TABLE crates (id integer)"), LABELS]);
+        let error = run(&mut database, &edited).await.unwrap_err().to_string();
+        assert!(
+            error.contains("migration 1 in the database is not"),
+            "{error}"
+        );
+        let untouched = "SELECT count(*) FROM longhaul_migrations";
+        assert_eq!(count(&mut database, untouched).await, 1);
+    }
 }

@@ -7,25 +7,25 @@ use longhaul_domain::{Clock, event::OutboxPolicy};
 
 use crate::SystemClock;
 
-/// Above the ten seconds for which a lock may be waited for, and far above what any batch takes.
+/// More than the ten seconds of a lock wait, and far more than any batch needs.
 const OPERATION_WAIT: Duration = Duration::from_secs(30);
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
-    /// Which messages are written beside changes.
+    /// The messages that changes write to the outbox.
     pub outbox: OutboxPolicy,
-    /// Connections to a database server. SQLite has its own: one writer and a few readers.
+    /// The most connections to a database server. SQLite has one writer and a few readers.
     pub max_connections: u32,
-    /// How long one operation on a database server may take before its outcome is unknown: a connection whose other end
-    /// is gone would be waited for without end.
+    /// How long one operation on a database server may take. After that its outcome is unknown. A
+    /// connection whose other end is gone would never answer.
     pub operation_wait: Duration,
-    /// Opens a SQLite file although another process may have it open: for tools that only read, or write what is not
-    /// about tasks. Whoever works with the tasks of a file must be alone.
+    /// Opens a SQLite file that another process may have open. For tools that only read, or that
+    /// write no tasks. A process that works on tasks must have the file to itself.
     pub is_beside: bool,
     /// The clock of a SQLite store. Databases on a server use the server's.
     pub clock: Arc<dyn Clock>,
-    /// Microseconds that are added to a server's clock; for tests that travel in time.
+    /// Microseconds added to a server's clock, for tests.
     pub clock_offset: Arc<AtomicI64>,
 }
 

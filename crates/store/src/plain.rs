@@ -1,13 +1,14 @@
-//! What the store sends and how it connects, for programs that do without the store: a benchmark that sends the same
-//! statements by itself, or a person who has a planner explain one. Nothing here runs a statement.
+//! The store's statements and connection settings, for programs that do not use the store: for
+//! example a benchmark that sends the same statements, or a look at a query plan. Nothing here runs
+//! a statement.
 
 use std::path::Path;
 
 use longhaul_domain::StoreError;
 
-use crate::{catalog::Sql, database::told, mysql, postgres, sqlite};
+use crate::{catalog::Sql, mysql, postgres, sqlite};
 
-/// One of the databases that a store can be on.
+/// A kind of database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DatabaseKind {
     Sqlite,
@@ -16,11 +17,11 @@ pub enum DatabaseKind {
     MySql,
 }
 
-/// Every statement that a store on this kind of database can send, as its name and its text.
+/// The name and text of every statement that the store sends to this kind of database.
 ///
-/// The name is that of its file in `sql/`, the text is ready to be prepared. An insert whose rows are spelled out is
-/// there once for each number of rows, largest first, under one name. Parameters are numbered as in the file, but on
-/// MySQL, which gets a plain `?` for each and has them bound in the order of the text.
+/// The name is that of its file in `sql/`, and the text is ready to prepare. A statement over many
+/// rows appears once for each number of rows, largest first, under the same name. Parameters are
+/// numbered as in the file. MySQL gets a plain `?` for each, bound in the order of the text.
 pub fn statements(kind: DatabaseKind) -> Vec<(&'static str, &'static str)> {
     let named = |sql: &'static Sql| (sql.name, sql.text.as_str());
     match kind {
@@ -30,19 +31,20 @@ pub fn statements(kind: DatabaseKind) -> Vec<(&'static str, &'static str)> {
     }
 }
 
-/// A connection with the settings of the store's own writer. It takes no lock on the store: close that first.
+/// A connection with the settings of the store's writer. It does not lock the store: close the
+/// store first.
 pub fn open_sqlite(path: &Path) -> Result<rusqlite::Connection, StoreError> {
-    sqlite::open_writer(path).map_err(told)
+    sqlite::open_writer(path).map_err(StoreError::from)
 }
 
-/// A connection with the settings of the store's own, on which the plans of its statements rest.
+/// A connection with the store's settings, which determine the plans of its statements.
 pub async fn connect_postgres(url: &str) -> Result<sqlx::PgConnection, StoreError> {
-    postgres::connect(url).await.map_err(told)
+    postgres::connect(url).await.map_err(StoreError::from)
 }
 
-/// A connection with the settings of the store's own.
+/// A connection with the store's settings.
 pub async fn connect_mysql(url: &str) -> Result<sqlx::MySqlConnection, StoreError> {
-    mysql::connect(url).await.map_err(told)
+    mysql::connect(url).await.map_err(StoreError::from)
 }
 
 #[cfg(test)]
@@ -58,6 +60,7 @@ mod tests {
             "claim_take",
             "complete_tasks",
         ];
+
         for (kind, wanted) in [
             (DatabaseKind::Sqlite, &by_lanes[..]),
             (

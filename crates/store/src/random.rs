@@ -1,16 +1,16 @@
 //! The one place where this crate draws random numbers.
 
-/// A fresh number, for the gaps between ids.
+/// A random number, for the gaps between ids.
 pub(crate) fn next_u64() -> u64 {
     rand::Rng::next_u64(&mut rand::rng())
 }
 
-/// A fresh lease token, or what such are made from.
+/// A random lease token, or the seed of several.
 pub(crate) fn token() -> uuid::Uuid {
     uuid::Uuid::from_u64_pair(next_u64(), next_u64())
 }
 
-/// A fresh number from 0 to 1, for jitter.
+/// A random number from 0 to 1, for jitter.
 pub(crate) fn unit() -> f64 {
     (next_u64() >> 11) as f64 / (1_u64 << 53) as f64
 }

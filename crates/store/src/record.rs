@@ -1,30 +1,31 @@
-//! Tasks and their companions as rows and as the JSON that statements take in.
+//! Tasks and related records, as rows and as the JSON parameters of statements.
 
 use longhaul_domain::{
-    AccessToken, Attempt, AttemptOutcome, ChildCounts, Json, KnownToken, LeaseToken, LogEntry,
-    LogLevel, Node, NodeId, Phase, RetryPolicy, Status, Task, TaskError, TaskId, Timestamp,
+    AccessToken, Attempt, AttemptEndKind, ChildCounts, Json, KnownToken, LeaseToken, LogEntry,
+    LogLevel, NodeId, NodeRecord, Phase, RetryPolicy, Status, TaskError, TaskId, TaskRecord,
+    Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
-    contract::broker::Bell,
+    contract::broker::Hint,
     event::{LeasedMessage, OutboxMessage, Topic},
     ids::ArtifactId,
-    statistics::{Measure, Tally, TallyKey},
+    statistics::{CountKey, Measure, TaskCount},
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    failure::Failure,
     row::{Columns, SqlRow},
+    sql_error::SqlError,
 };
 
-/// An id as statements take it in JSON: 32 hexadecimal digits.
+/// An id as a JSON parameter: 32 hexadecimal digits.
 pub(crate) fn hex(id: Uuid) -> String {
     id.simple().to_string()
 }
 
-/// A list of ids as statements take it.
+/// A list of ids as a JSON parameter.
 pub(crate) fn hex_list(ids: impl IntoIterator<Item = TaskId>) -> String {
     let mut text = String::from("[");
     for id in ids {
@@ -35,26 +36,27 @@ pub(crate) fn hex_list(ids: impl IntoIterator<Item = TaskId>) -> String {
         text.push_str(&hex(id.0));
         text.push('"');
     }
+
     text.push(']');
     text
 }
 
-fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, Failure> {
+fn number<T: TryFrom<i64>>(row: &impl Columns, column: usize) -> Result<T, SqlError> {
     let value = row.must_int(column)?;
     T::try_from(value)
-        .map_err(|_| Failure::internal(format!("column {column} is {value}, out of range")))
+        .map_err(|_| SqlError::internal(format!("column {column} is {value}, out of range")))
 }
 
-/// The largest count that is read: every database holds it, and there is room to count on.
+/// The largest count that is read. Every database can store it and count further.
 const MOST: u32 = 1_000_000_000;
 const MOST_VERSION: u64 = 1_000_000_000_000_000;
 
-/// A number of a task, which anybody may have written: none if it is no number.
+/// A number in a task's row, which other programs may write. `None` if it is not a number.
 fn any_int(row: &impl Columns, column: usize) -> Option<i64> {
     row.int(column).ok().flatten()
 }
 
-/// The same for a text.
+/// A text in a task's row. `None` if it is not a text.
 fn any_str(row: &impl Columns, column: usize) -> Option<&str> {
     row.str(column).ok().flatten()
 }
@@ -75,50 +77,51 @@ fn any_json(row: &impl Columns, column: usize) -> Option<Json> {
     any_str(row, column).map(Json::trusted)
 }
 
-/// The nearest that can be.
+/// A count, limited to the valid range.
 fn count(row: &impl Columns, column: usize) -> u32 {
     u32::try_from(any_int(row, column).unwrap_or(0).max(0)).map_or(MOST, |number| number.min(MOST))
 }
 
-/// The number of an attempt; one that cannot be counts as none, as it does in claims and in what guards a save.
+/// The number of an attempt; 0 if invalid. Claims and the guards of saves do the same.
 pub(crate) fn attempt_number(row: &impl Columns, column: usize) -> u32 {
     let number = any_int(row, column).and_then(|number| u32::try_from(number).ok());
     number.filter(|number| *number <= MOST).unwrap_or(0)
 }
 
-/// The same for the version.
+/// The version of a task; 0 if invalid.
 fn version(row: &impl Columns, column: usize) -> u64 {
     let number = any_int(row, column).and_then(|number| u64::try_from(number).ok());
     number.filter(|number| *number <= MOST_VERSION).unwrap_or(0)
 }
 
 fn priority(row: &impl Columns, column: usize) -> u8 {
-    let (least, most) = (*bounds::PRIORITY.start(), *bounds::PRIORITY.end());
+    let least = *bounds::PRIORITY.start();
+    let most = *bounds::PRIORITY.end();
     let asked = any_int(row, column).unwrap_or(0).max(0);
     u8::try_from(asked).map_or(most, |priority| priority.clamp(least, most))
 }
 
-fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, Failure> {
+fn time(row: &impl Columns, column: usize) -> Result<Option<Timestamp>, SqlError> {
     Ok(row.int(column)?.map(Timestamp::from_micros))
 }
 
-fn must_time(row: &impl Columns, column: usize) -> Result<Timestamp, Failure> {
+fn must_time(row: &impl Columns, column: usize) -> Result<Timestamp, SqlError> {
     Ok(Timestamp::from_micros(row.must_int(column)?))
 }
 
-pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, Failure> {
+pub(crate) fn status(row: &impl Columns, column: usize) -> Result<Status, SqlError> {
     let text = row.must_str(column)?;
-    Status::parse(text).ok_or_else(|| Failure::internal(format!("unknown status {text:?}")))
+    Status::parse(text).ok_or_else(|| SqlError::internal(format!("unknown status {text:?}")))
 }
 
-/// As much of an error as is needed to tell it.
+/// The least that an error must have.
 #[derive(Deserialize)]
 struct ErrorByHand {
     class: String,
     message: String,
 }
 
-/// An error of an attempt. One that is not complete is, at this moment; one that is something else is told as it stands there.
+/// An error of an attempt. Missing fields are filled in. Other text becomes the message.
 fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Option<TaskError> {
     let text = any_str(row, column)?;
     let by_hand = |_| match serde_json::from_str(text) {
@@ -128,7 +131,7 @@ fn error(row: &impl Columns, column: usize, attempt: u32, at: Timestamp) -> Opti
     Some(serde_json::from_str(text).unwrap_or_else(by_hand))
 }
 
-/// The policy of retries, without what this program does not know of; the default in place of one that cannot be.
+/// The retry policy, without unknown fields. An invalid policy becomes the default.
 fn policy(row: &impl Columns, column: usize, id: TaskId) -> RetryPolicy {
     let Some(text) = any_str(row, column) else {
         return RetryPolicy::default();
@@ -137,8 +140,13 @@ fn policy(row: &impl Columns, column: usize, id: TaskId) -> RetryPolicy {
         .ok()
         .or_else(|| known_policy(text))
         .filter(|policy| policy.check().is_ok());
+
     read.unwrap_or_else(|| {
-        tracing::debug!(task_id = %id, text, "the retry policy of a task cannot be read; the default one is used");
+        tracing::debug!(
+            task_id = %id,
+            text,
+            "the retry policy of a task cannot be read; the default one is used"
+        );
         RetryPolicy::default()
     })
 }
@@ -151,16 +159,15 @@ fn known_policy(text: &str) -> Option<RetryPolicy> {
 
 /// Reads a task from the columns of `task_columns.sql`, in their order.
 ///
-/// What people or programs of another version write there is read as well as it can be (`docs/sql.md` says how): a row that cannot
-/// be read would fail each claim that meets it, and so hold up all the others of its lane.
-pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
-    let (id, attempt, last_attempt_at) = (
-        TaskId(row.must_id(0)?),
-        attempt_number(row, 10),
-        any_time(row, 20),
-    );
+/// People and other program versions write such rows. Invalid values are replaced as described in
+/// `docs/sql.md`: a row that cannot be read would fail every claim of its lane.
+pub(crate) fn task(row: &impl Columns) -> Result<TaskRecord, SqlError> {
+    let id = TaskId(row.must_id(0)?);
+    let attempt = attempt_number(row, 10);
+    let last_attempt_at = any_time(row, 20);
     let updated_at = any_time(row, 17).unwrap_or_default();
-    Ok(Task {
+
+    Ok(TaskRecord {
         id,
         parent_id: any_id(row, 1).map(TaskId),
         owner: any_text(row, 2).unwrap_or_default(),
@@ -215,27 +222,28 @@ pub(crate) fn task(row: &impl Columns) -> Result<Task, Failure> {
     })
 }
 
-/// Reads what a task is rung with, from the columns of `read_bells`.
-pub(crate) fn bell(row: &impl Columns) -> Result<Bell, Failure> {
-    Ok(Bell {
+/// Reads the hint of a task from the columns of `read_hints`.
+pub(crate) fn hint(row: &impl Columns) -> Result<Hint, SqlError> {
+    Ok(Hint {
         task_id: TaskId(row.must_id(0)?),
         owner: any_text(row, 1).unwrap_or_default(),
         task_type: any_text(row, 2).unwrap_or_default(),
         queue: any_text(row, 3).unwrap_or_default(),
         priority: priority(row, 4),
+
         retry_count: count(row, 5),
         submitted_at: any_time(row, 6).unwrap_or_default(),
         due_at: any_time(row, 7).unwrap_or_default(),
-        looks: 0,
+        lookups: 0,
         correlation_id: any_text(row, 8),
         trace_context: any_text(row, 9),
     })
 }
 
-/// How many columns a task has; what a statement adds stands behind them.
+/// The number of a task's columns. Columns that a statement adds follow them.
 pub(crate) const TASK_COLUMNS: usize = 45;
 
-/// A decided change as `save_tasks` takes it: the guard, then the columns that decisions change.
+/// A change as a parameter of `save_tasks`: the guard, then the columns that decisions change.
 #[derive(Serialize)]
 pub(crate) struct TaskChange<'a> {
     id: String,
@@ -270,7 +278,11 @@ pub(crate) struct TaskChange<'a> {
 }
 
 impl<'a> TaskChange<'a> {
-    pub(crate) fn new(before: &Task, after: &'a Task, lane: Option<i64>) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        before: &TaskRecord,
+        after: &'a TaskRecord,
+        lane: Option<i64>,
+    ) -> Result<Self, SqlError> {
         Ok(Self {
             id: hex(before.id.0),
             old_version: before.version,
@@ -290,7 +302,10 @@ impl<'a> TaskChange<'a> {
             due_at: after.due_at,
             finished_at: after.finished_at,
             deadline_at: after.deadline_at,
-            expires_at: after.deadline_at.filter(|_| !after.status.is_ended()),
+            expires_at: match after.status.is_ended() {
+                true => None,
+                false => after.deadline_at,
+            },
             lease_token: after.lease_token.map(|token| hex(token.0)),
             children_total: after.children.total,
             children_completed: after.children.completed,
@@ -306,7 +321,7 @@ impl<'a> TaskChange<'a> {
 }
 
 impl TaskChange<'_> {
-    /// About how much of a statement it takes.
+    /// About its size in a statement.
     pub(crate) fn bytes(&self) -> usize {
         let texts = [
             self.progress,
@@ -318,11 +333,11 @@ impl TaskChange<'_> {
     }
 }
 
-fn error_text(error: Option<&TaskError>) -> Result<Option<String>, Failure> {
+fn error_text(error: Option<&TaskError>) -> Result<Option<String>, SqlError> {
     Ok(error.map(serde_json::to_string).transpose()?)
 }
 
-/// An attempt as `insert_attempts` takes it.
+/// An attempt as a parameter of `insert_attempts`.
 #[derive(Serialize)]
 pub(crate) struct AttemptRow {
     task_id: String,
@@ -336,7 +351,7 @@ pub(crate) struct AttemptRow {
 }
 
 impl AttemptRow {
-    pub(crate) fn new(attempt: Attempt) -> Result<Self, Failure> {
+    pub(crate) fn new(attempt: Attempt) -> Result<Self, SqlError> {
         Ok(Self {
             task_id: hex(attempt.task_id.0),
             attempt: attempt.attempt,
@@ -350,14 +365,17 @@ impl AttemptRow {
     }
 }
 
-pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
-    let (outcome, attempt) = (row.must_text(2)?, number(row, 1)?);
-    let (started_at, ended_at) = (time(row, 5)?, time(row, 6)?);
+pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, SqlError> {
+    let outcome = row.must_text(2)?;
+    let attempt = number(row, 1)?;
+    let started_at = time(row, 5)?;
+    let ended_at = time(row, 6)?;
+
     Ok(Attempt {
         task_id: TaskId(row.must_id(0)?),
         attempt,
-        outcome: AttemptOutcome::parse(&outcome)
-            .ok_or_else(|| Failure::internal(format!("unknown outcome {outcome:?}")))?,
+        outcome: AttemptEndKind::parse(&outcome)
+            .ok_or_else(|| SqlError::internal(format!("unknown outcome {outcome:?}")))?,
         node_id: row.id(3)?.map(NodeId),
         host: row.text(4)?,
         started_at,
@@ -366,7 +384,7 @@ pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, Failure> {
     })
 }
 
-/// A message as `insert_outbox` takes it.
+/// A message as a parameter of `insert_outbox`.
 #[derive(Serialize)]
 pub(crate) struct OutboxRow {
     topic: &'static str,
@@ -375,7 +393,7 @@ pub(crate) struct OutboxRow {
 }
 
 impl OutboxRow {
-    pub(crate) fn new(message: &OutboxMessage) -> Result<Self, Failure> {
+    pub(crate) fn new(message: &OutboxMessage) -> Result<Self, SqlError> {
         let body = serde_json::to_string(&message.body)?;
         Ok(Self {
             topic: message.topic.as_str(),
@@ -385,34 +403,34 @@ impl OutboxRow {
     }
 }
 
-pub(crate) fn message(row: &SqlRow) -> Result<LeasedMessage, Failure> {
+pub(crate) fn message(row: &SqlRow) -> Result<LeasedMessage, SqlError> {
     let topic = row.must_text(1)?;
     Ok(LeasedMessage {
         id: row.must_int(0)?,
         tries: number::<u32>(row, 4)? + 1,
         message: OutboxMessage {
             topic: Topic::parse(&topic)
-                .ok_or_else(|| Failure::internal(format!("unknown topic {topic:?}")))?,
+                .ok_or_else(|| SqlError::internal(format!("unknown topic {topic:?}")))?,
             task_id: TaskId(row.must_id(2)?),
             body: serde_json::from_str(&row.must_text(3)?)?,
         },
     })
 }
 
-pub(crate) fn log_entry(row: &SqlRow) -> Result<LogEntry, Failure> {
+pub(crate) fn log_entry(row: &SqlRow) -> Result<LogEntry, SqlError> {
     let level = row.must_text(2)?;
     Ok(LogEntry {
         number: number(row, 0)?,
         attempt: number(row, 1)?,
         level: LogLevel::parse(&level)
-            .ok_or_else(|| Failure::internal(format!("unknown level {level:?}")))?,
+            .ok_or_else(|| SqlError::internal(format!("unknown level {level:?}")))?,
         message: row.must_text(3)?,
         logged_at: must_time(row, 4)?,
     })
 }
 
 /// Reads the first eleven columns of a statement about artifacts.
-pub(crate) fn artifact(row: &SqlRow) -> Result<ArtifactRecord, Failure> {
+pub(crate) fn artifact(row: &SqlRow) -> Result<ArtifactRecord, SqlError> {
     Ok(ArtifactRecord {
         id: ArtifactId(row.must_id(0)?),
         task_id: TaskId(row.must_id(1)?),
@@ -421,6 +439,7 @@ pub(crate) fn artifact(row: &SqlRow) -> Result<ArtifactRecord, Failure> {
         file_name: row.must_text(4)?,
         content_type: row.must_text(5)?,
         bytes: number(row, 6)?,
+
         created_at: must_time(row, 7)?,
         expires_at: must_time(row, 8)?,
         cleaned_at: time(row, 9)?,
@@ -428,16 +447,17 @@ pub(crate) fn artifact(row: &SqlRow) -> Result<ArtifactRecord, Failure> {
     })
 }
 
-/// Reads a tally whose columns start at `first`.
-pub(crate) fn tally(row: &SqlRow, first: usize) -> Result<Tally, Failure> {
+/// Reads a task count whose columns start at `first`.
+pub(crate) fn task_count(row: &SqlRow, first: usize) -> Result<TaskCount, SqlError> {
     let measure = row.must_text(first + 3)?;
-    Ok(Tally {
-        key: TallyKey {
+
+    Ok(TaskCount {
+        key: CountKey {
             span_start: row.must_int(first)?,
             queue: row.must_text(first + 1)?,
             task_type: row.must_text(first + 2)?,
             measure: Measure::parse(&measure)
-                .ok_or_else(|| Failure::internal(format!("unknown measure {measure:?}")))?,
+                .ok_or_else(|| SqlError::internal(format!("unknown measure {measure:?}")))?,
             label: row.must_text(first + 4)?,
             bucket: number(row, first + 5)?,
         },
@@ -445,23 +465,23 @@ pub(crate) fn tally(row: &SqlRow, first: usize) -> Result<Tally, Failure> {
     })
 }
 
-pub(crate) fn node(row: &SqlRow) -> Result<Node, Failure> {
-    Ok(Node {
+pub(crate) fn node(row: &SqlRow) -> Result<NodeRecord, SqlError> {
+    Ok(NodeRecord {
         id: NodeId(row.must_id(0)?),
         name: row.must_text(1)?,
         host: row.must_text(2)?,
         started_at: must_time(row, 3)?,
         heartbeat_at: must_time(row, 4)?,
         lost_at: time(row, 5)?,
-        // One that cannot be read is of another version, and says nothing.
+        // Another version may have written a text that this one cannot read.
         serves: row
             .text(6)?
             .and_then(|text| serde_json::from_str(&text).ok()),
     })
 }
 
-/// Reads a token from the columns that all statements about tokens have.
-pub(crate) fn access_token(row: &SqlRow) -> Result<AccessToken, Failure> {
+/// Reads a token from the columns that all token statements share.
+pub(crate) fn access_token(row: &SqlRow) -> Result<AccessToken, SqlError> {
     Ok(AccessToken {
         id: row.must_text(0)?,
         prefix: row.must_text(1)?,
@@ -476,10 +496,10 @@ pub(crate) fn access_token(row: &SqlRow) -> Result<AccessToken, Failure> {
     })
 }
 
-pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, Failure> {
+pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, SqlError> {
     let text = row.must_text(10)?;
-    let digest =
-        text_digest(&text).ok_or_else(|| Failure::internal("a token's digest is not 64 digits"))?;
+    let digest = text_digest(&text)
+        .ok_or_else(|| SqlError::internal("a token's digest is not 64 digits"))?;
     Ok(KnownToken {
         token: access_token(row)?,
         digest,
@@ -487,7 +507,7 @@ pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, Failure> {
     })
 }
 
-/// A digest as it is stored: 64 hexadecimal digits.
+/// A digest as stored: 64 hexadecimal digits.
 pub(crate) fn digest_text(digest: TokenDigest) -> String {
     digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! What goes into a statement and what comes out of it, the same for all three databases.
+//! Parameters and rows of statements, the same for all three databases.
 
 use rusqlite::types::Value;
 use sqlx::Row as _;
@@ -6,9 +6,9 @@ use sqlx::Row as _;
 use sqlx::ValueRef as _;
 use uuid::Uuid;
 
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// A value bound to a statement. Lists travel as one JSON text.
+/// A value bound to a statement. Lists are one JSON text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Param<'a> {
     Int(Option<i64>),
@@ -46,11 +46,11 @@ impl From<Uuid> for Param<'_> {
     }
 }
 
-/// A row of any of the three.
+/// A row of any of the three databases.
 pub(crate) enum SqlRow {
-    /// Of a connection of the store's own.
+    /// From one of the store's connections.
     Sqlite(Vec<Value>),
-    /// Of a caller's own transaction on SQLite.
+    /// From a caller's own transaction on SQLite.
     Guest(sqlx::sqlite::SqliteRow),
     #[cfg(feature = "postgres")]
     Postgres(sqlx::postgres::PgRow),
@@ -58,46 +58,46 @@ pub(crate) enum SqlRow {
     MySql(sqlx::mysql::MySqlRow),
 }
 
-/// The columns of a row, by their places.
+/// The columns of a row, by position.
 pub(crate) trait Columns {
-    fn int(&self, column: usize) -> Result<Option<i64>, Failure>;
-    /// What is only looked at; what is kept is a [`Self::text`]. SQLite may have it as bytes.
-    fn str(&self, column: usize) -> Result<Option<&str>, Failure>;
-    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure>;
+    fn int(&self, column: usize) -> Result<Option<i64>, SqlError>;
+    /// A borrowed text; [`Self::text`] is an owned one. SQLite may store it as bytes.
+    fn str(&self, column: usize) -> Result<Option<&str>, SqlError>;
+    fn id(&self, column: usize) -> Result<Option<Uuid>, SqlError>;
 
-    fn text(&self, column: usize) -> Result<Option<String>, Failure> {
+    fn text(&self, column: usize) -> Result<Option<String>, SqlError> {
         Ok(self.str(column)?.map(str::to_owned))
     }
 
-    fn flag(&self, column: usize) -> Result<bool, Failure> {
+    fn flag(&self, column: usize) -> Result<bool, SqlError> {
         Ok(self.int(column)?.unwrap_or(0) != 0)
     }
 
     /// Like [`Self::int`] for a column that is never null.
-    fn must_int(&self, column: usize) -> Result<i64, Failure> {
+    fn must_int(&self, column: usize) -> Result<i64, SqlError> {
         self.int(column)?.ok_or_else(|| null(column))
     }
 
-    fn must_text(&self, column: usize) -> Result<String, Failure> {
+    fn must_text(&self, column: usize) -> Result<String, SqlError> {
         self.text(column)?.ok_or_else(|| null(column))
     }
 
-    fn must_str(&self, column: usize) -> Result<&str, Failure> {
+    fn must_str(&self, column: usize) -> Result<&str, SqlError> {
         self.str(column)?.ok_or_else(|| null(column))
     }
 
-    fn must_id(&self, column: usize) -> Result<Uuid, Failure> {
+    fn must_id(&self, column: usize) -> Result<Uuid, SqlError> {
         self.id(column)?.ok_or_else(|| null(column))
     }
 }
 
-/// A row of SQLite that is read while its statement stands on it.
+/// The current row of a running SQLite statement.
 impl Columns for rusqlite::Row<'_> {
-    fn int(&self, column: usize) -> Result<Option<i64>, Failure> {
+    fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
         Ok(self.get(column)?)
     }
 
-    fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
+    fn str(&self, column: usize) -> Result<Option<&str>, SqlError> {
         let bytes = self
             .get_ref(column)?
             .as_bytes_or_null()
@@ -108,20 +108,20 @@ impl Columns for rusqlite::Row<'_> {
             .map_err(|_| not_a(column, "text"))
     }
 
-    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
+    fn id(&self, column: usize) -> Result<Option<Uuid>, SqlError> {
         let bytes = self
             .get_ref(column)?
             .as_blob_or_null()
-            .map_err(Failure::internal)?;
+            .map_err(SqlError::internal)?;
         bytes
             .map(Uuid::from_slice)
             .transpose()
-            .map_err(Failure::internal)
+            .map_err(SqlError::internal)
     }
 }
 
 impl Columns for SqlRow {
-    fn int(&self, column: usize) -> Result<Option<i64>, Failure> {
+    fn int(&self, column: usize) -> Result<Option<i64>, SqlError> {
         let value = match self {
             Self::Sqlite(values) => match &values[column] {
                 Value::Integer(value) => Some(*value),
@@ -136,10 +136,11 @@ impl Columns for SqlRow {
             #[cfg(feature = "postgres")]
             Self::Postgres(row) => postgres_int(row, column)?,
         };
+
         Ok(value)
     }
 
-    fn str(&self, column: usize) -> Result<Option<&str>, Failure> {
+    fn str(&self, column: usize) -> Result<Option<&str>, SqlError> {
         let value = match self {
             Self::Sqlite(values) => match &values[column] {
                 Value::Text(text) => Some(text.as_str()),
@@ -158,19 +159,22 @@ impl Columns for SqlRow {
                 bytes
                     .map(std::str::from_utf8)
                     .transpose()
-                    .map_err(Failure::internal)?
+                    .map_err(SqlError::internal)?
             }
         };
+
         Ok(value)
     }
 
-    fn id(&self, column: usize) -> Result<Option<Uuid>, Failure> {
+    fn id(&self, column: usize) -> Result<Option<Uuid>, SqlError> {
         let bytes: Option<Vec<u8>> = match self {
             #[cfg(feature = "postgres")]
             Self::Postgres(row) => return Ok(row.try_get_unchecked(column)?),
             Self::Sqlite(values) => match &values[column] {
                 Value::Blob(bytes) => {
-                    return Uuid::from_slice(bytes).map(Some).map_err(Failure::internal);
+                    return Uuid::from_slice(bytes)
+                        .map(Some)
+                        .map_err(SqlError::internal);
                 }
                 Value::Null => None,
                 Value::Integer(_) | Value::Real(_) | Value::Text(_) => {
@@ -181,13 +185,14 @@ impl Columns for SqlRow {
             #[cfg(feature = "mysql")]
             Self::MySql(row) => row.try_get_unchecked(column)?,
         };
+
         bytes
             .map(|bytes| Uuid::from_slice(&bytes))
             .transpose()
-            .map_err(Failure::internal)
+            .map_err(SqlError::internal)
     }
 
-    fn flag(&self, column: usize) -> Result<bool, Failure> {
+    fn flag(&self, column: usize) -> Result<bool, SqlError> {
         #[cfg(feature = "postgres")]
         if let Self::Postgres(row) = self {
             return Ok(row.try_get(column)?);
@@ -196,15 +201,16 @@ impl Columns for SqlRow {
     }
 }
 
-/// An integer of whatever width. It is asked for so often that the type is told by the length: what a prepared statement
-/// answers is binary.
+/// An integer of any width. Prepared statements answer in binary, so the length gives the type,
+/// which is faster than a type lookup.
 #[cfg(feature = "postgres")]
-fn postgres_int(row: &sqlx::postgres::PgRow, column: usize) -> Result<Option<i64>, Failure> {
+fn postgres_int(row: &sqlx::postgres::PgRow, column: usize) -> Result<Option<i64>, SqlError> {
     let raw = row.try_get_raw(column)?;
     if raw.is_null() {
         return Ok(None);
     }
-    let bytes = raw.as_bytes().map_err(Failure::internal)?;
+
+    let bytes = raw.as_bytes().map_err(SqlError::internal)?;
     let value = match *bytes {
         [a, b] => i64::from(i16::from_be_bytes([a, b])),
         [a, b, c, d] => i64::from(i32::from_be_bytes([a, b, c, d])),
@@ -214,10 +220,10 @@ fn postgres_int(row: &sqlx::postgres::PgRow, column: usize) -> Result<Option<i64
     Ok(Some(value))
 }
 
-fn null(column: usize) -> Failure {
-    Failure::internal(format!("column {column} is null"))
+fn null(column: usize) -> SqlError {
+    SqlError::internal(format!("column {column} is null"))
 }
 
-fn not_a(column: usize, kind: &str) -> Failure {
-    Failure::internal(format!("column {column} is not a {kind}"))
+fn not_a(column: usize, kind: &str) -> SqlError {
+    SqlError::internal(format!("column {column} is not a {kind}"))
 }

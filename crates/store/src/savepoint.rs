@@ -1,16 +1,17 @@
-//! All or none, within a transaction that somebody else commits: what a refused operation has written is taken back, and the
-//! caller's own work stays.
+//! Savepoints in a caller's own transaction. A refused operation is rolled back to the savepoint,
+//! and the caller's own work stays.
 //!
-//! The statements are sent as text, not as a nested transaction of sqlx's: one of those that is given up while it begins rolls
-//! back what is around it, and what the caller writes next is committed at once.
+//! The statements are plain text, not a nested transaction of sqlx. If a nested transaction is
+//! cancelled while it begins, sqlx rolls back the outer one, and the caller's next write commits at
+//! once.
 
 use longhaul_domain::{Invalid, StoreError};
 use sqlx::{Connection, Database, Executor};
 
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// Before the operation.
-pub(crate) async fn set<DB: Database>(connection: &mut DB::Connection) -> Result<(), Failure>
+/// Sets the savepoint before the operation.
+pub(crate) async fn set<DB: Database>(connection: &mut DB::Connection) -> Result<(), SqlError>
 where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
 {
@@ -20,17 +21,18 @@ where
             StoreError::Invalid(Invalid::new("transaction", "is not open", allowed)).into(),
         );
     }
+
     connection
         .execute(sqlx::raw_sql("SAVEPOINT longhaul_submit"))
         .await?;
     Ok(())
 }
 
-/// After it.
+/// Releases the savepoint after the operation. Rolls a failed operation back first.
 pub(crate) async fn settle<DB: Database, T>(
     connection: &mut DB::Connection,
-    ran: Result<T, Failure>,
-) -> Result<T, Failure>
+    ran: Result<T, SqlError>,
+) -> Result<T, SqlError>
 where
     for<'c> &'c mut DB::Connection: Executor<'c, Database = DB>,
 {
@@ -38,19 +40,21 @@ where
         let taken_back = connection
             .execute(sqlx::raw_sql("ROLLBACK TO SAVEPOINT longhaul_submit"))
             .await;
-        // A deadlock on MySQL and a full disk on SQLite end the whole transaction, and with it everything that the caller has done.
+        // A deadlock on MySQL and a full disk on SQLite end the whole transaction, the caller's
+        // work included.
         taken_back.map_err(|_| gone(failure))?;
     }
+
     connection
         .execute(sqlx::raw_sql("RELEASE SAVEPOINT longhaul_submit"))
         .await?;
     ran
 }
 
-fn gone(failure: &Failure) -> Failure {
+fn gone(failure: &SqlError) -> SqlError {
     let why = match failure {
-        Failure::Again(why) => why.clone(),
-        Failure::Store(error) => error.to_string(),
+        SqlError::LostRace(why) => why.clone(),
+        SqlError::Store(error) => error.to_string(),
     };
     StoreError::Unavailable(format!(
         "the database has given up the whole transaction, begin it again: {why}"

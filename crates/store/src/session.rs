@@ -1,4 +1,4 @@
-//! One open transaction (or connection) of any of the three databases, as the operations see it.
+//! One open transaction or connection of any database, as the operations see it.
 
 use std::collections::HashMap;
 use std::sync::{
@@ -8,34 +8,55 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, NewTask, RunAt, Task, TaskId, TaskIdSequence, Timestamp,
+    Clock, Invalid, NewTask, RunAt, TaskId, TaskIdSequence, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     event::OutboxPolicy,
-    statistics::Tally,
+    statistics::TaskCount,
     task::Lease,
 };
 
 use crate::{
     bounds::{ClaimBounds, Moves},
     catalog::{Sql, Statement},
-    failure::Failure,
     row::{Columns as _, Param, SqlRow},
+    sql_error::SqlError,
 };
 
-/// One use of the store, written once for all databases. It may be run again from the start, and owns what it needs: on
-/// SQLite another thread runs it.
+/// How an operation runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Several statements in one transaction.
+    Transaction,
+    /// One statement without a transaction, where the database can do it in one.
+    OneStatement,
+    /// Reads only.
+    ReadOnly,
+}
+
+/// One operation of the store with its parameters, written once for all databases. It may run again
+/// from the start. It owns its data, because SQLite runs it on another thread.
 #[async_trait]
 pub(crate) trait Operation: Send + Sync + 'static {
     type Output: Send;
+    const MODE: Mode = Mode::Transaction;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure>;
+    fn mode(&self, _shared: &Shared) -> Mode {
+        Self::MODE
+    }
+
+    /// Refuses parameters that are out of bounds, before any statement.
+    fn check(&self) -> Result<(), Invalid> {
+        Ok(())
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, SqlError>;
 }
 
-/// What an operation can ask of a database.
+/// The database as an operation uses it.
 #[async_trait]
 pub(crate) trait Session: Send {
     fn shared(&self) -> &Shared;
-    /// The first parameter of every statement that asks for the time.
+    /// The first parameter of every statement that uses the time.
     fn clock(&self) -> i64;
     /// The text of a statement in this database.
     fn sql(&self, statement: Statement) -> &'static Sql;
@@ -43,57 +64,57 @@ pub(crate) trait Session: Send {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure>;
+    ) -> Result<u64, SqlError>;
     async fn fetch_sql(
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure>;
+    ) -> Result<Vec<SqlRow>, SqlError>;
 
     async fn execute(
         &mut self,
         statement: Statement,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SqlError> {
         self.execute_sql(self.sql(statement), params).await
     }
     async fn fetch(
         &mut self,
         statement: Statement,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure> {
+    ) -> Result<Vec<SqlRow>, SqlError> {
         self.fetch_sql(self.sql(statement), params).await
     }
 
-    // The hot path, where each database has its own best way.
+    // The hot path: each database has its own fastest way.
 
-    /// Writes the tasks and, with them, what they add to the counts.
+    /// Writes the tasks and their changes to the counts.
     async fn insert_tasks(
         &mut self,
         tasks: &[Submission<'_>],
-        tallies: &[Tally],
-    ) -> Result<(), Failure>;
-    /// Claims in the store's order, and counts the claims.
-    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure>;
-    /// Claims what can be claimed of the named tasks, in the store's order, and counts the claims.
-    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure>;
-    /// Ends what has neither parent nor children to think of, and counts it. What is not in the answer was not
-    /// ended.
+        task_counts: &[TaskCount],
+    ) -> Result<(), SqlError>;
+    /// Claims tasks in the store's order and counts the claims.
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<TaskRecord>, SqlError>;
+    /// Claims the claimable ones of the named tasks, in the store's order, and counts the claims.
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<TaskRecord>, SqlError>;
+    /// Ends tasks without parent or children, and counts them. Returns the ended tasks; the others
+    /// are unchanged.
     async fn complete_tasks(
         &mut self,
         completions: &[Completion<'_>],
-    ) -> Result<Vec<TaskId>, Failure>;
+    ) -> Result<Vec<TaskId>, SqlError>;
 
-    /// Appends what a transaction adds to the counts.
-    async fn append_tallies(&mut self, tallies: &[Tally]) -> Result<(), Failure> {
-        let document = serde_json::to_string(tallies)?;
-        self.execute(Statement::InsertTallyDeltas, &[(&document).into()])
+    /// Appends a transaction's changes to the counts.
+    async fn append_task_counts(&mut self, task_counts: &[TaskCount]) -> Result<(), SqlError> {
+        let document = serde_json::to_string(task_counts)?;
+        self.execute(Statement::InsertCountDeltas, &[(&document).into()])
             .await?;
         Ok(())
     }
 
-    /// Where due tasks of a queue, or of all queues, begin; one for each lane that holds any.
-    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
+    /// The first due task of each lane, in one queue or in all.
+    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, SqlError> {
         let clock = self.clock();
         let rows = self
             .fetch(Statement::FindHeads, &[clock.into(), Param::Text(queue)])
@@ -101,13 +122,13 @@ pub(crate) trait Session: Send {
         rows.iter().map(LaneHead::from_row).collect()
     }
 
-    /// Notes that a task of `lane` will be claimable from `due_at` on, once this transaction is committed.
+    /// Records that a task of `lane` is claimable from `due_at` on, once this transaction commits.
     fn note_requeued(&mut self, _lane: i64, _due_at: i64) {}
 
-    async fn now(&mut self) -> Result<Timestamp, Failure> {
+    async fn now(&mut self) -> Result<Timestamp, SqlError> {
         let clock = self.clock();
         let rows = self.fetch(Statement::Now, &[clock.into()]).await?;
-        let row = rows.first().ok_or_else(|| Failure::internal("no time"))?;
+        let row = rows.first().ok_or_else(|| SqlError::internal("no time"))?;
         Ok(Timestamp::from_micros(row.must_int(0)?))
     }
 }
@@ -121,13 +142,13 @@ pub(crate) struct Submission<'a> {
 }
 
 impl Submission<'_> {
-    /// The first of the tasks, if they are alike and not one alone: what it says of itself, the others say, too.
+    /// The first of several tasks, if all of them share its values.
     pub(crate) fn shared<'t, 'a>(tasks: &'t [Submission<'a>]) -> Option<&'t Submission<'a>> {
         let (first, rest) = tasks.split_first()?;
         (!rest.is_empty() && rest.iter().all(|other| first.is_alike(other))).then_some(first)
     }
 
-    /// About how much of a statement it takes.
+    /// About its size in a statement.
     pub(crate) fn bytes(&self) -> usize {
         let memo = self
             .task
@@ -137,14 +158,14 @@ impl Submission<'_> {
         500 + self.task.parameters.as_str().len() + memo
     }
 
-    /// The retry policy as it is stored; the default is not.
-    pub(crate) fn policy_text(&self) -> Result<Option<String>, Failure> {
+    /// The retry policy as stored; `None` for the default.
+    pub(crate) fn policy_text(&self) -> Result<Option<String>, SqlError> {
         let own = (self.task.retry != longhaul_domain::RetryPolicy::default())
             .then_some(&self.task.retry);
         Ok(own.map(serde_json::to_string).transpose()?)
     }
 
-    /// The moment if the caller named one, and the delay from now otherwise, in microseconds.
+    /// The run time if the caller set one, else the delay from now, in microseconds.
     pub(crate) fn run_time(&self) -> (Option<i64>, i64) {
         match self.task.run_at {
             RunAt::Now => (None, 0),
@@ -158,9 +179,9 @@ impl Submission<'_> {
         }
     }
 
-    /// Whether the two differ in nothing but id, key, named moment and parameters, as far as the row has it.
+    /// Whether their rows differ in id, key, run time and parameters only.
     fn is_alike(&self, other: &Submission<'_>) -> bool {
-        // Every field is named here, so that a new one is not forgotten.
+        // The pattern names every field, so that the compiler reports a new one.
         let NewTask {
             owner,
             tier,
@@ -181,8 +202,9 @@ impl Submission<'_> {
             run_at: _,
             parameters: _,
             idempotency: _,
-            rings: _,
+            notifies: _,
         } = self.task;
+
         let task = other.task;
         (self.lane, self.run_time().1) == (other.lane, other.run_time().1)
             && (owner, tier, task_type, queue, priority)
@@ -201,7 +223,7 @@ impl Submission<'_> {
     }
 }
 
-/// The result of an attempt of a task that may well have neither parent nor children.
+/// The result of a task that probably has neither parent nor children.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Completion<'a> {
     pub(crate) lease: Lease,
@@ -221,7 +243,7 @@ pub(crate) struct LaneHead {
 }
 
 impl LaneHead {
-    pub(crate) fn from_row(row: &SqlRow) -> Result<Self, Failure> {
+    pub(crate) fn from_row(row: &SqlRow) -> Result<Self, SqlError> {
         Ok(Self {
             lane: row.must_int(0)?,
             queue: row.must_text(1)?,
@@ -233,23 +255,23 @@ impl LaneHead {
     }
 }
 
-/// Queue, type and priority: what a lane stands for.
+/// The queue, type and priority of a lane.
 pub(crate) type LaneKey = (String, String, u8);
 
-/// What all sessions of one store share.
+/// The state that all sessions of one store share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     outbox: OnceLock<OutboxPolicy>,
-    /// What is added to the database's clock: zero but in tests.
+    /// Added to the database's clock. Zero except in tests.
     pub(crate) offset: Arc<AtomicI64>,
     pub(crate) claim_bounds: ClaimBounds,
-    /// The same for those who only look, and see the first task that is left.
+    /// The bounds of reads, which see the first remaining task.
     pub(crate) look_bounds: ClaimBounds,
-    /// This process's clock, brought near the store's by `skew`. Only ids are made from it.
+    /// This process's clock. With `skew` it estimates the store's clock, for ids only.
     local: Arc<dyn Clock>,
     skew: AtomicI64,
     ids: Mutex<TaskIdSequence>,
-    /// Lanes that are committed; they are never removed.
+    /// Committed lanes. Lanes are never removed.
     lanes: Mutex<HashMap<LaneKey, i64>>,
 }
 
@@ -260,6 +282,7 @@ impl Shared {
         } else {
             OnceLock::from(outbox)
         };
+
         Self {
             outbox,
             offset,
@@ -272,13 +295,13 @@ impl Shared {
         }
     }
 
-    /// Which messages are written beside changes.
+    /// The messages that changes write to the outbox.
     pub(crate) fn outbox(&self) -> &OutboxPolicy {
         static NONE: LazyLock<OutboxPolicy> = LazyLock::new(OutboxPolicy::default);
         self.outbox.get().unwrap_or(&NONE)
     }
 
-    /// Has messages written from now on, unless somebody has said which before.
+    /// Sets the outbox policy. The first call wins.
     pub(crate) fn write_messages(&self, policy: OutboxPolicy) {
         self.outbox.get_or_init(|| policy);
     }
@@ -287,13 +310,13 @@ impl Shared {
         self.local.now()
     }
 
-    /// About what the store's clock says, without asking it. Good for ids, not for decisions.
+    /// An estimate of the store's clock, without a query. For ids, not for decisions.
     pub(crate) fn estimated_now(&self) -> Timestamp {
         let shift = self.skew.load(Ordering::Relaxed);
         Timestamp::from_micros(self.local.now().as_micros() + shift)
     }
 
-    /// Notes how far the store's clock is from this process's.
+    /// Records the difference between the store's clock and this process's.
     pub(crate) fn note_store_time(&self, store: Timestamp) {
         self.skew.store(
             store.as_micros() - self.local.now().as_micros(),
@@ -305,20 +328,22 @@ impl Shared {
         self.next_ids()()
     }
 
-    /// Gives out as many ids as are asked for, at one look at the clock.
+    /// An id generator that reads the clock once.
     pub(crate) fn next_ids(&self) -> impl FnMut() -> TaskId {
         let now = self.estimated_now();
+        // The lock lives as long as the generator, so that its ids are in sequence.
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         move || ids.next_id(now, crate::random::next_u64())
     }
 
-    /// Notes what a transaction that is committed has changed about where claims start.
+    /// Applies a committed transaction's moves to the bounds.
     pub(crate) fn note_moves(&self, moves: &Moves) {
         self.claim_bounds.note(moves);
         self.look_bounds.lower(moves);
     }
 
     pub(crate) fn known_lane(&self, key: &LaneKey) -> Option<i64> {
+        // A panic cannot leave the map half changed, so a poisoned lock is still good.
         self.lanes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -326,8 +351,9 @@ impl Shared {
             .copied()
     }
 
-    /// Remembers a lane that a committed task or an own transaction has shown to exist.
+    /// Remembers a lane that is committed.
     pub(crate) fn note_lane(&self, key: LaneKey, lane: i64) {
+        // As in `known_lane`, a poisoned lock is still good.
         self.lanes
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,15 +1,15 @@
-//! From checked input to a submit: ids and lanes are settled first, then one operation writes.
+//! Submits checked tasks: finds ids and lanes first, then writes in one operation.
 
 use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted, event::EventKind};
 
 use crate::{
-    database::{Database, Mode},
+    database::Database,
     operations::submit::{self, EnsureLane, SubmitTasks},
-    session::{LaneKey, Shared},
+    session::{LaneKey, Mode, Shared},
     sqlite::SqliteDatabase,
 };
 
-/// Submits all or none, in a transaction of the store's own.
+/// Submits all tasks or none, in the store's own transaction.
 pub(crate) async fn submit(
     database: &Database,
     tasks: Vec<NewTask>,
@@ -18,6 +18,7 @@ pub(crate) async fn submit(
     if tasks.is_empty() {
         return Ok(Vec::new());
     }
+
     let events = &database.shared().outbox().events;
     let is_plain = |task: &NewTask| {
         task.idempotency.is_none()
@@ -31,8 +32,9 @@ pub(crate) async fn submit(
         } else {
             Mode::Transaction
         };
-        return database.run(mode, operation).await;
+        return database.run_in(mode, operation).await;
     }
+
     let lanes: Vec<_> = tasks
         .iter()
         .map(|task| database.shared().known_lane(&submit::lane_key(task)))
@@ -42,29 +44,35 @@ pub(crate) async fn submit(
         .zip(&lanes)
         .map(|(task, lane)| lane.is_none().then(|| submit::lane_key(task)));
     let unknown: Vec<Option<LaneKey>> = unknown.collect();
+
     let operation = SubmitTasks {
         ids: ids_of(database.shared(), &tasks),
         tasks,
         lanes,
     };
-    let submitted = database.run(Mode::Transaction, operation).await?;
-    // The lanes of what was made are committed now and may be remembered.
+    let submitted = database.run(operation).await?;
+
+    // Remember new lanes only after the commit.
     for (key, made) in unknown.into_iter().zip(&submitted) {
-        if let Some(key) = key.filter(|_| !made.repeated) {
+        if let Some(key) = key
+            && !made.repeated
+        {
             lane_of(database, key).await?;
         }
     }
+
     Ok(submitted)
 }
 
-/// The operation that submits `tasks`, with an id for each and every lane made and committed before: no submit
-/// waits for another's transaction over a new lane.
+/// The operation that submits `tasks`. Each task has its id, and all lanes are committed before, so
+/// that no submit waits for another's transaction over a new lane.
 pub(crate) async fn prepare(
     database: &Database,
     tasks: Vec<NewTask>,
 ) -> Result<SubmitTasks, StoreError> {
     let mut lanes = Vec::with_capacity(tasks.len());
     let mut last: Option<(&NewTask, i64)> = None;
+
     for task in &tasks {
         let lane = match last {
             Some((known, lane)) if submit::is_same_lane(known, task) => lane,
@@ -73,6 +81,7 @@ pub(crate) async fn prepare(
         lanes.push(Some(lane));
         last = Some((task, lane));
     }
+
     Ok(SubmitTasks {
         ids: ids_of(database.shared(), &tasks),
         tasks,
@@ -92,20 +101,21 @@ async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
     if let Some(lane) = database.shared().known_lane(&key) {
         return Ok(lane);
     }
-    let lane = database
-        .run(Mode::Transaction, EnsureLane { key: key.clone() })
-        .await?;
+
+    let operation = EnsureLane { key: key.clone() };
+    let lane = database.run(operation).await?;
     database.shared().note_lane(key, lane);
     Ok(lane)
 }
 
-/// The same inside a caller's own SQLite transaction, which may hold the one write lock: a new lane is made in
-/// that transaction and remembered by nobody.
+/// Like `prepare`, for a caller's own SQLite transaction. It may hold the write lock, so new lanes
+/// are made in that transaction and are not remembered.
 pub(crate) fn prepare_within(database: &SqliteDatabase, tasks: Vec<NewTask>) -> SubmitTasks {
     let lanes = tasks
         .iter()
         .map(|task| database.shared.known_lane(&submit::lane_key(task)))
         .collect();
+
     SubmitTasks {
         ids: ids_of(&database.shared, &tasks),
         tasks,

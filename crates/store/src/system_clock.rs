@@ -5,12 +5,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_domain::{Clock, Timestamp};
 
-/// The machine's time, which never goes back and never stands still: after a step back of the clock it goes on from
-/// where it was, by the time that has passed, until the clock is ahead again.
+/// The machine's time, made monotonic. After the clock is set back, the time advances by the
+/// elapsed time until the clock has caught up.
 #[derive(Debug)]
 pub struct SystemClock {
     start: Instant,
-    /// The most that the clock was ever ahead of the time since the start, in microseconds.
+    /// The largest lead of the clock over the time since the start, in microseconds.
     lead: AtomicI64,
 }
 
@@ -40,6 +40,7 @@ impl Clock for SystemClock {
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default(),
         );
+
         Timestamp::from_micros(self.reading(clock, micros(self.start.elapsed())))
     }
 }
@@ -59,6 +60,7 @@ mod tests {
             (1_990, 120),
             (1_995, 125),
         ];
+
         let told = readings.map(|(clock_says, passed)| clock.reading(clock_says, passed));
         assert_eq!(told, [1_000, 1_010, 1_020, 1_110, 1_990, 1_995]);
     }
@@ -66,7 +68,8 @@ mod tests {
     #[test]
     fn the_time_is_the_machines() {
         let clock = SystemClock::default();
-        let (first, second) = (clock.now(), clock.now());
+        let first = clock.now();
+        let second = clock.now();
         assert!(first <= second && first.as_micros() > 1_700_000_000_000_000);
     }
 }

@@ -12,7 +12,7 @@ use longhaul_domain::{
 
 use crate::suite::{self, Case, Dice, Factory, cases, random_task_id};
 
-/// Makes a store without files.
+/// Makes an empty store.
 pub type ArtifactStoreFactory = Factory<(), dyn ArtifactStore>;
 
 /// One trial for each case, named `{backend}::artifact_store::{sentence}`.
@@ -22,22 +22,22 @@ pub fn trials(backend: &str, factory: &ArtifactStoreFactory) -> Vec<Trial> {
 
 fn cases() -> Vec<Case<ArtifactStoreFactory>> {
     cases![
-        bytes_come_back_as_they_were_put,
+        bytes_are_read_as_they_were_put,
         a_span_of_a_file_is_read,
-        what_is_known_of_a_file_comes_back_with_it,
-        a_key_is_made_of_task_attempt_and_a_random_part,
-        files_of_one_name_are_kept_apart,
-        a_name_that_looks_like_a_path_is_only_shown,
-        a_key_that_was_never_made_is_not_found,
-        a_key_that_leads_elsewhere_is_refused,
+        name_and_type_of_a_file_are_stored_with_it,
+        a_key_consists_of_task_attempt_and_a_random_id,
+        files_with_the_same_name_are_separate,
+        a_name_that_looks_like_a_path_is_only_a_label,
+        an_unknown_key_is_not_found,
+        a_key_that_leads_out_of_the_store_is_refused,
         another_spelling_of_a_key_is_refused,
-        a_removed_file_is_gone_and_removing_it_again_is_no_error,
+        removing_a_file_twice_is_no_error,
         removing_all_files_of_a_task_leaves_the_others,
-        a_task_has_room_again_after_its_files_were_removed,
-        what_could_not_be_shown_is_refused,
+        a_task_can_store_files_again_after_a_removal,
+        invalid_names_and_types_are_refused,
         a_file_that_is_too_large_is_refused,
-        files_put_at_once_are_all_kept,
-        files_put_while_others_are_removed_are_kept,
+        files_put_concurrently_are_all_stored,
+        files_put_during_removals_are_stored,
     ]
 }
 
@@ -60,7 +60,7 @@ async fn put(store: &dyn ArtifactStore, task_id: TaskId, text: &str) -> Artifact
         .unwrap()
 }
 
-async fn assert_kept(store: &dyn ArtifactStore, artifact: &Artifact, bytes: &[u8]) {
+async fn assert_stored(store: &dyn ArtifactStore, artifact: &Artifact, bytes: &[u8]) {
     let (found, contents) = store.get(&artifact.key).await.unwrap();
     assert_eq!(found, *artifact);
     assert!(
@@ -77,8 +77,8 @@ async fn assert_gone(store: &dyn ArtifactStore, artifact: &Artifact) {
 
 async fn a_span_of_a_file_is_read(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    let kept = put(&*store, random_task_id(), "0123456789").await;
-    let span = async |offset, length| store.read(&kept.key, offset, length).await.unwrap();
+    let stored = put(&*store, random_task_id(), "0123456789").await;
+    let span = async |offset, length| store.read(&stored.key, offset, length).await.unwrap();
     assert_eq!(span(0, 10).await, b"0123456789");
     assert_eq!(span(3, 4).await, b"3456");
     assert_eq!(span(8, 10).await, b"89");
@@ -88,9 +88,10 @@ async fn a_span_of_a_file_is_read(make: ArtifactStoreFactory) {
             && span(u64::MAX, u64::MAX).await.is_empty()
             && span(5, 0).await.is_empty()
     );
-    store.remove(&kept.key).await.unwrap();
+
+    store.remove(&stored.key).await.unwrap();
     assert_eq!(
-        store.read(&kept.key, 0, 1).await,
+        store.read(&stored.key, 0, 1).await,
         Err(ArtifactError::NotFound)
     );
     assert!(matches!(
@@ -99,7 +100,7 @@ async fn a_span_of_a_file_is_read(make: ArtifactStoreFactory) {
     ));
 }
 
-async fn bytes_come_back_as_they_were_put(make: ArtifactStoreFactory) {
+async fn bytes_are_read_as_they_were_put(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let mut dice = Dice::new(1);
     for length in [0, 1, 2, 255, 4_096, 65_537, 3_000_000] {
@@ -109,17 +110,19 @@ async fn bytes_come_back_as_they_were_put(make: ArtifactStoreFactory) {
             .await
             .unwrap();
         assert_eq!(artifact.bytes, length);
-        assert_kept(&*store, &artifact, &bytes).await;
+        assert_stored(&*store, &artifact, &bytes).await;
     }
+
     let every_byte: Vec<u8> = (0..=255).collect();
     let artifact = store
         .put(text_file(random_task_id(), &every_byte))
         .await
         .unwrap();
-    assert_kept(&*store, &artifact, &every_byte).await;
+
+    assert_stored(&*store, &artifact, &every_byte).await;
 }
 
-async fn what_is_known_of_a_file_comes_back_with_it(make: ArtifactStoreFactory) {
+async fn name_and_type_of_a_file_are_stored_with_it(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let longest = "x".repeat(200);
     for file_name in [
@@ -137,16 +140,17 @@ async fn what_is_known_of_a_file_comes_back_with_it(make: ArtifactStoreFactory) 
                 ..text_file(random_task_id(), b"x")
             };
             let artifact = store.put(new).await.unwrap();
+
             assert_eq!(
                 (artifact.file_name.as_str(), artifact.content_type.as_str()),
                 (file_name, content_type)
             );
-            assert_kept(&*store, &artifact, b"x").await;
+            assert_stored(&*store, &artifact, b"x").await;
         }
     }
 }
 
-async fn a_key_is_made_of_task_attempt_and_a_random_part(make: ArtifactStoreFactory) {
+async fn a_key_consists_of_task_attempt_and_a_random_id(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task_id = random_task_id();
     for attempt in [0, 1, 17, u32::MAX] {
@@ -157,28 +161,27 @@ async fn a_key_is_made_of_task_attempt_and_a_random_part(make: ArtifactStoreFact
             })
             .await
             .unwrap();
+
         let random = artifact
             .key
             .strip_prefix(&format!("{task_id}/{attempt}/"))
-            .expect("task and attempt come first");
+            .expect("a key starts with task and attempt");
         assert_eq!(uuid::Uuid::parse_str(random).unwrap().get_version_num(), 4);
-        assert_kept(&*store, &artifact, b"x").await;
+        assert_stored(&*store, &artifact, b"x").await;
     }
 }
 
-async fn files_of_one_name_are_kept_apart(make: ArtifactStoreFactory) {
+async fn files_with_the_same_name_are_separate(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
-    let (first, second) = (
-        put(&*store, task, "one").await,
-        put(&*store, task, "two").await,
-    );
+    let first = put(&*store, task, "one").await;
+    let second = put(&*store, task, "two").await;
     assert_ne!(first.key, second.key);
-    assert_kept(&*store, &first, b"one").await;
-    assert_kept(&*store, &second, b"two").await;
+    assert_stored(&*store, &first, b"one").await;
+    assert_stored(&*store, &second, b"two").await;
 }
 
-async fn a_name_that_looks_like_a_path_is_only_shown(make: ArtifactStoreFactory) {
+async fn a_name_that_looks_like_a_path_is_only_a_label(make: ArtifactStoreFactory) {
     let store = make(()).await;
     for file_name in [
         "../../etc/passwd",
@@ -210,109 +213,116 @@ async fn a_name_that_looks_like_a_path_is_only_shown(make: ArtifactStoreFactory)
                 .all(|c| c.is_ascii_hexdigit() || c == '-' || c == '/')
         );
         assert_eq!(artifact.file_name, file_name);
-        assert_kept(&*store, &artifact, b"x").await;
+        assert_stored(&*store, &artifact, b"x").await;
     }
 }
 
-async fn a_key_that_was_never_made_is_not_found(make: ArtifactStoreFactory) {
+async fn an_unknown_key_is_not_found(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    let (task, random) = (random_task_id(), random_task_id());
+    let task = random_task_id();
+    let random = random_task_id();
     let key = format!("{task}/1/{random}");
     assert_eq!(store.get(&key).await, Err(ArtifactError::NotFound));
     assert_eq!(store.remove(&key).await, Ok(()));
-    let kept = put(&*store, task, "x").await;
+    let stored = put(&*store, task, "x").await;
+
     assert_eq!(store.get(&key).await, Err(ArtifactError::NotFound));
-    assert_kept(&*store, &kept, b"x").await;
+    assert_stored(&*store, &stored, b"x").await;
 }
 
-/// Strings that have led out of folders elsewhere, alone and in the place of each part of a key.
-fn keys_that_lead_elsewhere(real: &str) -> BTreeSet<String> {
-    let steps = [
-        "..",
-        ".",
-        "",
-        " ",
-        "...",
-        "....//",
-        "..\\",
-        "\\",
-        "~",
-        "*",
-        "?",
-        "%2e%2e",
-        "%2e%2e%2f",
-        "..%2f",
-        "..%5c",
-        "%252e%252e",
-        "..%c0%af",
-        "%00",
-        "\u{0}",
-        "..\u{0}",
-        "\n",
-        "..\n",
-        "．．",
-        "\u{2024}\u{2024}",
-        "..;",
-        "C:",
-        "NUL",
-        "-",
-        "--",
-        "/",
-        "//",
-        "/etc/passwd",
-        "etc",
-        ".part",
-        ".git",
-        "+1",
-        "01",
-        "1e0",
-        "0x1",
-        "-1",
-        "4294967296",
-        "1 ",
-        " 1",
-        "١",
-    ];
-    let parts: Vec<&str> = real.split('/').collect();
+/// Parts of keys that have led out of folders in other systems.
+const BAD_STEPS: &[&str] = &[
+    "..",
+    ".",
+    "",
+    " ",
+    "...",
+    "....//",
+    "..\\",
+    "\\",
+    "~",
+    "*",
+    "?",
+    "%2e%2e",
+    "%2e%2e%2f",
+    "..%2f",
+    "..%5c",
+    "%252e%252e",
+    "..%c0%af",
+    "%00",
+    "\u{0}",
+    "..\u{0}",
+    "\n",
+    "..\n",
+    "．．",
+    "\u{2024}\u{2024}",
+    "..;",
+    "C:",
+    "NUL",
+    "-",
+    "--",
+    "/",
+    "//",
+    "/etc/passwd",
+    "etc",
+    ".part",
+    ".git",
+    "+1",
+    "01",
+    "1e0",
+    "0x1",
+    "-1",
+    "4294967296",
+    "1 ",
+    " 1",
+    "١",
+];
+
+/// Bad keys: each bad step alone, around the key and in place of each of its three steps.
+fn bad_keys(real: &str) -> BTreeSet<String> {
+    let steps: Vec<&str> = real.split('/').collect();
+    let [task, attempt, id] = steps[..] else {
+        panic!("{real} has three steps");
+    };
+
     let mut keys = BTreeSet::new();
-    for step in steps {
+    for bad in BAD_STEPS {
         keys.extend([
-            step.to_owned(),
-            format!("{step}/{step}/{step}"),
-            format!("{step}/{real}"),
-            format!("{real}/{step}"),
+            (*bad).to_owned(),
+            bad.repeat(2_000),
+            format!("{bad}/{bad}/{bad}"),
+            format!("{bad}/{real}"),
+            format!("{real}/{bad}"),
+            format!("{real}{bad}"),
+            format!("{bad}{real}"),
+            format!("{bad}/{attempt}/{id}"),
+            format!("{task}/{bad}/{id}"),
+            format!("{task}/{attempt}/{bad}"),
+            format!("{task}/{attempt}/{bad}/{id}"),
         ]);
-        keys.extend([
-            format!("{real}{step}"),
-            format!("{step}{real}"),
-            step.repeat(2_000),
-        ]);
-        keys.insert(format!("{step}/{}/{}", parts[1], parts[2]));
-        keys.insert(format!("{}/{step}/{}", parts[0], parts[2]));
-        keys.insert(format!("{}/{}/{step}", parts[0], parts[1]));
-        keys.insert(format!("{}/{}/{step}/{}", parts[0], parts[1], parts[2]));
     }
+
     for depth in 1..10 {
         let up = "../".repeat(depth);
         keys.extend([
             format!("{up}etc/passwd"),
             format!("{real}/{up}etc/passwd"),
-            format!("{}/{up}x", parts[0]),
-        ]);
-        keys.extend([
+            format!("{task}/{up}x"),
             format!("/{up}etc/passwd"),
-            format!("{}/1/{up}{}", parts[0], parts[2]),
+            format!("{task}/1/{up}{id}"),
         ]);
     }
+
     keys.remove(real);
     keys
 }
 
-async fn a_key_that_leads_elsewhere_is_refused(make: ArtifactStoreFactory) {
+async fn a_key_that_leads_out_of_the_store_is_refused(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    let kept = put(&*store, random_task_id(), "x").await;
-    let keys = keys_that_lead_elsewhere(&kept.key);
+    let stored = put(&*store, random_task_id(), "x").await;
+    let keys = bad_keys(&stored.key);
     assert!(keys.len() >= 100);
+
     for key in keys {
         assert!(
             matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))),
@@ -323,23 +333,26 @@ async fn a_key_that_leads_elsewhere_is_refused(make: ArtifactStoreFactory) {
             "{key:?}"
         );
     }
-    assert_kept(&*store, &kept, b"x").await;
+
+    assert_stored(&*store, &stored, b"x").await;
 }
 
 async fn another_spelling_of_a_key_is_refused(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    let kept = put(&*store, random_task_id(), "x").await;
-    let parts: Vec<&str> = kept.key.split('/').collect();
+    let stored = put(&*store, random_task_id(), "x").await;
+    let steps: Vec<&str> = stored.key.split('/').collect();
+
     let spellings = [
-        kept.key.to_uppercase(),
-        kept.key.replace('-', ""),
-        format!("{{{}}}/{}/{}", parts[0], parts[1], parts[2]),
-        format!("urn:uuid:{}/{}/{}", parts[0], parts[1], parts[2]),
-        format!("{}/{}/urn:uuid:{}", parts[0], parts[1], parts[2]),
-        format!("{}/0{}/{}", parts[0], parts[1], parts[2]),
-        kept.key.replace('/', "//"),
-        kept.key.replace('/', "\\"),
+        stored.key.to_uppercase(),
+        stored.key.replace('-', ""),
+        format!("{{{}}}/{}/{}", steps[0], steps[1], steps[2]),
+        format!("urn:uuid:{}/{}/{}", steps[0], steps[1], steps[2]),
+        format!("{}/{}/urn:uuid:{}", steps[0], steps[1], steps[2]),
+        format!("{}/0{}/{}", steps[0], steps[1], steps[2]),
+        stored.key.replace('/', "//"),
+        stored.key.replace('/', "\\"),
     ];
+
     for key in spellings {
         assert!(
             matches!(store.get(&key).await, Err(ArtifactError::Invalid(_))),
@@ -350,27 +363,29 @@ async fn another_spelling_of_a_key_is_refused(make: ArtifactStoreFactory) {
             "{key:?}"
         );
     }
-    assert_kept(&*store, &kept, b"x").await;
+
+    assert_stored(&*store, &stored, b"x").await;
 }
 
-async fn a_removed_file_is_gone_and_removing_it_again_is_no_error(make: ArtifactStoreFactory) {
+async fn removing_a_file_twice_is_no_error(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
-    let (removed, kept) = (
-        put(&*store, task, "one").await,
-        put(&*store, task, "two").await,
-    );
+    let removed = put(&*store, task, "one").await;
+    let stored = put(&*store, task, "two").await;
     for _ in 0..3 {
         store.remove(&removed.key).await.unwrap();
         assert_gone(&*store, &removed).await;
     }
-    assert_kept(&*store, &kept, b"two").await;
+
+    assert_stored(&*store, &stored, b"two").await;
 }
 
 async fn removing_all_files_of_a_task_leaves_the_others(make: ArtifactStoreFactory) {
     let store = make(()).await;
-    let (task, other) = (random_task_id(), random_task_id());
+    let task = random_task_id();
+    let other = random_task_id();
     let mut removed = Vec::new();
+
     for attempt in [1, 1, 2, 3] {
         removed.push(
             store
@@ -382,31 +397,35 @@ async fn removing_all_files_of_a_task_leaves_the_others(make: ArtifactStoreFacto
                 .unwrap(),
         );
     }
-    let kept = put(&*store, other, "kept").await;
+
+    let stored = put(&*store, other, "stored").await;
     for _ in 0..2 {
         store.remove_all(task).await.unwrap();
     }
+
     store.remove_all(random_task_id()).await.unwrap();
     for artifact in &removed {
         assert_gone(&*store, artifact).await;
     }
-    assert_kept(&*store, &kept, b"kept").await;
+
+    assert_stored(&*store, &stored, b"stored").await;
 }
 
-async fn a_task_has_room_again_after_its_files_were_removed(make: ArtifactStoreFactory) {
+async fn a_task_can_store_files_again_after_a_removal(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
     let first = put(&*store, task, "one").await;
     store.remove(&first.key).await.unwrap();
     let second = put(&*store, task, "two").await;
-    assert_kept(&*store, &second, b"two").await;
+
+    assert_stored(&*store, &second, b"two").await;
     store.remove_all(task).await.unwrap();
     let third = put(&*store, task, "three").await;
-    assert_kept(&*store, &third, b"three").await;
+    assert_stored(&*store, &third, b"three").await;
     assert_gone(&*store, &second).await;
 }
 
-async fn what_could_not_be_shown_is_refused(make: ArtifactStoreFactory) {
+async fn invalid_names_and_types_are_refused(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let long = "x".repeat(10_000);
     for bad in ["", "a\r\nSet-Cookie: b", "a\u{0}", "\u{7f}", long.as_str()] {
@@ -425,6 +444,7 @@ async fn what_could_not_be_shown_is_refused(make: ArtifactStoreFactory) {
             );
         }
     }
+
     let typed = NewArtifact {
         content_type: "text/文",
         ..text_file(random_task_id(), b"x")
@@ -442,7 +462,7 @@ async fn a_file_that_is_too_large_is_refused(make: ArtifactStoreFactory) {
     assert!(matches!(refused, Err(ArtifactError::Invalid(_))));
 }
 
-async fn files_put_at_once_are_all_kept(make: ArtifactStoreFactory) {
+async fn files_put_concurrently_are_all_stored(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
     let put = |number: u32| {
@@ -456,22 +476,24 @@ async fn files_put_at_once_are_all_kept(make: ArtifactStoreFactory) {
             (store.put(new).await.unwrap(), text)
         })
     };
+
     for result in join_all((0..60).map(put)).await {
         let (artifact, text) = result.unwrap();
-        assert_kept(&*store, &artifact, text.as_bytes()).await;
+        assert_stored(&*store, &artifact, text.as_bytes()).await;
     }
 }
 
-async fn files_put_while_others_are_removed_are_kept(make: ArtifactStoreFactory) {
+async fn files_put_during_removals_are_stored(make: ArtifactStoreFactory) {
     let store = make(()).await;
     let task = random_task_id();
-    // Each removal may take the last file of the task away while the next one is put.
+
+    // A removal may remove the last file of the task while the next one is put.
     let churn = |_| {
         let store = store.share();
         tokio::spawn(async move {
             for _ in 0..20 {
                 let artifact = put(&*store, task, "x").await;
-                assert_kept(&*store, &artifact, b"x").await;
+                assert_stored(&*store, &artifact, b"x").await;
                 store.remove(&artifact.key).await.unwrap();
                 assert_gone(&*store, &artifact).await;
             }

@@ -1,5 +1,5 @@
-//! A clock that tests move. By itself it never gives the same time twice and never goes back, so that no test has to
-//! sleep and no two changes of one store carry the same time by accident.
+//! A clock that tests set. It never returns the same time twice and never goes back by itself, so
+//! tests need not sleep and no two changes of a store have the same time by accident.
 
 use std::sync::{
     Arc,
@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use longhaul_domain::{Clock, Timestamp};
 
-/// 2026-01-01T00:00:00Z: where a clock without the system's time starts. Any moment does, as long as it is always this.
+/// 2026-01-01T00:00:00Z, the start of a clock without the system's time. Any constant would do.
 const FIXED_START_MICROS: i64 = 1_767_225_600_000_000;
 
-/// The system's time, or a fixed moment, plus an offset that tests raise. Clones share the offset.
+/// The system's time or a fixed start, plus an offset that tests change. Clones share the offset.
 #[derive(Debug, Clone, Default)]
 pub struct TestClock {
     /// Where the clock starts when it does not follow the system's.
@@ -26,9 +26,9 @@ impl TestClock {
         Self::default()
     }
 
-    /// A clock that knows nothing of the system's: it starts at the same moment in every run, each reading is one
-    /// microsecond later than the one before, and all else is told by [`Self::advance_ms`]. What goes by it can be
-    /// repeated exactly.
+    /// A clock that does not read the system's time. It starts at the same time in every run, each
+    /// reading is one microsecond later than the one before, and [`Self::advance_ms`] moves it.
+    /// Tests that use it are reproducible.
     pub fn fixed() -> Self {
         Self {
             fixed_start_micros: Some(FIXED_START_MICROS),
@@ -36,17 +36,19 @@ impl TestClock {
         }
     }
 
-    /// Moves the clock forward, by no less than it is told.
+    /// Moves the clock forward by at least this much.
     pub fn advance_ms(&self, ms: u64) {
         let micros = i64::try_from(ms)
             .expect("tests move the clock by less than the age of the universe")
             * 1_000;
         self.offset_micros.fetch_add(micros, Ordering::SeqCst);
-        // The last reading may be ahead of the system's clock by some microseconds, which must not be lost.
+
+        // The last reading may be some microseconds ahead of the system's time. It moves too, so
+        // that the clock advances by no less than `ms`.
         self.last_micros.fetch_add(micros, Ordering::SeqCst);
     }
 
-    /// Moves the clock back, as whoever sets one that is ahead.
+    /// Moves the clock back, as an administrator does with a clock that is ahead.
     pub fn turn_back_ms(&self, ms: u64) {
         let micros = i64::try_from(ms)
             .expect("tests move the clock by less than the age of the universe")
@@ -55,7 +57,7 @@ impl TestClock {
         self.last_micros.fetch_sub(micros, Ordering::SeqCst);
     }
 
-    /// The offset in microseconds, for stores that go by a server's clock: they add it to what the server says.
+    /// The offset in microseconds. Stores that use a server's clock add it to the server's time.
     pub fn offset(&self) -> Arc<AtomicI64> {
         Arc::clone(&self.offset_micros)
     }
@@ -63,19 +65,19 @@ impl TestClock {
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
-        let told = self.fixed_start_micros.unwrap_or_else(system_micros)
-            + self.offset_micros.load(Ordering::SeqCst);
-        let step = |last: i64| Some(told.max(last + 1));
+        let start = self.fixed_start_micros.unwrap_or_else(system_micros);
+        let time = start + self.offset_micros.load(Ordering::SeqCst);
+        let step = |last: i64| Some(time.max(last + 1));
         let last = self
             .last_micros
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, step);
-        Timestamp::from_micros(told.max(last.unwrap_or_default() + 1))
+        Timestamp::from_micros(time.max(last.unwrap_or_default() + 1))
     }
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place of the testkit that reads the system's clock"
+    reason = "the only function of the testkit that reads the system's clock"
 )]
 fn system_micros() -> i64 {
     let since_1970 = SystemTime::now()
@@ -89,10 +91,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_moves_on_with_each_reading_and_by_what_it_is_told() {
+    fn the_clock_advances_with_each_reading_and_by_the_given_time() {
         let clock = TestClock::new();
         let readings: Vec<Timestamp> = (0..1_000).map(|_| clock.now()).collect();
         assert!(readings.windows(2).all(|pair| pair[0] < pair[1]));
+
         for _ in 0..100 {
             let before = clock.now();
             clock.clone().advance_ms(3_600_000);
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_clock_says_the_same_in_every_run() {
+    fn a_fixed_clock_gives_the_same_times_in_every_run() {
         let readings = || {
             let clock = TestClock::fixed();
             let first = [clock.now(), clock.now()];
@@ -109,6 +112,7 @@ mod tests {
             [first[0], first[1], clock.now()]
                 .map(|reading| reading.as_micros() - FIXED_START_MICROS)
         };
+
         assert_eq!(readings(), [0, 1, 1_002]);
         assert_eq!(readings(), readings());
     }

@@ -4,13 +4,13 @@ use futures::poll;
 use libtest_mimic::Trial;
 use longhaul_domain::{
     Status, TaskId,
-    contract::event_bus::{EventBus, EventStream, Heard, Subscription},
+    contract::event_bus::{EventBus, EventStream, Received, Subscription},
     event::{EventKind, TaskEvent},
 };
 
-use crate::suite::{self, Case, Factory, cases, random_task_id, within_patience};
+use crate::suite::{self, Case, Factory, cases, random_task_id, within_deadline};
 
-/// Makes a bus whose listeners may fall behind by about so many events.
+/// Makes a bus whose listeners may fall behind by about this many events.
 pub type EventBusFactory = Factory<usize, dyn EventBus>;
 
 /// One trial for each case, named `{backend}::event_bus::{sentence}`.
@@ -20,23 +20,23 @@ pub fn trials(backend: &str, factory: &EventBusFactory) -> Vec<Trial> {
 
 fn cases() -> Vec<Case<EventBusFactory>> {
     cases![
-        a_listener_hears_what_is_published_in_order,
-        a_listener_hears_nothing_from_before_it_came,
-        a_listener_hears_only_the_task_that_it_wants,
-        a_listener_hears_only_the_owner_that_it_wants,
-        every_listener_hears_every_event,
-        an_event_comes_as_it_was_published,
-        a_bus_knows_that_a_task_is_heard,
-        publishing_without_listeners_does_no_harm,
-        a_listener_that_left_does_no_harm,
-        a_listener_that_stops_waiting_for_a_while_loses_nothing,
-        a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed,
-        a_listener_that_has_caught_up_misses_nothing_more,
-        a_closed_bus_ends_its_streams_after_what_is_left,
+        a_listener_receives_events_in_order,
+        a_listener_receives_only_what_is_sent_after_it_subscribed,
+        a_listener_receives_only_the_task_of_its_subscription,
+        a_listener_receives_only_the_owner_of_its_subscription,
+        every_listener_receives_every_event,
+        an_event_is_delivered_as_it_was_published,
+        a_bus_knows_whether_a_task_has_listeners,
+        publishing_without_listeners_is_harmless,
+        a_dropped_listener_is_harmless,
+        a_cancelled_wait_for_events_loses_nothing,
+        a_slow_listener_learns_how_many_events_it_missed,
+        a_listener_that_caught_up_misses_no_more_events,
+        a_closed_bus_delivers_the_rest_and_ends_its_streams,
     ]
 }
 
-const ROOM: usize = 1_024;
+const CAPACITY: usize = 1_024;
 
 fn event(task_id: TaskId, owner: &str, version: u64) -> TaskEvent {
     TaskEvent {
@@ -54,7 +54,7 @@ fn event(task_id: TaskId, owner: &str, version: u64) -> TaskEvent {
     }
 }
 
-/// Events of one task that are told apart by their version.
+/// Events of one task with different versions.
 fn numbered(versions: std::ops::RangeInclusive<u64>) -> Vec<TaskEvent> {
     let task = random_task_id();
     versions
@@ -63,56 +63,62 @@ fn numbered(versions: std::ops::RangeInclusive<u64>) -> Vec<TaskEvent> {
 }
 
 async fn next_event(stream: &mut Box<dyn EventStream>) -> TaskEvent {
-    match within_patience(stream.next()).await {
-        Some(Heard::Event(event)) => event,
-        other => panic!("an event was published, and {other:?} was heard"),
+    match within_deadline(stream.next()).await {
+        Some(Received::Event(event)) => event,
+        other => panic!("expected an event, received {other:?}"),
     }
 }
 
-async fn assert_hears(stream: &mut Box<dyn EventStream>, events: &[TaskEvent]) {
+async fn assert_receives(stream: &mut Box<dyn EventStream>, events: &[TaskEvent]) {
     for event in events {
         assert_eq!(next_event(stream).await, *event);
     }
 }
 
-async fn a_listener_hears_what_is_published_in_order(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn a_listener_receives_events_in_order(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut stream = bus.subscribe(Subscription::default());
     let events = numbered(1..=500);
     events.iter().for_each(|event| bus.publish(event.clone()));
-    assert_hears(&mut stream, &events).await;
+    assert_receives(&mut stream, &events).await;
 }
 
-async fn a_listener_hears_nothing_from_before_it_came(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn a_listener_receives_only_what_is_sent_after_it_subscribed(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let events = numbered(1..=2);
-    // Somebody hears the first one before the other comes, so that it is past on every bus.
+
+    // An earlier listener receives the first event, so that it is over on every bus.
     let mut early = bus.subscribe(Subscription::default());
     bus.publish(events[0].clone());
-    assert_hears(&mut early, &events[..1]).await;
+    assert_receives(&mut early, &events[..1]).await;
+
     let mut late = bus.subscribe(Subscription::default());
     bus.publish(events[1].clone());
-    assert_hears(&mut late, &events[1..]).await;
+    assert_receives(&mut late, &events[1..]).await;
 }
 
-async fn a_listener_hears_only_the_task_that_it_wants(make: EventBusFactory) {
-    let bus = make(ROOM).await;
-    let (wanted, other) = (numbered(1..=50), numbered(1..=50));
+async fn a_listener_receives_only_the_task_of_its_subscription(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
+    let wanted = numbered(1..=50);
+    let other = numbered(1..=50);
     let subscription = Subscription {
         task_id: Some(wanted[0].task_id),
         owner: None,
     };
     let mut stream = bus.subscribe(subscription);
+
     for (wanted, other) in wanted.iter().zip(&other) {
         bus.publish(other.clone());
         bus.publish(wanted.clone());
     }
-    assert_hears(&mut stream, &wanted).await;
+
+    assert_receives(&mut stream, &wanted).await;
 }
 
-async fn a_listener_hears_only_the_owner_that_it_wants(make: EventBusFactory) {
-    let bus = make(ROOM).await;
-    let (first, second) = (random_task_id(), random_task_id());
+async fn a_listener_receives_only_the_owner_of_its_subscription(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
+    let first = random_task_id();
+    let second = random_task_id();
     let mut of_ann = bus.subscribe(Subscription {
         task_id: None,
         owner: Some("ann".to_owned()),
@@ -132,7 +138,8 @@ async fn a_listener_hears_only_the_owner_that_it_wants(make: EventBusFactory) {
         bus.publish(event(task, owner, version as u64));
     }
     bus.publish(event(second, "ann", 99));
-    assert_hears(
+
+    assert_receives(
         &mut of_ann,
         &[
             event(first, "ann", 0),
@@ -141,27 +148,28 @@ async fn a_listener_hears_only_the_owner_that_it_wants(make: EventBusFactory) {
         ],
     )
     .await;
-    assert_hears(
+    assert_receives(
         &mut of_both,
         &[event(second, "ann", 3), event(second, "ann", 99)],
     )
     .await;
 }
 
-async fn every_listener_hears_every_event(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn every_listener_receives_every_event(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut streams: Vec<_> = (0..20)
         .map(|_| bus.subscribe(Subscription::default()))
         .collect();
     let events = numbered(1..=100);
+
     events.iter().for_each(|event| bus.publish(event.clone()));
     for stream in &mut streams {
-        assert_hears(stream, &events).await;
+        assert_receives(stream, &events).await;
     }
 }
 
-async fn an_event_comes_as_it_was_published(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn an_event_is_delivered_as_it_was_published(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut stream = bus.subscribe(Subscription::default());
     let full = TaskEvent {
         owner: "Žofie 🎵".to_owned(),
@@ -172,14 +180,16 @@ async fn an_event_comes_as_it_was_published(make: EventBusFactory) {
         progress: Some(serde_json::json!({"deep": [1, 2.5, null, {"key": "value"}]})),
         ..event(random_task_id(), "", 1 << 53)
     };
+
     bus.publish(full.clone());
-    let heard = next_event(&mut stream).await;
-    assert_eq!(heard, full);
-    assert_eq!(heard.id(), full.id());
+    let received = next_event(&mut stream).await;
+    assert_eq!(received, full);
+    assert_eq!(received.id(), full.id());
 }
 
-async fn a_bus_knows_that_a_task_is_heard(make: EventBusFactory) {
-    let (task, other) = (random_task_id(), random_task_id());
+async fn a_bus_knows_whether_a_task_has_listeners(make: EventBusFactory) {
+    let task = random_task_id();
+    let other = random_task_id();
     let wants = [
         Subscription {
             task_id: Some(task),
@@ -195,16 +205,17 @@ async fn a_bus_knows_that_a_task_is_heard(make: EventBusFactory) {
         },
         Subscription::default(),
     ];
+
     for subscription in wants {
-        let bus = make(ROOM).await;
-        let hears_all = subscription == Subscription::default();
+        let bus = make(CAPACITY).await;
+        let takes_all = subscription == Subscription::default();
         let _stream = bus.subscribe(subscription);
-        assert!(bus.is_heard(task, "ann"));
-        assert!(!hears_all || bus.is_heard(other, "bob"));
+        assert!(bus.has_listeners(task, "ann"));
+        assert!(!takes_all || bus.has_listeners(other, "bob"));
     }
 }
 
-async fn publishing_without_listeners_does_no_harm(make: EventBusFactory) {
+async fn publishing_without_listeners_is_harmless(make: EventBusFactory) {
     let bus = make(4).await;
     numbered(1..=1_000)
         .into_iter()
@@ -216,8 +227,8 @@ async fn publishing_without_listeners_does_no_harm(make: EventBusFactory) {
     assert!(poll!(stream.next()).is_pending());
 }
 
-async fn a_listener_that_left_does_no_harm(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn a_dropped_listener_is_harmless(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut stays = bus.subscribe(Subscription::default());
     let events = numbered(1..=100);
     for event in &events {
@@ -225,80 +236,87 @@ async fn a_listener_that_left_does_no_harm(make: EventBusFactory) {
         bus.publish(event.clone());
         drop(leaves);
     }
-    assert_hears(&mut stays, &events).await;
+
+    assert_receives(&mut stays, &events).await;
 }
 
-async fn a_listener_that_stops_waiting_for_a_while_loses_nothing(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn a_cancelled_wait_for_events_loses_nothing(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut stream = bus.subscribe(Subscription::default());
     for event in numbered(1..=100) {
         assert!(
             poll!(stream.next()).is_pending(),
-            "nothing is published yet"
+            "no event is published yet"
         );
         bus.publish(event.clone());
         assert_eq!(next_event(&mut stream).await, event);
     }
 }
 
-async fn a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed(make: EventBusFactory) {
+async fn a_slow_listener_learns_how_many_events_it_missed(make: EventBusFactory) {
     let bus = make(16).await;
     let mut slow = bus.subscribe(Subscription::default());
     let events = numbered(1..=10_000);
     events.iter().for_each(|event| bus.publish(event.clone()));
-    let (mut missed, mut heard) = (0, Vec::new());
-    while missed + (heard.len() as u64) < events.len() as u64 {
-        match within_patience(slow.next()).await.expect("the bus is open") {
-            Heard::Missed(count) => missed += count,
-            Heard::Event(event) => heard.push(event),
+
+    let mut missed = 0;
+    let mut received = Vec::new();
+    while missed + (received.len() as u64) < events.len() as u64 {
+        match within_deadline(slow.next()).await.expect("the bus is open") {
+            Received::Missed(count) => missed += count,
+            Received::Event(event) => received.push(event),
         }
     }
-    assert_eq!(missed + heard.len() as u64, events.len() as u64);
+
+    assert_eq!(missed + received.len() as u64, events.len() as u64);
     assert!(
         missed > 0,
-        "nobody keeps ten thousand events for one who does not listen"
+        "the bus must not buffer ten thousand events for a slow listener"
     );
     assert!(
-        heard
+        received
             .windows(2)
             .all(|pair| pair[0].version < pair[1].version)
     );
+
     assert_eq!(
-        heard.last(),
+        received.last(),
         events.last(),
-        "the oldest are lost, not the newest"
+        "the oldest events are lost, not the newest"
     );
 }
 
-async fn a_listener_that_has_caught_up_misses_nothing_more(make: EventBusFactory) {
+async fn a_listener_that_caught_up_misses_no_more_events(make: EventBusFactory) {
     let bus = make(16).await;
     let mut stream = bus.subscribe(Subscription::default());
     let events = numbered(1..=1_000);
     events.iter().for_each(|event| bus.publish(event.clone()));
+
     loop {
-        match within_patience(stream.next())
+        match within_deadline(stream.next())
             .await
             .expect("the bus is open")
         {
-            Heard::Event(event) if event == events[events.len() - 1] => break,
-            Heard::Event(_) | Heard::Missed(_) => {}
+            Received::Event(event) if event == events[events.len() - 1] => break,
+            Received::Event(_) | Received::Missed(_) => {}
         }
     }
+
     for event in numbered(1..=100) {
         bus.publish(event.clone());
         assert_eq!(next_event(&mut stream).await, event);
     }
 }
 
-async fn a_closed_bus_ends_its_streams_after_what_is_left(make: EventBusFactory) {
-    let bus = make(ROOM).await;
+async fn a_closed_bus_delivers_the_rest_and_ends_its_streams(make: EventBusFactory) {
+    let bus = make(CAPACITY).await;
     let mut stream = bus.subscribe(Subscription::default());
     let events = numbered(1..=3);
     events.iter().for_each(|event| bus.publish(event.clone()));
     drop(bus);
-    assert_hears(&mut stream, &events).await;
-    assert_eq!(within_patience(stream.next()).await, None);
-    assert_eq!(within_patience(stream.next()).await, None);
+    assert_receives(&mut stream, &events).await;
+    assert_eq!(within_deadline(stream.next()).await, None);
+    assert_eq!(within_deadline(stream.next()).await, None);
 }
 
 #[cfg(test)]
@@ -315,7 +333,8 @@ mod tests {
     use super::*;
     use crate::{clock::TestClock, suite::Fresh};
 
-    /// A planted bug: it keeps everything for those who do not listen. Otherwise it does what a bus must do.
+    /// A planted bug: the bus buffers everything for listeners that do not read. Otherwise it is
+    /// correct.
     #[derive(Debug, Default)]
     struct UnboundedBus {
         listeners: Mutex<Vec<(Subscription, UnboundedSender<TaskEvent>)>>,
@@ -327,30 +346,29 @@ mod tests {
     impl EventBus for UnboundedBus {
         fn publish(&self, event: TaskEvent) {
             let listeners = self.listeners.lock().unwrap();
-            for (_, kept) in listeners
-                .iter()
-                .filter(|(subscription, _)| subscription.wants(&event))
-            {
-                // One that has left needs nothing.
-                let _ = kept.unbounded_send(event.clone());
+            for (subscription, sender) in listeners.iter() {
+                if subscription.wants(&event) {
+                    // The listener may have been dropped.
+                    let _ = sender.unbounded_send(event.clone());
+                }
             }
         }
 
         fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
-            let (keep, kept) = unbounded();
-            self.listeners.lock().unwrap().push((subscription, keep));
-            Box::new(UnboundedStream(kept))
+            let (sender, receiver) = unbounded();
+            self.listeners.lock().unwrap().push((subscription, sender));
+            Box::new(UnboundedStream(receiver))
         }
     }
 
     #[async_trait]
     impl EventStream for UnboundedStream {
-        async fn next(&mut self) -> Option<Heard> {
-            self.0.next().await.map(Heard::Event)
+        async fn next(&mut self) -> Option<Received> {
+            self.0.next().await.map(Received::Event)
         }
     }
 
-    /// Why a case rejects the bus, if it does.
+    /// The reason why a case rejects the bus, if it does.
     fn rejection(case: &Case<EventBusFactory>) -> Option<&'static str> {
         let make: EventBusFactory = Arc::new(|_| {
             let bus: Arc<dyn EventBus> = Arc::new(UnboundedBus::default());
@@ -361,22 +379,24 @@ mod tests {
             .build()
             .unwrap();
         let ran = catch_unwind(AssertUnwindSafe(|| runtime.block_on((case.run)(make))));
+
         ran.err()
             .map(|panic| panic.downcast_ref().copied().unwrap_or("another reason"))
     }
 
     #[test]
-    fn a_bus_without_a_bound_is_rejected_by_its_slow_listener_and_by_nothing_else() {
+    fn only_the_slow_listener_rejects_a_bus_without_bound() {
         let rejections: Vec<_> = cases()
             .iter()
             .filter_map(|case| rejection(case).map(|reason| (case.name, reason)))
             .collect();
-        let slow = "a_slow_listener_holds_up_nobody_and_hears_how_much_it_missed";
+        let slow = "a_slow_listener_learns_how_many_events_it_missed";
+
         assert_eq!(
             rejections,
             [(
                 slow,
-                "nobody keeps ten thousand events for one who does not listen"
+                "the bus must not buffer ten thousand events for a slow listener"
             )]
         );
     }

@@ -1,8 +1,8 @@
-//! A TCP proxy that breaks: it stands between a process and a server, and does to their connection what networks do.
+//! A TCP proxy between a process and a server that simulates network faults.
 //!
-//! [`FaultProxy::set`] changes the weather for all connections, those that are open and those that come. What a fault
-//! holds back waits in the kernel's buffers and goes on when the proxy heals, as it does when a network comes back in
-//! time; a connection that was cut or lost its other half stays so.
+//! [`FaultProxy::set`] sets the fault for all connections, open and new. Blocked bytes wait in the
+//! kernel's buffers and pass when the proxy heals, as they do when a network recovers in time. A
+//! connection that was reset or lost its other half does not recover.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,43 +16,43 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Bytes that are carried at once. A delay holds each piece back, so a slow link is a narrow one, too.
+/// Bytes that are copied at once. A delay applies to each piece, so it also limits the bandwidth.
 const PIECE_BYTES: usize = 64 * 1_024;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToServer,
     ToClient,
 }
 
-/// What is wrong with the network.
+/// A fault of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Connections are reset, and new ones are as soon as they come.
+    /// Open connections are reset, and new ones at once.
     Cut,
-    /// Nothing passes and nobody is told. New connections are taken and hear nothing.
+    /// No bytes pass and no connection is closed. New connections are accepted but get no answer.
     Blackhole,
-    /// The server loses its side of every open connection, and the client is not told, not even when the proxy heals.
-    /// New connections hear nothing until then.
+    /// The server's side of every open connection is closed, but the client's side stays open, even
+    /// after the proxy heals. Until then new connections get no answer.
     HalfOpen,
-    /// Bytes that go this way wait; the others pass.
-    OneWay { held: Way },
-    /// Each piece of up to 64 KiB is late by this, both ways.
+    /// Bytes in one direction are blocked.
+    OneWay { blocked: Way },
+    /// Each piece of up to 64 KiB is delayed in both directions.
     Delay(Duration),
-    /// This share of connections is reset: of those that are open now, and of those that come.
+    /// This share of the open and of the new connections is reset.
     Lossy { percent: u8 },
 }
 
 impl Fault {
-    /// Whether bytes go this way.
+    /// Whether bytes pass in this direction.
     fn passes(self, way: Way) -> bool {
         match self {
             Self::None | Self::Delay(_) | Self::Lossy { .. } => true,
             Self::Cut | Self::Blackhole | Self::HalfOpen => false,
-            Self::OneWay { held } => held != way,
+            Self::OneWay { blocked } => blocked != way,
         }
     }
 
@@ -69,28 +69,28 @@ impl Fault {
     }
 }
 
-/// What all connections see. The counts tell a connection what has happened since it was made, also when the fault is
-/// over by the time it looks.
+/// The state that all connections watch. The counters show a connection what happened since it was
+/// opened, even if the fault is over by then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Weather {
+struct NetworkState {
     fault: Fault,
     cuts: u64,
     halves: u64,
     losses: u64,
 }
 
-/// How a connection is to end.
+/// How a connection has to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Reset,
     HalfOpen,
 }
 
-/// A proxy on a port of its own. Dropping it ends it and resets its connections.
+/// A proxy on its own port. Dropping it stops it and resets its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    network: watch::Sender<NetworkState>,
     open: watch::Sender<usize>,
     accepting: JoinHandle<()>,
 }
@@ -103,45 +103,48 @@ impl Drop for FaultProxy {
 }
 
 impl FaultProxy {
-    /// Stands before this server, healthy. The seed decides which connections a lossy network loses.
+    /// Starts a healthy proxy before this server. The seed decides which connections a lossy
+    /// network resets.
     pub async fn before(server: SocketAddr, seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let weather = watch::Sender::new(Weather {
+        let network = watch::Sender::new(NetworkState {
             fault: Fault::None,
             cuts: 0,
             halves: 0,
             losses: 0,
         });
+
         let open = watch::Sender::new(0);
         let chance = Chance(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))));
         let accepting = tokio::spawn(accept(
             listener,
             server,
-            weather.subscribe(),
+            network.subscribe(),
             open.clone(),
             chance,
         ));
+
         Ok(Self {
             address,
-            weather,
+            network,
             open,
             accepting,
         })
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
     pub fn set(&self, fault: Fault) {
-        self.weather.send_modify(|weather| {
-            weather.fault = fault;
+        self.network.send_modify(|network| {
+            network.fault = fault;
             match fault {
-                Fault::Cut => weather.cuts += 1,
-                Fault::HalfOpen => weather.halves += 1,
-                Fault::Lossy { .. } => weather.losses += 1,
+                Fault::Cut => network.cuts += 1,
+                Fault::HalfOpen => network.halves += 1,
+                Fault::Lossy { .. } => network.losses += 1,
                 Fault::None | Fault::Blackhole | Fault::OneWay { .. } | Fault::Delay(_) => {}
             }
         });
@@ -152,63 +155,65 @@ impl FaultProxy {
     }
 
     pub fn fault(&self) -> Fault {
-        self.weather.borrow().fault
+        self.network.borrow().fault
     }
 
-    /// Waits until so many connections are open.
+    /// Waits until this many connections are open.
     pub async fn until_open(&self, wanted: usize) {
-        // The sender is this proxy's own, so it is there.
+        // This cannot fail, because the proxy owns the sender.
         let _ = self.open.subscribe().wait_for(|open| *open == wanted).await;
     }
 }
 
-/// Which connections are lost.
+/// Decides which connections are lost.
 #[derive(Debug, Clone)]
 struct Chance(Arc<Mutex<StdRng>>);
 
 impl Chance {
-    fn falls(&self, percent: u8) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .random_range(0..100)
-            < percent
+    fn hits(&self, percent: u8) -> bool {
+        // All connections draw from one source, so that a seed decides them all.
+        let mut random = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        random.random_range(0..100) < percent
     }
 }
 
 async fn accept(
     listener: TcpListener,
     server: SocketAddr,
-    weather: watch::Receiver<Weather>,
+    network: watch::Receiver<NetworkState>,
     open: watch::Sender<usize>,
     chance: Chance,
 ) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
-            // Out of file handles, for example: whoever waits is answered later.
+            // Out of file handles, for example. The client waits until the next attempt.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
-        let (weather, open, chance) = (weather.clone(), open.clone(), chance.clone());
+        let network = network.clone();
+        let open = open.clone();
+        let chance = chance.clone();
+
+        // Each connection runs alone, so that a blocked one does not block the others.
         tokio::spawn(async move {
             open.send_modify(|open| *open += 1);
-            carry(client, server, weather, chance).await;
+            carry(client, server, network, chance).await;
             open.send_modify(|open| *open -= 1);
         });
     }
 }
 
-/// One connection from its beginning to its end.
+/// Carries one connection until it ends.
 async fn carry(
     client: TcpStream,
     server: SocketAddr,
-    mut weather: watch::Receiver<Weather>,
+    mut network: watch::Receiver<NetworkState>,
     chance: Chance,
 ) {
-    let first = *weather.borrow_and_update();
+    let first = *network.borrow_and_update();
     let is_lost = match first.fault {
         Fault::Cut => true,
-        Fault::Lossy { percent } => chance.falls(percent),
+        Fault::Lossy { percent } => chance.hits(percent),
         Fault::None
         | Fault::Blackhole
         | Fault::HalfOpen
@@ -218,15 +223,18 @@ async fn carry(
     if is_lost {
         return reset(&client);
     }
-    // A handshake needs both ways; who connects in bad weather is connected when it is over.
+
+    // A handshake needs both directions, so a connection waits until the fault is over.
     let reached = async {
-        let mut weather = weather.clone();
+        let mut network = network.clone();
         let clear =
-            |now: &Weather| now.fault.passes(Way::ToServer) && now.fault.passes(Way::ToClient);
-        weather.wait_for(clear).await.ok()?;
+            |now: &NetworkState| now.fault.passes(Way::ToServer) && now.fault.passes(Way::ToClient);
+        network.wait_for(clear).await.ok()?;
         TcpStream::connect(server).await.ok()
     };
-    let mut ending = weather.clone();
+
+    // A fault that resets connections also ends one that still waits for the server.
+    let mut ending = network.clone();
     let upstream = tokio::select! {
         reached = reached => reached,
         _ = ended(&mut ending, first, &chance) => None,
@@ -234,23 +242,31 @@ async fn carry(
     let Some(upstream) = upstream else {
         return reset(&client);
     };
-    let _ = (client.set_nodelay(true), upstream.set_nodelay(true));
-    let (mut client, mut upstream) = (client, upstream);
+    // Without it small pieces would be late.
+    let _ = client.set_nodelay(true);
+    let _ = upstream.set_nodelay(true);
+
+    let mut client = client;
+    let mut upstream = upstream;
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = upstream.split();
-        // A process that is killed resets its connections, and the other side must not be left waiting.
+
+        // A killed process resets its connection. The proxy then resets the other side too.
         let both = async {
             tokio::try_join!(
-                pump(from_client, to_server, Way::ToServer, weather.clone()),
-                pump(from_server, to_client, Way::ToClient, weather.clone())
+                pump(from_client, to_server, Way::ToServer, network.clone()),
+                pump(from_server, to_client, Way::ToClient, network.clone())
             )
         };
+
+        // Whichever comes first: the end of the streams, or a fault that ends the connection.
         tokio::select! {
             ended = both => ended.err().map(|_| End::Reset),
             end = ended(&mut ending, first, &chance) => Some(end),
         }
     };
+
     match end {
         None => {}
         Some(End::Reset) => {
@@ -265,11 +281,15 @@ async fn carry(
     }
 }
 
-/// Waits until the weather ends a connection that began in the weather `first`.
-async fn ended(weather: &mut watch::Receiver<Weather>, first: Weather, chance: &Chance) -> End {
+/// Waits until a fault ends a connection that was opened in the state `first`.
+async fn ended(
+    network: &mut watch::Receiver<NetworkState>,
+    first: NetworkState,
+    chance: &Chance,
+) -> End {
     let mut losses = first.losses;
     loop {
-        let now = *weather.borrow_and_update();
+        let now = *network.borrow_and_update();
         if now.cuts > first.cuts {
             return End::Reset;
         }
@@ -278,51 +298,50 @@ async fn ended(weather: &mut watch::Receiver<Weather>, first: Weather, chance: &
         }
         if let Fault::Lossy { percent } = now.fault
             && now.losses > losses
-            && chance.falls(percent)
+            && chance.hits(percent)
         {
             return End::Reset;
         }
+
         losses = now.losses;
-        if weather.changed().await.is_err() {
+        if network.changed().await.is_err() {
             return End::Reset;
         }
     }
 }
 
-/// Carries bytes one way until their source ends, and tells the other side that it has.
+/// Copies bytes in one direction until their source ends, and then closes that direction.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     way: Way,
-    mut weather: watch::Receiver<Weather>,
+    mut network: watch::Receiver<NetworkState>,
 ) -> io::Result<()> {
     let mut piece = vec![0; PIECE_BYTES];
     loop {
         let read = from.read(&mut piece).await?;
         let at = Instant::now();
         let gone = |_| io::Error::from(io::ErrorKind::ConnectionReset);
-        let delay = weather
-            .wait_for(|now| now.fault.passes(way))
-            .await
-            .map_err(gone)?
-            .fault
-            .delay();
+        let passing = network.wait_for(|now| now.fault.passes(way)).await;
+        let delay = passing.map_err(gone)?.fault.delay();
+
         tokio::time::sleep_until(at + delay).await;
         if read == 0 {
             return to.shutdown().await;
         }
+
         to.write_all(&piece[..read]).await?;
     }
 }
 
-/// Keeps a client connected to nobody until it goes away.
+/// Keeps a client's connection open until the client closes it.
 async fn hold(mut client: TcpStream) {
     let mut piece = vec![0; 1_024];
     while matches!(client.read(&mut piece).await, Ok(1..)) {}
 }
 
-/// Ends a connection as a network does: with a reset instead of a goodbye, once it is dropped.
+/// Makes a connection end with a reset instead of an orderly close when it is dropped.
 fn reset(stream: &TcpStream) {
-    // A connection that is gone already needs none.
+    // It fails on a closed connection, which needs no reset.
     let _ = stream.set_zero_linger();
 }

@@ -1,4 +1,4 @@
-//! What a backend supplies to be tested: a fresh, empty store and the clock that it goes by.
+//! What a backend supplies for the store suite: a fresh, empty store and its clock.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -12,7 +12,7 @@ pub struct Fixture {
     pub store: Arc<dyn Store>,
     /// The time of the store follows this clock's offset.
     pub clock: TestClock,
-    /// Whatever must live as long as the store; dropping it removes the fresh database.
+    /// A guard that must live as long as the store. Dropping it removes the database.
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 

@@ -1,23 +1,14 @@
-//! What every implementation of Longhaul's contracts is tested with.
-//!
-//! There is one suite for each contract. A backend supplies a way to make a fresh store and runs
-//! `store_suite::trials`, or what its contract's suite is called; a change of the contract starts in the suite.
-//! [`reference::MemoryStore`] is the
-//! contract in its plainest form, and the yardstick of the suite's random histories.
-//!
-//! This crate is for tests alone: it panics where something is not as it must be. No product runs it; the facade's
-//! `testing` module takes the clock and the store in memory from here for the tests of users, without the suites.
-
+#![doc = include_str!("../README.md")]
 #![expect(
     clippy::expect_used,
-    reason = "a test library: what is not as it must be stops the test"
+    reason = "a test library: a failed expectation stops the test"
 )]
 #![cfg_attr(
     feature = "suites",
     expect(
         clippy::unwrap_used,
         clippy::panic,
-        reason = "a test library: what is not as it must be stops the test"
+        reason = "a test library: a failed expectation stops the test"
     )
 )]
 
@@ -33,6 +24,8 @@ pub mod fixture;
 #[cfg(feature = "suites")]
 pub mod lifecycle_document;
 #[cfg(feature = "suites")]
+pub mod memory_broker;
+#[cfg(feature = "suites")]
 pub mod own_server;
 #[cfg(feature = "suites")]
 pub mod store_suite;
@@ -44,9 +37,9 @@ pub mod artifact_suite;
 #[cfg(feature = "suites")]
 pub mod broker_suite;
 #[cfg(feature = "suites")]
-pub mod doorbell_suite;
-#[cfg(feature = "suites")]
 pub mod event_bus_suite;
+#[cfg(feature = "suites")]
+pub mod notifier_suite;
 #[cfg(feature = "suites")]
 pub mod progress_cache_suite;
 #[cfg(feature = "suites")]

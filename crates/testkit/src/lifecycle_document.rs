@@ -1,4 +1,4 @@
-//! `docs/lifecycle.md`, written from the table itself.
+//! `docs/lifecycle.md`, generated from the lifecycle table.
 
 use std::fmt::Write as _;
 
@@ -14,6 +14,7 @@ pub fn markdown() -> String {
     text.push_str(
         "\n## Commands\n\n| command | fenced by the lease | what it does |\n| --- | --- | --- |\n",
     );
+
     for (command, _) in TABLE {
         let fenced = if command.is_fenced() { "yes" } else { "" };
         let _ = writeln!(
@@ -23,6 +24,7 @@ pub fn markdown() -> String {
             command.summary()
         );
     }
+
     text.push_str(TABLE_HEAD);
     text.push_str(&table());
     text
@@ -31,7 +33,8 @@ pub fn markdown() -> String {
 const HEAD: &str = "\
 # The lifecycle of a task
 
-Made from `crates/domain/src/lifecycle/table.rs` by `make generate`; do not edit. Every store is tested against the
+Made from `crates/domain/src/lifecycle/table.rs` by `make generate`; do not edit. \
+Every store is tested against the
 same table: each state with each command.
 
 ";
@@ -39,22 +42,25 @@ same table: each state with each command.
 const TABLE_HEAD: &str = "
 ## The table
 
-Each row is a command, each column the state that the task is in. A cell names where the task may go. An empty cell is
-a refusal that changes nothing; `=` means that the command succeeds and changes nothing; `removed` that the task is
+Each row is a command, each column the state that the task is in. A cell names \
+where the task may go. An empty cell is
+a refusal that changes nothing; `=` means that the command succeeds and changes nothing; \
+`removed` that the task is
 gone. A new task enters as `QUEUED`.
 
 ";
 
-/// The moves between states as a diagram that code hosts draw.
+/// The moves between states as a Mermaid diagram.
 fn picture() -> String {
     let mut text = String::from("```mermaid\nstateDiagram-v2\n    [*] --> QUEUED: submit\n");
     for from in Status::ALL {
         for to in Status::ALL.into_iter().filter(|to| *to != from) {
-            let commands: Vec<&str> = TABLE
-                .iter()
-                .filter(|(_, cells)| matches!(cells[from as usize], Cell::To(targets) if targets.contains(&to)))
-                .map(|(command, _)| command.as_str())
-                .collect();
+            let leads_there = |cells: &[Cell]| match &cells[from as usize] {
+                Cell::To(targets) => targets.contains(&to),
+                Cell::Refused | Cell::Unchanged | Cell::Gone => false,
+            };
+            let rows = TABLE.iter().filter(|(_, cells)| leads_there(cells));
+            let commands: Vec<&str> = rows.map(|(command, _)| command.as_str()).collect();
             if !commands.is_empty() {
                 let _ = writeln!(
                     text,
@@ -66,9 +72,11 @@ fn picture() -> String {
             }
         }
     }
+
     for ended in Status::ALL.into_iter().filter(|status| status.is_ended()) {
         let _ = writeln!(text, "    {} --> [*]: prune", ended.as_str());
     }
+
     text.push_str("```\n");
     text
 }
@@ -80,17 +88,19 @@ fn table() -> String {
         names.join(" | "),
         " --- |".repeat(names.len() + 1)
     );
+
     for (command, cells) in TABLE {
         let shown: Vec<String> = cells.iter().map(cell).collect();
         let _ = writeln!(text, "| {} | {} |", command.as_str(), shown.join(" | "));
     }
+
     text
 }
 
 fn cell(cell: &Cell) -> String {
     match cell {
         Cell::Refused => String::new(),
-        Cell::Kept => "=".to_owned(),
+        Cell::Unchanged => "=".to_owned(),
         Cell::Gone => "removed".to_owned(),
         Cell::To(targets) => targets
             .iter()

@@ -1,4 +1,4 @@
-//! A server that one test has for itself and may break: one of `scripts/services`.
+//! A private server of `scripts/services` for one test, which may break it.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -18,35 +18,39 @@ pub struct OwnServer {
     name: &'static str,
     port: u16,
     pub url: String,
-    /// Settings that it is started with.
+    /// Settings for `scripts/services`.
     settings: &'static [(&'static str, &'static str)],
     process: Option<Child>,
-    _turn: Option<Turn>,
+    _start_permit: Option<StartPermit>,
 }
 
-/// A server whose start takes all processors for seconds. Only two are there at a time.
+/// A permit to run a server whose start takes all processors for seconds. There are two permits.
 #[derive(Debug)]
-struct Turn;
+struct StartPermit;
 
-static TURNS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
+static START_PERMITS: (Mutex<usize>, Condvar) = (Mutex::new(2), Condvar::new());
 
-impl Turn {
+impl StartPermit {
     fn wait() -> Self {
-        let free = TURNS.0.lock().unwrap();
-        *TURNS.1.wait_while(free, |free| *free == 0).unwrap() -= 1;
+        let (permits, freed) = &START_PERMITS;
+
+        // The lock is released while this waits for a free permit.
+        let free = permits.lock().unwrap();
+        *freed.wait_while(free, |free| *free == 0).unwrap() -= 1;
         Self
     }
 }
 
-impl Drop for Turn {
+impl Drop for StartPermit {
     fn drop(&mut self) {
-        *TURNS.0.lock().unwrap() += 1;
-        TURNS.1.notify_one();
+        let (permits, freed) = &START_PERMITS;
+        *permits.lock().unwrap() += 1;
+        freed.notify_one();
     }
 }
 
 impl OwnServer {
-    /// Starts an empty server. Each test has another name.
+    /// Starts an empty server. Each test needs its own name.
     pub fn start(service: &'static str, name: &'static str) -> Self {
         Self::start_with(service, name, &[])
     }
@@ -57,17 +61,16 @@ impl OwnServer {
         name: &'static str,
         settings: &'static [(&'static str, &'static str)],
     ) -> Self {
-        let turn = (service == "rabbitmq").then(Turn::wait);
-        let (port, url) = (free_port(), String::new());
         let mut server = Self {
             service,
             name,
-            port,
-            url,
+            port: free_port(),
+            url: String::new(),
             settings,
             process: None,
-            _turn: turn,
+            _start_permit: (service == "rabbitmq").then(StartPermit::wait),
         };
+
         server.wipe();
         server.start_again();
         server
@@ -84,9 +87,11 @@ impl OwnServer {
                 "see target/services/own/{}",
                 self.name
             );
+
             assert!(Instant::now() < deadline, "{} does not start", self.service);
             std::thread::sleep(Duration::from_millis(20));
         }
+
         self.process = Some(process);
     }
 
@@ -97,7 +102,7 @@ impl OwnServer {
         }
     }
 
-    /// Throws away whatever a server that does not run has kept.
+    /// Deletes the data of a stopped server.
     pub fn wipe(&mut self) {
         let mark = self.home().join("initialised");
         assert!(!mark.exists() || std::fs::remove_file(mark).is_ok());
@@ -107,25 +112,20 @@ impl OwnServer {
             "{}",
             String::from_utf8_lossy(&prepared.stderr)
         );
-        String::from_utf8(prepared.stdout)
-            .unwrap()
-            .trim()
-            .clone_into(&mut self.url);
+
+        let url = String::from_utf8(prepared.stdout).unwrap();
+        url.trim().clone_into(&mut self.url);
     }
 
     /// Sends a signal by its name.
     pub fn signal(&self, signal: &str) {
         let pid = self.process.as_ref().unwrap().id().to_string();
-        assert!(
-            Command::new("kill")
-                .args(["-s", signal, &pid])
-                .status()
-                .unwrap()
-                .success()
-        );
+        let mut kill = Command::new("kill");
+        let status = kill.args(["-s", signal, &pid]).status().unwrap();
+        assert!(status.success());
     }
 
-    /// Where it keeps what it has.
+    /// The folder of the server's data.
     pub fn home(&self) -> PathBuf {
         repository()
             .join("target/services/own")
@@ -148,16 +148,16 @@ impl Drop for OwnServer {
     }
 }
 
-/// The next slot of ports that this process gives to a server.
+/// The next slot of ports for a server of this process.
 static NEXT_SLOT: LazyLock<AtomicU16> =
     LazyLock::new(|| AtomicU16::new(rand::rng().random_range(0..SLOTS)));
-/// Slots of two ports: RabbitMQ listens on the one behind its own as well.
+/// Slots of two ports, because RabbitMQ also listens on the port after its own.
 const SLOTS: u16 = 1_350;
-/// Above what `scripts/services` and torture pick from, and below the range from which the kernel takes the ports of outgoing
-/// connections: while a server starts, or is down, nobody else takes its ports.
+/// Above the ports of `scripts/services` and torture, and below the kernel's range for outgoing
+/// connections, so that no other process takes a port while its server is down.
 const FIRST_PORT: u16 = 30_000;
 
-/// The first port of a slot that is free, and that no other server of this process has had lately.
+/// The first port of a free slot that no other server of this process has used recently.
 fn free_port() -> u16 {
     let is_free =
         |port: &u16| (*port..*port + 2).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok());
@@ -169,8 +169,6 @@ fn free_port() -> u16 {
 }
 
 fn repository() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap()
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.ancestors().nth(2).unwrap()
 }

@@ -1,4 +1,4 @@
-//! A namespace of one test on a RabbitMQ server that others use, too.
+//! A namespace for one test on a shared RabbitMQ server.
 
 use lapin::{
     Connection, ConnectionProperties,
@@ -7,7 +7,7 @@ use lapin::{
 use rand::RngExt as _;
 use uuid::Uuid;
 
-/// What every node declares, besides a queue for each queue of tasks.
+/// The queues and exchanges that every node declares, besides one queue for each task queue.
 const QUEUES: [&str; 2] = ["dlq", "progress"];
 const EXCHANGES: [&str; 7] = [
     "exchange",
@@ -18,43 +18,46 @@ const EXCHANGES: [&str; 7] = [
     "control",
     "news",
 ];
-/// Steps of the ladder of waits, each twice as long as the one before.
-const RUNGS: u32 = 14;
+/// The number of delay queues. Each delays twice as long as the one before.
+const DELAY_QUEUES: u32 = 14;
 
-/// What is in it goes when it is dropped.
+/// Dropping it removes its queues and exchanges.
 #[derive(Debug)]
 pub struct RabbitNamespace {
     pub name: String,
     pub url: String,
-    /// Queues of tasks that are removed in the end.
-    lanes: Vec<String>,
+    /// The task queues to remove in the end.
+    task_queues: Vec<String>,
 }
 
 impl RabbitNamespace {
-    /// One with a name of its own.
-    pub fn new(url: &str, lanes: &[&str]) -> Self {
+    /// A namespace with a random name.
+    pub fn new(url: &str, task_queues: &[&str]) -> Self {
         let name = format!(
             "longhaul_test_{}",
             Uuid::from_u128(rand::rng().random()).simple()
         );
-        Self::named(&name, url, lanes)
+        Self::named(&name, url, task_queues)
     }
 
-    pub fn named(name: &str, url: &str, lanes: &[&str]) -> Self {
-        let lanes = lanes.iter().map(|lane| (*lane).to_owned()).collect();
+    pub fn named(name: &str, url: &str, task_queues: &[&str]) -> Self {
+        let task_queues = task_queues
+            .iter()
+            .map(|queue| (*queue).to_owned())
+            .collect();
         Self {
             name: name.to_owned(),
             url: url.to_owned(),
-            lanes,
+            task_queues,
         }
     }
 
-    /// What a queue or exchange is called at the broker.
+    /// The name of a queue or exchange at the broker.
     pub fn full(&self, name: &str) -> String {
         format!("{}.tasks.{name}", self.name)
     }
 
-    /// Somebody else on the same broker.
+    /// A new connection to the same broker.
     pub async fn connection(&self) -> Connection {
         Connection::connect(&self.url, ConnectionProperties::default())
             .await
@@ -64,23 +67,22 @@ impl RabbitNamespace {
     async fn remove(&self) -> lapin::Result<()> {
         let connection = self.connection().await;
         let channel = connection.create_channel().await?;
-        let rungs = (0..RUNGS).map(|step| format!("wait.{}", 250_u64 << step));
-        let queues = self
-            .lanes
-            .iter()
-            .cloned()
-            .chain(QUEUES.map(str::to_owned))
-            .chain(rungs);
+
+        let mut queues = self.task_queues.clone();
+        queues.extend(QUEUES.map(str::to_owned));
+        queues.extend((0..DELAY_QUEUES).map(|step| format!("wait.{}", 250_u64 << step)));
         for queue in queues {
             channel
                 .queue_delete(self.full(&queue).into(), QueueDeleteOptions::default())
                 .await?;
         }
+
         for exchange in EXCHANGES {
             channel
                 .exchange_delete(self.full(exchange).into(), ExchangeDeleteOptions::default())
                 .await?;
         }
+
         connection.close(200, "bye".into()).await
     }
 }
@@ -93,7 +95,9 @@ impl Drop for RabbitNamespace {
                 .build();
             runtime.expect("a runtime").block_on(self.remove())
         };
-        // A runtime cannot be entered from within another, and a case may have failed by its server's fault.
+
+        // A runtime cannot be entered within another one, so this needs a thread. Errors are
+        // ignored, because the server may be down.
         let _ = std::thread::scope(|scope| scope.spawn(remove).join());
     }
 }

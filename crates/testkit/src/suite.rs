@@ -1,7 +1,7 @@
-//! What the small suites share: a case is a sentence and the code that proves it, and makes what it needs itself.
+//! What the small suites share. A case is a sentence and the code that checks it.
 //!
-//! A backend supplies a way to make a fresh thing; how it is set up is the argument of that factory. Each case runs on a
-//! runtime of its own, beside the others.
+//! A backend supplies a factory that makes a fresh subject; the argument of the factory says how to
+//! set it up. Each case runs on its own runtime, in parallel with the others.
 
 use std::{any::Any, fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -13,8 +13,8 @@ use tokio::runtime::Builder;
 
 use crate::clock::TestClock;
 
-/// The command line of a suite on real servers. Its cases wait more than they compute, so twice as many run at once as there are
-/// processors, unless it says otherwise.
+/// The command line of a suite on real servers. Its cases mostly wait, so by default twice as many
+/// run at once as there are processors.
 pub fn arguments() -> Arguments {
     let mut arguments = Arguments::from_args();
     arguments
@@ -23,14 +23,14 @@ pub fn arguments() -> Arguments {
     arguments
 }
 
-/// Makes a fresh `T` that is set up as `S` says.
+/// Makes a fresh `T`, set up according to `S`.
 pub type Factory<S, T> = Arc<dyn Fn(S) -> BoxFuture<'static, Fresh<T>> + Send + Sync>;
 
-/// A fresh thing for one case, and the clock that it goes by.
+/// A fresh subject for one case, and its clock.
 pub struct Fresh<T: ?Sized> {
     subject: Arc<T>,
     pub clock: TestClock,
-    /// Whatever must live as long as the thing; dropping it cleans up.
+    /// A guard that must live as long as the subject. Dropping it cleans up.
     _keep: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -47,7 +47,7 @@ impl<T: ?Sized> Fresh<T> {
         }
     }
 
-    /// The thing, to be shared with another task of the case.
+    /// The subject, to be shared with another task of the case.
     pub fn share(&self) -> Arc<T> {
         Arc::clone(&self.subject)
     }
@@ -70,7 +70,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Fresh<T> {
     }
 }
 
-/// A sentence about a contract and the code that proves it.
+/// A sentence about a contract and the code that checks it.
 pub(crate) struct Case<F> {
     pub(crate) name: &'static str,
     pub(crate) run: fn(F) -> BoxFuture<'static, ()>,
@@ -92,32 +92,36 @@ where
             Ok(())
         })
     };
+
     cases.into_iter().map(trial).collect()
 }
 
-/// A table of cases that are named as their functions are: a name that is written twice comes to differ.
+/// A table of cases, each named like its function.
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
-        vec![$($crate::suite::Case { name: stringify!($case), run: |make| Box::pin($case(make)) }),*]
+        vec![$($crate::suite::Case {
+            name: stringify!($case),
+            run: |make| Box::pin($case(make)),
+        }),*]
     };
 }
 pub(crate) use cases;
 
-/// Nothing that a case waits for takes this long, on a machine that is busy with all the others.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait of a case, on a machine that is busy with all the other cases.
+const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What the future gives; it panics instead of hanging.
-pub(crate) async fn within_patience<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+/// The future's output. Panics instead of waiting forever.
+pub(crate) async fn within_deadline<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future)
         .await
-        .expect("what the case waits for comes")
+        .expect("the case waited too long")
 }
 
 pub(crate) fn random_task_id() -> TaskId {
     TaskId(uuid::Builder::from_random_bytes(rand::rng().random()).into_uuid())
 }
 
-/// Numbers that are the same in every run, so that a failure can be seen again.
+/// Random numbers that are the same in every run, so that failures can be reproduced.
 pub(crate) struct Dice(StdRng);
 
 impl Dice {

@@ -1,11 +1,12 @@
-//! The keys that all artifact stores know.
+//! The keys that all artifact stores share.
 
 use std::{fmt, str::FromStr};
 
 use longhaul_domain::{Invalid, TaskId, contract::artifact_store::NewArtifact};
 use uuid::Uuid;
 
-/// Where a file is kept: `{task}/{attempt}/{random}`. Nothing else can be written as a key, so no key leads elsewhere.
+/// The location of a file: `{task}/{attempt}/{random}`. A key has no other spelling, so it cannot
+/// lead to another location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ArtifactKey {
     pub task_id: TaskId,
@@ -14,7 +15,7 @@ pub struct ArtifactKey {
 }
 
 impl ArtifactKey {
-    /// The key of a file to be kept.
+    /// The key of a new file.
     pub const fn of(new: &NewArtifact<'_>) -> Self {
         Self {
             task_id: new.task_id,
@@ -23,8 +24,9 @@ impl ArtifactKey {
         }
     }
 
-    /// The three parts as they stand in the key: hexadecimal digits and hyphens, and a plain number in the middle.
-    pub fn parts(&self) -> [String; 3] {
+    /// The three segments of the key: two of hexadecimal digits and hyphens, and a plain number
+    /// between them.
+    pub fn segments(&self) -> [String; 3] {
         [
             self.task_id.to_string(),
             self.attempt.to_string(),
@@ -42,26 +44,29 @@ impl fmt::Display for ArtifactKey {
 impl FromStr for ArtifactKey {
     type Err = Invalid;
 
-    /// Accepts what a store has made, to the letter: another spelling of the same key is none.
+    /// Accepts a key exactly as a store has made it. Another spelling of the same key is invalid.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        parse(text)
-            .filter(|key| key.to_string() == text)
-            .ok_or_else(|| {
-                let shown: String = text.chars().take(60).collect();
-                Invalid::new(
-                    "key",
-                    format!("is {shown:?}"),
-                    "a key that the artifact store has made",
-                )
-            })
+        if let Some(key) = parse(text)
+            && key.to_string() == text
+        {
+            return Ok(key);
+        }
+
+        let shown: String = text.chars().take(60).collect();
+        Err(Invalid::new(
+            "key",
+            format!("is {shown:?}"),
+            "a key that the artifact store has made",
+        ))
     }
 }
 
 fn parse(text: &str) -> Option<ArtifactKey> {
-    let mut parts = text.splitn(3, '/');
-    let task_id = TaskId(parts.next()?.parse().ok()?);
-    let attempt = parts.next()?.parse().ok()?;
-    let random = parts.next()?.parse().ok()?;
+    let mut segments = text.splitn(3, '/');
+    let task_id = TaskId(segments.next()?.parse().ok()?);
+    let attempt = segments.next()?.parse().ok()?;
+    let random = segments.next()?.parse().ok()?;
+
     Some(ArtifactKey {
         task_id,
         attempt,

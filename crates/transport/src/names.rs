@@ -1,19 +1,20 @@
-//! What the queues and exchanges of the broker are called. A namespace stands before all of them.
+//! The names of the queues and exchanges at the broker, without the namespace that precedes them.
 
-/// Bells come in here. The routing key is `<queue>.<task type>`.
+/// Receives hints. The routing key is `<queue>.<task type>`.
 pub(crate) const EXCHANGE: &str = "tasks.exchange";
-/// Bells that must wait come in here, with the name of their rung as the key.
+/// Receives hints that are to be delayed. The routing key names the delay queue.
 pub(crate) const RETRY_EXCHANGE: &str = "tasks.retry.exchange";
-/// Bells that have waited come out here, with their first routing key.
+/// Receives hints after their delay, under their original routing key.
 pub(crate) const REQUEUE_EXCHANGE: &str = "tasks.requeue.exchange";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "tasks.dlx";
 pub(crate) const DEAD_LETTER_QUEUE: &str = "tasks.dlq";
 pub(crate) const EVENTS_EXCHANGE: &str = "tasks.events.exchange";
 pub(crate) const PROGRESS_QUEUE: &str = "tasks.progress";
 pub(crate) const CONTROL_EXCHANGE: &str = "tasks.control";
+/// Carries task events between the processes.
 pub(crate) const NEWS_EXCHANGE: &str = "tasks.news";
 
-/// The broker's queue for the bells of one queue of tasks.
-pub(crate) fn lane(queue: &str) -> String {
+/// The broker's queue for the hints of one task queue.
+pub(crate) fn hint_queue(queue: &str) -> String {
     format!("tasks.{queue}")
 }

@@ -1,20 +1,24 @@
-//! The one place where this crate draws random numbers.
+//! The only place in this crate that draws random numbers.
 
+use std::time::Duration;
+
+use rand::{Rng as _, RngExt as _};
 use uuid::Uuid;
 
-/// A fresh identity that nobody can guess.
+/// A new id that cannot be guessed.
 pub(crate) fn uuid() -> Uuid {
     let mut bytes = [0; 16];
-    rand::Rng::fill_bytes(&mut rand::rng(), &mut bytes);
+    rand::rng().fill_bytes(&mut bytes);
     uuid::Builder::from_random_bytes(bytes).into_uuid()
 }
 
-/// A number below `end`, for rests that nodes must not take in step.
+/// A number below `end`. It spreads the pauses of nodes that would otherwise act in step.
 pub(crate) fn below(end: u64) -> u64 {
-    rand::RngExt::random_range(&mut rand::rng(), 0..end.max(1))
+    rand::rng().random_range(0..end.max(1))
 }
 
-/// Between a half and all of it, so that those who were told to wait alike do not come alike.
-pub(crate) fn part_of(rest: std::time::Duration) -> std::time::Duration {
-    rest.mul_f64(rand::RngExt::random_range(&mut rand::rng(), 0.5..=1.0))
+/// Between half of the pause and all of it, so that clients with the same pause do not return
+/// together.
+pub(crate) fn jittered(pause: Duration) -> Duration {
+    pause.mul_f64(rand::rng().random_range(0.5..=1.0))
 }

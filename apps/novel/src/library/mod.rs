@@ -1,8 +1,9 @@
-//! The application's own tables, in the database that Longhaul is on: `sqlite://`, `postgres://` or `mysql://`.
+//! The application's own tables, in Longhaul's database: `sqlite://`, `postgres://` or `mysql://`.
 //!
-//! Every statement is a file in `sql/`, kept to what the three databases have in common. They differ in how a parameter
-//! is marked, which [`statement`] sees to, and in how a transaction begins: SQLite has one writer, so a transaction
-//! that will write says so at once (`BEGIN IMMEDIATE`) and waits for Longhaul's own writer instead of failing later.
+//! Every statement is a file in `sql/`, in the SQL that the three databases share. The databases
+//! differ in how a parameter is marked, which [`statement`] handles, and in how a transaction
+//! begins. SQLite has one writer. So a transaction that will write begins with `BEGIN IMMEDIATE`
+//! and waits for Longhaul's writer, instead of failing later.
 
 mod import;
 mod novels;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use sqlx::{
     MySqlPool, PgPool, SqlitePool,
+    error::DatabaseError,
     migrate::{MigrateError, Migration, MigrationType, Migrator},
     mysql::MySqlPoolOptions,
     postgres::PgPoolOptions,
@@ -25,35 +27,36 @@ pub use novels::{ChapterView, NovelCard, NovelView, SceneCard};
 pub use scenes::Scene;
 pub(crate) use transaction::Transaction;
 
-/// How long a connection waits for another that writes the same SQLite file.
+/// How long a connection waits for another that writes to the same SQLite file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections of the application; Longhaul has its own.
 const CONNECTIONS: u32 = 8;
-/// Where it is written down which migrations have run. Longhaul's own are in another table.
+/// The table of the migrations that have run. Longhaul has its own.
 const MIGRATIONS: &str = "novel_migrations";
 
-/// Why the application's tables could not be asked.
+/// An error of the application's tables.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// The database refused or is away.
+    /// The database refused a statement, or is away.
     #[error("the database of the novels: {0}")]
     Database(#[from] sqlx::Error),
-    /// The tables could not be brought up to date.
+    /// The tables could not be migrated.
     #[error("the tables of the novels could not be made: {0}")]
     Migration(#[from] MigrateError),
-    /// Longhaul refused the task, so that nothing was written.
+    /// Longhaul refused the task, and nothing was written.
     #[error(transparent)]
     Longhaul(#[from] longhaul::StoreError),
-    /// Not one of the three.
+    /// The URL is not of one of the three databases.
     #[error(
-        "the novels are kept where Longhaul keeps its tasks; allowed: sqlite://, postgres://, mysql://"
+        "the novels must be in Longhaul's database; \
+         allowed: sqlite://, postgres://, mysql://"
     )]
     UnknownDatabase,
 }
 
 impl LibraryError {
-    /// Whether the same may work a moment later: the server is away, or somebody else was in the way.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether a retry may succeed: the server is away, or another transaction was in the way.
+    pub(crate) fn is_transient(&self) -> bool {
         let Self::Database(error) = self else {
             return false;
         };
@@ -63,25 +66,33 @@ impl LibraryError {
         ) {
             return true;
         }
-        // Serialization failures and deadlocks of the servers, and SQLite's "busy" in its two kinds.
-        let code = error
-            .as_database_error()
-            .and_then(sqlx::error::DatabaseError::code);
+
+        // Serialization failures and deadlocks of the servers, and the two "busy" codes of SQLite.
+        let code = error.as_database_error().and_then(DatabaseError::code);
         code.is_some_and(|code| ["40001", "40P01", "5", "517"].contains(&code.as_ref()))
     }
 
-    /// Whether somebody else has written the same row first.
-    pub(crate) fn is_taken(&self) -> bool {
-        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.is_unique_violation())
+    /// Whether the row was there already.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        self.database_error()
+            .is_some_and(DatabaseError::is_unique_violation)
     }
 
-    /// Whether what the row belongs to is not there.
-    pub(crate) fn is_orphan(&self) -> bool {
-        matches!(self, Self::Database(sqlx::Error::Database(error)) if error.is_foreign_key_violation())
+    /// Whether the row that this one belongs to is missing.
+    pub(crate) fn is_missing_parent(&self) -> bool {
+        self.database_error()
+            .is_some_and(DatabaseError::is_foreign_key_violation)
+    }
+
+    fn database_error(&self) -> Option<&dyn DatabaseError> {
+        match self {
+            Self::Database(error) => error.as_database_error(),
+            Self::Migration(_) | Self::Longhaul(_) | Self::UnknownDatabase => None,
+        }
     }
 }
 
-/// The novels, chapters and scenes. Cloning gives another hand on the same.
+/// The novels, chapters and scenes. Clones share one pool of connections.
 #[derive(Debug, Clone)]
 pub struct Library(Pool);
 
@@ -93,53 +104,21 @@ enum Pool {
 }
 
 impl Library {
-    /// Opens the database and brings the application's tables up to date.
+    /// Opens the database and migrates the application's tables.
     pub async fn open(url: &str) -> Result<Self, LibraryError> {
         let scheme = url.split(':').next().unwrap_or_default();
         let pool = match scheme {
-            "sqlite" => {
-                let options = SqliteConnectOptions::new()
-                    .filename(file_of(url))
-                    .create_if_missing(true)
-                    .journal_mode(SqliteJournalMode::Wal)
-                    .synchronous(SqliteSynchronous::Full)
-                    .busy_timeout(BUSY_TIMEOUT);
-                let pool = SqlitePoolOptions::new()
-                    .max_connections(CONNECTIONS)
-                    .connect_with(options)
-                    .await?;
-                migrations(include_str!("../../migrations/sqlite/0001_novels.sql"))
-                    .run(&pool)
-                    .await?;
-                Pool::Sqlite(pool)
-            }
-            "postgres" | "postgresql" => {
-                let pool = PgPoolOptions::new()
-                    .max_connections(CONNECTIONS)
-                    .connect(url)
-                    .await?;
-                migrations(include_str!("../../migrations/postgres/0001_novels.sql"))
-                    .run(&pool)
-                    .await?;
-                Pool::Postgres(pool)
-            }
-            "mysql" | "mariadb" => {
-                let pool = MySqlPoolOptions::new()
-                    .max_connections(CONNECTIONS)
-                    .connect(url)
-                    .await?;
-                migrations(include_str!("../../migrations/mysql/0001_novels.sql"))
-                    .run(&pool)
-                    .await?;
-                Pool::MySql(pool)
-            }
+            "sqlite" => Pool::Sqlite(open_sqlite(url).await?),
+            "postgres" | "postgresql" => Pool::Postgres(open_postgres(url).await?),
+            "mysql" | "mariadb" => Pool::MySql(open_mysql(url).await?),
             _ => return Err(LibraryError::UnknownDatabase),
         };
+
         Ok(Self(pool))
     }
 
-    /// A transaction that will write.
-    pub(crate) async fn begin(&self) -> Result<Transaction, LibraryError> {
+    /// Begins a transaction that will write.
+    pub(crate) async fn begin_write(&self) -> Result<Transaction, LibraryError> {
         Ok(match &self.0 {
             Pool::Sqlite(pool) => Transaction::Sqlite(pool.begin_with("BEGIN IMMEDIATE").await?),
             Pool::Postgres(pool) => Transaction::Postgres(pool.begin().await?),
@@ -147,8 +126,8 @@ impl Library {
         })
     }
 
-    /// A transaction that only looks: on SQLite it waits for nobody.
-    async fn look(&self) -> Result<Transaction, LibraryError> {
+    /// Begins a transaction that only reads. On SQLite it does not wait for the writer.
+    async fn begin_read(&self) -> Result<Transaction, LibraryError> {
         Ok(match &self.0 {
             Pool::Sqlite(pool) => Transaction::Sqlite(pool.begin().await?),
             Pool::Postgres(pool) => Transaction::Postgres(pool.begin().await?),
@@ -157,7 +136,49 @@ impl Library {
     }
 }
 
-/// The file that a URL names, to the letter, as Longhaul reads it.
+async fn open_sqlite(url: &str) -> Result<SqlitePool, LibraryError> {
+    let options = SqliteConnectOptions::new()
+        .filename(file_of(url))
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    let pool = SqlitePoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .connect_with(options)
+        .await?;
+
+    migrations(include_str!("../../migrations/sqlite/0001_novels.sql"))
+        .run(&pool)
+        .await?;
+    Ok(pool)
+}
+
+async fn open_postgres(url: &str) -> Result<PgPool, LibraryError> {
+    let pool = PgPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .connect(url)
+        .await?;
+
+    migrations(include_str!("../../migrations/postgres/0001_novels.sql"))
+        .run(&pool)
+        .await?;
+    Ok(pool)
+}
+
+async fn open_mysql(url: &str) -> Result<MySqlPool, LibraryError> {
+    let pool = MySqlPoolOptions::new()
+        .max_connections(CONNECTIONS)
+        .connect(url)
+        .await?;
+
+    migrations(include_str!("../../migrations/mysql/0001_novels.sql"))
+        .run(&pool)
+        .await?;
+    Ok(pool)
+}
+
+/// The file that a URL names, exactly as Longhaul reads it.
 fn file_of(url: &str) -> &str {
     let path = url
         .strip_prefix("sqlite://")

@@ -1,4 +1,4 @@
-//! Novels as people see them. Whoever is not their owner finds nothing.
+//! Novels, as their owner sees them. Other users find nothing.
 
 use longhaul::{Longhaul, StoreError, Submission};
 use serde::Serialize;
@@ -6,10 +6,10 @@ use serde::Serialize;
 use super::{Library, LibraryError, Transaction, statement};
 use crate::tasks::ImportNovel;
 
-/// Later than every id: where a list begins.
+/// Sorts after every id, so that a list begins with the newest.
 const END: &str = "g";
 
-/// A novel that is handed in.
+/// A novel to import.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NewNovel<'n> {
     pub(crate) id: &'n str,
@@ -19,7 +19,7 @@ pub(crate) struct NewNovel<'n> {
     pub(crate) import_key: Option<&'n str>,
 }
 
-/// What an import made, or found.
+/// The novel and the task of an import.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Imported {
@@ -39,13 +39,13 @@ pub struct NovelCard {
     pub task_id: String,
     /// How many chapters it has.
     pub chapters: i64,
-    /// How many scenes.
+    /// How many scenes it has.
     pub scenes: i64,
-    /// How many of them have a summary.
+    /// How many scenes have a summary.
     pub summaries: i64,
 }
 
-/// A novel with all of it but the texts.
+/// A novel with everything but the texts.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NovelView {
@@ -55,7 +55,7 @@ pub struct NovelView {
     pub title: String,
     /// The task that imports it.
     pub task_id: String,
-    /// In the order of their numbers; none until the import has split the text.
+    /// By number. There are none until the import has split the text.
     pub chapters: Vec<ChapterView>,
 }
 
@@ -66,7 +66,7 @@ pub struct ChapterView {
     pub number: i64,
     /// Its title.
     pub title: String,
-    /// In the order of their numbers.
+    /// By number.
     pub scenes: Vec<SceneCard>,
 }
 
@@ -76,18 +76,18 @@ pub struct ChapterView {
 pub struct SceneCard {
     /// From 1, through the whole novel.
     pub number: i64,
-    /// Whether there is a text.
+    /// Whether it has a text.
     pub has_text: bool,
-    /// What happens in it, in short, once that is written.
+    /// The summary, once it is written.
     pub summary: Option<String>,
-    /// The chapter that it is in.
+    /// The number of its chapter.
     #[serde(skip)]
     pub chapter: i64,
 }
 
 impl Library {
-    /// Writes down a novel and submits the task that imports it, both or neither. An import key that was used before
-    /// gives what it gave then.
+    /// Saves a novel and submits the task that imports it, both or neither. If the import key was
+    /// used before, the earlier novel and task are returned.
     pub(crate) async fn import(
         &self,
         novel: &NewNovel<'_>,
@@ -97,7 +97,8 @@ impl Library {
         if let Some(known) = self.find_import(novel).await? {
             return Ok(known);
         }
-        let mut open = self.begin().await?;
+
+        let mut open = self.begin_write().await?;
         match insert(&mut open, novel, longhaul, task).await {
             Ok(imported) => {
                 open.commit().await?;
@@ -105,13 +106,12 @@ impl Library {
             }
             Err(error) => {
                 open.roll_back().await?;
-                // Somebody with the same key was faster.
-                let known = if error.is_taken() {
-                    self.find_import(novel).await?
-                } else {
-                    None
-                };
-                known.ok_or(error)
+                if !error.is_duplicate() {
+                    return Err(error);
+                }
+
+                // Another request with the same key was faster.
+                self.find_import(novel).await?.ok_or(error)
             }
         }
     }
@@ -121,23 +121,25 @@ impl Library {
             return Ok(None);
         };
         let rows = self
-            .look()
+            .begin_read()
             .await?
             .fetch(&statement::FIND_IMPORT, &[novel.owner.into(), key.into()])
             .await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
+
         if row.text("title")? != novel.title || row.text("source")? != novel.source {
             return Err(StoreError::IdempotencyMismatch.into());
         }
+
         Ok(Some(Imported {
             novel_id: row.text("id")?,
             task_id: row.text("task_id")?,
         }))
     }
 
-    /// The owner's novels, newest first, those before `before`.
+    /// The owner's novels before `before`, newest first.
     pub async fn novels(
         &self,
         owner: &str,
@@ -150,10 +152,11 @@ impl Library {
             i64::try_from(limit).unwrap_or(1).into(),
         ];
         let rows = self
-            .look()
+            .begin_read()
             .await?
             .fetch(&statement::LIST_NOVELS, &params)
             .await?;
+
         let card = |row: &super::transaction::Row| {
             Ok(NovelCard {
                 novel_id: row.text("id")?,
@@ -164,12 +167,13 @@ impl Library {
                 summaries: row.int("summaries")?,
             })
         };
+
         rows.iter().map(card).collect()
     }
 
     /// One novel with its chapters, scenes and summaries.
     pub async fn novel(&self, owner: &str, id: &str) -> Result<Option<NovelView>, LibraryError> {
-        let mut open = self.look().await?;
+        let mut open = self.begin_read().await?;
         let rows = open
             .fetch(&statement::GET_NOVEL, &[id.into(), owner.into()])
             .await?;
@@ -182,6 +186,7 @@ impl Library {
             task_id: row.text("task_id")?,
             chapters: vec![],
         };
+
         for row in open.fetch(&statement::LIST_CHAPTERS, &[id.into()]).await? {
             novel.chapters.push(ChapterView {
                 number: row.int("number")?,
@@ -189,20 +194,21 @@ impl Library {
                 scenes: vec![],
             });
         }
+
         for scene in open.scene_cards(id).await? {
-            if let Ok(at) = novel
-                .chapters
-                .binary_search_by_key(&scene.chapter, |chapter| chapter.number)
-            {
-                novel.chapters[at].scenes.push(scene);
+            let chapters = &mut novel.chapters;
+            let index = chapters.binary_search_by_key(&scene.chapter, |chapter| chapter.number);
+            if let Ok(index) = index {
+                chapters[index].scenes.push(scene);
             }
         }
+
         Ok(Some(novel))
     }
 
-    /// Forgets a novel with all of it. Tasks that are about it will find nothing, and fail.
+    /// Deletes a novel with its chapters and scenes. Its tasks will find nothing and fail.
     pub async fn delete(&self, owner: &str, id: &str) -> Result<bool, LibraryError> {
-        let mut open = self.begin().await?;
+        let mut open = self.begin_write().await?;
         let deleted = open
             .execute(&statement::DELETE_NOVEL, &[id.into(), owner.into()])
             .await?;
@@ -225,6 +231,7 @@ async fn insert(
         source,
         import_key,
     } = *novel;
+
     let row = [
         id.into(),
         owner.into(),
@@ -234,6 +241,7 @@ async fn insert(
         import_key.into(),
     ];
     open.execute(&statement::INSERT_NOVEL, &row).await?;
+
     Ok(Imported {
         novel_id: id.to_owned(),
         task_id,

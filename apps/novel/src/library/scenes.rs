@@ -1,10 +1,10 @@
-//! Scenes: what the tasks read and write.
+//! The scenes that the tasks read and write.
 
 use serde::Serialize;
 
 use super::{Library, LibraryError, SceneCard, Transaction, statement};
 
-/// A scene with everything.
+/// A scene with its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Scene {
@@ -12,18 +12,18 @@ pub struct Scene {
     pub number: i64,
     /// The number of its chapter.
     pub chapter: i64,
-    /// What is told, once that is written.
+    /// The text, once it is written.
     pub text: Option<String>,
     /// The task that wrote the text, if one did.
     pub text_task: Option<String>,
-    /// What happens in it, in short, once that is written.
+    /// The summary, once it is written.
     pub summary: Option<String>,
     /// The task that wrote the summary, if one did.
     pub summary_task: Option<String>,
 }
 
 impl Library {
-    /// One scene of the owner's.
+    /// A scene of one of the owner's novels.
     pub async fn scene(
         &self,
         owner: &str,
@@ -32,13 +32,14 @@ impl Library {
     ) -> Result<Option<Scene>, LibraryError> {
         let params = [novel.into(), number.into(), owner.into()];
         let rows = self
-            .look()
+            .begin_read()
             .await?
             .fetch(&statement::GET_SCENE, &params)
             .await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
+
         Ok(Some(Scene {
             number: row.int("number")?,
             chapter: row.int("chapter")?,
@@ -49,24 +50,24 @@ impl Library {
         }))
     }
 
-    /// Every scene of a novel of the owner's, without texts; nothing when the novel is not theirs.
+    /// All scenes of a novel, without texts; `None` when the owner has no such novel.
     pub async fn scenes(
         &self,
         owner: &str,
         novel: &str,
     ) -> Result<Option<Vec<SceneCard>>, LibraryError> {
-        let mut open = self.look().await?;
-        if open
+        let mut open = self.begin_read().await?;
+        let novels = open
             .fetch(&statement::GET_NOVEL, &[novel.into(), owner.into()])
-            .await?
-            .is_empty()
-        {
+            .await?;
+        if novels.is_empty() {
             return Ok(None);
         }
+
         open.scene_cards(novel).await.map(Some)
     }
 
-    /// Writes what a task has made of a scene. To write it twice is to write it once.
+    /// Saves the summary that a task has written. Saving it again changes nothing.
     pub(crate) async fn save_summary(
         &self,
         novel: &str,
@@ -78,7 +79,7 @@ impl Library {
             .await
     }
 
-    /// The same for a text.
+    /// Saves the text that a task has written. Saving it again changes nothing.
     pub(crate) async fn save_text(
         &self,
         novel: &str,
@@ -95,15 +96,12 @@ impl Library {
         statement: &'static statement::Statement,
         novel: &str,
         scene: i64,
-        made: &str,
+        value: &str,
         task: &str,
     ) -> Result<(), LibraryError> {
-        let mut open = self.begin().await?;
-        open.execute(
-            statement,
-            &[made.into(), task.into(), novel.into(), scene.into()],
-        )
-        .await?;
+        let mut open = self.begin_write().await?;
+        let params = [value.into(), task.into(), novel.into(), scene.into()];
+        open.execute(statement, &params).await?;
         open.commit().await
     }
 }
@@ -122,10 +120,12 @@ impl Transaction {
                 summary: row.optional_text("summary")?,
             })
         };
+
         rows.iter().map(card).collect()
     }
 
-    /// Adds scenes that have a summary and no text yet, at the end of a chapter, and answers with their numbers.
+    /// Adds scenes with a summary and without a text, at the end of a chapter. Returns their
+    /// numbers.
     pub(crate) async fn add_scenes(
         &mut self,
         novel: &str,
@@ -135,19 +135,21 @@ impl Transaction {
         let rows = self.fetch(&statement::LAST_SCENE, &[novel.into()]).await?;
         let mut last = rows.first().map_or(Ok(0), |row| row.int("last"))?;
         let mut numbers = Vec::with_capacity(summaries.len());
+
         for summary in summaries {
             last += 1;
-            let nothing: Option<&str> = None;
+            let text: Option<&str> = None;
             let row = [
                 novel.into(),
                 last.into(),
                 chapter.into(),
-                nothing.into(),
+                text.into(),
                 summary.as_str().into(),
             ];
             self.execute(&statement::INSERT_SCENE, &row).await?;
             numbers.push(last);
         }
+
         Ok(numbers)
     }
 }

@@ -1,4 +1,4 @@
-//! The statements of the application, read once, with parameters marked as each database wants it.
+//! The SQL statements, with the parameter marks of each database.
 
 use std::sync::LazyLock;
 
@@ -37,13 +37,14 @@ statements! {
     SAVE_TEXT = "save_text";
 }
 
-/// `?` as `$1`, `$2`, …: the statements have no text in quotes.
+/// Replaces `?` by `$1`, `$2`, …. The statements have no quoted text.
 fn numbered(sql: &str) -> String {
-    let mut parts = sql.split('?');
-    let first = parts.next().unwrap_or_default().to_owned();
-    parts.enumerate().fold(first, |text, (number, part)| {
-        format!("{text}${}{part}", number + 1)
-    })
+    let mut pieces = sql.split('?');
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for (piece, number) in pieces.zip(1..) {
+        text += &format!("${number}{piece}");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -51,12 +52,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_are_numbered_in_their_order() {
+    fn parameters_are_numbered_in_order() {
         assert_eq!(numbered("a = ? AND b = ?"), "a = $1 AND b = $2");
     }
 
     #[test]
-    fn no_statement_has_text_in_quotes() {
+    fn no_statement_has_quoted_text() {
         assert!(
             ALL.iter()
                 .all(|statement| !statement.question_marks.contains('\''))

@@ -1,4 +1,4 @@
-//! A transaction on whichever database it is, in the few words that the application needs.
+//! A transaction on any of the three databases, with the few operations that the application needs.
 
 use longhaul::{Handle, Longhaul, Submission, Task};
 use sqlx::{
@@ -13,7 +13,7 @@ pub(crate) enum Transaction {
     MySql(sqlx::Transaction<'static, MySql>),
 }
 
-/// A value that a statement is given.
+/// A parameter of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Param<'p> {
     Int(i64),
@@ -38,7 +38,7 @@ impl From<i64> for Param<'_> {
     }
 }
 
-/// A row of an answer; columns are named.
+/// A row of a result. Columns are read by name.
 pub(super) enum Row {
     Sqlite(SqliteRow),
     Postgres(PgRow),
@@ -72,7 +72,7 @@ impl Row {
 }
 
 /// A statement with its parameters, for one database.
-macro_rules! bound {
+macro_rules! query {
     ($sql:expr, $params:expr) => {
         $params.iter().fold(
             sqlx::query(sqlx::SqlSafeStr::into_sql_str($sql)),
@@ -85,53 +85,57 @@ macro_rules! bound {
 }
 
 impl Transaction {
-    /// Runs a statement, and answers with how many rows it changed.
+    /// Runs a statement. Returns how many rows it changed.
     pub(super) async fn execute(
         &mut self,
         statement: &'static Statement,
         params: &[Param<'_>],
     ) -> Result<u64, LibraryError> {
-        let (marks, numbered) = (statement.question_marks, statement.numbered.as_str());
+        let marks = statement.question_marks;
+        let numbered = statement.numbered.as_str();
+
         Ok(match self {
-            Self::Sqlite(open) => bound!(marks, params)
-                .execute(&mut **open)
-                .await?
-                .rows_affected(),
-            Self::Postgres(open) => bound!(numbered, params)
-                .execute(&mut **open)
-                .await?
-                .rows_affected(),
-            Self::MySql(open) => bound!(marks, params)
-                .execute(&mut **open)
-                .await?
-                .rows_affected(),
+            Self::Sqlite(open) => {
+                let done = query!(marks, params).execute(&mut **open).await?;
+                done.rows_affected()
+            }
+            Self::Postgres(open) => {
+                let done = query!(numbered, params).execute(&mut **open).await?;
+                done.rows_affected()
+            }
+            Self::MySql(open) => {
+                let done = query!(marks, params).execute(&mut **open).await?;
+                done.rows_affected()
+            }
         })
     }
 
-    /// The rows that a statement answers with.
+    /// Runs a query. Returns its rows.
     pub(super) async fn fetch(
         &mut self,
         statement: &'static Statement,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, LibraryError> {
-        let (marks, numbered) = (statement.question_marks, statement.numbered.as_str());
+        let marks = statement.question_marks;
+        let numbered = statement.numbered.as_str();
+
         Ok(match self {
             Self::Sqlite(open) => {
-                let rows = bound!(marks, params).fetch_all(&mut **open).await?;
+                let rows = query!(marks, params).fetch_all(&mut **open).await?;
                 rows.into_iter().map(Row::Sqlite).collect()
             }
             Self::Postgres(open) => {
-                let rows = bound!(numbered, params).fetch_all(&mut **open).await?;
+                let rows = query!(numbered, params).fetch_all(&mut **open).await?;
                 rows.into_iter().map(Row::Postgres).collect()
             }
             Self::MySql(open) => {
-                let rows = bound!(marks, params).fetch_all(&mut **open).await?;
+                let rows = query!(marks, params).fetch_all(&mut **open).await?;
                 rows.into_iter().map(Row::MySql).collect()
             }
         })
     }
 
-    /// Submits a task in this transaction: it is there if, and only if, the rows are.
+    /// Submits a task in this transaction. The task exists if and only if the rows do.
     pub(crate) async fn submit<T: Task>(
         &mut self,
         longhaul: &Longhaul,

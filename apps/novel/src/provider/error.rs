@@ -1,64 +1,64 @@
-//! How a provider can fail, and what that means for a task.
+//! The errors of a provider, and what they mean for a task.
 
 use std::time::Duration;
 
 use longhaul::Class;
 
-/// Why there is no answer, or only a part of one. Nothing of it tells the key.
+/// Why there is no answer, or only the beginning of one. No message contains the key.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// The provider does not know the key, or does not let it use the model.
+    /// The key is unknown, or may not use the model.
     #[error("the provider refuses the key (status {status}): {message}")]
     InvalidKey {
         /// 401 or 403.
         status: u16,
-        /// The provider's own words.
+        /// The provider's message.
         message: String,
     },
     /// Too many requests.
-    #[error("the provider has had too many requests; again in {retry_after:?}: {message}")]
+    #[error("the provider has had too many requests; retry in {retry_after:?}: {message}")]
     TooManyRequests {
-        /// How long it wants to be left alone.
+        /// How long the provider asks callers to wait.
         retry_after: Duration,
-        /// The provider's own words.
+        /// The provider's message.
         message: String,
     },
-    /// Something is wrong on its side.
+    /// The provider has failed.
     #[error("the provider failed (status {status}): {message}")]
     Unavailable {
-        /// 408 or from 500 on.
+        /// 408, or 500 and above.
         status: u16,
-        /// The provider's own words.
+        /// The provider's message.
         message: String,
     },
-    /// It does not want this request, and will not want it the next time.
+    /// The provider refuses this request, and would refuse it again.
     #[error("the provider refuses the request (status {status}): {message}")]
     Refused {
-        /// The status.
+        /// Any other status.
         status: u16,
-        /// The provider's own words.
+        /// The provider's message.
         message: String,
     },
-    /// No answer, or no more of it, for so long.
+    /// The provider sent nothing for this long.
     #[error("the provider was silent for {0:?}")]
     TimedOut(Duration),
-    /// The connection could not be made, or broke before the end.
+    /// The connection failed, or broke before the end of the answer.
     #[error("the connection to the provider broke: {0}")]
     Broken(String),
-    /// It answered something else than the protocol says.
+    /// The answer does not follow the protocol.
     #[error("the provider's answer cannot be read: {0}")]
     Unreadable(String),
-    /// It cannot even be asked: what it is to be asked with is wrong.
+    /// The settings do not allow a request.
     #[error("the provider cannot be asked: {0}")]
     Unusable(&'static str),
-    /// It answered nothing.
+    /// The answer has no text.
     #[error("the provider's answer is empty")]
     Empty,
 }
 
 impl ProviderError {
-    /// What the error means: an invalid key is fatal, timeouts and failures on the other side are worth a retry, and too
-    /// many requests are waited for without using one up.
+    /// What the error means for a task. An invalid key is fatal. Timeouts and failures of the
+    /// provider are retried. After too many requests the task waits without using up a retry.
     pub fn class(&self) -> Class {
         match self {
             Self::InvalidKey { .. }
@@ -72,5 +72,9 @@ impl ProviderError {
                 Class::Retryable
             }
         }
+    }
+    /// Whether every further request with this key would fail as well.
+    pub fn is_invalid_key(&self) -> bool {
+        matches!(self, Self::InvalidKey { .. })
     }
 }

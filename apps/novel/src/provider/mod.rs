@@ -1,4 +1,4 @@
-//! Who writes: a provider of text, which answers word by word.
+//! The provider of texts. It answers word by word.
 
 mod error;
 mod offline;
@@ -12,42 +12,42 @@ pub use error::ProviderError;
 pub use offline::Offline;
 pub use openai::{OpenAi, OpenAiSettings};
 
-/// What a provider is asked for.
+/// A request to a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// What happens in this scene, in short.
+    /// Summarize this scene.
     Summarize(String),
-    /// The scene that this is the summary of.
-    Tell(String),
+    /// Write the scene with this summary.
+    Write(String),
 }
 
 impl Prompt {
-    /// What the provider has to read.
+    /// The text that the provider reads.
     pub fn text(&self) -> &str {
         match self {
-            Self::Summarize(text) | Self::Tell(text) => text,
+            Self::Summarize(text) | Self::Write(text) => text,
         }
     }
 
-    /// About how many words the answer has: for progress alone.
+    /// About how many words the answer has. Only progress depends on it.
     pub fn expected_words(&self) -> usize {
         match self {
             Self::Summarize(_) => 40,
-            Self::Tell(_) => 200,
+            Self::Write(_) => 200,
         }
     }
 }
 
-/// A part of an answer.
+/// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// The next words, to be put behind the ones before.
+    /// The next words of the text.
     Text(String),
-    /// What the answer cost; it comes last, if the provider tells it.
+    /// The cost of the answer. It comes last, if the provider reports it.
     Usage(Usage),
 }
 
-/// What an answer cost, in the provider's own count.
+/// The cost of an answer, as the provider counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -64,9 +64,9 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// Something that writes text. It must be cheap to ask: waits and limits are the task's business.
+/// Writes texts. A provider neither waits nor limits its callers: tasks do that.
 pub trait Provider: std::fmt::Debug + Send + Sync {
-    /// What its rate limits are known by: `provider/model`.
+    /// The key of its rate limits: `provider/model`.
     fn key(&self) -> &str;
 
     /// Starts an answer. It ends after its last piece, or with the first error.

@@ -1,4 +1,5 @@
-//! The provider without a network: it writes the same text for the same prompt, word by word, at a pace like a model's.
+//! A provider that needs no network. It writes the same text for the same prompt, word by word,
+//! about as fast as a model.
 
 use std::time::Duration;
 
@@ -6,13 +7,13 @@ use futures::{StreamExt as _, stream, stream::BoxStream};
 
 use super::{Piece, Prompt, Provider, ProviderError, Usage};
 
-/// A word each 25 ms is 40 a second, like a model of middling size.
+/// 25 ms per word are 40 words a second, like a model of medium size.
 const PACE: Duration = Duration::from_millis(25);
-/// The words that a summary takes from the beginning and from the end of its scene.
+/// How many words a summary takes from the beginning and from the end of its scene.
 const BEGINNING_WORDS: usize = 22;
 const END_WORDS: usize = 14;
 
-/// Turns of phrase that a scene is put together from.
+/// The sentences that a scene is composed of.
 const OPENINGS: [&str; 4] = [
     "It was late when it began, and nobody in the house was asleep.",
     "The morning came in grey over the roofs, without a wind.",
@@ -32,7 +33,7 @@ const ENDINGS: [&str; 4] = [
     "What remained of it was a chair by the window, and the cold tea.",
 ];
 
-/// Writes without a key, a bill or a network.
+/// A provider without a key, a bill or a network.
 #[derive(Debug, Clone)]
 pub struct Offline {
     pace: Duration,
@@ -45,7 +46,7 @@ impl Default for Offline {
 }
 
 impl Offline {
-    /// So long for each word; nothing for tests.
+    /// A provider that takes this long for each word. Tests use zero.
     pub const fn paced(pace: Duration) -> Self {
         Self { pace }
     }
@@ -57,13 +58,14 @@ impl Provider for Offline {
     }
 
     fn write(&self, prompt: Prompt) -> BoxStream<'static, Result<Piece, ProviderError>> {
+        let pace = self.pace;
         let answer = answer(&prompt);
         let words = |text: &str| text.split_whitespace().count() as u64;
         let usage = Usage {
             prompt_tokens: words(prompt.text()),
             completion_tokens: words(&answer),
         };
-        let pace = self.pace;
+
         let pieces: Vec<String> = answer.split_inclusive(' ').map(str::to_owned).collect();
         let texts = stream::iter(pieces).then(move |word| async move {
             if pace > Duration::ZERO {
@@ -71,6 +73,7 @@ impl Provider for Offline {
             }
             Ok(Piece::Text(word))
         });
+
         texts.chain(stream::iter([Ok(Piece::Usage(usage))])).boxed()
     }
 }
@@ -78,17 +81,19 @@ impl Provider for Offline {
 fn answer(prompt: &Prompt) -> String {
     match prompt {
         Prompt::Summarize(scene) => summary(scene),
-        Prompt::Tell(summary) => scene(summary),
+        Prompt::Write(summary) => scene(summary),
     }
 }
 
-/// How a scene begins and how it ends.
+/// The beginning and the end of a scene.
 fn summary(scene: &str) -> String {
     let words: Vec<&str> = scene.split_whitespace().collect();
     if words.len() <= BEGINNING_WORDS + END_WORDS {
         return format!("In short: {}", words.join(" "));
     }
-    let (beginning, end) = (&words[..BEGINNING_WORDS], &words[words.len() - END_WORDS..]);
+
+    let beginning = &words[..BEGINNING_WORDS];
+    let end = &words[words.len() - END_WORDS..];
     format!(
         "It begins: {} … It ends: {}",
         beginning.join(" "),
@@ -96,7 +101,7 @@ fn summary(scene: &str) -> String {
     )
 }
 
-/// The summary, told at length.
+/// A scene around the summary.
 fn scene(summary: &str) -> String {
     let seed = summary.bytes().fold(17_usize, |seed, byte| {
         seed.wrapping_mul(31).wrapping_add(usize::from(byte))
@@ -110,29 +115,32 @@ fn scene(summary: &str) -> String {
 mod tests {
     use super::*;
 
-    async fn told(prompt: &Prompt) -> (String, Option<Usage>) {
+    async fn answer_to(prompt: &Prompt) -> (String, Option<Usage>) {
         let pieces: Vec<_> = Offline::paced(Duration::ZERO)
             .write(prompt.clone())
             .collect()
             .await;
-        let (mut text, mut cost) = (String::new(), None);
+        let mut text = String::new();
+        let mut usage = None;
+
         for piece in pieces {
             match piece.unwrap() {
                 Piece::Text(more) => text += &more,
-                Piece::Usage(usage) => cost = Some(usage),
+                Piece::Usage(reported) => usage = Some(reported),
             }
         }
-        (text, cost)
+
+        (text, usage)
     }
 
     #[tokio::test]
-    async fn the_same_prompt_is_answered_the_same_word_by_word() {
-        let prompt = Prompt::Tell("A keeper finds a letter.".to_owned());
-        let (first, cost) = told(&prompt).await;
-        assert_eq!(first, told(&prompt).await.0);
+    async fn the_same_prompt_gets_the_same_answer_word_by_word() {
+        let prompt = Prompt::Write("A keeper finds a letter.".to_owned());
+        let (first, usage) = answer_to(&prompt).await;
+        assert_eq!(first, answer_to(&prompt).await.0);
         assert!(first.contains("A keeper finds a letter."));
         assert_eq!(
-            cost.unwrap().completion_tokens,
+            usage.unwrap().completion_tokens,
             first.split_whitespace().count() as u64
         );
     }
@@ -143,7 +151,7 @@ mod tests {
             .map(|n| format!("word{n}"))
             .collect::<Vec<_>>()
             .join(" ");
-        let (summary, _) = told(&Prompt::Summarize(scene)).await;
+        let (summary, _) = answer_to(&Prompt::Summarize(scene)).await;
         assert!(summary.starts_with("It begins: word0 ") && summary.ends_with("word199"));
         assert!(summary.split_whitespace().count() < 50);
     }

@@ -1,4 +1,5 @@
-//! The HTTP API of the application, mounted beside Longhaul's: who calls is known, and what they see is their own.
+//! The HTTP API of the application, mounted beside Longhaul's. Callers are authenticated and see
+//! only their own novels.
 
 mod novels;
 mod scenes;
@@ -28,19 +29,21 @@ use crate::{
 pub struct Application {
     /// The application's tables.
     pub library: Library,
-    /// A hand on Longhaul.
+    /// Submits the tasks.
     pub longhaul: Longhaul,
 }
 
 /// The routes, below the prefix that they are mounted at.
 pub fn router(application: Arc<Application>) -> Router {
-    Router::new()
+    let novels = Router::new()
         .route("/api/novels", get(novels::list).post(novels::import))
         .route("/api/novels/sample", post(novels::import_sample))
         .route(
             "/api/novels/{novel}",
             get(novels::read).delete(novels::delete),
-        )
+        );
+
+    let scenes = Router::new()
         .route("/api/novels/{novel}/scenes", post(scenes::add))
         .route("/api/novels/{novel}/scenes/{scene}", get(scenes::read))
         .route(
@@ -49,20 +52,21 @@ pub fn router(application: Arc<Application>) -> Router {
         )
         .route(
             "/api/novels/{novel}/scenes/{scene}/text",
-            post(scenes::tell),
+            post(scenes::write),
         )
         .route(
             "/api/novels/{novel}/summaries",
-            post(scenes::many::<BatchGenerateSummary>),
+            post(scenes::batch::<BatchGenerateSummary>),
         )
         .route(
             "/api/novels/{novel}/texts",
-            post(scenes::many::<BatchGenerateScene>),
-        )
-        .with_state(application)
+            post(scenes::batch::<BatchGenerateScene>),
+        );
+
+    novels.merge(scenes).with_state(application)
 }
 
-/// A task that was submitted, and where to look at it.
+/// The answer after a task was submitted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Submitted<'s> {
@@ -78,8 +82,8 @@ impl Submitted<'_> {
     }
 }
 
-/// A task of the caller's, about this novel: theirs is the name that it runs in, and the tier that decides its queue.
-fn of_caller<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Submission<T> {
+/// Gives a task about this novel to the caller. The caller's tier decides its queue.
+fn for_caller<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Submission<T> {
     let task = task.owner(caller.owner()).key(&format!("novel/{novel}"));
     match caller.tier() {
         Some(tier) => task.tier(tier),
@@ -87,10 +91,10 @@ fn of_caller<T: Task>(caller: &Caller, novel: &str, task: Submission<T>) -> Subm
     }
 }
 
-/// A novel in the path. What is no id is no novel.
+/// The novel in the path. An invalid id is a 404.
 struct NovelPath(String);
 
-/// A scene in the path.
+/// The scene in the path. An invalid number is a 404.
 struct ScenePath {
     novel: String,
     scene: i64,
@@ -101,7 +105,8 @@ impl<S: Send + Sync> FromRequestParts<S> for NovelPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = axum::extract::Path::<String>::from_request_parts(parts, state).await;
-        Ok(Self(novel_id(&path.map_err(|_| ApiError::NoRoute)?.0)?))
+        let path = path.map_err(|_| ApiError::NoRoute)?;
+        Ok(Self(novel_id(&path.0)?))
     }
 }
 
@@ -130,24 +135,25 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let refused = |error: axum::extract::rejection::QueryRejection| ApiError::BadFilter {
             field: "query".to_owned(),
             problem: error.body_text(),
-            allowed: "what docs/novel.md says of this call".to_owned(),
+            allowed: "the parameters in docs/novel.md".to_owned(),
         };
         query.map(|query| Self(query.0)).map_err(refused)
     }
 }
 
-/// The id as the tables have it.
+/// The id, as it is written in the tables.
 fn novel_id(text: &str) -> Result<String, ApiError> {
     uuid::Uuid::try_parse(text)
         .map(|id| id.to_string())
         .map_err(|_| ApiError::Missing("novel"))
 }
 
-/// What a caller is told when the tables could not be asked.
-fn told(error: LibraryError) -> ApiError {
-    if error.is_passing() {
+/// The answer to an error of the tables.
+fn api_error(error: LibraryError) -> ApiError {
+    if error.is_transient() {
         return StoreError::Unavailable(error.to_string()).into();
     }
+
     match error {
         LibraryError::Longhaul(error) => error.into(),
         LibraryError::Database(_) | LibraryError::Migration(_) | LibraryError::UnknownDatabase => {

@@ -1,4 +1,4 @@
-//! Novels: import, list, read, remove.
+//! Routes for novels: import, list, read, delete.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use axum::{
     http::{HeaderMap, StatusCode, header},
     response::Response,
 };
-use longhaul::server::{ApiError, Caller, JsonBody, NoBody, TextBody, accepted, ok};
+use longhaul::server::{ApiError, Caller, EmptyBody, JsonBody, TextBody, accepted, ok};
 use serde::{Deserialize, Serialize};
 
-use super::{Application, NovelPath, Params, novel_id, of_caller, told};
+use super::{Application, NovelPath, Params, api_error, for_caller, novel_id};
 use crate::{
     SAMPLE, SAMPLE_TITLE,
     library::{NewNovel, NovelCard},
     splitting::{SCENES, TITLE_CHARACTERS, split},
-    tasks::{ImportNovel, ImportOrder},
+    tasks::{ImportNovel, ImportParams},
 };
 
-/// Novels on a page, and the most of them.
+/// How many novels a page has, by default and at most.
 const PAGE: usize = 20;
 const PAGE_MOST: usize = 100;
-/// The caller's word for an import, in bytes.
+/// The longest import key.
 const IMPORT_KEY_BYTES: usize = 200;
 
-/// A novel as JSON; as plain text it is the body alone, and the title is in the query.
+/// A novel as JSON. A plain text body has only the text, and the title is in the query.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NovelBody {
@@ -50,7 +50,7 @@ pub(super) struct ListQuery {
 #[serde(rename_all = "camelCase")]
 struct NovelPage {
     items: Vec<NovelCard>,
-    /// For `before`, if there are more.
+    /// The value of `before` for the next page, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
 }
@@ -68,17 +68,18 @@ pub(super) async fn import(
             text: TextBody::from_request(request, &()).await?.0,
         }
     } else {
-        // Whoever sends a file says nothing of JSON; what they meant is text.
         let body = JsonBody::from_request(request, &()).await;
-        body.map_err(|error| {
+        let body = body.map_err(|error| {
+            // Most callers without a JSON body meant to send a text.
             if matches!(error, ApiError::NotJsonType) {
                 ApiError::NotTextType
             } else {
                 error
             }
-        })?
-        .0
+        });
+        body?.0
     };
+
     let title = title.or(query.title).unwrap_or_else(|| first_line(&text));
     submit(&application, &caller, &headers, &title, &text).await
 }
@@ -87,12 +88,13 @@ pub(super) async fn import_sample(
     State(application): State<Arc<Application>>,
     caller: Caller,
     headers: HeaderMap,
-    _: NoBody,
+    _: EmptyBody,
 ) -> Result<Response, ApiError> {
     submit(&application, &caller, &headers, SAMPLE_TITLE, SAMPLE).await
 }
 
-/// Rows and task are committed together: there is no novel without an import, and no import without a novel.
+/// Commits rows and task together: there is no novel without an import, and no import without a
+/// novel.
 async fn submit(
     application: &Application,
     caller: &Caller,
@@ -101,15 +103,14 @@ async fn submit(
     source: &str,
 ) -> Result<Response, ApiError> {
     check(title, source)?;
-    let (id, key) = (uuid::Uuid::now_v7().to_string(), import_key(headers)?);
-    let order = ImportOrder {
+    let id = uuid::Uuid::now_v7().to_string();
+    let key = import_key(headers)?;
+    let params = ImportParams {
         novel_id: id.clone(),
     };
-    let task = of_caller(
-        caller,
-        &id,
-        application.longhaul.submit::<ImportNovel>(order),
-    );
+    let task = application.longhaul.submit::<ImportNovel>(params);
+    let task = for_caller(caller, &id, task);
+
     let novel = NewNovel {
         id: &id,
         owner: caller.owner(),
@@ -121,46 +122,49 @@ async fn submit(
         .library
         .import(&novel, &application.longhaul, task)
         .await
-        .map_err(told)?;
+        .map_err(api_error)?;
+
+    // Without the wake-up, the worker finds the task only at its next poll.
     application.longhaul.wake();
-    Ok(accepted(
-        &format!("/api/tasks/{}", imported.task_id),
-        &imported,
-    ))
+    let location = format!("/api/tasks/{}", imported.task_id);
+    Ok(accepted(&location, &imported))
 }
 
 fn check(title: &str, source: &str) -> Result<(), ApiError> {
     let characters = title.chars().count();
     if title.trim().is_empty() || characters > TITLE_CHARACTERS {
         let problem = format!("has {characters} characters");
-        return Err(ApiError::unfit(
+        return Err(ApiError::invalid_field(
             "title",
             problem,
             format!("1 to {TITLE_CHARACTERS} characters"),
         ));
     }
+
     if source.contains('\0') {
-        return Err(ApiError::unfit(
+        return Err(ApiError::invalid_field(
             "text",
             "has a NUL character",
             "text without it",
         ));
     }
+
     let scenes: usize = split(source)
         .iter()
         .map(|chapter| chapter.scenes.len())
         .sum();
     if scenes == 0 || scenes > SCENES {
-        return Err(ApiError::unfit(
+        return Err(ApiError::invalid_field(
             "text",
             format!("has {scenes} scenes"),
             format!("1 to {SCENES} scenes"),
         ));
     }
+
     Ok(())
 }
 
-/// The same key from the same caller is the same import.
+/// The key of an import. A caller that repeats it gets the same import.
 fn import_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else {
         return Ok(None);
@@ -169,11 +173,15 @@ fn import_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
         .to_str()
         .ok()
         .filter(|text| !text.trim().is_empty() && text.len() <= IMPORT_KEY_BYTES);
-    let unfit = || {
-        let allowed = format!("1 to {IMPORT_KEY_BYTES} visible ASCII characters");
-        ApiError::unfit("Idempotency-Key", "is empty, too long or not text", allowed)
-    };
-    Ok(Some(text.ok_or_else(unfit)?.to_owned()))
+
+    match text {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(ApiError::invalid_field(
+            "Idempotency-Key",
+            "is empty, too long or not text",
+            format!("1 to {IMPORT_KEY_BYTES} visible ASCII characters"),
+        )),
+    }
 }
 
 fn is_text(headers: &HeaderMap) -> bool {
@@ -202,26 +210,28 @@ pub(super) async fn list(
 ) -> Result<Response, ApiError> {
     let size = query.size.unwrap_or(PAGE);
     if !(1..=PAGE_MOST).contains(&size) {
-        let (field, problem) = ("size".to_owned(), format!("is {size}"));
         return Err(ApiError::BadFilter {
-            field,
-            problem,
+            field: "size".to_owned(),
+            problem: format!("is {size}"),
             allowed: format!("1 to {PAGE_MOST}"),
         });
     }
+
     let before = query.before.as_deref().map(novel_id).transpose()?;
-    // One more than asked for tells whether there is a next page.
+    // One more novel than requested shows whether there is a next page.
     let found = application
         .library
         .novels(caller.owner(), before.as_deref(), size + 1)
         .await;
-    let mut items = found.map_err(told)?;
+    let mut items = found.map_err(api_error)?;
     let has_more = items.len() > size;
     items.truncate(size);
-    let next = items
-        .last()
-        .filter(|_| has_more)
-        .map(|last| last.novel_id.clone());
+
+    let mut next = None;
+    if has_more && let Some(last) = items.last() {
+        next = Some(last.novel_id.clone());
+    }
+
     Ok(ok(&NovelPage { items, next }))
 }
 
@@ -234,7 +244,7 @@ pub(super) async fn read(
         .library
         .novel(caller.owner(), &novel)
         .await
-        .map_err(told)?;
+        .map_err(api_error)?;
     Ok(ok(&found.ok_or(ApiError::Missing("novel"))?))
 }
 
@@ -242,13 +252,13 @@ pub(super) async fn delete(
     State(application): State<Arc<Application>>,
     caller: Caller,
     NovelPath(novel): NovelPath,
-    _: NoBody,
+    _: EmptyBody,
 ) -> Result<StatusCode, ApiError> {
     let is_deleted = application
         .library
         .delete(caller.owner(), &novel)
         .await
-        .map_err(told)?;
+        .map_err(api_error)?;
     if is_deleted {
         Ok(StatusCode::NO_CONTENT)
     } else {

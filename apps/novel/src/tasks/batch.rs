@@ -1,49 +1,51 @@
-//! Many scenes: `batch_generate_summary` and `batch_generate_scene`, each as children or as one loop.
+//! Many scenes: `batch_generate_summary` and `batch_generate_scene`, each with a child per scene or
+//! as one loop.
 
 use std::error::Error;
 
 use longhaul::{Child, Children, Class, Context, Job, Outcome, Stop, Task, TypeSettings};
 
 use super::{
-    GenerateScene, GenerateSummary, Study, classify,
-    craft::Craft,
-    looping,
-    parameters::{BatchDone, BatchOrder, SceneOrder, Style, Written},
-    settings_of_many,
+    GenerateScene, GenerateSummary, batch_loop, batch_settings, classify,
+    parameters::{BatchParams, BatchResult, SceneParams, SceneResult, Style},
+    scene_field::SceneField,
+    scene_writer::SceneWriter,
 };
 
-/// Failures that a result names.
+/// How many failures a result lists.
 const FAILURES: usize = 100;
 
-/// `batch_generate_summary`: texts become summaries.
+/// `batch_generate_summary`: writes summaries from texts.
 #[derive(Debug, Clone)]
-pub struct BatchGenerateSummary(pub(super) Study);
+pub struct BatchGenerateSummary(pub(super) SceneWriter);
 
-/// `batch_generate_scene`: summaries become texts.
+/// `batch_generate_scene`: writes texts from summaries.
 #[derive(Debug, Clone)]
-pub struct BatchGenerateScene(pub(super) Study);
+pub struct BatchGenerateScene(pub(super) SceneWriter);
 
 impl Task for BatchGenerateSummary {
     const TYPE: &'static str = "batch_generate_summary";
     const FINISH_STEP: bool = true;
-    type Params = BatchOrder;
-    type Output = BatchDone;
+    type Params = BatchParams;
+    type Output = BatchResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<BatchDone> {
-        let orders = match ctx.params.style {
-            Style::Loop => return looping::run(&self.0, &ctx, Craft::Summary, &ctx.params).await,
-            Style::Children => orders(&self.0, &ctx, Craft::Summary, &ctx.params).await?,
-        };
-        ctx.submit_all::<GenerateSummary>(orders).await?;
+    async fn run(&self, ctx: Context<Self>) -> Outcome<BatchResult> {
+        let field = SceneField::Summary;
+        if ctx.params.style == Style::Loop {
+            return batch_loop::run(&self.0, &ctx, field, &ctx.params).await;
+        }
+
+        let children = child_params(&self.0, &ctx, field, &ctx.params).await?;
+        ctx.submit_all::<GenerateSummary>(children).await?;
         Err(Stop::wait_for_children())
     }
 
-    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchDone> {
+    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchResult> {
         finish::<GenerateSummary>(&ctx, ctx.params.style, &children)
     }
 
     fn settings(&self) -> TypeSettings {
-        settings_of_many()
+        batch_settings()
     }
 
     fn classify(&self, error: &(dyn Error + 'static)) -> Class {
@@ -54,24 +56,26 @@ impl Task for BatchGenerateSummary {
 impl Task for BatchGenerateScene {
     const TYPE: &'static str = "batch_generate_scene";
     const FINISH_STEP: bool = true;
-    type Params = BatchOrder;
-    type Output = BatchDone;
+    type Params = BatchParams;
+    type Output = BatchResult;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<BatchDone> {
-        let orders = match ctx.params.style {
-            Style::Loop => return looping::run(&self.0, &ctx, Craft::Text, &ctx.params).await,
-            Style::Children => orders(&self.0, &ctx, Craft::Text, &ctx.params).await?,
-        };
-        ctx.submit_all::<GenerateScene>(orders).await?;
+    async fn run(&self, ctx: Context<Self>) -> Outcome<BatchResult> {
+        let field = SceneField::Text;
+        if ctx.params.style == Style::Loop {
+            return batch_loop::run(&self.0, &ctx, field, &ctx.params).await;
+        }
+
+        let children = child_params(&self.0, &ctx, field, &ctx.params).await?;
+        ctx.submit_all::<GenerateScene>(children).await?;
         Err(Stop::wait_for_children())
     }
 
-    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchDone> {
+    async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchResult> {
         finish::<GenerateScene>(&ctx, ctx.params.style, &children)
     }
 
     fn settings(&self) -> TypeSettings {
-        settings_of_many()
+        batch_settings()
     }
 
     fn classify(&self, error: &(dyn Error + 'static)) -> Class {
@@ -79,83 +83,89 @@ impl Task for BatchGenerateScene {
     }
 }
 
-/// The scenes of a batch: those that it names, or all that there is something to make from.
+/// The scenes of a batch: those that it names, or all that are due. Each is listed once, in order.
 pub(super) async fn scenes(
-    study: &Study,
+    writer: &SceneWriter,
     job: &Job,
-    craft: Craft,
-    order: &BatchOrder,
+    field: SceneField,
+    params: &BatchParams,
 ) -> Outcome<Vec<i64>> {
-    let all = study.library.scenes(job.owner(), &order.novel_id).await?;
-    let all = all.ok_or_else(|| Stop::fatal(format!("there is no novel {}", order.novel_id)))?;
-    let mut scenes: Vec<i64> = match &order.scenes {
+    let novel = &params.novel_id;
+    let all = writer.library.scenes(job.owner(), novel).await?;
+    let all = all.ok_or_else(|| Stop::fatal(format!("there is no novel {novel}")))?;
+
+    let mut scenes: Vec<i64> = match &params.scenes {
         Some(named) => named.clone(),
         None => all
             .iter()
-            .filter(|scene| craft.is_wanted(scene))
+            .filter(|scene| field.is_due(scene))
             .map(|scene| scene.number)
             .collect(),
     };
-    // A scene that is named twice is one.
     scenes.sort_unstable();
     scenes.dedup();
+
     Ok(scenes)
 }
 
-async fn orders(
-    study: &Study,
+async fn child_params(
+    writer: &SceneWriter,
     job: &Job,
-    craft: Craft,
-    order: &BatchOrder,
-) -> Outcome<Vec<SceneOrder>> {
-    let scenes = scenes(study, job, craft, order).await?;
-    let order = |scene| SceneOrder {
-        novel_id: order.novel_id.clone(),
+    field: SceneField,
+    params: &BatchParams,
+) -> Outcome<Vec<SceneParams>> {
+    let scenes = scenes(writer, job, field, params).await?;
+    let child = |scene| SceneParams {
+        novel_id: params.novel_id.clone(),
         scene,
     };
-    Ok(scenes.into_iter().map(order).collect())
+
+    Ok(scenes.into_iter().map(child).collect())
 }
 
-/// The loop has put its result together itself; children are counted here.
-fn finish<C: Task<Params = SceneOrder, Output = Written>>(
+/// The result of a batch. A loop has saved its own; children are counted here.
+fn finish<C: Task<Params = SceneParams, Output = SceneResult>>(
     job: &Job,
     style: Style,
     children: &Children,
-) -> Outcome<BatchDone> {
+) -> Outcome<BatchResult> {
     match style {
-        Style::Loop => looping::result(job),
-        Style::Children => counted::<C>(children),
+        Style::Loop => batch_loop::result(job),
+        Style::Children => result_of::<C>(children),
     }
 }
 
-/// What came of the children.
-pub(super) fn counted<C: Task<Output = Written>>(children: &Children) -> Outcome<BatchDone> {
-    let mut done = BatchDone::default();
-    children
-        .results::<C>()?
-        .into_iter()
-        .for_each(|written| done.add(Ok(written)));
-    children
-        .failed()
-        .for_each(|child| done.add(Err(reason(child))));
-    Ok(done)
+/// Adds up the results of the children.
+pub(super) fn result_of<C: Task<Output = SceneResult>>(
+    children: &Children,
+) -> Outcome<BatchResult> {
+    let mut result = BatchResult::default();
+    for scene in children.results::<C>()? {
+        result.add(Ok(scene));
+    }
+    for child in children.failed() {
+        result.add(Err(failure_of(child)));
+    }
+
+    Ok(result)
 }
 
-fn reason(child: &Child) -> String {
-    child
-        .error
-        .clone()
-        .unwrap_or_else(|| child.status.as_str().to_owned())
+/// The error of a child that failed; the status of one that was cancelled.
+fn failure_of(child: &Child) -> String {
+    match &child.error {
+        Some(error) => error.clone(),
+        None => child.status.as_str().to_owned(),
+    }
 }
 
-impl BatchDone {
-    /// Notes what came of a scene.
-    pub(super) fn add(&mut self, made: Result<Written, String>) {
-        match made {
-            Ok(written) => {
+impl BatchResult {
+    /// Adds the result of one scene, or the reason why it has none.
+    pub(super) fn add(&mut self, scene: Result<SceneResult, String>) {
+        match scene {
+            Ok(scene) => {
                 self.done += 1;
-                self.words += written.words;
-                self.usage += written.usage;
+                self.words += scene.words;
+                self.usage += scene.usage;
             }
             Err(reason) => {
                 self.failed += 1;

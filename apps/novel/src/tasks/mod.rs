@@ -1,12 +1,12 @@
-//! The task types. Parameters carry ids; texts are in the application's tables.
+//! The task types. Parameters carry ids; the texts are in the application's tables.
 
 mod batch;
-mod craft;
+mod batch_loop;
 mod import;
-mod looping;
 mod parameters;
-mod single;
-mod study;
+mod scene;
+mod scene_field;
+mod scene_writer;
 
 use std::error::Error;
 use std::time::Duration;
@@ -16,40 +16,42 @@ use longhaul::{Builder, Class, TypeSettings, classify_by_type};
 pub use batch::{BatchGenerateScene, BatchGenerateSummary};
 pub use import::ImportNovel;
 pub use parameters::{
-    BatchDone, BatchOrder, BatchProgress, ImportDone, ImportOrder, SceneOrder, Style, Written,
+    BatchParams, BatchProgress, BatchResult, ImportParams, ImportResult, SceneParams, SceneResult,
+    Style,
 };
-pub use single::{GenerateScene, GenerateSummary};
-pub use study::Study;
+pub use scene::{GenerateScene, GenerateSummary};
+pub use scene_writer::SceneWriter;
 
 use crate::{library::LibraryError, provider::ProviderError};
 
-/// What tasks that call the provider share; the worker's limit is in [`Settings`](crate::Settings).
+/// The resource that tasks use while they call the provider. [`Settings`](crate::Settings) has its
+/// limit per worker.
 pub(crate) const RESOURCE: &str = "novel-provider";
-/// One answer of a provider, at 40 words a second.
+/// How long one answer takes, at 40 words a second.
 const ONE_ANSWER: Duration = Duration::from_secs(20);
-/// An answer that is not there after so long does not come.
-const ONE_ANSWER_MOST: Duration = Duration::from_secs(300);
-/// A whole novel: it goes where long tasks go.
+/// The longest that one answer may take.
+const ONE_ANSWER_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a whole novel takes. Its tasks go to the queue for long tasks.
 const WHOLE_NOVEL: Duration = Duration::from_secs(600);
 
-/// Adds the five types.
-pub(crate) fn register(builder: Builder, study: &Study) -> Builder {
+/// Registers the five task types.
+pub(crate) fn register(builder: Builder, writer: &SceneWriter) -> Builder {
     builder
-        .register(GenerateSummary(study.clone()))
-        .register(GenerateScene(study.clone()))
-        .register(BatchGenerateSummary(study.clone()))
-        .register(BatchGenerateScene(study.clone()))
-        .register(ImportNovel(study.clone()))
+        .register(GenerateSummary(writer.clone()))
+        .register(GenerateScene(writer.clone()))
+        .register(BatchGenerateSummary(writer.clone()))
+        .register(BatchGenerateScene(writer.clone()))
+        .register(ImportNovel(writer.clone()))
 }
 
-fn settings_of_one() -> TypeSettings {
+fn scene_settings() -> TypeSettings {
     TypeSettings::new()
         .expected_duration(ONE_ANSWER)
-        .timeout(ONE_ANSWER_MOST)
+        .timeout(ONE_ANSWER_TIMEOUT)
         .resource(RESOURCE)
 }
 
-fn settings_of_many() -> TypeSettings {
+fn batch_settings() -> TypeSettings {
     TypeSettings::new()
         .expected_duration(WHOLE_NOVEL)
         .resource(RESOURCE)
@@ -61,8 +63,10 @@ fn classify(error: &(dyn Error + 'static)) -> Class {
     if let Some(known) = causes.find_map(|cause| cause.downcast_ref::<ProviderError>()) {
         return known.class();
     }
+
     match error.downcast_ref::<LibraryError>() {
-        // Another writer was in the way, or the server is away. What is really wrong stays so and is a dead letter.
+        // The database is away, or another writer was in the way. A permanent error uses up its
+        // retries and becomes a dead letter.
         Some(LibraryError::Database(_) | LibraryError::Longhaul(_)) => Class::Retryable,
         Some(LibraryError::Migration(_) | LibraryError::UnknownDatabase) => Class::Fatal,
         None => classify_by_type(error),

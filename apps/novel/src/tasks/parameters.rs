@@ -1,17 +1,17 @@
-//! What the tasks are given, report and leave behind.
+//! The parameters, progress details and results of the tasks.
 
 use longhaul::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::provider::Usage;
 
-/// Scenes of one batch: those of a whole novel.
+/// The most scenes of one batch: those of a whole novel.
 const SCENES: usize = crate::splitting::SCENES;
 
 /// One scene of a novel of the task's owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct SceneOrder {
+pub struct SceneParams {
     /// The novel.
     #[schemars(length(min = 36, max = 36))]
     pub novel_id: String,
@@ -23,16 +23,16 @@ pub struct SceneOrder {
 /// Many scenes of a novel of the task's owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct BatchOrder {
+pub struct BatchParams {
     /// The novel.
     #[schemars(length(min = 36, max = 36))]
     pub novel_id: String,
-    /// The scenes' numbers. Without them: every scene that there is something to make from; a scene that has a text is
-    /// not written again unless it is named.
+    /// The scenes' numbers. Without them, the batch takes every scene that has what it is written
+    /// from. A scene that has a text is only written again if it is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = SCENES))]
     pub scenes: Option<Vec<i64>>,
-    /// How the work is cut.
+    /// How the work is divided.
     #[serde(default)]
     pub style: Style,
 }
@@ -41,74 +41,74 @@ pub struct BatchOrder {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// A task for each scene, beside one another and on all nodes; each is retried by itself.
+    /// A child task for each scene. They run in parallel on all nodes, each with its own retries.
     #[default]
     Children,
-    /// One scene after the other in one task, with a checkpoint after each.
+    /// One task that writes one scene after another, with a checkpoint after each.
     Loop,
 }
 
 /// A novel whose text is in the tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ImportOrder {
+pub struct ImportParams {
     /// The novel.
     #[schemars(length(min = 36, max = 36))]
     pub novel_id: String,
 }
 
-/// A summary or a scene is written; the text is in the tables.
+/// The result of writing a summary or a text, which is in the tables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Written {
+pub struct SceneResult {
     /// The scene's number.
     pub scene: i64,
     /// How many words were written.
     pub words: usize,
-    /// Who wrote: `provider/model`.
+    /// The provider and the model that wrote it: `provider/model`.
     pub model: String,
-    /// What it cost, if the provider told it. An attempt that finds the text of an earlier one there costs nothing.
+    /// The cost, if the provider reported it. It is 0 if an earlier attempt had written the text.
     pub usage: Usage,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct BatchDone {
-    /// How many scenes were worked on.
+pub struct BatchResult {
+    /// How many scenes were written.
     pub done: usize,
-    /// How many were not.
+    /// How many failed.
     pub failed: usize,
-    /// Why, for the first 100 of those.
+    /// The reasons of the first 100 failures.
     pub failures: Vec<String>,
     /// How many words were written.
     pub words: usize,
-    /// What it cost.
+    /// The cost of all of them.
     pub usage: Usage,
 }
 
-/// How far a looping batch is; the details of its progress.
+/// The progress details of a batch that runs as a loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BatchProgress {
-    /// The scene that is worked on.
+    /// The scene that is being written.
     pub scene: i64,
     /// Scenes that are done.
     pub done: usize,
-    /// Scenes that came to nothing.
+    /// Scenes that failed.
     pub failed: usize,
-    /// All of them.
+    /// All scenes of the batch.
     pub of: usize,
-    /// Words of the scene that is worked on.
+    /// Words of the scene that is being written.
     pub words: usize,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct ImportDone {
+pub struct ImportResult {
     /// How many chapters were found.
     pub chapters: usize,
-    /// How many scenes.
+    /// How many scenes were found.
     pub scenes: usize,
-    /// What came of their summaries.
-    pub summaries: BatchDone,
+    /// The results of their summaries.
+    pub summaries: BatchResult,
 }

@@ -1,4 +1,4 @@
-//! Many scenes at once, in both styles and both ways.
+//! Batches of summaries and of texts, in both styles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,18 +35,18 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         ),
         on(
             backend,
-            "batch::one_refused_scene_does_not_spoil_the_others",
+            "batch::one_refused_scene_does_not_affect_the_others",
             one_refused_scene,
         ),
         on(
             backend,
-            "batch::a_loop_leaves_out_what_is_refused",
-            a_loop_leaves_out_what_is_refused,
+            "batch::a_loop_leaves_out_a_refused_scene",
+            a_loop_leaves_out_a_refused_scene,
         ),
         on(
             backend,
-            "batch::scenes_that_are_not_there_are_refused",
-            scenes_that_are_not_there_are_refused,
+            "batch::missing_scenes_are_refused",
+            missing_scenes_are_refused,
         ),
     ]
 }
@@ -55,6 +55,7 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import(TALE).await;
     let path = format!("/novel/api/novels/{novel}/summaries");
+
     for style in ["children", "loop"] {
         let answer = world
             .post(&path)
@@ -62,31 +63,37 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
             .expect(202)
             .await;
         let result = world.completed(&answer["taskId"]).await;
+
         assert_eq!(
             (&result["done"], &result["failed"]),
             (&3.into(), &0.into()),
             "{style}"
         );
         let task = world.ended(&answer["taskId"]).await;
+
         assert_eq!(task.children.total, if style == "children" { 3 } else { 0 });
         let scene = world
             .get(&format!("/novel/api/novels/{novel}/scenes/3"))
             .expect(200)
             .await;
+
         assert_eq!(scene["summaryTask"] == answer["taskId"], style == "loop");
     }
+
     for style in ["children", "loop"] {
         let some = world
             .post(&path)
             .json(&json!({ "scenes": [2, 1, 2], "style": style }))
             .expect(202)
             .await;
+
         assert_eq!(
             world.completed(&some["taskId"]).await["done"],
             2,
-            "a scene that is named twice is one"
+            "a scene that is named twice is written once"
         );
     }
+
     world.stop().await;
 }
 
@@ -94,6 +101,7 @@ async fn scenes_in_both_styles(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import(TALE).await;
     let path = format!("/novel/api/novels/{novel}");
+
     for (style, first) in [("children", 4), ("loop", 6)] {
         let body = json!({ "chapter": 2, "summaries": ["A boat comes.", "A boat leaves."], "style": style });
         let answer = world
@@ -101,6 +109,7 @@ async fn scenes_in_both_styles(database: FreshDatabase) {
             .json(&body)
             .expect(202)
             .await;
+
         assert_eq!(answer["scenes"], json!([first, first + 1]));
         assert_eq!(
             world.completed(&answer["taskId"]).await["done"],
@@ -111,12 +120,14 @@ async fn scenes_in_both_styles(database: FreshDatabase) {
             .get(&format!("{path}/scenes/{first}"))
             .expect(200)
             .await;
+
         assert!(
             scene["text"].as_str().unwrap().contains("A boat comes."),
             "{scene}"
         );
         assert_eq!(scene["chapter"], 2);
     }
+
     let nothing = world.post(&format!("{path}/texts")).expect(202).await;
     assert_eq!(
         world.completed(&nothing["taskId"]).await["done"],
@@ -124,9 +135,10 @@ async fn scenes_in_both_styles(database: FreshDatabase) {
         "every scene has a text"
     );
     let first = world.get(&format!("{path}/scenes/1")).expect(200).await;
+
     assert_eq!(
         first["text"], "The first scene.",
-        "what was imported is not written over unasked"
+        "an imported text is not overwritten unless it is named"
     );
     world.stop().await;
 }
@@ -138,6 +150,7 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
     let body = json!({ "chapter": 1, "summaries": ["A letter is found."] });
     let answer = world.post(&path).json(&body).expect(202).await;
     let result = world.completed(&answer["taskId"]).await;
+
     assert_eq!(
         (
             &result["scene"],
@@ -145,11 +158,13 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
         ),
         (&4.into(), "generate_scene")
     );
+
     let again = world.post(&format!("{path}/1/text")).expect(202).await;
     world.completed(&again["taskId"]).await;
     let scene = world.get(&format!("{path}/1")).expect(200).await;
     assert_eq!(scene["textTask"], again["taskId"]);
     let missing = json!({ "chapter": 9, "summaries": ["Nowhere."] });
+
     assert_eq!(
         world
             .post(&path)
@@ -158,6 +173,7 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
             .await["field"],
         "chapter"
     );
+
     let empty = json!({ "chapter": 1, "summaries": ["Fine.", " "] });
     assert_eq!(
         world
@@ -167,6 +183,7 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
             .await["field"],
         "summaries[1]"
     );
+
     assert_eq!(
         world.novel(&novel).await["chapters"][0]["scenes"]
             .as_array()
@@ -174,33 +191,37 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
             .len(),
         3
     );
+
     world.stop().await;
 }
 
-/// A provider that refuses the second scene until it is told otherwise.
-async fn moody() -> (Upstream, Arc<AtomicBool>) {
+/// A provider that refuses the second scene while the flag is set.
+async fn refusing_second_scene() -> (Upstream, Arc<AtomicBool>) {
     let refuses = Arc::new(AtomicBool::new(true));
-    let mood = Arc::clone(&refuses);
-    let upstream = Upstream::start(move |asked| {
-        if asked.prompt().contains("second") && mood.load(Ordering::SeqCst) {
+    let is_refusing = Arc::clone(&refuses);
+    let upstream = Upstream::start(move |request| {
+        if request.prompt().contains("second") && is_refusing.load(Ordering::SeqCst) {
             Answer::Status(
                 400,
                 "",
                 "{\"error\":{\"message\":\"not this one\"}}".to_owned(),
             )
         } else {
-            Answer::Words("In short.")
+            Answer::Text("In short.")
         }
     });
+
     (upstream.await, refuses)
 }
 
 async fn one_refused_scene(database: FreshDatabase) {
-    let (upstream, refuses) = moody().await;
+    let (upstream, refuses) = refusing_second_scene().await;
     let world = World::start_with(database, upstream.provider()).await;
     let answer = world.post("/novel/api/novels").text(TALE).expect(202).await;
-    let (task, novel) = (&answer["taskId"], answer["novelId"].as_str().unwrap());
+    let task = &answer["taskId"];
+    let novel = answer["novelId"].as_str().unwrap();
     let ended = world.ended(task).await;
+
     assert_eq!(ended.status, Status::CompletedWithErrors);
     let result: Value = serde_json::from_str(ended.result.unwrap().as_str()).unwrap();
     assert_eq!(
@@ -208,6 +229,7 @@ async fn one_refused_scene(database: FreshDatabase) {
         (&2.into(), &1.into())
     );
     let reason = result["summaries"]["failures"][0].as_str().unwrap();
+
     assert!(
         reason.starts_with("scene 2:") && reason.contains("not this one"),
         "{reason}"
@@ -229,6 +251,7 @@ async fn one_refused_scene(database: FreshDatabase) {
         .json(&retry)
         .expect(202)
         .await;
+
     let again = world.completed(task).await;
     assert_eq!(
         (&again["summaries"]["done"], &again["summaries"]["failed"]),
@@ -237,8 +260,9 @@ async fn one_refused_scene(database: FreshDatabase) {
     assert_eq!(
         upstream.calls(),
         before + 1,
-        "only the one that failed was asked for again"
+        "only the failed scene was requested again"
     );
+
     assert_eq!(
         summaries(&world.novel(novel).await)
             .iter()
@@ -246,11 +270,12 @@ async fn one_refused_scene(database: FreshDatabase) {
             .count(),
         3
     );
+
     world.stop().await;
 }
 
-async fn a_loop_leaves_out_what_is_refused(database: FreshDatabase) {
-    let (upstream, _) = moody().await;
+async fn a_loop_leaves_out_a_refused_scene(database: FreshDatabase) {
+    let (upstream, _) = refusing_second_scene().await;
     let world = World::start_with(database, upstream.provider()).await;
     let answer = world.post("/novel/api/novels").text(TALE).expect(202).await;
     world.ended(&answer["taskId"]).await;
@@ -263,6 +288,7 @@ async fn a_loop_leaves_out_what_is_refused(database: FreshDatabase) {
         .json(&json!({ "style": "loop" }))
         .expect(202)
         .await;
+
     let result = world.completed(&batch["taskId"]).await;
     assert_eq!((&result["done"], &result["failed"]), (&2.into(), &1.into()));
     assert_eq!(
@@ -274,34 +300,41 @@ async fn a_loop_leaves_out_what_is_refused(database: FreshDatabase) {
         .json(&json!({ "style": "loop", "scenes": [2] }))
         .expect(202)
         .await;
+
     assert_eq!(
         world.ended(&only["taskId"]).await.status,
         Status::Failed,
-        "nothing at all came of it"
+        "no scene was written"
     );
     world.stop().await;
 }
 
-async fn scenes_that_are_not_there_are_refused(database: FreshDatabase) {
+async fn missing_scenes_are_refused(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import(TALE).await;
     let path = format!("/novel/api/novels/{novel}");
+
     for batch in ["summaries", "texts"] {
-        let told = world
+        let answer = world
             .post(&format!("{path}/{batch}"))
             .json(&json!({ "scenes": [1, 7] }));
-        assert_eq!(told.problem(422, "invalid_field").await["field"], "scenes");
+        assert_eq!(
+            answer.problem(422, "invalid_field").await["field"],
+            "scenes"
+        );
         world
             .post(&format!("{path}/{batch}"))
             .json(&json!({ "scenes": [] }))
             .problem(422, "invalid_field")
             .await;
+
         world
             .post(&format!("{path}/{batch}"))
             .json(&json!({ "style": "quick" }))
             .problem(422, "invalid_field")
             .await;
     }
+
     world
         .post(&format!("{path}/scenes/7/summary"))
         .problem(404, "not_found")
@@ -314,5 +347,6 @@ async fn scenes_that_are_not_there_are_refused(database: FreshDatabase) {
         .post("/novel/api/novels/nothing/summaries")
         .problem(404, "not_found")
         .await;
+
     world.stop().await;
 }

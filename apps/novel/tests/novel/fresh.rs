@@ -1,4 +1,5 @@
-//! A fresh, empty database for each case, on the servers that `make test` starts or the environment names.
+//! A fresh, empty database for each case, on the servers that `make test` starts or the environment
+//! names.
 
 use sqlx::{Connection as _, Executor as _};
 
@@ -29,11 +30,14 @@ impl Backend {
         };
         #[expect(
             clippy::disallowed_methods,
-            reason = "the one place where these tests read the environment"
+            reason = "these tests read the environment only here"
         )]
         let url = std::env::var(variable);
         url.unwrap_or_else(|_| {
-            panic!("{variable} is not set: run `make test`, or `make services` and `. target/services.env`")
+            panic!(
+                "{variable} is not set: run `make test`, or `make services` and `. \
+                 target/services.env`"
+            )
         })
     }
 }
@@ -69,6 +73,7 @@ impl FreshDatabase {
                 )
             }
         };
+
         Self { url, backend, name }
     }
 
@@ -88,8 +93,10 @@ impl Drop for FreshDatabase {
             Backend::Postgres => format!("DROP DATABASE {} WITH (FORCE)", self.name),
             Backend::MySql => format!("DROP DATABASE {}", self.name),
         };
+
         let backend = self.backend;
-        // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
+        // A drop can come inside a runtime, where nothing may block on another: a thread of its own
+        // may.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -97,6 +104,7 @@ impl Drop for FreshDatabase {
                 .unwrap();
             runtime.block_on(execute(backend, &backend.server(), statement));
         });
+
         let _ = dropped.join();
     }
 }

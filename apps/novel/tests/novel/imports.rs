@@ -1,4 +1,4 @@
-//! A novel is imported: rows and task together, once, and a summary for every scene.
+//! Importing a novel: rows and task together, once, and a summary for every scene.
 
 use libtest_mimic::Trial;
 use longhaul::Status;
@@ -29,13 +29,13 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
         ),
         on(
             backend,
-            "import::a_novel_that_does_not_fit_is_refused",
-            a_novel_that_does_not_fit_is_refused,
+            "import::an_invalid_novel_is_refused",
+            an_invalid_novel_is_refused,
         ),
         on(
             backend,
-            "import::the_words_of_a_summary_are_the_tasks_output",
-            the_words_are_the_output,
+            "import::the_text_of_a_summary_is_the_output_of_its_task",
+            the_text_is_the_output,
         ),
         on(
             backend,
@@ -56,11 +56,13 @@ async fn every_scene_gets_a_summary(database: FreshDatabase) {
     let location = answer.headers()["location"].to_str().unwrap().to_owned();
     assert_eq!(answer.status(), 202);
     let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+
     assert_eq!(
         location,
         format!("/api/tasks/{}", answer["taskId"].as_str().unwrap())
     );
     let result = world.completed(&answer["taskId"]).await;
+
     assert_eq!(
         (&result["chapters"], &result["scenes"]),
         (&4.into(), &11.into())
@@ -75,6 +77,7 @@ async fn every_scene_gets_a_summary(database: FreshDatabase) {
             .unwrap()
             > 100
     );
+
     let novel = world.novel(answer["novelId"].as_str().unwrap()).await;
     assert_eq!(novel["title"], "The Lamp at Harrow Point");
     assert_eq!(novel["chapters"][1]["title"], "What the Board Wanted");
@@ -87,6 +90,7 @@ async fn every_scene_gets_a_summary(database: FreshDatabase) {
             .unwrap()
             .contains("The letter came with the bread")
     );
+
     world.stop().await;
 }
 
@@ -98,6 +102,7 @@ async fn the_same_key_is_the_same_novel(database: FreshDatabase) {
             .header("idempotency-key", "once")
             .expect(202)
     };
+
     let (one, two, three) = tokio::join!(import(), import(), import());
     assert_eq!(one, two);
     assert_eq!(one, three);
@@ -106,6 +111,7 @@ async fn the_same_key_is_the_same_novel(database: FreshDatabase) {
         .post("/novel/api/novels")
         .header("idempotency-key", "once")
         .text("Another text.");
+
     other.problem(422, "idempotency_key_reused").await;
     world.completed(&one["taskId"]).await;
     let novels = world.get("/novel/api/novels").expect(200).await;
@@ -114,10 +120,11 @@ async fn the_same_key_is_the_same_novel(database: FreshDatabase) {
         .get("/api/tasks?taskType=import_novel")
         .expect(200)
         .await;
+
     assert_eq!(
         tasks["items"].as_array().unwrap().len(),
         1,
-        "whoever was slower has left no task"
+        "the slower requests have left no task"
     );
     world.stop().await;
 }
@@ -133,25 +140,28 @@ async fn rows_that_cannot_be_written_leave_no_task(database: FreshDatabase) {
         .text("One scene.")
         .problem(500, "internal")
         .await;
+
     assert!(
         !problem.to_string().contains("novels\""),
-        "the inside is not told: {problem}"
+        "the answer shows no internals: {problem}"
     );
     let tasks = world.get("/api/tasks").expect(200).await;
+
     assert_eq!(
         tasks["items"].as_array().unwrap().len(),
         0,
-        "the task went with the row: {tasks}"
+        "the task was rolled back with the row: {tasks}"
     );
     world
         .database
         .execute("ALTER TABLE gone RENAME TO novels")
         .await;
+
     world.import("One scene.").await;
     world.stop().await;
 }
 
-async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
+async fn an_invalid_novel_is_refused(database: FreshDatabase) {
     let world = World::start(database).await;
     let novels = "/novel/api/novels";
     assert_eq!(
@@ -162,17 +172,20 @@ async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
             .await["field"],
         "text"
     );
+
     let many = "a\n***\n".repeat(2_001);
-    let told = world
+    let problem = world
         .post(novels)
         .text(&many)
         .problem(422, "invalid_field")
         .await;
+
     assert_eq!(
-        (&told["field"], &told["allowed"]),
+        (&problem["field"], &problem["allowed"]),
         (&"text".into(), &"1 to 2000 scenes".into())
     );
     let long = json!({ "title": "t".repeat(201), "text": "One." });
+
     assert_eq!(
         world
             .post(novels)
@@ -181,6 +194,7 @@ async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
             .await["field"],
         "title"
     );
+
     world
         .post(novels)
         .json(&json!({ "title": "t", "text": "a\u{0}b" }))
@@ -191,6 +205,7 @@ async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
         .json(&json!({ "title": "t" }))
         .problem(422, "invalid_field")
         .await;
+
     world
         .post(novels)
         .header("content-type", "text/html")
@@ -201,23 +216,26 @@ async fn a_novel_that_does_not_fit_is_refused(database: FreshDatabase) {
         .text(&"a".repeat(1024 * 1024 + 1))
         .problem(413, "body_too_large")
         .await;
+
     world
         .post(novels)
         .header("idempotency-key", "")
         .text("One.")
         .problem(422, "invalid_field")
         .await;
+
     for query in ["size=many", "size=0", "size=101", "colour=red"] {
         world
             .get(&format!("/novel/api/novels?{query}"))
             .problem(400, "invalid_filter")
             .await;
     }
+
     assert_eq!(world.get(novels).expect(200).await["items"], json!([]));
     world.stop().await;
 }
 
-async fn the_words_are_the_output(database: FreshDatabase) {
+async fn the_text_is_the_output(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world
         .import("The lamp was lit, and nobody knew by whom.")
@@ -226,6 +244,7 @@ async fn the_words_are_the_output(database: FreshDatabase) {
     let answer = world.post(&format!("{path}/summary")).expect(202).await;
     let result = world.completed(&answer["taskId"]).await;
     let scene = world.get(&path).expect(200).await;
+
     assert_eq!(
         (&scene["summaryTask"], &result["model"]),
         (&answer["taskId"], &"offline/steady".into())
@@ -235,8 +254,9 @@ async fn the_words_are_the_output(database: FreshDatabase) {
     assert_eq!(
         chunks.concat(),
         scene["summary"].as_str().unwrap(),
-        "all of it, and nothing else"
+        "the whole summary and nothing else"
     );
+
     world.stop().await;
 }
 
@@ -246,6 +266,7 @@ async fn novels_are_listed_page_by_page(database: FreshDatabase) {
     for _ in 0..3 {
         ids.insert(0, world.import("One scene.").await);
     }
+
     let first = world.get("/novel/api/novels?size=2").expect(200).await;
     let next = first["next"].as_str().unwrap();
     let second = world
@@ -255,6 +276,7 @@ async fn novels_are_listed_page_by_page(database: FreshDatabase) {
     let listed = [&first, &second]
         .map(|page| page["items"].as_array().unwrap().clone())
         .concat();
+
     let listed: Vec<&str> = listed
         .iter()
         .map(|card| card["novelId"].as_str().unwrap())
@@ -268,6 +290,7 @@ async fn novels_are_listed_page_by_page(database: FreshDatabase) {
         ),
         (&1.into(), &1.into())
     );
+
     world.stop().await;
 }
 
@@ -281,11 +304,12 @@ async fn a_deleted_novel_is_gone(database: FreshDatabase) {
         .problem(404, "not_found")
         .await;
     world.get(&path).problem(404, "not_found").await;
-    let order =
+
+    let task =
         json!({ "taskType": "generate_summary", "parameters": { "novelId": novel, "scene": 1 } });
-    let late = world.post("/api/tasks").json(&order).expect(202).await;
-    let task = world.ended(&late["taskId"]).await;
-    assert_eq!(task.status, Status::Failed);
-    assert!(task.error.unwrap().message.contains("there is no scene 1"));
+    let late = world.post("/api/tasks").json(&task).expect(202).await;
+    let ended = world.ended(&late["taskId"]).await;
+    assert_eq!(ended.status, Status::Failed);
+    assert!(ended.error.unwrap().message.contains("there is no scene 1"));
     world.stop().await;
 }

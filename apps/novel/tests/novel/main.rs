@@ -1,10 +1,10 @@
-//! The application as its users have it, on every database, in one program.
+//! All tests of the application, on every database, in one program.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test: what is not as it must be stops it"
+    reason = "a failure stops the test"
 )]
 
 mod batches;
@@ -34,11 +34,13 @@ fn main() {
             ]
         })
         .flatten();
+
     let trials = on_databases
         .chain(openai::trials())
         .chain(resuming::trials())
         .chain(mounts::trials())
         .collect();
+
     libtest_mimic::run(&arguments, trials).exit();
 }
 

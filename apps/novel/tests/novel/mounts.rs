@@ -1,4 +1,4 @@
-//! The application is behind the same guard as Longhaul's own routes.
+//! The application's routes have the same protection as Longhaul's own.
 
 use libtest_mimic::Trial;
 use longhaul::{Longhaul, server::route_table};
@@ -16,24 +16,24 @@ pub(crate) fn trials() -> Vec<Trial> {
             reading_and_writing_need_their_scopes,
         ),
         trial(
-            "mount::what_is_not_there_is_told_as_everywhere",
-            what_is_not_there_is_told_as_everywhere,
+            "mount::missing_paths_answer_as_in_longhaul",
+            missing_paths_answer_as_in_longhaul,
         ),
         trial(
-            "mount::pages_of_other_sites_are_turned_away",
-            pages_of_other_sites_are_turned_away,
+            "mount::requests_of_other_sites_are_refused",
+            requests_of_other_sites_are_refused,
         ),
         trial(
-            "mount::a_body_without_a_length_is_bounded_too",
-            a_body_without_a_length_is_bounded_too,
+            "mount::a_body_without_a_length_is_bounded",
+            a_body_without_a_length_is_bounded,
         ),
         trial(
             "mount::a_path_of_longhaul_cannot_be_taken",
             a_path_of_longhaul_cannot_be_taken,
         ),
         trial(
-            "mount::a_hand_on_longhaul_does_not_close_it",
-            a_hand_on_longhaul_does_not_close_it,
+            "mount::stopping_a_client_does_not_stop_longhaul",
+            stopping_a_client_does_not_stop_longhaul,
         ),
     ]
 }
@@ -44,11 +44,13 @@ async fn world() -> World {
 
 async fn reading_and_writing_need_their_scopes() {
     let world = world().await;
-    let (novels, sample) = ("/novel/api/novels", "/novel/api/novels/sample");
-    let nobody = reqwest::get(format!("{}{novels}", world.base))
+    let novels = "/novel/api/novels";
+    let sample = "/novel/api/novels/sample";
+    let anonymous = reqwest::get(format!("{}{novels}", world.base))
         .await
         .unwrap();
-    assert_eq!(nobody.status(), 401);
+
+    assert_eq!(anonymous.status(), 401);
     world
         .get(novels)
         .header("x-user-scopes", "tasks:write")
@@ -59,6 +61,7 @@ async fn reading_and_writing_need_their_scopes() {
         .header("x-user-scopes", "tasks:read")
         .problem(403, "forbidden")
         .await;
+
     world
         .get(novels)
         .header("x-user-scopes", "tasks:read")
@@ -69,10 +72,11 @@ async fn reading_and_writing_need_their_scopes() {
         .header("x-user-scopes", "tasks:write")
         .expect(202)
         .await;
+
     world.stop().await;
 }
 
-async fn what_is_not_there_is_told_as_everywhere() {
+async fn missing_paths_answer_as_in_longhaul() {
     let world = world().await;
     world
         .get("/novel/api/poems")
@@ -83,18 +87,19 @@ async fn what_is_not_there_is_told_as_everywhere() {
         .call(reqwest::Method::PUT, "/novel/api/novels")
         .problem(405, "method_not_allowed")
         .await;
-    let nobody = reqwest::get(format!("{}/novel/api/poems", world.base))
+
+    let anonymous = reqwest::get(format!("{}/novel/api/poems", world.base))
         .await
         .unwrap();
     assert_eq!(
-        nobody.status(),
+        anonymous.status(),
         401,
-        "who is not known learns nothing of what is there"
+        "an anonymous caller does not learn which paths exist"
     );
     world.stop().await;
 }
 
-async fn pages_of_other_sites_are_turned_away() {
+async fn requests_of_other_sites_are_refused() {
     let world = world().await;
     let sample = world
         .post("/novel/api/novels/sample")
@@ -103,7 +108,7 @@ async fn pages_of_other_sites_are_turned_away() {
     world.stop().await;
 }
 
-async fn a_body_without_a_length_is_bounded_too() {
+async fn a_body_without_a_length_is_bounded() {
     let world = world().await;
     let chunks =
         futures::stream::iter((0..40).map(|_| Ok::<_, std::io::Error>(vec![b'a'; 32 * 1024])));
@@ -116,6 +121,7 @@ async fn a_body_without_a_length_is_bounded_too() {
         .send()
         .await
         .unwrap();
+
     assert_eq!(answer.status(), 413);
     world.stop().await;
 }
@@ -131,11 +137,13 @@ async fn a_path_of_longhaul_cannot_be_taken() {
             .mount(&format!("/{first}"), |_| axum::Router::new())
             .start()
             .await;
+
         assert!(
             mounted.unwrap_err().to_string().contains("Longhaul's own"),
             "{first}"
         );
     }
+
     let database = FreshDatabase::make(Backend::Sqlite).await;
     let builder = Longhaul::open(&database.url).await.unwrap();
     let twice = builder
@@ -146,7 +154,7 @@ async fn a_path_of_longhaul_cannot_be_taken() {
     assert!(twice.unwrap_err().to_string().contains("used twice"));
 }
 
-async fn a_hand_on_longhaul_does_not_close_it() {
+async fn stopping_a_client_does_not_stop_longhaul() {
     let world = world().await;
     world.longhaul.client().stop().await;
     world.import("One scene.").await;

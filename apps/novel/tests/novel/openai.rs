@@ -1,4 +1,4 @@
-//! The client of OpenAI-compatible providers, against a server that behaves as they do.
+//! The client of OpenAI-compatible providers, with a server that behaves like them.
 
 use std::time::Duration;
 
@@ -17,76 +17,80 @@ use crate::{
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "openai::an_answer_comes_word_by_word_with_its_cost",
-            an_answer_comes_word_by_word,
+            "openai::an_answer_arrives_word_by_word_with_its_cost",
+            an_answer_arrives_word_by_word,
         ),
         trial(
-            "openai::what_a_refusal_means_is_told_by_its_status",
-            what_a_refusal_means,
+            "openai::the_status_decides_the_class_of_an_error",
+            the_status_decides_the_class,
         ),
         trial(
-            "openai::a_connection_that_breaks_is_worth_a_retry",
-            a_connection_that_breaks,
+            "openai::a_broken_connection_is_retried",
+            a_broken_connection,
         ),
+        trial("openai::a_silent_provider_times_out", a_silent_provider),
         trial(
-            "openai::a_provider_that_keeps_silent_is_given_up",
-            a_provider_that_keeps_silent,
+            "openai::an_unreachable_provider_is_retried",
+            an_unreachable_provider,
         ),
-        trial("openai::nobody_there_is_worth_a_retry", nobody_there),
         trial(
             "openai::too_many_requests_cost_no_retry",
             too_many_requests_cost_no_retry,
         ),
         trial(
-            "openai::a_refused_key_fails_the_task_and_is_not_told",
+            "openai::a_refused_key_fails_the_task_and_is_not_shown",
             a_refused_key_fails_the_task,
         ),
     ]
 }
 
-async fn asked(upstream: &Upstream, silence: Duration) -> (Vec<Piece>, Option<ProviderError>) {
+async fn ask(upstream: &Upstream, silence: Duration) -> (Vec<Piece>, Option<ProviderError>) {
     let provider = OpenAi::new(upstream.settings(silence)).unwrap();
     let mut pieces = provider.write(Prompt::Summarize("A long scene.".to_owned()));
-    let mut got = Vec::new();
+    let mut received = Vec::new();
     while let Some(piece) = pieces.next().await {
         match piece {
-            Ok(piece) => got.push(piece),
-            Err(error) => return (got, Some(error)),
+            Ok(piece) => received.push(piece),
+            Err(error) => return (received, Some(error)),
         }
     }
-    (got, None)
+
+    (received, None)
 }
 
-const PATIENT: Duration = Duration::from_secs(20);
+const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-async fn an_answer_comes_word_by_word() {
-    let upstream = Upstream::start(|_| Answer::Words("It ends well.")).await;
-    let (pieces, error) = asked(&upstream, PATIENT).await;
+async fn an_answer_arrives_word_by_word() {
+    let upstream = Upstream::start(|_| Answer::Text("It ends well.")).await;
+    let (pieces, error) = ask(&upstream, LONG_TIMEOUT).await;
     assert!(error.is_none(), "{error:?}");
     let texts = ["It ", "ends ", "well."].map(|word| Piece::Text(word.to_owned()));
     let cost = Piece::Usage(Usage {
         prompt_tokens: 7,
         completion_tokens: 3,
     });
+
     assert_eq!(pieces, texts.into_iter().chain([cost]).collect::<Vec<_>>());
-    let asked = upstream.asked.lock().unwrap()[0].clone();
+    let request = upstream.requests.lock().unwrap()[0].clone();
     assert!(
-        asked.head.starts_with("POST /v1/chat/completions"),
+        request.head.starts_with("POST /v1/chat/completions"),
         "{}",
-        asked.head
+        request.head
     );
-    assert!(asked.head.contains("Bearer sk-test"), "{}", asked.head);
+    assert!(request.head.contains("Bearer sk-test"), "{}", request.head);
     assert_eq!(
-        (&asked.body["model"], &asked.body["stream"]),
+        (&request.body["model"], &request.body["stream"]),
         (&"small".into(), &true.into())
     );
-    assert_eq!(asked.prompt(), "A long scene.");
+
+    assert_eq!(request.prompt(), "A long scene.");
 }
 
-async fn what_a_refusal_means() {
+async fn the_status_decides_the_class() {
     let limited = |seconds| Class::RateLimited {
         retry_after: Duration::from_secs(seconds),
     };
+
     let cases = [
         (401, "", Class::Fatal),
         (403, "", Class::Fatal),
@@ -112,12 +116,14 @@ async fn what_a_refusal_means() {
         (429, "Retry-After: soon\r\n", limited(20)),
         (429, "Retry-After: 99999999\r\n", limited(3_600)),
     ];
+
     for (status, headers, class) in cases {
         let body = "{\"error\":{\"message\":\"not like this\"}}".to_owned();
         let upstream =
             Upstream::start(move |_| Answer::Status(status, headers, body.clone())).await;
-        let (pieces, error) = asked(&upstream, PATIENT).await;
+        let (pieces, error) = ask(&upstream, LONG_TIMEOUT).await;
         let error = error.unwrap();
+
         assert_eq!(
             (pieces.len(), error.class()),
             (0, class),
@@ -127,9 +133,9 @@ async fn what_a_refusal_means() {
     }
 }
 
-async fn a_connection_that_breaks() {
+async fn a_broken_connection() {
     let upstream = Upstream::start(|_| Answer::Cut("It was ")).await;
-    let (pieces, error) = asked(&upstream, PATIENT).await;
+    let (pieces, error) = ask(&upstream, LONG_TIMEOUT).await;
     assert_eq!(
         pieces,
         ["It ", "was "].map(|word| Piece::Text(word.to_owned()))
@@ -137,23 +143,24 @@ async fn a_connection_that_breaks() {
     assert_eq!(error.unwrap().class(), Class::Retryable);
 }
 
-async fn a_provider_that_keeps_silent() {
+async fn a_silent_provider() {
     let upstream = Upstream::start(|_| Answer::Hang("It was ")).await;
-    let (_, error) = asked(&upstream, Duration::from_millis(300)).await;
+    let (_, error) = ask(&upstream, Duration::from_millis(300)).await;
     let error = error.unwrap();
     assert!(matches!(error, ProviderError::TimedOut(_)), "{error}");
     assert_eq!(error.class(), Class::Retryable);
 }
 
-async fn nobody_there() {
+async fn an_unreachable_provider() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base_url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let upstream = Upstream {
         base_url,
-        asked: std::sync::Arc::default(),
+        requests: std::sync::Arc::default(),
     };
-    let (_, error) = asked(&upstream, PATIENT).await;
+    let (_, error) = ask(&upstream, LONG_TIMEOUT).await;
+
     assert_eq!(error.unwrap().class(), Class::Retryable);
 }
 
@@ -163,7 +170,7 @@ async fn too_many_requests_cost_no_retry() {
         if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
             Answer::Status(429, "retry-after-ms: 50\r\n", String::new())
         } else {
-            Answer::Words("In short.")
+            Answer::Text("In short.")
         }
     })
     .await;

@@ -1,4 +1,4 @@
-//! What is another's is not there.
+//! The novels of other users do not exist for the caller.
 
 use libtest_mimic::Trial;
 use longhaul::Status;
@@ -14,21 +14,22 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     vec![
         on(
             backend,
-            "owner::another_finds_nothing_by_any_route",
-            another_finds_nothing_by_any_route,
+            "owner::no_route_shows_a_novel_of_another_user",
+            no_route_shows_a_novel_of_another_user,
         ),
         on(
             backend,
-            "owner::a_task_of_another_cannot_touch_a_novel",
-            a_task_of_another_cannot_touch_a_novel,
+            "owner::a_task_of_another_user_cannot_change_a_novel",
+            a_task_of_another_user_cannot_change_a_novel,
         ),
     ]
 }
 
-async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
+async fn no_route_shows_a_novel_of_another_user(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import("One scene.").await;
     let path = format!("/novel/api/novels/{novel}");
+
     for own in ["", "/scenes/1"] {
         let problem = world
             .get(&format!("{path}{own}"))
@@ -36,12 +37,14 @@ async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
             .problem(404, "not_found")
             .await;
         let unknown = format!("/novel/api/novels/{}{own}", uuid::Uuid::nil());
+
         assert_eq!(
             problem,
             world.get(&unknown).problem(404, "not_found").await,
-            "it looks like any other"
+            "the answer is the same as for an unknown novel"
         );
     }
+
     for own in [
         "/scenes/1/summary",
         "/scenes/1/text",
@@ -54,6 +57,7 @@ async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
             .problem(404, "not_found")
             .await;
     }
+
     let scene = json!({ "chapter": 1, "summaries": ["Mine now."] });
     world
         .post(&format!("{path}/scenes"))
@@ -61,6 +65,7 @@ async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
         .json(&scene)
         .problem(404, "not_found")
         .await;
+
     world
         .call(reqwest::Method::DELETE, &path)
         .user("u-2")
@@ -70,6 +75,7 @@ async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
         world.get("/novel/api/novels").user("u-2").expect(200).await["items"],
         json!([])
     );
+
     assert_eq!(
         world.get("/api/tasks").user("u-2").expect(200).await["items"],
         json!([])
@@ -81,15 +87,17 @@ async fn another_finds_nothing_by_any_route(database: FreshDatabase) {
             .len(),
         1
     );
+
     world.stop().await;
 }
 
-async fn a_task_of_another_cannot_touch_a_novel(database: FreshDatabase) {
+async fn a_task_of_another_user_cannot_change_a_novel(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import("One scene.").await;
     let before = world.novel(&novel).await;
     let one = json!({ "novelId": novel, "scene": 1 });
-    let orders = [
+
+    let tasks = [
         ("generate_summary", one.clone()),
         ("generate_scene", one),
         (
@@ -102,14 +110,16 @@ async fn a_task_of_another_cannot_touch_a_novel(database: FreshDatabase) {
         ),
         ("import_novel", json!({ "novelId": novel })),
     ];
-    for (task_type, parameters) in orders {
-        let order = json!({ "taskType": task_type, "parameters": parameters });
+
+    for (task_type, parameters) in tasks {
+        let task = json!({ "taskType": task_type, "parameters": parameters });
         let answer = world
             .post("/api/tasks")
             .user("u-2")
-            .json(&order)
+            .json(&task)
             .expect(202)
             .await;
+
         let task = world.ended(&answer["taskId"]).await;
         assert_eq!(task.status, Status::Failed, "{task_type}");
         assert!(
@@ -117,6 +127,7 @@ async fn a_task_of_another_cannot_touch_a_novel(database: FreshDatabase) {
             "{task_type}"
         );
     }
+
     assert_eq!(world.novel(&novel).await, before);
     world.stop().await;
 }

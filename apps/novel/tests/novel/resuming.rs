@@ -1,4 +1,4 @@
-//! A worker that dies in the middle, and one that goes on.
+//! A worker that crashes during a task, and the attempt that continues it.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use longhaul_novel::{
     install_with,
     provider::{Piece, Prompt, Provider, ProviderError},
     tasks::{
-        BatchGenerateSummary, BatchOrder, GenerateSummary, ImportNovel, ImportOrder, SceneOrder,
+        BatchGenerateSummary, BatchParams, GenerateSummary, ImportNovel, ImportParams, SceneParams,
         Style,
     },
 };
@@ -17,165 +17,173 @@ use longhaul_novel::{
 use crate::{
     fresh::{Backend, FreshDatabase},
     trial,
-    world::{World, offline, settings, study},
+    world::{World, offline, settings, writer},
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "resume::a_loop_goes_on_from_its_checkpoint",
-            a_loop_goes_on_from_its_checkpoint,
+            "resume::a_loop_continues_from_its_checkpoint",
+            a_loop_continues_from_its_checkpoint,
         ),
         trial(
-            "resume::what_a_dead_attempt_has_written_is_not_asked_for_again",
-            what_is_written_is_not_asked_for_again,
+            "resume::a_text_of_a_crashed_attempt_is_not_requested_again",
+            a_written_text_is_not_requested_again,
         ),
         trial(
-            "resume::an_import_that_runs_again_doubles_nothing",
-            an_import_that_runs_again_doubles_nothing,
+            "resume::an_import_that_runs_again_duplicates_nothing",
+            an_import_that_runs_again_duplicates_nothing,
         ),
     ]
 }
 
-/// The built-in provider, with a list of what it was asked.
+/// The built-in provider, with a list of its prompts.
 #[derive(Debug)]
-struct Noted {
-    writes: Arc<dyn Provider>,
-    asked: Arc<Mutex<Vec<String>>>,
+struct RecordingProvider {
+    inner: Arc<dyn Provider>,
+    prompts: Arc<Mutex<Vec<String>>>,
 }
 
-impl Provider for Noted {
+impl Provider for RecordingProvider {
     fn key(&self) -> &str {
-        self.writes.key()
+        self.inner.key()
     }
 
     fn write(&self, prompt: Prompt) -> BoxStream<'static, Result<Piece, ProviderError>> {
-        self.asked.lock().unwrap().push(prompt.text().to_owned());
-        self.writes.write(prompt)
+        self.prompts.lock().unwrap().push(prompt.text().to_owned());
+        self.inner.write(prompt)
     }
 }
 
-async fn a_loop_goes_on_from_its_checkpoint() {
-    // The novel is imported by a Longhaul on the database; the loop runs on one in memory, whose worker can be killed.
+async fn a_loop_continues_from_its_checkpoint() {
+    // A Longhaul on the database imports the novel. The loop runs on one in memory, whose worker
+    // can crash.
     let world = World::start(FreshDatabase::make(Backend::Sqlite).await).await;
     let novel = world
         .import("one\n***\ntwo\n***\nthree\n***\nfour\n***\nfive")
         .await;
     let database = world.stop().await;
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let provider = Arc::new(Noted {
-        writes: offline(),
-        asked: Arc::clone(&asked),
+    let prompts = Arc::new(Mutex::new(Vec::new()));
+    let provider = Arc::new(RecordingProvider {
+        inner: offline(),
+        prompts: Arc::clone(&prompts),
     });
-    let study = study(&database.url, provider).await;
-    let library = study.library.clone();
+
+    let writer = writer(&database.url, provider).await;
+    let library = writer.library.clone();
     let longhaul = TestLonghaul::new()
-        .configure(|builder| install_with(builder, study, &settings()))
+        .configure(|builder| install_with(builder, writer, &settings()))
         .start();
-    let order = BatchOrder {
+    let params = BatchParams {
         novel_id: novel.clone(),
         scenes: None,
         style: Style::Loop,
     };
+
     let handle = longhaul
-        .submit::<BatchGenerateSummary>(order)
+        .submit::<BatchGenerateSummary>(params)
         .owner("u-1")
         .await
         .unwrap();
 
     longhaul.crash_after_checkpoints(3);
     longhaul.run_until_done().await;
-    assert_eq!(
-        longhaul.crashes(),
-        1,
-        "a test of a crash that never came tests nothing"
-    );
+    assert_eq!(longhaul.crashes(), 1, "the worker has crashed once");
     longhaul.assert_ended(&handle, Status::Completed);
     let result = longhaul.result(&handle);
+
     assert_eq!((result.done, result.failed), (5, 0));
-    let words = ["one", "two", "three", "four", "five"];
+    let texts = ["one", "two", "three", "four", "five"];
     assert_eq!(
-        *asked.lock().unwrap(),
-        words,
-        "each scene was asked for once"
+        *prompts.lock().unwrap(),
+        texts,
+        "each scene was requested once"
     );
     assert_eq!(
         result.usage.prompt_tokens, 5,
-        "what the dead attempt spent is counted"
+        "the cost of the crashed attempt is counted"
     );
+
     let scene = library.scene("u-1", &novel, 1).await.unwrap().unwrap();
     assert_eq!(scene.summary_task, Some(handle.id().0.to_string()));
 
-    // The readers of the output have one text, without what the dead attempt had begun.
+    // Readers of the output get each scene once, without the unfinished scene of the crashed
+    // attempt.
     let entries = longhaul
-        .services()
+        .sdk_client()
         .streams
         .read(handle.id(), 0, 1_000)
         .await
         .unwrap()
         .entries;
-    let told: String = entries
+
+    let output: String = entries
         .iter()
         .map(|entry| format!("{:?}", entry.content))
         .collect();
+
     for scene in 1..=5 {
         assert_eq!(
-            told.matches(&format!("[scene {scene}]")).count(),
+            output.matches(&format!("[scene {scene}]")).count(),
             1,
-            "{told}"
+            "{output}"
         );
     }
 }
 
-async fn what_is_written_is_not_asked_for_again() {
+async fn a_written_text_is_not_requested_again() {
     let world = World::start(FreshDatabase::make(Backend::Sqlite).await).await;
     let novel = world.import("one").await;
     let database = world.stop().await;
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let provider = Arc::new(Noted {
-        writes: offline(),
-        asked: Arc::clone(&asked),
+    let prompts = Arc::new(Mutex::new(Vec::new()));
+    let provider = Arc::new(RecordingProvider {
+        inner: offline(),
+        prompts: Arc::clone(&prompts),
     });
-    let study = study(&database.url, provider).await;
-    let library = study.library.clone();
+    let writer = writer(&database.url, provider).await;
+
+    let library = writer.library.clone();
     let longhaul = TestLonghaul::new()
-        .configure(|builder| install_with(builder, study, &settings()))
+        .configure(|builder| install_with(builder, writer, &settings()))
         .start();
-    let order = SceneOrder {
+    let params = SceneParams {
         novel_id: novel.clone(),
         scene: 1,
     };
     let handle = longhaul
-        .submit::<GenerateSummary>(order)
+        .submit::<GenerateSummary>(params)
         .owner("u-1")
         .await
         .unwrap();
-    // An attempt that died between its row and its report leaves the scene like this.
+
+    // The scene after an attempt that crashed between saving the text and reporting the result.
     let id = handle.id().0;
     database
         .execute(&format!(
-            "UPDATE scenes SET summary = 'kept', summary_task = '{id}'"
+            "UPDATE scenes SET summary = 'saved', summary_task = '{id}'"
         ))
         .await;
 
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::Completed);
     assert_eq!(longhaul.result(&handle).words, 1);
-    assert_eq!(*asked.lock().unwrap(), [] as [String; 0]);
+    assert_eq!(*prompts.lock().unwrap(), [] as [String; 0]);
     let scene = library.scene("u-1", &novel, 1).await.unwrap().unwrap();
-    assert_eq!(scene.summary.as_deref(), Some("kept"));
+
+    assert_eq!(scene.summary.as_deref(), Some("saved"));
 }
 
-async fn an_import_that_runs_again_doubles_nothing() {
+async fn an_import_that_runs_again_duplicates_nothing() {
     let world = World::start(FreshDatabase::make(Backend::Sqlite).await).await;
     let novel = world.import("one\n***\ntwo").await;
     let before = world.novel(&novel).await;
     let task = world
         .longhaul
-        .submit::<ImportNovel>(ImportOrder {
+        .submit::<ImportNovel>(ImportParams {
             novel_id: novel.clone(),
         })
         .owner("u-1");
+
     let again = task.await.unwrap().result().await.unwrap();
     assert_eq!((again.chapters, again.scenes), (1, 2));
     assert_eq!(world.novel(&novel).await["chapters"], before["chapters"]);

@@ -1,4 +1,4 @@
-//! A small server that speaks OpenAI's protocol, and does to its callers what providers do.
+//! A small server with OpenAI's protocol, which can fail in the ways that providers do.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,56 +9,60 @@ use tokio::net::{TcpListener, TcpStream};
 
 use longhaul_novel::provider::{OpenAi, OpenAiSettings, Provider};
 
-/// What it answers to one call.
+/// The answer to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
-    /// Says these words, and what they cost.
-    Words(&'static str),
+    /// This text and its cost.
+    Text(&'static str),
     /// A status with these headers and this body.
     Status(u16, &'static str, String),
-    /// Begins, and breaks the connection.
+    /// The beginning of an answer, after which the connection breaks.
     Cut(&'static str),
-    /// Begins, and says no more.
+    /// The beginning of an answer, after which the server is silent.
     Hang(&'static str),
 }
 
-/// What was asked: the head of the request, and its body.
+/// A received request.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct Received {
     pub(crate) head: String,
     pub(crate) body: Value,
 }
 
-impl Asked {
-    /// What it was to read.
+impl Received {
+    /// The text that the provider is to read.
     pub(crate) fn prompt(&self) -> &str {
         self.body["messages"][1]["content"].as_str().unwrap()
     }
 }
 
-type Script = dyn Fn(&Asked) -> Answer + Send + Sync;
+type Script = dyn Fn(&Received) -> Answer + Send + Sync;
 
 #[derive(Clone)]
 pub(crate) struct Upstream {
     pub(crate) base_url: String,
-    pub(crate) asked: Arc<Mutex<Vec<Asked>>>,
+    pub(crate) requests: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Upstream {
-    pub(crate) async fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start(
+        script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let (asked, script): (Arc<Mutex<Vec<Asked>>>, Arc<Script>) =
-            (Arc::default(), Arc::new(script));
+        let requests: Arc<Mutex<Vec<Received>>> = Arc::default();
+        let script: Arc<Script> = Arc::new(script);
         let upstream = Self {
             base_url,
-            asked: Arc::clone(&asked),
+            requests: Arc::clone(&requests),
         };
+
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, Arc::clone(&asked), Arc::clone(&script)));
+                tokio::spawn(answer(stream, Arc::clone(&requests), Arc::clone(&script)));
             }
         });
+
         upstream
     }
 
@@ -67,7 +71,8 @@ impl Upstream {
     }
 
     pub(crate) fn settings(&self, silence: Duration) -> OpenAiSettings {
-        let (base_url, key) = (self.base_url.clone(), Some("sk-test".to_owned()));
+        let base_url = self.base_url.clone();
+        let key = Some("sk-test".to_owned());
         OpenAiSettings {
             base_url,
             key,
@@ -77,41 +82,43 @@ impl Upstream {
     }
 
     pub(crate) fn calls(&self) -> usize {
-        self.asked.lock().unwrap().len()
+        self.requests.lock().unwrap().len()
     }
 }
 
-async fn answer(mut stream: TcpStream, asked: Arc<Mutex<Vec<Asked>>>, script: Arc<Script>) {
+async fn answer(mut stream: TcpStream, requests: Arc<Mutex<Vec<Received>>>, script: Arc<Script>) {
     let Some(request) = read(&mut stream).await else {
         return;
     };
     let answer = script(&request);
-    asked.lock().unwrap().push(request);
+    requests.lock().unwrap().push(request);
+
     match answer {
-        Answer::Words(words) => {
+        Answer::Text(text) => {
             let usage =
                 json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 3 } });
-            let body = format!("{}data: {usage}\n\ndata: [DONE]\n\n", said(words));
+            let body = format!("{}data: {usage}\n\ndata: [DONE]\n\n", events(text));
             write(&mut stream, &format!("{}{body}", head(Some(body.len())))).await;
         }
         Answer::Status(status, headers, body) => {
             let text = format!(
-                "HTTP/1.1 {status} No\r\n{headers}content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+                "HTTP/1.1 {status} No\r\n{headers}content-type: application/json\r\nconnection: \
+                 close\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
             write(&mut stream, &text).await;
         }
-        Answer::Cut(words) => {
+        Answer::Cut(text) => {
             write(
                 &mut stream,
-                &format!("{}{}", head(Some(100_000)), said(words)),
+                &format!("{}{}", head(Some(100_000)), events(text)),
             )
             .await
         }
-        Answer::Hang(words) => {
+        Answer::Hang(text) => {
             write(
                 &mut stream,
-                &format!("{}{}", head(Some(100_000)), said(words)),
+                &format!("{}{}", head(Some(100_000)), events(text)),
             )
             .await;
             std::future::pending::<()>().await;
@@ -128,25 +135,26 @@ fn head(length: Option<usize>) -> String {
     )
 }
 
-/// Words as the protocol has them, one an event.
-fn said(words: &str) -> String {
+/// The events of a text, one for each word.
+fn events(text: &str) -> String {
     let event = |word: &str| {
         format!(
             "data: {}\n\n",
             json!({ "choices": [{ "index": 0, "delta": { "content": word } }] })
         )
     };
-    words.split_inclusive(' ').map(event).collect()
+    text.split_inclusive(' ').map(event).collect()
 }
 
 async fn write(stream: &mut TcpStream, text: &str) {
-    // A client that has gone does not read.
+    // A client that has disconnected does not read.
     let _ = stream.write_all(text.as_bytes()).await;
     let _ = stream.flush().await;
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
-    let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+async fn read(stream: &mut TcpStream) -> Option<Received> {
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; 64 * 1024];
     loop {
         let text = String::from_utf8_lossy(&bytes).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
@@ -157,12 +165,13 @@ async fn read(stream: &mut TcpStream) -> Option<Asked> {
                     .ok()
             });
             if body.len() >= length.unwrap_or(0) {
-                return Some(Asked {
+                return Some(Received {
                     head: head.to_owned(),
                     body: serde_json::from_str(body).unwrap(),
                 });
             }
         }
+
         match stream.read(&mut buffer).await {
             Ok(count) if count > 0 => bytes.extend_from_slice(&buffer[..count]),
             Ok(_) | Err(_) => return None,

@@ -1,4 +1,4 @@
-//! A server with the application, and somebody who calls it.
+//! A server with the application, and a client that calls it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use eventsource_stream::Eventsource as _;
 use futures::StreamExt as _;
 use longhaul::{
-    Longhaul, Record, Status, TaskId,
+    Longhaul, Status, TaskId, TaskRecord,
     server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
 use longhaul_novel::{
     Library, Settings, install_with,
     provider::{Offline, Provider},
-    tasks::{GenerateSummary, Study},
+    tasks::{GenerateSummary, SceneWriter},
 };
 use serde_json::Value;
 use tokio::net::TcpListener;
 
 use crate::fresh::FreshDatabase;
 
-/// Nothing takes this long.
+/// No step of a test takes this long.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) struct World {
@@ -36,14 +36,14 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-pub(crate) async fn study(url: &str, provider: Arc<dyn Provider>) -> Study {
-    Study {
+pub(crate) async fn writer(url: &str, provider: Arc<dyn Provider>) -> SceneWriter {
+    SceneWriter {
         library: Library::open(url).await.unwrap(),
         provider,
     }
 }
 
-/// The built-in provider, without its pace.
+/// The built-in provider, without pauses.
 pub(crate) fn offline() -> Arc<dyn Provider> {
     Arc::new(Offline::paced(Duration::ZERO))
 }
@@ -55,10 +55,12 @@ impl World {
 
     pub(crate) async fn start_with(database: FreshDatabase, provider: Arc<dyn Provider>) -> Self {
         let builder = Longhaul::open(&database.url).await.unwrap();
-        let builder = install_with(builder, study(&database.url, provider).await, &settings());
+        let builder = install_with(builder, writer(&database.url, provider).await, &settings());
         let longhaul = Arc::new(builder.start().await.unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, closing) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let address = listener.local_addr().unwrap();
+        let closing = CancellationToken::new();
+
         let serving = longhaul.serve(
             listener,
             IdentityMode::TrustedHeader {
@@ -67,6 +69,7 @@ impl World {
             ListenerSettings::default(),
             closing.clone(),
         );
+
         tokio::spawn(serving);
         Self {
             base: format!("http://{address}"),
@@ -102,7 +105,7 @@ impl World {
         }
     }
 
-    /// Imports a text and waits until that is done.
+    /// Imports a text and waits for the end of the task.
     pub(crate) async fn import(&self, text: &str) -> String {
         let answer = self
             .post("/novel/api/novels?title=A+tale")
@@ -113,7 +116,7 @@ impl World {
         answer["novelId"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn ended(&self, id: &Value) -> Record {
+    pub(crate) async fn ended(&self, id: &Value) -> TaskRecord {
         let id = TaskId(id.as_str().unwrap().parse().unwrap());
         let ended = self.longhaul.handle::<GenerateSummary>(id);
         tokio::time::timeout(DEADLINE, ended.ended())
@@ -128,13 +131,15 @@ impl World {
         serde_json::from_str(task.result.unwrap().as_str()).unwrap()
     }
 
-    /// The chunks of an ended task's output, as a reader gets them. Nothing of it may be taken back.
+    /// The chunks of an ended task's output, as a reader gets them. No chunk may be taken back.
     pub(crate) async fn output(&self, id: &Value) -> Vec<String> {
         let stream = self
             .get(&format!("/api/tasks/{}/stream", id.as_str().unwrap()))
             .send()
             .await;
-        let (mut events, mut chunks) = (stream.bytes_stream().eventsource(), Vec::new());
+        let mut events = stream.bytes_stream().eventsource();
+        let mut chunks = Vec::new();
+
         let read = async {
             while let Some(event) = events.next().await {
                 let event = event.unwrap();
@@ -147,8 +152,10 @@ impl World {
                     other => panic!("{other} in the output: {}", event.data),
                 }
             }
+
             panic!("the output has no end");
         };
+
         tokio::time::timeout(DEADLINE, read)
             .await
             .expect("the whole output in time");
@@ -169,6 +176,7 @@ pub(crate) fn summaries(novel: &Value) -> Vec<Option<String>> {
         .unwrap()
         .iter()
         .flat_map(|chapter| chapter["scenes"].as_array().unwrap());
+
     scenes
         .map(|scene| scene["summary"].as_str().map(str::to_owned))
         .collect()
@@ -216,11 +224,13 @@ impl Call {
             .unwrap()
     }
 
-    /// The answer, which must have this status.
+    /// The body of an answer with this status.
     pub(crate) async fn expect(self, status: u16) -> Value {
         let response = self.send().await;
-        let (found, text) = (response.status().as_u16(), response.text().await.unwrap());
+        let found = response.status().as_u16();
+        let text = response.text().await.unwrap();
         assert_eq!(found, status, "{text}");
+
         if text.is_empty() {
             Value::Null
         } else {
@@ -228,7 +238,7 @@ impl Call {
         }
     }
 
-    /// The problem document, which must have this status and code.
+    /// The problem document with this status and code.
     pub(crate) async fn problem(self, status: u16, code: &str) -> Value {
         let problem = self.expect(status).await;
         assert_eq!(problem["code"], code, "{problem}");

@@ -1,13 +1,13 @@
-//! The very statements that the store sends, on the schema that the store made, by the plain drivers.
+//! The store's own statements on the store's schema, sent by the plain drivers.
 //!
-//! Nothing of the store stands around them: no typed tasks, no shared commits, no decisions, no second tries. A loop
-//! reads the columns that its next statement needs and no others. What a statement is given is as long as what the
-//! store gives it, so that the database does the same work and a ratio is the price of our code alone.
+//! There is no code of the store around them: no typed tasks, shared commits, decisions or retries.
+//! A loop reads only the columns that its next statement needs. Parameters are as long as the
+//! store's, so that the database does the same work and a ratio is the cost of our code alone.
 
 mod mysql;
 mod postgres;
 mod sqlite;
-mod tallies;
+mod task_counts;
 
 use std::sync::{
     Arc,
@@ -26,12 +26,12 @@ use crate::{
     ours::{BATCH, DRAINERS, node_id, parameters},
 };
 
-/// As many as submit at once; a server gives each a connection of its own.
+/// The most concurrent callers. On a server each has its own connection.
 const CALLERS: usize = 16;
 /// Tasks of one submit in bulk.
 const BULK: usize = 1_000;
 
-// What every task of this program has; see `ours::task`.
+// The fields of every task of this program; see `ours::task`.
 const OWNER: &str = "u-1";
 const TASK_TYPE: &str = "bench";
 const QUEUE: &str = "free_default";
@@ -39,24 +39,25 @@ const PRIORITY: i64 = 1;
 const MAX_ATTEMPTS: i64 = 5;
 const HOST: &str = "localhost";
 const RESULT: &str = r#"{"ok":true}"#;
-// The same as statements take it within JSON.
+// The same fields as JSON.
 const QUEUES: &str = r#"["free_default"]"#;
 const TASK_TYPES: &str = r#"["bench"]"#;
 
-// Places in the columns of a task, `task_columns.sql`. Should they move, no task is finished and the run fails.
+// Indexes of the columns in `task_columns.sql`. If they change, no task is finished and the run
+// fails.
 const ID: usize = 0;
 const ATTEMPT: usize = 10;
 const DUE_AT: usize = 18;
 const LEASE_TOKEN: usize = 24;
 
-/// A database of the store's making that the store has left.
+/// A database with the store's schema, without the store.
 #[derive(Debug)]
 pub(crate) struct Same {
     callers: Vec<Arc<Mutex<Connection>>>,
     ids: Arc<Ids>,
 }
 
-/// One of the three.
+/// The loop of one database.
 #[derive(Debug)]
 enum Connection {
     Sqlite(sqlite::Loop),
@@ -70,7 +71,7 @@ struct Row {
     parameters: String,
 }
 
-/// What a finish must know of a claim.
+/// What a finish needs from a claim.
 struct Claimed {
     id: Uuid,
     attempt: i64,
@@ -78,14 +79,15 @@ struct Claimed {
 }
 
 impl Same {
-    /// Has the store make the schema, then connects without it.
+    /// Lets the store create the schema, then connects without the store.
     pub(crate) async fn open(backend: Backend, name: &str) -> anyhow::Result<(Self, String)> {
         let (store, url) = backend.store(name).await?;
         store.close().await;
         drop(store);
         let node = node_id();
+
         let callers = match backend {
-            // One writer, as SQLite wants it: all callers share its lock.
+            // SQLite has one writer, so all callers share its lock.
             Backend::Sqlite => {
                 let only = sqlite::Loop::open(&url, node)?;
                 let only = Arc::new(Mutex::new(Connection::Sqlite(only)));
@@ -106,6 +108,7 @@ impl Same {
                     .collect()
             }
         };
+
         Ok((
             Self {
                 callers,
@@ -115,7 +118,7 @@ impl Same {
         ))
     }
 
-    /// Inserts one by one from so many callers; the rate per second.
+    /// Inserts one task at a time from this many callers. Returns the rate per second.
     pub(crate) async fn submit(&self, n: usize, callers: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let inserters =
@@ -124,7 +127,8 @@ impl Same {
                 .take(callers)
                 .enumerate()
                 .map(|(caller, connection)| {
-                    let (connection, ids) = (Arc::clone(connection), Arc::clone(&self.ids));
+                    let connection = Arc::clone(connection);
+                    let ids = Arc::clone(&self.ids);
                     tokio::spawn(async move {
                         for index in 0..n / callers {
                             let rows = [Row {
@@ -133,17 +137,20 @@ impl Same {
                             }];
                             connection.lock().await.insert(&rows).await?;
                         }
+
                         anyhow::Ok(())
                     })
                 });
+
         try_join_all(inserters)
             .await?
             .into_iter()
             .collect::<anyhow::Result<Vec<()>>>()?;
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Inserts a thousand at a time; the rate per second.
+    /// Inserts a thousand tasks at a time. Returns the rate per second.
     pub(crate) async fn submit_bulk(&self, n: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let connection = self.callers.first().context("a connection")?;
@@ -155,10 +162,11 @@ impl Same {
             let rows: Vec<Row> = (0..BULK).map(row).collect();
             connection.lock().await.insert(&rows).await?;
         }
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 
-    /// Claims and finishes until nothing is left; the rate per second.
+    /// Claims and finishes until no task is left. Returns the rate per second.
     pub(crate) async fn drain(&self, n: usize) -> anyhow::Result<f64> {
         let started = Instant::now();
         let drainers = self.callers.iter().take(DRAINERS).map(|connection| {
@@ -170,6 +178,7 @@ impl Same {
                     if claimed.is_empty() {
                         return anyhow::Ok(done);
                     }
+
                     let ended = connection.lock().await.finish(&claimed).await?;
                     anyhow::ensure!(
                         ended == claimed.len(),
@@ -180,17 +189,19 @@ impl Same {
                 }
             })
         });
+
         let done: usize = try_join_all(drainers)
             .await?
             .into_iter()
             .sum::<anyhow::Result<usize>>()?;
         anyhow::ensure!(done == n, "{done} of {n} tasks were drained");
+
         Ok(n as f64 / started.elapsed().as_secs_f64())
     }
 }
 
 impl Connection {
-    /// Writes the rows and their tallies, all or none.
+    /// Writes the rows and their counts in one transaction.
     async fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
         match self {
             Self::Sqlite(own) => own.insert(rows),
@@ -208,7 +219,7 @@ impl Connection {
         }
     }
 
-    /// Finishes a batch; how many tasks were ended.
+    /// Finishes a batch. Returns how many tasks ended.
     async fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
         match self {
             Self::Sqlite(own) => own.finish(claimed),
@@ -218,7 +229,7 @@ impl Connection {
     }
 }
 
-/// Ids that grow, as the store's do: they decide where in an index a row goes.
+/// Growing ids like the store's, because they decide where a row goes in an index.
 #[derive(Debug)]
 struct Ids {
     start: u128,
@@ -239,7 +250,7 @@ impl Ids {
     }
 }
 
-/// The time that SQLite's statements are given, and that ids begin with.
+/// The time for SQLite's statements and for ids.
 #[expect(
     clippy::disallowed_methods,
     reason = "the comparison does without the store, and so without its clock"
@@ -251,7 +262,7 @@ fn micros_now() -> i64 {
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The text of a statement that is there once.
+/// The text of a statement that exists once.
 fn statement(kind: DatabaseKind, name: &str) -> anyhow::Result<&'static str> {
     let mut texts = statements(kind, name).into_iter();
     texts
@@ -259,7 +270,7 @@ fn statement(kind: DatabaseKind, name: &str) -> anyhow::Result<&'static str> {
         .with_context(|| format!("the store has no statement {name}"))
 }
 
-/// All texts by this name, largest first.
+/// All texts of this name, largest first.
 fn statements(kind: DatabaseKind, name: &str) -> Vec<&'static str> {
     longhaul_store::statements(kind)
         .into_iter()
@@ -268,16 +279,16 @@ fn statements(kind: DatabaseKind, name: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// A statement about several rows: their number and its text, largest first.
+/// The texts of a statement for several rows, each with its number of rows, largest first.
 type Sizes = Vec<(usize, &'static str)>;
 
-/// The sizes of a statement with so many parameters of its own and so many for each row.
+/// The sizes of a statement with this many parameters of its own and for each row.
 fn sizes(kind: DatabaseKind, name: &str, own: usize, of_row: usize) -> Sizes {
     let sized = |text: &'static str| ((text.matches('?').count() - own) / of_row, text);
     statements(kind, name).into_iter().map(sized).collect()
 }
 
-/// Cuts `rows` into the sizes that there are.
+/// Splits `rows` into the available sizes.
 fn cut<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, &'a [T])> {
     let mut chunks = Vec::new();
     for (size, text) in sizes {
@@ -287,10 +298,12 @@ fn cut<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, &'a [T])> 
             rows = rest;
         }
     }
+
     chunks
 }
 
-/// The same, with the last chunk filled up by its last row, as the store does with statements that do not mind a row twice.
+/// The same, but the last chunk is filled up with its last row, as the store does where a repeated
+/// row does no harm.
 fn fill<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, Vec<&'a T>)> {
     let mut chunks = Vec::new();
     for (size, text) in sizes {
@@ -302,5 +315,6 @@ fn fill<'a, T>(sizes: &Sizes, mut rows: &'a [T]) -> Vec<(&'static str, Vec<&'a T
             rows = rest;
         }
     }
+
     chunks
 }

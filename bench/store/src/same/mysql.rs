@@ -1,4 +1,4 @@
-//! The statements of MySQL and MariaDB: a transaction of several for each step.
+//! The statements of MySQL and MariaDB: several in one transaction for each step.
 
 use std::sync::{
     Arc,
@@ -11,16 +11,17 @@ use uuid::Uuid;
 
 use super::{
     ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES,
-    RESULT, Row, Sizes, TASK_TYPE, TASK_TYPES, cut, fill, node_id, sizes, statement, tallies,
+    RESULT, Row, Sizes, TASK_TYPE, TASK_TYPES, cut, fill, node_id, sizes, statement, task_counts,
 };
 
 const KIND: DatabaseKind = DatabaseKind::MySql;
-/// What is added to the server's clock.
+/// The offset of the server's clock.
 const SHIFT: i64 = 0;
-/// Parameters of one row of `insert_tasks`, and of one line of `append_tallies`.
+/// The parameters of one row of `insert_tasks` and of `append_task_counts`.
 const ROW_PARAMETERS: usize = 23;
 const LINE_PARAMETERS: usize = 7;
-/// Where the time stands in a row of `complete_find`, and behind the task's columns in one of `claim_pick`.
+/// The index of the time in a row of `complete_find`, and behind the task's columns in a row of
+/// `claim_pick`.
 const NOW_OF_FOUND: usize = 7;
 const NOW_OF_PICKED: usize = 45;
 
@@ -31,15 +32,15 @@ pub(super) struct Loop {
     lane: i64,
     node: Uuid,
     texts: Texts,
-    /// How far all loops have come.
+    /// The progress of all loops.
     bound: Arc<AtomicI64>,
 }
 
-/// What is sent. Parameters have no numbers here: each is bound where its `?` stands.
+/// The statements. Parameters have no numbers here: each is bound at its `?`.
 #[derive(Debug, Clone)]
 struct Texts {
     insert: Sizes,
-    tally: Sizes,
+    task_count: Sizes,
     lanes: &'static str,
     pick: &'static str,
     take: Sizes,
@@ -58,6 +59,7 @@ impl Loop {
             .bind(QUEUE)
             .bind(TASK_TYPE)
             .bind(PRIORITY);
+
         lane.execute(&mut first).await?;
         let lane = sqlx::query(statement(KIND, "find_lane")?)
             .bind(QUEUE)
@@ -67,6 +69,7 @@ impl Loop {
         let alive = sqlx::query(statement(KIND, "insert_node")?)
             .bind(node.as_bytes().to_vec())
             .bind("bench");
+
         alive
             .bind(HOST)
             .bind(SHIFT)
@@ -74,19 +77,22 @@ impl Loop {
             .bind(None::<String>)
             .execute(&mut first)
             .await?;
+
         let texts = Texts {
             insert: sizes(KIND, "insert_tasks", 0, ROW_PARAMETERS),
-            tally: sizes(KIND, "append_tallies", 0, LINE_PARAMETERS),
+            task_count: sizes(KIND, "append_task_counts", 0, LINE_PARAMETERS),
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
             take: sizes(KIND, "claim_take", 6, 1),
             find: sizes(KIND, "complete_find", 1, 1),
             complete: sizes(KIND, "complete_tasks", 2, 3),
         };
+
         let bound = Arc::new(AtomicI64::new(0));
         let mut loops = Vec::with_capacity(connections);
         for _ in 0..connections {
-            let (connection, bound) = (connect_mysql(url).await?, Arc::clone(&bound));
+            let connection = connect_mysql(url).await?;
+            let bound = Arc::clone(&bound);
             loops.push(Self {
                 connection,
                 lane,
@@ -95,6 +101,7 @@ impl Loop {
                 bound,
             });
         }
+
         Ok(loops)
     }
 
@@ -106,10 +113,10 @@ impl Loop {
                 .fold(sqlx::query(text), |query, row| bind(query, row, self.lane));
             query.execute(&mut *transaction).await?;
         }
-        tally(
+        task_count(
             &mut transaction,
             &self.texts,
-            &tallies::submitted(rows.len()),
+            &task_counts::submitted(rows.len()),
         )
         .await?;
         Ok(transaction.commit().await?)
@@ -122,10 +129,12 @@ impl Loop {
         if picked.is_empty() && bound != 0 {
             picked = pick_within(&mut transaction, &self.texts, self.node, 0).await?;
         }
+
         for row in &picked {
             self.bound
                 .fetch_max(row.try_get_unchecked(DUE_AT)?, Ordering::Relaxed);
         }
+
         let claimed = take_within(&mut transaction, &self.texts, self.node, &picked).await?;
         transaction.commit().await?;
         Ok(claimed)
@@ -154,10 +163,10 @@ impl Loop {
             let complete = bind_ids(complete.bind(now).bind(now), ids());
             ended += complete.execute(&mut *transaction).await?.rows_affected();
         }
-        tally(
+        task_count(
             &mut transaction,
             &self.texts,
-            &tallies::completed(claimed.len()),
+            &task_counts::completed(claimed.len()),
         )
         .await?;
         transaction.commit().await?;
@@ -180,6 +189,7 @@ async fn pick_within(
     let Some(lane) = lanes.first() else {
         return Ok(Vec::new());
     };
+
     let lane: i64 = lane.try_get_unchecked(0)?;
     let pick = sqlx::query(texts.pick)
         .bind(SHIFT)
@@ -200,11 +210,14 @@ async fn take_within(
     if picked.is_empty() {
         return Ok(Vec::new());
     }
-    let (now, token): (i64, Uuid) = (picked[0].try_get_unchecked(NOW_OF_PICKED)?, node_id());
+
+    let now: i64 = picked[0].try_get_unchecked(NOW_OF_PICKED)?;
+    let token: Uuid = node_id();
     let ids = picked
         .iter()
         .map(|row| Ok(Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?));
     let ids = ids.collect::<anyhow::Result<Vec<_>>>()?;
+
     for (text, chunk) in fill(&texts.take, &ids) {
         let take = sqlx::query(text)
             .bind(token.as_bytes().to_vec())
@@ -217,15 +230,17 @@ async fn take_within(
         .execute(&mut *connection)
         .await?;
     }
+
     let claimed = picked
         .iter()
         .map(claimed)
         .collect::<anyhow::Result<Vec<_>>>()?;
-    tally(connection, texts, &tallies::claimed(claimed.len())).await?;
+    task_count(connection, texts, &task_counts::claimed(claimed.len())).await?;
+
     Ok(claimed)
 }
 
-/// What a finish needs to know: this loop is alone, so the token is not looked at.
+/// What a finish needs. The token is not checked, because this loop is alone.
 fn claimed(row: &MySqlRow) -> anyhow::Result<Claimed> {
     let id = Uuid::from_slice(row.try_get_unchecked::<&[u8], _>(ID)?)?;
     Ok(Claimed {
@@ -239,12 +254,12 @@ fn bind_ids(query: Query<'_>, ids: impl Iterator<Item = Uuid>) -> Query<'_> {
     ids.fold(query, |query, id| query.bind(id.as_bytes().to_vec()))
 }
 
-async fn tally(
+async fn task_count(
     connection: &mut MySqlConnection,
     texts: &Texts,
-    lines: &[tallies::Line],
+    lines: &[task_counts::Line],
 ) -> anyhow::Result<()> {
-    for (text, chunk) in cut(&texts.tally, lines) {
+    for (text, chunk) in cut(&texts.task_count, lines) {
         let query = chunk.iter().fold(sqlx::query(text), |query, line| {
             let query = query
                 .bind(line.span_start)
@@ -253,8 +268,10 @@ async fn tally(
                 .bind(line.measure);
             query.bind(line.label).bind(line.bucket).bind(line.n)
         });
+
         query.execute(&mut *connection).await?;
     }
+
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The statements of PostgreSQL: one for each step, and a transaction of its own each.
+//! The statements of PostgreSQL: one for each step, in its own transaction.
 
 use std::sync::{
     Arc,
@@ -11,21 +11,20 @@ use uuid::Uuid;
 
 use super::{
     ATTEMPT, BATCH, Claimed, DUE_AT, HOST, ID, LEASE_TOKEN, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE,
-    RESULT, Row, TASK_TYPE, statement, tallies,
+    RESULT, Row, TASK_TYPE, statement, task_counts,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Postgres;
-/// What is added to the server's clock.
+/// The offset of the server's clock.
 const SHIFT: i64 = 0;
 
-/// One connection, and the texts that it sends.
+/// A connection and its statements.
 #[derive(Debug)]
 pub(super) struct Loop {
     connection: PgConnection,
     lane: i64,
     node: Uuid,
-    /// The latest due time that was claimed by any of the loops. The claim takes it as the place to start at, and
-    /// without it would do other work than the store's.
+    /// The latest due time that any loop has claimed. The store's claims start there too.
     bound: Arc<AtomicI64>,
     insert: &'static str,
     insert_one: &'static str,
@@ -44,6 +43,7 @@ impl Loop {
             .bind(QUEUE)
             .bind(TASK_TYPE)
             .bind(PRIORITY);
+
         lane.execute(&mut first).await?;
         let lane = sqlx::query(statement(KIND, "find_lane")?)
             .bind(QUEUE)
@@ -55,9 +55,11 @@ impl Loop {
             .bind(node)
             .bind("bench")
             .bind(HOST);
+
         alive.bind(None::<&str>).execute(&mut first).await?;
         let bound = Arc::new(AtomicI64::new(0));
         let mut loops = Vec::with_capacity(connections);
+
         for _ in 0..connections {
             loops.push(Self {
                 connection: connect_postgres(url).await?,
@@ -70,6 +72,7 @@ impl Loop {
                 complete: statement(KIND, "complete_tasks")?,
             });
         }
+
         Ok(loops)
     }
 
@@ -77,10 +80,11 @@ impl Loop {
         if let [row] = rows {
             return self.insert_one(row).await;
         }
+
         let n = rows.len();
         let query = sqlx::query(self.insert)
             .bind(SHIFT)
-            .bind(tallies::document(&tallies::submitted(n)))
+            .bind(task_counts::document(&task_counts::submitted(n)))
             .bind(0_i64)
             .bind(rows.iter().map(|row| row.id).collect::<Vec<_>>())
             .bind(vec![None::<&str>; n])
@@ -106,6 +110,7 @@ impl Loop {
             .bind(None::<&str>)
             .bind(None::<&str>)
             .bind(None::<&str>);
+
         query.execute(&mut self.connection).await?;
         Ok(())
     }
@@ -133,11 +138,12 @@ impl Loop {
             .bind(None::<&str>)
             .bind(None::<&str>)
             .bind(None::<&str>);
+
         query.execute(&mut self.connection).await?;
         Ok(())
     }
 
-    /// Claims from the bound on; only when nothing is there, from the front.
+    /// Claims from the bound on, and from the start if it finds nothing.
     pub(super) async fn claim(&mut self) -> anyhow::Result<Vec<Claimed>> {
         let bound = self.bound.load(Ordering::Relaxed);
         let rows = match bound {
@@ -149,6 +155,7 @@ impl Loop {
         } else {
             rows
         };
+
         let mut claimed = Vec::with_capacity(rows.len());
         for row in &rows {
             self.bound
@@ -160,6 +167,7 @@ impl Loop {
                 token: row.try_get(LEASE_TOKEN)?,
             });
         }
+
         Ok(claimed)
     }
 

@@ -1,4 +1,5 @@
-//! The statements of SQLite: one connection, a transaction for each step, rows taken and ended by their numbers.
+//! The statements of SQLite: one connection, a transaction for each step, rows found by their
+//! numbers.
 
 use std::path::Path;
 
@@ -8,23 +9,23 @@ use uuid::Uuid;
 
 use super::{
     ATTEMPT, BATCH, Claimed, HOST, ID, MAX_ATTEMPTS, OWNER, PRIORITY, QUEUE, QUEUES, RESULT, Row,
-    Sizes, TASK_TYPE, TASK_TYPES, cut, micros_now, node_id, sizes, statement, tallies,
+    Sizes, TASK_TYPE, TASK_TYPES, cut, micros_now, node_id, sizes, statement, task_counts,
 };
 
 const KIND: DatabaseKind = DatabaseKind::Sqlite;
-/// Columns of a task; its row's number stands behind them.
+/// The number of columns of a task. The row's number follows them.
 const NUMBER: usize = 45;
-/// Marks of parameters in one row of `insert_alike`.
+/// The parameters of one row of `insert_alike`.
 const ROW_MARKS: usize = 22;
 
-/// The writer, and the texts that it sends.
+/// The connection and its statements.
 #[derive(Debug)]
 pub(super) struct Loop {
     connection: Connection,
     lane: i64,
     node: Uuid,
     insert: Sizes,
-    tally: &'static str,
+    task_count: &'static str,
     lanes: &'static str,
     pick: &'static str,
     take: &'static str,
@@ -40,13 +41,14 @@ impl Loop {
         connection.execute(statement(KIND, "insert_lane")?, lane)?;
         let lane = connection.query_row(statement(KIND, "find_lane")?, lane, |row| row.get(0))?;
         let alive = params![micros_now(), node.as_bytes(), "bench", HOST, None::<&str>];
+
         connection.execute(statement(KIND, "insert_node")?, alive)?;
         Ok(Self {
             connection,
             lane,
             node,
             insert: sizes(KIND, "insert_alike", 0, ROW_MARKS),
-            tally: statement(KIND, "insert_tally_deltas")?,
+            task_count: statement(KIND, "insert_count_deltas")?,
             lanes: statement(KIND, "claim_lanes")?,
             pick: statement(KIND, "claim_pick")?,
             take: statement(KIND, "claim_take")?,
@@ -56,8 +58,10 @@ impl Loop {
     }
 
     pub(super) fn insert(&mut self, rows: &[Row]) -> anyhow::Result<()> {
-        let (now, none) = (micros_now(), None::<i64>);
+        let now = micros_now();
+        let none = None::<i64>;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
+
         {
             for (text, chunk) in cut(&self.insert, rows) {
                 let mut insert = self.connection.prepare_cached(text)?;
@@ -79,9 +83,11 @@ impl Loop {
                     none,
                     none
                 ];
+
                 for (place, value) in shared.iter().enumerate() {
                     insert.raw_bind_parameter(place + 1, value)?;
                 }
+
                 for (place, row) in chunk.iter().enumerate() {
                     let own = params![row.id.as_bytes(), none, now, row.parameters];
                     for (column, value) in own.iter().enumerate() {
@@ -91,10 +97,12 @@ impl Loop {
                         )?;
                     }
                 }
+
                 insert.raw_execute()?;
             }
         }
-        self.tally(&tallies::submitted(rows.len()))?;
+
+        self.task_count(&task_counts::submitted(rows.len()))?;
         Ok(self.connection.execute_batch("COMMIT")?)
     }
 
@@ -115,6 +123,7 @@ impl Loop {
         let Some((lane, _)) = lanes.into_iter().find(|(_, head)| head.is_some()) else {
             return Ok(Vec::new());
         };
+
         let mut pick = self.connection.prepare_cached(self.pick)?;
         let picked = pick.query_map(params![now, lane, BATCH as i64, PRIORITY], |row| {
             Ok((
@@ -123,9 +132,11 @@ impl Loop {
                 row.get::<_, i64>(NUMBER)?,
             ))
         })?;
+
         let picked = picked.collect::<Result<Vec<_>, _>>()?;
         let mut take = self.connection.prepare_cached(self.take)?;
         let mut claimed = Vec::with_capacity(picked.len());
+
         for (id, attempt, number) in picked {
             let token = node_id();
             // Version 1 is the submit's.
@@ -139,19 +150,24 @@ impl Loop {
                 now,
                 now
             ])?;
+
             claimed.push(Claimed {
                 id: Uuid::from_bytes(id),
                 attempt: attempt + 1,
                 token,
             });
         }
-        self.tally(&tallies::claimed(claimed.len()))?;
+
+        self.task_count(&task_counts::claimed(claimed.len()))?;
         Ok(claimed)
     }
 
     pub(super) fn finish(&mut self, claimed: &[Claimed]) -> anyhow::Result<usize> {
-        let (now, none, mut ended) = (micros_now(), None::<i64>, 0);
+        let now = micros_now();
+        let none = None::<i64>;
+        let mut ended = 0;
         self.connection.execute_batch("BEGIN IMMEDIATE")?;
+
         {
             let mut find = self.connection.prepare_cached(self.find)?;
             let mut complete = self.connection.prepare_cached(self.complete)?;
@@ -161,15 +177,16 @@ impl Loop {
                 ended += complete.execute(params![now, number, RESULT, none])?;
             }
         }
-        self.tally(&tallies::completed(claimed.len()))?;
+
+        self.task_count(&task_counts::completed(claimed.len()))?;
         self.connection.execute_batch("COMMIT")?;
         Ok(ended)
     }
 
-    fn tally(&self, lines: &[tallies::Line]) -> anyhow::Result<()> {
+    fn task_count(&self, lines: &[task_counts::Line]) -> anyhow::Result<()> {
         self.connection
-            .prepare_cached(self.tally)?
-            .execute([tallies::document(lines)])?;
+            .prepare_cached(self.task_count)?
+            .execute([task_counts::document(lines)])?;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The attempts of each task: their numbers, their workers, their times, and what they went on from (I3, I5, I7).
+//! The attempts of each task: numbers, workers, times and checkpoints (I3, I5, I7).
 
 use std::collections::HashMap;
 
@@ -12,15 +12,15 @@ use crate::{
     settings::RETRY_MS,
 };
 
-/// Attempts are 1, 2, 3 …; each was started at most once, by the process whose node the database names.
+/// Attempts are 1, 2, 3 …. Each was started at most once, by the node that the database names.
 pub(super) fn numbered_and_owned(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut processes: HashMap<Uuid, &str> = HashMap::new();
-    for sighting in evidence.all_sightings() {
+    for observation in evidence.all_observations() {
         if let Step::Start {
             node: Some(node), ..
-        } = sighting.line.step
-            && *processes.entry(node).or_insert(&sighting.incarnation) != sighting.incarnation
+        } = observation.line.step
+            && *processes.entry(node).or_insert(&observation.incarnation) != observation.incarnation
         {
             findings.push(Finding::other(
                 Promise::Attempts,
@@ -28,24 +28,28 @@ pub(super) fn numbered_and_owned(evidence: &Evidence) -> Vec<Finding> {
             ));
         }
     }
+
     for task in evidence.tasks() {
         let attempts = evidence.attempts(task);
         let mut numbers: Vec<u32> = attempts.iter().map(|row| row.attempt).collect();
         numbers.sort_unstable();
         if !numbers.iter().copied().eq(1..=task.attempt) && task.status.is_ended() {
             let text = format!(
-                "attempts {numbers:?} of a task that is at attempt {}",
+                "attempts {numbers:?}, but the task is at attempt {}",
                 task.attempt
             );
             findings.push(Finding::of(Promise::Attempts, task.id, text));
         }
+
         for row in &attempts {
             findings.extend(started_once(evidence, row));
         }
     }
+
     for id in evidence.seen_tasks() {
-        findings.extend(nothing_beyond(evidence, id));
+        findings.extend(no_unknown_attempt(evidence, id));
     }
+
     findings
 }
 
@@ -53,8 +57,8 @@ fn started_once(evidence: &Evidence, row: &AttemptRow) -> Vec<Finding> {
     let mut findings = Vec::new();
     let starts: Vec<(&str, Option<Uuid>)> = evidence
         .of_attempt(row.task, row.attempt)
-        .filter_map(|sighting| match sighting.line.step {
-            Step::Start { node, .. } => Some((sighting.incarnation.as_str(), node)),
+        .filter_map(|observation| match observation.line.step {
+            Step::Start { node, .. } => Some((observation.incarnation.as_str(), node)),
             Step::Try { .. } | Step::Saved { .. } | Step::Finish { .. } | Step::Late { .. } => None,
         })
         .collect();
@@ -62,6 +66,7 @@ fn started_once(evidence: &Evidence, row: &AttemptRow) -> Vec<Finding> {
         let text = format!("attempt {} was started by {starts:?}", row.attempt);
         findings.push(Finding::of(Promise::Attempts, row.task, text));
     }
+
     if starts.iter().any(|(_, node)| *node != row.node) {
         let text = format!(
             "attempt {} ran on {starts:?}, but belongs to node {:?}",
@@ -69,43 +74,46 @@ fn started_once(evidence: &Evidence, row: &AttemptRow) -> Vec<Finding> {
         );
         findings.push(Finding::of(Promise::Attempts, row.task, text));
     }
+
     findings
 }
 
-/// No worker ran an attempt, or a task, that the database does not know.
-fn nothing_beyond(evidence: &Evidence, id: Uuid) -> Vec<Finding> {
+/// No worker ran an attempt or a task that the database does not have.
+fn no_unknown_attempt(evidence: &Evidence, id: Uuid) -> Vec<Finding> {
     let Some(task) = evidence.task(id) else {
         return vec![Finding::of(
             Promise::Present,
             id,
-            "a worker ran this task and it is not there",
+            "a worker ran this task, but it does not exist",
         )];
     };
+
     let beyond = evidence
-        .sightings(id)
+        .observations(id)
         .iter()
-        .filter(|sighting| sighting.line.attempt > task.attempt);
+        .filter(|observation| observation.line.attempt > task.attempt);
     let text = |attempt| {
         format!(
-            "attempt {attempt} ran, but the task stands at attempt {}",
+            "attempt {attempt} ran, but the task is at attempt {}",
             task.attempt
         )
     };
+
     beyond
-        .map(|sighting| Finding::of(Promise::NothingAfterEnd, id, text(sighting.line.attempt)))
+        .map(|observation| {
+            Finding::of(Promise::NothingAfterEnd, id, text(observation.line.attempt))
+        })
         .collect()
 }
 
-/// Crashes and failures are charged once each, and nothing else is.
+/// Crashes and failures are charged once each, and nothing else.
 pub(super) fn charged(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for task in evidence
-        .tasks()
-        .iter()
-        .filter(|task| task.status.is_ended())
-    {
+    let tasks = evidence.tasks().iter();
+    for task in tasks.filter(|task| task.status.is_ended()) {
         let attempts = evidence.attempts(task);
         let count = |outcome: &str| attempts.iter().filter(|row| row.outcome == outcome).count();
+
         // A fatal failure ends the task and is not a retry.
         let failed = count("failed").saturating_sub(usize::from(task.status == Status::Failed));
         let charges = (task.crash_count as usize, task.retry_count as usize);
@@ -116,14 +124,16 @@ pub(super) fn charged(evidence: &Evidence) -> Vec<Finding> {
             findings.push(Finding::of(Promise::Attempts, task.id, text));
         }
     }
+
     findings
 }
 
-/// Nothing started before it was due, by the database's clock, or after the task had ended.
+/// No attempt started before it was due by the database's clock, or after the end of the task.
 pub(super) fn in_time(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for task in evidence.tasks() {
         let attempts = evidence.attempts(task);
+
         let due_first = task.created_at + delay_micros(evidence, task);
         if task.started_at.is_some_and(|started| started < due_first) {
             findings.push(Finding::of(
@@ -141,18 +151,18 @@ pub(super) fn in_time(evidence: &Evidence) -> Vec<Finding> {
                 "the last attempt started before it was due",
             ));
         }
-        for pair in attempts
-            .windows(2)
-            .filter(|pair| pair[0].outcome == "failed")
-        {
+
+        let pairs = attempts.windows(2);
+        for pair in pairs.filter(|pair| pair[0].outcome == "failed") {
             let earliest = pair[0]
                 .ended_at
                 .map(|ended| ended + RETRY_MS as i64 * 1_000);
             if pair[1].started_at < earliest {
-                let text = format!("attempt {} did not wait for its time", pair[1].attempt);
+                let text = format!("attempt {} started before its retry delay", pair[1].attempt);
                 findings.push(Finding::of(Promise::InTime, task.id, text));
             }
         }
+
         let late = attempts
             .iter()
             .filter(|row| task.finished_at.is_some() && row.started_at > task.finished_at);
@@ -160,74 +170,81 @@ pub(super) fn in_time(evidence: &Evidence) -> Vec<Finding> {
             let text = format!("attempt {} was claimed after the end", row.attempt);
             findings.push(Finding::of(Promise::NothingAfterEnd, task.id, text));
         }
-        if task.attempt == 0 && !evidence.sightings(task.id).is_empty() {
+
+        if task.attempt == 0 && !evidence.observations(task.id).is_empty() {
             findings.push(Finding::of(
                 Promise::InTime,
                 task.id,
-                "it was never claimed, and yet it ran",
+                "it was never claimed but ran",
             ));
         }
     }
+
     findings
 }
 
-/// The delay that the client asked for; children have none.
+/// The delay of the submit. Children have none.
 fn delay_micros(evidence: &Evidence, task: &TaskRow) -> i64 {
-    let n = work(task)
-        .filter(|_| task.parent.is_none())
-        .and_then(|work| usize::try_from(work.n).ok());
-    n.and_then(|n| evidence.stories.get(n))
-        .map_or(0, |story| story.item.delay_ms as i64 * 1_000)
+    if task.parent.is_some() {
+        return 0;
+    }
+
+    let n = work(task).and_then(|work| usize::try_from(work.n).ok());
+    let history = n.and_then(|n| evidence.histories.get(n));
+    history.map_or(0, |history| history.item.delay_ms as i64 * 1_000)
 }
 
-/// An attempt goes on from the last checkpoint that the store accepted before it, or from a later one that was tried.
+/// An attempt resumes from the last checkpoint that the store accepted before it, or from a later
+/// one that was attempted.
 pub(super) fn resumed_from_checkpoints(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for task in evidence
-        .tasks()
-        .iter()
-        .filter(|task| task.task_type == "steps")
-    {
-        for sighting in evidence.sightings(task.id) {
-            let Step::Start { resumed, .. } = sighting.line.step else {
+    let tasks = evidence.tasks().iter();
+    for task in tasks.filter(|task| task.task_type == "steps") {
+        for observation in evidence.observations(task.id) {
+            let Step::Start { resumed, .. } = observation.line.step else {
                 continue;
             };
-            let attempt = sighting.line.attempt;
-            let earlier = || {
-                evidence
-                    .sightings(task.id)
-                    .iter()
-                    .filter(move |other| other.line.attempt < attempt)
-            };
-            let steps = |step: &Step| match step {
-                Step::Saved { done } => (*done, *done),
-                Step::Try { done } => (0, *done),
-                Step::Start { .. } | Step::Finish { .. } | Step::Late { .. } => (0, 0),
-            };
-            let saved = earlier()
-                .map(|other| steps(&other.line.step).0)
-                .max()
-                .unwrap_or(0);
-            let tried = earlier()
-                .map(|other| steps(&other.line.step).1)
-                .max()
-                .unwrap_or(0);
+            let attempt = observation.line.attempt;
+            let (saved, tried) = checkpoints_before(evidence, task.id, attempt);
             if !(saved..=tried).contains(&resumed) {
                 let text = format!(
-                    "attempt {attempt} went on from {resumed}; {saved} was saved and {tried} tried"
+                    "attempt {attempt} resumed from {resumed}; {saved} was saved and {tried} tried"
                 );
                 findings.push(Finding::of(Promise::Checkpoints, task.id, text));
             }
         }
-        let kept = task
+
+        let stored = task
             .checkpoint
             .as_deref()
             .and_then(|text| text.parse::<u32>().ok());
         let wanted = work(task).map(|work| work.steps);
-        if task.status == Status::Completed && kept != wanted {
-            let text = format!("it completed with checkpoint {kept:?} of {wanted:?}");
+        if task.status == Status::Completed && stored != wanted {
+            let text = format!("it completed with checkpoint {stored:?} of {wanted:?}");
             findings.push(Finding::of(Promise::Checkpoints, task.id, text));
         }
     }
+
     findings
+}
+
+/// The last checkpoints that earlier attempts saved and tried to save.
+fn checkpoints_before(evidence: &Evidence, id: Uuid, attempt: u32) -> (u32, u32) {
+    let mut saved = 0;
+    let mut tried = 0;
+    for observation in evidence.observations(id) {
+        if observation.line.attempt >= attempt {
+            continue;
+        }
+        match observation.line.step {
+            Step::Saved { done } => {
+                saved = saved.max(done);
+                tried = tried.max(done);
+            }
+            Step::Try { done } => tried = tried.max(done),
+            Step::Start { .. } | Step::Finish { .. } | Step::Late { .. } => {}
+        }
+    }
+
+    (saved, tried)
 }

@@ -1,4 +1,4 @@
-//! How each task ended: once, by its last attempt, and as its handler said (I4, I8).
+//! The end of each task: once, by its last attempt, and as its handler ended (I4, I8).
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,18 @@ use super::{
 };
 use crate::{
     dump::{AttemptRow, TaskRow},
-    history::Story,
+    history::ItemHistory,
     journal::{End, Step},
     plan::Kind,
 };
 
-/// Every task has ended by now.
+/// Every task has ended.
 pub(super) fn nothing_stuck(evidence: &Evidence) -> Vec<Finding> {
     let open = evidence
         .tasks()
         .iter()
         .filter(|task| !task.status.is_ended());
+
     let text = |task: &TaskRow| {
         format!(
             "a {} is still {} in attempt {}",
@@ -29,18 +30,17 @@ pub(super) fn nothing_stuck(evidence: &Evidence) -> Vec<Finding> {
             task.attempt
         )
     };
+
     open.map(|task| Finding::of(Promise::NothingStuck, task.id, text(task)))
         .collect()
 }
 
-/// The result is that of the last attempt, as it wrote it down; attempts that were taken away left nothing.
+/// The result is that of the last attempt, as its journal has it. Attempts that were taken away
+/// left no result.
 pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for task in evidence
-        .tasks()
-        .iter()
-        .filter(|task| task.status.is_ended())
-    {
+    let tasks = evidence.tasks().iter();
+    for task in tasks.filter(|task| task.status.is_ended()) {
         findings.extend(match task.status {
             Status::Completed | Status::CompletedWithErrors => {
                 result_is_the_last_attempts(evidence, task)
@@ -55,26 +55,28 @@ pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
                     Finding::of(
                         Promise::NoZombieWrite,
                         task.id,
-                        "it was cancelled and has a result",
+                        "it was cancelled but has a result",
                     )
                 };
                 task.result.is_some().then(finding).into_iter().collect()
             }
         });
+
         for row in evidence.archived(task.id) {
-            findings.extend(left_as_it_was_told(evidence, task, row));
+            findings.extend(archived_as_reported(evidence, task, row));
         }
+
         let attempts = evidence.attempts(task);
-        findings.extend(
-            attempts
-                .iter()
-                .filter_map(|row| late_report_was_refused(evidence, row)),
-        );
+        for row in &attempts {
+            findings.extend(late_report_was_refused(evidence, row));
+        }
+
         let completed = attempts
             .iter()
             .filter(|row| row.outcome == "completed")
             .count();
-        // A parent completes its own part, and then its finish step.
+
+        // A parent completes its first phase and then its finish step.
         let most = if task.task_type == "fan" { 2 } else { 1 };
         if completed > most {
             findings.push(Finding::of(
@@ -84,6 +86,7 @@ pub(super) fn one_accepted_end(evidence: &Evidence) -> Vec<Finding> {
             ));
         }
     }
+
     findings
 }
 
@@ -95,20 +98,23 @@ fn result_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Findi
             format!("its result is {:?}", task.result),
         )];
     };
+
     if result.attempt != task.attempt {
         let text = format!(
-            "attempt {} holds the task, and the result is of attempt {}",
+            "the task is at attempt {}, but the result is of attempt {}",
             task.attempt, result.attempt
         );
         return vec![Finding::of(Promise::NoZombieWrite, task.id, text)];
     }
+
     let written = evidence
         .finish(task.id, task.attempt)
         .and_then(|(_, _, made)| made);
     if written != Some(&result) {
-        let text = format!("the result is {result:?}, and the worker wrote {written:?}");
+        let text = format!("the result is {result:?}, but the worker wrote {written:?}");
         return vec![Finding::of(Promise::RightEnd, task.id, text)];
     }
+
     Vec::new()
 }
 
@@ -124,14 +130,16 @@ fn error_is_the_last_attempts(evidence: &Evidence, task: &TaskRow) -> Vec<Findin
             format!("its error is {:?}", task.error),
         ));
     }
+
     if finish != Some(End::Failed) {
         let text = format!(
-            "it is {}, and its worker wrote {finish:?}: {:?}",
+            "it is {}, but its worker wrote {finish:?}: {:?}",
             task.status.as_str(),
             task.error
         );
         findings.push(Finding::of(Promise::RightEnd, task.id, text));
     }
+
     findings
 }
 
@@ -142,31 +150,35 @@ fn error_attempt(error: Option<&str>) -> Option<u32> {
         .and_then(|attempt| u32::try_from(attempt).ok())
 }
 
-/// An attempt of the history ended as its worker wrote, unless it was taken away.
-fn left_as_it_was_told(evidence: &Evidence, task: &TaskRow, row: &AttemptRow) -> Option<Finding> {
+/// An attempt of the history ended as its worker's journal has it, unless it was taken away.
+fn archived_as_reported(evidence: &Evidence, task: &TaskRow, row: &AttemptRow) -> Option<Finding> {
     let end = evidence
         .finish(row.task, row.attempt)
         .map(|(_, end, _)| end);
-    // The children are read before the finish step is called: without the store, it fails before it has begun.
+
+    // The children are read before the finish step is called. Without the store it fails before its
+    // start.
     let began = evidence.of_attempt(row.task, row.attempt).next().is_some();
-    let is_told =
+    let has_failed =
         matches!(end, Some(End::Failed | End::Stopped)) || (task.task_type == "fan" && !began);
     let fits = match row.outcome.as_str() {
         "completed" => end == Some(End::Waits) && task.task_type == "fan",
-        "failed" => is_told && error_attempt(row.error.as_deref()) == Some(row.attempt),
+        "failed" => has_failed && error_attempt(row.error.as_deref()) == Some(row.attempt),
         "crashed" | "handed_back" => true,
         _ => false,
     };
+
     let text = || {
         format!(
-            "attempt {} is {:?} in the history, and its worker wrote {end:?}",
+            "attempt {} is {:?} in the history, but its worker wrote {end:?}",
             row.attempt, row.outcome
         )
     };
+
     (!fits).then(|| Finding::of(Promise::RightEnd, task.id, text()))
 }
 
-/// A worker that was too late and reported all the same was refused.
+/// A late report of a stopped worker was refused.
 fn late_report_was_refused(evidence: &Evidence, row: &AttemptRow) -> Option<Finding> {
     let was_taken = matches!(
         row.outcome.as_str(),
@@ -177,48 +189,56 @@ fn late_report_was_refused(evidence: &Evidence, row: &AttemptRow) -> Option<Find
         && evidence
             .of_attempt(row.task, row.attempt)
             .any(|seen| is_accepted(&seen.line.step));
+
     let text = || {
         format!(
-            "attempt {} was {}, and its late report accepted",
+            "attempt {} was {}, but its late report was accepted",
             row.attempt, row.outcome
         )
     };
+
     is_broken.then(|| Finding::of(Promise::NoZombieWrite, row.task, text()))
 }
 
-/// Each task of the client ended as the plan wants.
+/// Each task of the client ended as planned.
 pub(super) fn ended_as_planned(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for story in &evidence.stories {
-        let Some(task) = story.acknowledged().next().and_then(|id| evidence.task(id)) else {
+    for history in &evidence.histories {
+        let Some(task) = history
+            .acknowledged()
+            .next()
+            .and_then(|id| evidence.task(id))
+        else {
             continue;
         };
-        if task.status.is_ended() && !planned_ends(story).contains(&task.status) {
+        if task.status.is_ended() && !planned_ends(history).contains(&task.status) {
             let text = format!(
                 "a {:?} ended {}: {:?}",
-                story.item.kind,
+                history.item.kind,
                 task.status.as_str(),
                 task.error
             );
             findings.push(Finding::of(Promise::RightEnd, task.id, text));
         }
+
         let failures = work(task).map(|work| work.failures);
-        if story.item.kind == Kind::Flaky
+        if history.item.kind == Kind::Flaky
             && task.status == Status::Completed
             && Some(task.retry_count) != failures
         {
             let text = format!(
-                "it was to fail {failures:?} times and failed {} times",
+                "it should have failed {failures:?} times and failed {} times",
                 task.retry_count
             );
             findings.push(Finding::of(Promise::RightEnd, task.id, text));
         }
     }
+
     findings
 }
 
-fn planned_ends(story: &Story) -> Vec<Status> {
-    let item = &story.item;
+fn planned_ends(history: &ItemHistory) -> Vec<Status> {
+    let item = &history.item;
     let own = match item.kind {
         Kind::Flaky if item.is_doomed() => Status::DeadLetter,
         Kind::Echo | Kind::Sleep | Kind::Steps | Kind::Flaky => Status::Completed,
@@ -227,14 +247,15 @@ fn planned_ends(story: &Story) -> Vec<Status> {
         Kind::Fan => Status::Completed,
         Kind::Patient => Status::Cancelled,
     };
+
     match item.cancel_after_ms {
         Some(_) => vec![own, Status::Cancelled],
         None => vec![own],
     }
 }
 
-/// The counts that Longhaul keeps are those of its rows, and every idempotency key has its task.
-pub(super) fn books_agree(evidence: &Evidence) -> Vec<Finding> {
+/// Longhaul's counts equal its rows, and every idempotency key has its task.
+pub(super) fn counts_agree(evidence: &Evidence) -> Vec<Finding> {
     let mut counted: BTreeMap<(String, String), (i64, i64)> = BTreeMap::new();
     for task in evidence.tasks() {
         counted
@@ -242,29 +263,36 @@ pub(super) fn books_agree(evidence: &Evidence) -> Vec<Finding> {
             .or_default()
             .0 += 1;
     }
+
     for row in &evidence.dump.counts {
         // MariaDB's sums are decimals, and a JSON array may show them as text.
-        let told = row
+        let count = row
             .tasks
             .as_f64()
             .or_else(|| row.tasks.as_str()?.parse().ok())
             .unwrap_or(f64::NAN);
+
         counted
             .entry((row.task_type.clone(), row.status.clone()))
             .or_default()
-            .1 += told as i64;
+            .1 += count as i64;
     }
-    let differ = counted.into_iter().filter(|(_, (rows, told))| rows != told);
-    let text = |(what, (rows, told))| format!("{what:?}: {rows} rows, and the counts say {told}");
+
+    let differ = counted
+        .into_iter()
+        .filter(|(_, (rows, count))| rows != count);
+    let text = |(what, (rows, count))| format!("{what:?}: {rows} rows, but the count is {count}");
     let mut findings: Vec<Finding> = differ
-        .map(|one| Finding::other(Promise::Books, text(one)))
+        .map(|one| Finding::other(Promise::Counts, text(one)))
         .collect();
-    if evidence.dump.keys_of_nobody > 0 {
+
+    if evidence.dump.keys_without_task > 0 {
         let text = format!(
             "{} idempotency keys have no task",
-            evidence.dump.keys_of_nobody
+            evidence.dump.keys_without_task
         );
-        findings.push(Finding::other(Promise::Books, text));
+        findings.push(Finding::other(Promise::Counts, text));
     }
+
     findings
 }

@@ -1,7 +1,8 @@
-//! The checker: compares the client's history, the workers' files and the database with what was promised.
+//! The checker: compares the client's history, the workers' journals and the database with the
+//! promises.
 //!
-//! Every rule is a pure function from the evidence to findings; the tests plant each kind of breakage into healthy
-//! evidence and want it found, so that no rule can go blind unnoticed.
+//! Every rule is a pure function from the evidence to findings. The tests plant each kind of
+//! violation into healthy evidence, so that no rule can stop working unnoticed.
 
 mod attempts;
 mod client;
@@ -15,16 +16,16 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub(crate) use evidence::{Evidence, Sighting};
+pub(crate) use evidence::{Evidence, Observation};
 
-/// What is promised. The numbers are those of the invariants in docs/torture.md.
+/// The promises. The numbers are those of the invariants in docs/torture.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
-    /// I1: an acknowledged task is there.
+    /// I1: an acknowledged task exists.
     Present,
-    /// I1: whatever is there was asked for, once.
+    /// I1: every task was requested, once.
     Asked,
-    /// I2: what the client reads goes forward only.
+    /// I2: reads never go back.
     Reads,
     /// I3: attempts are 1, 2, 3 …, each run by one process, and charged as they ended.
     Attempts,
@@ -38,14 +39,14 @@ pub(crate) enum Promise {
     NothingAfterEnd,
     /// I6: parents agree with their children.
     Parents,
-    /// I7: nothing runs before its time, nor after it was cancelled unclaimed.
+    /// I7: no task runs before its time, or after it was cancelled unclaimed.
     InTime,
-    /// I8: nothing is stuck.
+    /// I8: no task is stuck.
     NothingStuck,
-    /// A later attempt goes on from the accepted checkpoint.
+    /// A later attempt resumes from the accepted checkpoint.
     Checkpoints,
     /// I10: counts and keys agree with the tasks.
-    Books,
+    Counts,
     /// No worker process panics, and none of the client's requests is refused.
     NoSurprise,
 }
@@ -64,25 +65,25 @@ impl Promise {
         Self::InTime,
         Self::NothingStuck,
         Self::Checkpoints,
-        Self::Books,
+        Self::Counts,
         Self::NoSurprise,
     ];
 
     pub(crate) const fn text(self) -> &'static str {
         match self {
-            Self::Present => "I1 acknowledged tasks are there",
+            Self::Present => "I1 acknowledged tasks exist",
             Self::Asked => "I1 no phantoms, one task for a key",
-            Self::Reads => "I2 reads only go forward",
+            Self::Reads => "I2 reads never go back",
             Self::Attempts => "I3 attempts without gap, one process each",
             Self::OneEnd => "I4 one accepted end",
             Self::NoZombieWrite => "I4 no zombie's write accepted",
-            Self::RightEnd => "I4 the end is what the handler said",
+            Self::RightEnd => "I4 the end is that of the handler",
             Self::NothingAfterEnd => "I5 no start after the end",
             Self::Parents => "I6 parents agree with children",
-            Self::InTime => "I7 not before due, cancelled stays unstarted",
+            Self::InTime => "I7 not before due, not after a cancel",
             Self::NothingStuck => "I8 nothing stuck",
             Self::Checkpoints => "   checkpoints are kept",
-            Self::Books => "I10 counts and keys agree",
+            Self::Counts => "I10 counts and keys agree",
             Self::NoSurprise => "   no panic, no refused request",
         }
     }
@@ -121,10 +122,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Everything that is wrong.
+/// All broken promises.
 pub(crate) fn findings(evidence: &Evidence) -> Vec<Finding> {
     [
-        client::present_and_asked(evidence),
+        client::present_and_requested(evidence),
         client::reads_go_forward(evidence),
         client::nothing_refused(evidence),
         attempts::numbered_and_owned(evidence),
@@ -134,7 +135,7 @@ pub(crate) fn findings(evidence: &Evidence) -> Vec<Finding> {
         ends::nothing_stuck(evidence),
         ends::one_accepted_end(evidence),
         ends::ended_as_planned(evidence),
-        ends::books_agree(evidence),
+        ends::counts_agree(evidence),
         parents::agree_with_children(evidence),
     ]
     .concat()

@@ -1,4 +1,4 @@
-//! Parents and children: who belongs to whom, how many, and what came out (I6).
+//! Parents and their children: number, counters and results (I6).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -18,12 +18,11 @@ pub(super) fn agree_with_children(evidence: &Evidence) -> Vec<Finding> {
             families.entry(parent).or_default().push(child);
         }
     }
+
     let mut findings = Vec::new();
     for (parent, children) in &families {
-        if evidence
-            .task(*parent)
-            .is_none_or(|parent| parent.task_type != "fan")
-        {
+        let row = evidence.task(*parent);
+        if row.is_none_or(|parent| parent.task_type != "fan") {
             let text = format!(
                 "{} children have a parent that cannot have any",
                 children.len()
@@ -31,21 +30,20 @@ pub(super) fn agree_with_children(evidence: &Evidence) -> Vec<Finding> {
             findings.push(Finding::of(Promise::Asked, *parent, text));
         }
     }
-    for parent in evidence
-        .tasks()
-        .iter()
-        .filter(|task| task.task_type == "fan")
-    {
+
+    let tasks = evidence.tasks().iter();
+    for parent in tasks.filter(|task| task.task_type == "fan") {
         let children = families.get(&parent.id).map_or(&[][..], Vec::as_slice);
         findings.extend(counters_agree(parent, children));
         if parent.status.is_ended() {
             findings.extend(end_agrees(parent, children));
         }
     }
+
     findings
 }
 
-/// The counters of the parent are those of its children's rows.
+/// The parent's counters equal its children's rows.
 fn counters_agree(parent: &TaskRow, children: &[&TaskRow]) -> Option<Finding> {
     let at = |statuses: &[Status]| {
         children
@@ -53,6 +51,7 @@ fn counters_agree(parent: &TaskRow, children: &[&TaskRow]) -> Option<Finding> {
             .filter(|child| statuses.contains(&child.status))
             .count()
     };
+
     let rows = [
         children.len(),
         at(&[Status::Completed]),
@@ -60,7 +59,7 @@ fn counters_agree(parent: &TaskRow, children: &[&TaskRow]) -> Option<Finding> {
         at(&[Status::Failed, Status::DeadLetter]),
         at(&[Status::Cancelled]),
     ];
-    let told = [
+    let counters = [
         parent.children_total,
         parent.children_completed,
         parent.children_with_errors,
@@ -68,18 +67,21 @@ fn counters_agree(parent: &TaskRow, children: &[&TaskRow]) -> Option<Finding> {
         parent.children_cancelled,
     ]
     .map(|count| count as usize);
+
     let text = || {
         format!(
-            "it counts {told:?} (all, completed, with errors, failed, cancelled), the rows are {rows:?}"
+            "it counts {counters:?} (all, completed, with errors, failed, cancelled), \
+             the rows are {rows:?}"
         )
     };
-    (told != rows).then(|| Finding::of(Promise::Parents, parent.id, text()))
+    (counters != rows).then(|| Finding::of(Promise::Parents, parent.id, text()))
 }
 
 fn end_agrees(parent: &TaskRow, children: &[&TaskRow]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut broken = |text: String| findings.push(Finding::of(Promise::Parents, parent.id, text));
     let wanted = work(parent).unwrap_or_default();
+
     let indexes: Vec<u32> = children
         .iter()
         .filter_map(|child| work(child))
@@ -92,8 +94,9 @@ fn end_agrees(parent: &TaskRow, children: &[&TaskRow]) -> Vec<Finding> {
             wanted.children
         ));
     }
+
     if let Some(open) = children.iter().find(|child| !child.status.is_ended()) {
-        broken(format!("it has ended, and its child {} has not", open.id));
+        broken(format!("it has ended, but its child {} has not", open.id));
     }
     if !matches!(
         parent.status,
@@ -101,6 +104,7 @@ fn end_agrees(parent: &TaskRow, children: &[&TaskRow]) -> Vec<Finding> {
     ) {
         return findings;
     }
+
     if children.len() != wanted.children as usize {
         broken(format!(
             "it completed with {} of {} children",
@@ -114,6 +118,7 @@ fn end_agrees(parent: &TaskRow, children: &[&TaskRow]) -> Vec<Finding> {
     {
         broken("its finish step began before its last child had ended".to_owned());
     }
+
     let sum: u64 = children
         .iter()
         .filter_map(|child| made(child))
@@ -123,8 +128,9 @@ fn end_agrees(parent: &TaskRow, children: &[&TaskRow]) -> Vec<Finding> {
     let result = made(parent).map(|made| made.value);
     if result != Some(sum) || sum != planned {
         broken(format!(
-            "its result is {result:?}, its children made {sum}, and {planned} was planned"
+            "its result is {result:?}, its children have {sum}, and {planned} was planned"
         ));
     }
+
     findings
 }

@@ -1,4 +1,4 @@
-//! The calls, one function for each.
+//! One method per endpoint.
 
 use longhaul_domain::TaskId;
 use reqwest::{Method, RequestBuilder};
@@ -13,13 +13,13 @@ use crate::{
     task::{AttemptView, LogView, TaskSummary, TaskView},
 };
 
-/// What a call gives.
+/// The result of a call.
 pub type Answered<T> = Result<Answer<T>, ClientError>;
 /// The query of a list, as the API spells it.
 pub type Filters<'a> = &'a [(&'a str, String)];
 
 impl Client {
-    /// With a key, a repetition of the same request is the same task.
+    /// With an idempotency key the request is safe to repeat.
     pub async fn submit(&self, order: &SubmitRequest, key: Option<&str>) -> Answered<SubmitAnswer> {
         let mut request = body(self.request(Method::POST, &["tasks"], &[]), order)?;
         if let Some(key) = key {
@@ -28,13 +28,10 @@ impl Client {
         self.send(request).await
     }
 
-    /// Many tasks, all or none.
+    /// Submits several tasks, all or none.
     pub async fn submit_batch(&self, orders: &BatchRequest) -> Answered<BatchAnswer> {
-        self.send(body(
-            self.request(Method::POST, &["tasks", "batch"], &[]),
-            orders,
-        )?)
-        .await
+        let request = self.request(Method::POST, &["tasks", "batch"], &[]);
+        self.send(body(request, orders)?).await
     }
 
     pub async fn get(&self, id: TaskId) -> Answered<TaskView> {
@@ -65,11 +62,8 @@ impl Client {
     }
 
     pub async fn change(&self, id: TaskId, change: &TaskChange) -> Answered<TaskView> {
-        self.send(body(
-            self.request(Method::PATCH, &["tasks", &id.to_string()], &[]),
-            change,
-        )?)
-        .await
+        let request = self.request(Method::PATCH, &["tasks", &id.to_string()], &[]);
+        self.send(body(request, change)?).await
     }
 
     pub async fn cancel(&self, id: TaskId) -> Result<(), ClientError> {

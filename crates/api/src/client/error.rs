@@ -1,8 +1,8 @@
-//! Why a call has no answer.
+//! Why a call failed.
 
 use crate::problem::Problem;
 
-/// What went wrong between asking and reading the answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     #[error("{url:?} is not the address of a server: {problem}")]
@@ -11,8 +11,8 @@ pub enum ClientError {
     Unreachable { url: String, problem: String },
     #[error("the connection to {url} broke: {problem}")]
     Lost { url: String, problem: String },
-    /// The server's own word.
-    #[error("{}", told(.0))]
+    /// The server refused the request.
+    #[error("{}", description(.0))]
     Refused(Box<Problem>),
     #[error(
         "{url} answers with HTTP status {status} and not as Longhaul does; is it the right address?"
@@ -25,7 +25,7 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// The server's code for the failure, if it was the server that refused.
+    /// The server's error code, if the server refused the request.
     pub fn code(&self) -> Option<&str> {
         self.problem().map(|problem| problem.code.as_str())
     }
@@ -38,7 +38,7 @@ impl ClientError {
         }
     }
 
-    /// The same call may succeed later: the server was away, or said that its store was.
+    /// Whether the same call may succeed later: the server or its store was unavailable.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Lost { .. } => true,
@@ -49,14 +49,15 @@ impl ClientError {
     }
 }
 
-/// The problem for people: what happened, each field, and what would have been accepted.
-fn told(problem: &Problem) -> String {
-    // With several fields the detail is all of them in one line.
+/// The problem for people: what happened, each invalid field, and what is allowed.
+fn description(problem: &Problem) -> String {
+    // The detail lists several fields in one line; they follow below.
     let what = if problem.errors.is_empty() {
         problem.detail.as_str()
     } else {
         "these fields do not fit"
     };
+
     let mut text = format!("{what} ({})", problem.code);
     for one in &problem.errors {
         text += &format!("\n  {}: {}", one.field, one.problem);
@@ -64,31 +65,32 @@ fn told(problem: &Problem) -> String {
     if let (Some(line), Some(column)) = (problem.line, problem.column) {
         text += &format!("\n  at line {line}, column {column}");
     }
+
     // Most details already name what is allowed.
-    if let Some(allowed) = problem
-        .allowed
-        .as_ref()
-        .filter(|allowed| !problem.detail.contains(allowed.as_str()))
+    if let Some(allowed) = &problem.allowed
+        && !problem.detail.contains(allowed.as_str())
     {
         text += &format!("\n  allowed: {allowed}");
     }
     text
 }
 
-/// An error of the transport with its causes: the outermost alone says little.
+/// The most useful cause of a transport error: the outermost says little.
 pub(super) fn causes(error: &reqwest::Error) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut causes: Vec<String> = Vec::new();
     let mut next: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !told.iter().any(|before| before.contains(&text)) {
-            told.push(text);
+        if !causes.iter().any(|before| before.contains(&text)) {
+            causes.push(text);
         }
         next = cause.source();
     }
-    if error.is_timeout() && told.is_empty() {
-        told.push("it does not answer in time".to_owned());
+
+    if error.is_timeout() && causes.is_empty() {
+        causes.push("no answer in time".to_owned());
     }
-    // The innermost is the one that somebody can do something about.
-    told.pop().unwrap_or_else(|| error.to_string())
+
+    // The innermost cause is the one to act on.
+    causes.pop().unwrap_or_else(|| error.to_string())
 }

@@ -1,7 +1,7 @@
-//! Live news that outlive their connection.
+//! Live updates that reconnect.
 //!
-//! A stream starts with the current state each time it is opened, so that a connection that breaks costs nothing but
-//! time: what was missed is in the next state.
+//! The server sends the current state at the start of each connection, so that a broken connection
+//! loses nothing: the next state includes what was missed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,11 +13,11 @@ use longhaul_domain::TaskId;
 use reqwest::Method;
 
 use super::{Client, ClientError};
-use crate::{event::TaskNews, page::Page, task::TaskSummary};
+use crate::{event::TaskEventView, page::Page, task::TaskSummary};
 
-/// The first wait before a lost connection is opened again; it doubles up to [`LONGEST_REST`].
-const REST: Duration = Duration::from_millis(500);
-const LONGEST_REST: Duration = Duration::from_secs(10);
+/// The first delay before reconnecting. It doubles up to [`LONGEST_BACKOFF`].
+const BACKOFF: Duration = Duration::from_millis(500);
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 
 type Incoming = Pin<Box<dyn Stream<Item = Result<Event, EventStreamError<reqwest::Error>>> + Send>>;
 
@@ -29,72 +29,75 @@ pub enum About {
     Caller,
 }
 
-/// What a stream tells.
+/// An update of a stream.
 #[derive(Debug)]
-pub enum Told {
-    /// How the task stands now: the first word, and again after each gap.
+pub enum Update {
+    /// The current state of the task: first, and after each gap.
     State(Box<TaskSummary>),
-    /// How the caller's open tasks stand now.
+    /// The current state of the caller's open tasks.
     States(Page<TaskSummary>),
-    News(Box<TaskNews>),
-    /// The connection is gone; the next call opens it again.
+    Event(Box<TaskEventView>),
+    /// The connection is lost; the next call reconnects.
     Lost(ClientError),
 }
 
-/// A stream of news.
+/// A stream of updates.
 pub struct Events {
     client: Client,
     about: About,
     incoming: Option<Incoming>,
-    rest: Duration,
+    backoff: Duration,
 }
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events")
             .field("about", &self.about)
-            .field("rest", &self.rest)
+            .field("backoff", &self.backoff)
             .finish_non_exhaustive()
     }
 }
 
 impl Client {
-    /// Opens a stream. One that cannot be opened now is an error; one that breaks later is opened again.
+    /// Opens a stream. A failed first connection is an error; a later one is retried.
     pub async fn events(&self, about: About) -> Result<Events, ClientError> {
         let mut events = Events {
             client: self.clone(),
             about,
             incoming: None,
-            rest: REST,
+            backoff: BACKOFF,
         };
+
         events.incoming = Some(events.connect().await?);
         Ok(events)
     }
 }
 
 impl Events {
-    /// The next word. An error is the end: the server says no, and would say it again.
-    pub async fn next(&mut self) -> Result<Told, ClientError> {
+    /// The next update. An error is permanent: the server refuses the stream.
+    pub async fn next(&mut self) -> Result<Update, ClientError> {
         loop {
             let Some(incoming) = &mut self.incoming else {
-                tokio::time::sleep(self.rest).await;
-                self.rest = (self.rest * 2).min(LONGEST_REST);
+                tokio::time::sleep(self.backoff).await;
+                self.backoff = (self.backoff * 2).min(LONGEST_BACKOFF);
                 match self.connect().await {
                     Ok(incoming) => self.incoming = Some(incoming),
-                    Err(error) if error.is_transient() => return Ok(Told::Lost(error)),
+                    Err(error) if error.is_transient() => return Ok(Update::Lost(error)),
                     Err(error) => return Err(error),
                 }
+
                 continue;
             };
+
             match incoming.next().await {
                 Some(Ok(event)) => {
-                    self.rest = REST;
-                    if let Some(told) = self.read(&event)? {
-                        return Ok(told);
+                    self.backoff = BACKOFF;
+                    if let Some(update) = self.read(&event)? {
+                        return Ok(update);
                     }
                 }
                 Some(Err(error)) => return Ok(self.lose(&error.to_string())),
-                None => return Ok(self.lose("the server has ended it")),
+                None => return Ok(self.lose("the server closed the stream")),
             }
         }
     }
@@ -107,6 +110,7 @@ impl Events {
             }
             About::Caller => self.client.request(Method::GET, &["events"], &[]),
         };
+
         let response = self
             .client
             .open(request.header("accept", "text/event-stream"))
@@ -114,32 +118,34 @@ impl Events {
         Ok(Box::pin(response.bytes_stream().eventsource()))
     }
 
-    fn lose(&mut self, problem: &str) -> Told {
+    fn lose(&mut self, problem: &str) -> Update {
         self.incoming = None;
-        Told::Lost(ClientError::Lost {
+        Update::Lost(ClientError::Lost {
             url: self.client.url().to_owned(),
             problem: problem.to_owned(),
         })
     }
 
-    /// Nothing, if it is for nobody.
-    fn read(&self, event: &Event) -> Result<Option<Told>, ClientError> {
+    /// The update in an event; nothing for a heartbeat.
+    fn read(&self, event: &Event) -> Result<Option<Update>, ClientError> {
         if event.data.is_empty() {
             return Ok(None);
         }
-        let told = match (event.event.as_str(), self.about) {
+
+        let update = match (event.event.as_str(), self.about) {
             ("state", About::Task(_)) => {
-                serde_json::from_str(&event.data).map(|task| Told::State(Box::new(task)))
+                serde_json::from_str(&event.data).map(|task| Update::State(Box::new(task)))
             }
-            ("state", About::Caller) => serde_json::from_str(&event.data).map(Told::States),
-            // News of a kind that this version does not know are no reason to stop listening.
+            ("state", About::Caller) => serde_json::from_str(&event.data).map(Update::States),
+            // Events of unknown kinds, from newer servers, are skipped.
             _ => {
-                return Ok(serde_json::from_str(&event.data)
-                    .ok()
-                    .map(|news| Told::News(Box::new(news))));
+                let event = serde_json::from_str(&event.data).ok();
+                return Ok(event.map(|event| Update::Event(Box::new(event))));
             }
         };
-        told.map(Some)
+
+        update
+            .map(Some)
             .map_err(|error| ClientError::Unreadable(error.to_string()))
     }
 }

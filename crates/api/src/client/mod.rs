@@ -1,7 +1,7 @@
-//! A client of the HTTP API that speaks the wire types.
+//! A client of the HTTP API.
 //!
-//! It decides nothing: it repeats no call by itself and hides no answer. Each answer keeps the server's own words beside
-//! what they were read as, so that a program can pass them on to the letter.
+//! It never repeats a call by itself. Each answer holds the server's own text beside the parsed
+//! value, so that a program can pass the text on unchanged.
 
 mod calls;
 mod error;
@@ -15,26 +15,27 @@ use serde::de::DeserializeOwned;
 
 pub use calls::{Answered, Filters};
 pub use error::ClientError;
-pub use events::{About, Events, Told};
+pub use events::{About, Events, Update};
 pub use longhaul_domain::{Json, NodeId, Status, TaskId, event::EventKind};
 
 use crate::problem::Problem;
 
-/// A server that takes longer to accept a connection is not there.
+/// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The longest silence within an answer. Live streams say every 15 s that they are still there.
+/// The longest pause within a response. Live streams send a heartbeat every 15 s.
 const SILENCE: Duration = Duration::from_secs(45);
-/// The whole of an answer that is not a stream.
+/// How long a response that is not a stream may take.
 const ANSWER: Duration = Duration::from_secs(60);
-/// Bytes of an answer: a page has at most 200 tasks, each with a progress document of at most 256 KiB.
+/// The largest response in bytes: a page has at most 200 tasks, each with a progress document of at
+/// most 256 KiB.
 const ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// Who calls.
+/// The identity of the caller.
 #[derive(Clone, Default)]
 pub struct Identity {
     /// Sent as `Authorization: Bearer …`.
     pub token: Option<String>,
-    /// Sent as `X-User-Id`, which `dev` and gateways believe.
+    /// Sent as `X-User-Id`, which only `dev` mode and gateways trust.
     pub user: Option<String>,
 }
 
@@ -47,7 +48,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Whether an address is on this machine.
+/// Whether the URL is on this machine.
 fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost"
@@ -57,7 +58,7 @@ fn is_here(url: &Url) -> bool {
 }
 
 impl Identity {
-    /// Refuses what no header can carry, before a request fails of it and cannot say which.
+    /// Refuses a value that no header can carry, with its name: the request could not say which.
     fn check(&self) -> Result<(), ClientError> {
         for (name, value) in [("the token", &self.token), ("the user", &self.user)] {
             if let Some(value) = value {
@@ -68,11 +69,11 @@ impl Identity {
     }
 }
 
-/// A text as the value of a header. What does not fit is named and not shown.
+/// A header value. An invalid one is named and not shown, because it may be secret.
 fn header(name: &str, text: &str) -> Result<HeaderValue, ClientError> {
-    let unfit =
+    let refuse =
         |_| ClientError::Unsendable(format!("{name} has characters that a header cannot carry"));
-    HeaderValue::from_str(text).map_err(unfit)
+    HeaderValue::from_str(text).map_err(refuse)
 }
 
 /// A client of one server. Clones share their connections.
@@ -83,7 +84,7 @@ pub struct Client {
     identity: Identity,
 }
 
-/// An answer in the server's own words, and what they say.
+/// The text of a response, and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer<T> {
     pub text: String,
@@ -91,7 +92,7 @@ pub struct Answer<T> {
 }
 
 impl Client {
-    /// Reads the address. Nothing is sent yet.
+    /// A client of the server at this URL. It sends nothing yet.
     pub fn new(url: &str, identity: Identity) -> Result<Self, ClientError> {
         let refuse = |problem: String| ClientError::Url {
             url: url.to_owned(),
@@ -103,25 +104,25 @@ impl Client {
                 "it must start with http:// or https:// and name a host".to_owned(),
             ));
         }
-        // A password in an address would be shown wherever the address is.
+
+        // A password in the URL would be shown wherever the URL is.
         if !base.username().is_empty() || base.password().is_some() {
             let _ = (base.set_username(""), base.set_password(None));
             let problem =
-                "it came with a user or a password, which it does not take; a token does that"
+                "it has a user or a password, which Longhaul does not use; use a token instead"
                     .to_owned();
             return Err(ClientError::Url {
                 url: base.to_string(),
                 problem,
             });
         }
+
         identity.check()?;
-        // A proxy is for the way to other machines.
-        let http = reqwest::Client::builder();
-        let http = if is_here(&base) {
-            http.no_proxy()
-        } else {
-            http
-        };
+        let mut http = reqwest::Client::builder();
+        // A proxy does not reach this machine.
+        if is_here(&base) {
+            http = http.no_proxy();
+        }
         let http = http
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
@@ -129,6 +130,7 @@ impl Client {
             .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| refuse(error::causes(&error)))?;
+
         Ok(Self {
             http,
             base,
@@ -152,12 +154,14 @@ impl Client {
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().push("api").extend(segments);
         }
+
         if !query.is_empty() {
             let pairs = form_urlencoded::Serializer::new(String::new())
                 .extend_pairs(query)
                 .finish();
             url.set_query(Some(&pairs));
         }
+
         let mut request = self.http.request(method, url);
         if let Some(token) = &self.identity.token {
             request = request.bearer_auth(token);
@@ -165,6 +169,7 @@ impl Client {
         if let Some(user) = &self.identity.user {
             request = request.header("x-user-id", user);
         }
+
         request
     }
 
@@ -178,7 +183,7 @@ impl Client {
         Ok(Answer { text, value })
     }
 
-    /// For answers without a body.
+    /// For responses without a body.
     async fn send_and_forget(&self, request: RequestBuilder) -> Result<(), ClientError> {
         self.open(request.timeout(ANSWER)).await.map(drop)
     }
@@ -190,6 +195,7 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
+
         let text = self.text(response).await.unwrap_or_default();
         Err(match serde_json::from_str::<Problem>(&text) {
             Ok(problem) => ClientError::Refused(Box::new(problem)),
@@ -210,11 +216,13 @@ impl Client {
             }
             bytes.extend_from_slice(&chunk);
         }
+
         String::from_utf8(bytes).map_err(|error| ClientError::Unreadable(error.to_string()))
     }
 
     fn lost(&self, error: &reqwest::Error) -> ClientError {
-        let (url, problem) = (self.url().to_owned(), error::causes(error));
+        let url = self.url().to_owned();
+        let problem = error::causes(error);
         if error.is_connect() {
             ClientError::Unreachable { url, problem }
         } else if error.is_builder() {

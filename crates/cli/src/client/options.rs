@@ -1,4 +1,4 @@
-//! Which server, and who calls.
+//! The server to call, and the caller.
 
 use std::ffi::OsString;
 
@@ -6,30 +6,30 @@ use longhaul_api::client::{Client, ClientError, Identity, TaskId};
 
 use super::Screen;
 
-/// What every command takes that talks to a server.
+/// Options of every command that calls a server.
 #[derive(Debug, Clone, clap::Args)]
 #[command(next_help_heading = "Server")]
 pub struct ServerOptions {
     /// The address of the server.
     #[arg(long, env = "LONGHAUL_URL", default_value = "http://127.0.0.1:7080")]
     url: String,
-    /// The token to call with. `dev` needs none.
+    /// The token that identifies the caller. `longhaul dev` needs none.
     #[arg(long, env = "LONGHAUL_TOKEN", hide_env_values = true)]
     token: Option<String>,
-    /// Whose tasks this is about, where the server takes one's word for it: `dev`, or behind a gateway.
+    /// The user to act for, if the server trusts this header: `longhaul dev`, or behind a gateway.
     #[arg(long)]
     user: Option<String>,
-    /// Print the server's JSON as it is, for scripts.
+    /// Print the server's JSON unchanged, for scripts.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Any value turns colours off: the habit of <https://no-color.org>.
+    /// Any value turns colours off, as <https://no-color.org> says.
     #[arg(long, hide = true, env = "NO_COLOR")]
     no_color: Option<OsString>,
 }
 
 impl ServerOptions {
     pub(crate) fn client(&self) -> Result<Client, ClientError> {
-        // What a variable holds that was set to nothing is nobody's token.
+        // An empty variable is as good as none.
         let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Client::new(
             &self.url,
@@ -41,17 +41,15 @@ impl ServerOptions {
     }
 
     pub(crate) fn screen(&self) -> Screen {
-        Screen::new(
-            self.no_color
-                .as_ref()
-                .is_some_and(|value| !value.is_empty()),
-        )
+        let no_color = self.no_color.as_ref();
+        Screen::new(no_color.is_some_and(|value| !value.is_empty()))
     }
 }
 
-/// An id as it is typed.
+/// Parses the id of a task.
 pub(crate) fn task_id(text: &str) -> Result<TaskId, String> {
-    let id = uuid::Uuid::try_parse(text.trim());
-    id.map(TaskId)
-        .map_err(|_| "it is not the id of a task; `longhaul list` shows them".to_owned())
+    match uuid::Uuid::try_parse(text.trim()) {
+        Ok(id) => Ok(TaskId(id)),
+        Err(_) => Err("it is not the id of a task; `longhaul list` shows them".to_owned()),
+    }
 }

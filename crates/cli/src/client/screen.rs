@@ -21,12 +21,13 @@ impl Screen {
         }
     }
 
-    /// What the command is for.
+    /// Prints a line of the command's output.
     pub(crate) fn line(self, text: impl std::fmt::Display) -> std::io::Result<()> {
         writeln!(std::io::stdout(), "{text}")
     }
 
-    /// A word on the side, for people alone: scripts that read the output do not see it.
+    /// Prints a hint for people to standard error. Nothing is printed if the output is not a
+    /// terminal.
     pub(crate) fn hint(self, text: impl std::fmt::Display) -> std::io::Result<()> {
         if self.is_terminal {
             writeln!(std::io::stderr(), "{text}")
@@ -35,27 +36,26 @@ impl Screen {
         }
     }
 
-    /// A page is not all, and nobody must take it for that. Scripts read `nextCursor` of the JSON.
+    /// Says that there are more pages. Scripts read `nextCursor` of the JSON instead.
     pub(crate) fn more(self, cursor: &str) -> std::io::Result<()> {
         self.hint(format_args!("\nThere are more: --cursor {cursor}"))
     }
 
-    /// A table without lines. On a terminal it keeps to the width; elsewhere a row is a line.
+    /// A table without borders. On a terminal it fits the width; elsewhere each row is one line.
     pub(crate) fn table(self, header: &[&str]) -> Table {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        if self.is_terminal {
-            table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_content_arrangement(if self.is_terminal {
+            ContentArrangement::Dynamic
         } else {
-            table.set_content_arrangement(ContentArrangement::Disabled);
-        }
+            ContentArrangement::Disabled
+        });
+
         if !header.is_empty() {
-            table.set_header(
-                header
-                    .iter()
-                    .map(|name| self.styled(Cell::new(name), Some(Attribute::Bold), None)),
-            );
+            let bold = |name| self.styled(Cell::new(name), Some(Attribute::Bold), None);
+            table.set_header(header.iter().map(bold));
         }
+
         table
     }
 
@@ -63,6 +63,7 @@ impl Screen {
         if let Some(first) = table.column_mut(0) {
             first.set_padding((0, 1));
         }
+
         self.line(table.trim_fmt())
     }
 
@@ -79,22 +80,23 @@ impl Screen {
             Status::Failed | Status::DeadLetter => Color::Red,
             Status::Cancelled => Color::DarkGrey,
         };
+
         self.styled(Cell::new(status.as_str()), None, Some(colour))
     }
 
     fn styled(self, cell: Cell, attribute: Option<Attribute>, colour: Option<Color>) -> Cell {
+        let mut cell = cell;
         if !self.has_colours {
             return cell;
         }
-        let cell = if let Some(attribute) = attribute {
-            cell.add_attribute(attribute)
-        } else {
-            cell
-        };
-        if let Some(colour) = colour {
-            cell.fg(colour)
-        } else {
-            cell
+
+        if let Some(attribute) = attribute {
+            cell = cell.add_attribute(attribute);
         }
+        if let Some(colour) = colour {
+            cell = cell.fg(colour);
+        }
+
+        cell
     }
 }

@@ -3,15 +3,16 @@
 use comfy_table::{Cell, Table};
 use longhaul_api::{AttemptView, LogView, Moment, TaskSummary};
 
-use super::{Screen, Shown, age, clean, cut, percent};
+use super::{ProgressSummary, Screen, age, clean, cut, percent};
 
-/// Characters of a type, a queue or a message in a row.
+/// The most characters of a type, a queue or a message in a row.
 const CELL: usize = 48;
 
 pub(crate) fn tasks(screen: Screen, items: &[TaskSummary], now: Moment) -> Table {
     let mut table = screen.table(&[
         "ID", "TYPE", "STATUS", "QUEUE", "PRI", "TRY", "PROGRESS", "AGE", "NOTE",
     ]);
+
     for task in items {
         table.add_row([
             Cell::new(task.task_id),
@@ -20,15 +21,16 @@ pub(crate) fn tasks(screen: Screen, items: &[TaskSummary], now: Moment) -> Table
             Cell::new(cut(&task.queue, CELL)),
             Cell::new(task.priority),
             Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
-            Cell::new(percent(&Shown::of(task.progress.as_ref()))),
+            Cell::new(percent(&ProgressSummary::of(task.progress.as_ref()))),
             Cell::new(age(task.created_at, now)),
             screen.dim(cut(&note(task, now), CELL)),
         ]);
     }
+
     table
 }
 
-/// What a person would ask next.
+/// What matters most about a task after its status.
 fn note(task: &TaskSummary, now: Moment) -> String {
     if let Some(next) = task.next_attempt_at.filter(|next| *next > now) {
         return match &task.error_message {
@@ -36,37 +38,36 @@ fn note(task: &TaskSummary, now: Moment) -> String {
             None => format!("due {}", age(next, now)),
         };
     }
+
     if task.children.open > 0 {
         return format!(
             "{} of {} children open",
             task.children.open, task.children.total
         );
     }
-    if let Some(error) = task
-        .error_message
-        .as_ref()
-        .filter(|_| task.status.is_ended())
+
+    if let Some(error) = &task.error_message
+        && task.status.is_ended()
     {
         return error.clone();
     }
-    Shown::of(task.progress.as_ref())
-        .message
-        .unwrap_or_default()
+
+    let progress = ProgressSummary::of(task.progress.as_ref());
+    progress.message.unwrap_or_default()
 }
 
 pub(crate) fn attempts(screen: Screen, items: &[AttemptView], now: Moment) -> Table {
     let mut table = screen.table(&["ATTEMPT", "OUTCOME", "HOST", "STARTED", "ENDED", "ERROR"]);
     for one in items {
-        let ago = |moment: Option<Moment>| {
-            moment
-                .map(|moment| format!("{} ago", age(moment, now)))
-                .unwrap_or_default()
+        let ago = |moment: Option<Moment>| match moment {
+            Some(moment) => format!("{} ago", age(moment, now)),
+            None => String::new(),
         };
-        let error = one
-            .error
-            .as_ref()
-            .map(|error| format!("{}: {}", error.class, error.message))
-            .unwrap_or_default();
+        let error = match &one.error {
+            Some(error) => format!("{}: {}", error.class, error.message),
+            None => String::new(),
+        };
+
         table.add_row([
             Cell::new(one.attempt),
             Cell::new(one.outcome.as_str()),
@@ -76,6 +77,7 @@ pub(crate) fn attempts(screen: Screen, items: &[AttemptView], now: Moment) -> Ta
             Cell::new(clean(&error)),
         ]);
     }
+
     table
 }
 
@@ -89,10 +91,11 @@ pub(crate) fn log_lines(screen: Screen, items: &[LogView]) -> Table {
             Cell::new(clean(&line.message)),
         ]);
     }
+
     table
 }
 
-/// Names and what they are; those without a value are left out.
+/// Names and their values; empty values are left out.
 pub(crate) fn facts<'a>(
     screen: Screen,
     rows: impl IntoIterator<Item = (&'a str, String)>,
@@ -101,5 +104,6 @@ pub(crate) fn facts<'a>(
     for (name, value) in rows.into_iter().filter(|(_, value)| !value.is_empty()) {
         table.add_row([screen.dim(name), Cell::new(value)]);
     }
+
     table
 }

@@ -4,24 +4,23 @@ use std::io::Write as _;
 
 use clap_complete::Shell;
 
-use crate::client::Ending;
+use crate::client::Exit;
 
-/// What `completions` can be told.
+/// Options of `longhaul completions`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul\n  \
-    longhaul completions zsh > ~/.zfunc/_longhaul\n  \
-    longhaul completions fish > ~/.config/fish/completions/longhaul.fish"
-)]
+#[command(after_help = "Examples:
+  longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
+  longhaul completions zsh > ~/.zfunc/_longhaul
+  longhaul completions fish > ~/.config/fish/completions/longhaul.fish")]
 pub struct Completions {
     /// The shell.
     shell: Shell,
 }
 
-/// Writes the script of the whole program.
-pub fn run(completions: &Completions, mut program: clap::Command) -> anyhow::Result<Ending> {
+/// Prints the script for the whole program.
+pub fn run(completions: &Completions, mut program: clap::Command) -> anyhow::Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(completions.shell, &mut program, "longhaul", &mut script);
     std::io::stdout().write_all(&script)?;
-    Ok(Ending::Done)
+    Ok(Exit::Done)
 }

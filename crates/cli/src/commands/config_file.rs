@@ -1,4 +1,4 @@
-//! Where a command's configuration comes from.
+//! The option that names the configuration file.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,8 @@ use crate::config::Sources;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfigFile {
-    /// The configuration, TOML; without it longhaul.toml of this folder, if it is there. See docs/configuration.md.
+    /// The configuration file, TOML. Without it, longhaul.toml in this folder is read if it exists.
+    /// See docs/configuration.md.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -6,11 +6,11 @@ use longhaul_api::{
 };
 
 use crate::client::{
-    self, Ending, Screen, ServerOptions, Shown, age, attempt_of, clean, pretty, progress_text,
-    short_duration, task_id,
+    self, Exit, ProgressSummary, Screen, ServerOptions, age, attempt_of, clean, pretty,
+    progress_text, short_duration, task_id,
 };
 
-/// What `get` can be told.
+/// Options of `longhaul get`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  longhaul get ID\n  longhaul get ID --attempts\n  \
@@ -21,144 +21,131 @@ pub struct Get {
     #[arg(value_parser = task_id)]
     id: TaskId,
     #[command(flatten)]
-    part: Part,
-    /// Go on from a page of log lines or children before, by what it ended with.
+    detail: Detail,
+    /// Continue after an earlier page of log lines or children, with the cursor that it printed.
     #[arg(long, conflicts_with = "attempts")]
     cursor: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-/// What is shown instead of the record.
+/// Shown instead of the record.
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
-struct Part {
-    /// Every attempt with its outcome.
+struct Detail {
+    /// Show every attempt with its outcome.
     #[arg(long)]
     attempts: bool,
-    /// The log lines that are kept with it.
+    /// Show the log lines stored with the task.
     #[arg(long)]
     logs: bool,
-    /// Its children.
+    /// Show its children.
     #[arg(long)]
     children: bool,
 }
 
-pub async fn run(get: Get) -> anyhow::Result<Ending> {
-    let (client, screen) = (get.server.client()?, get.server.screen());
-    let (id, json, now) = (get.id, get.server.json, Moment::now());
-    let page: Vec<(&str, String)> = get
-        .cursor
-        .into_iter()
-        .map(|cursor| ("cursor", cursor))
-        .collect();
-    let (text, table, next) = if get.part.attempts {
+pub async fn run(get: Get) -> anyhow::Result<Exit> {
+    let client = get.server.client()?;
+    let screen = get.server.screen();
+    let id = get.id;
+    let json = get.server.json;
+    let now = Moment::now();
+    let cursor = get.cursor.map(|cursor| ("cursor", cursor));
+    let page: Vec<(&str, String)> = cursor.into_iter().collect();
+
+    let (text, table, next) = if get.detail.attempts {
         let answer = client.attempts(id).await?;
-        (
-            answer.text,
-            client::attempts(screen, &answer.value.items, now),
-            answer.value.next_cursor,
-        )
-    } else if get.part.logs {
+        let table = client::attempts(screen, &answer.value.items, now);
+        (answer.text, table, answer.value.next_cursor)
+    } else if get.detail.logs {
         let answer = client.logs(id, &page).await?;
-        (
-            answer.text,
-            client::log_lines(screen, &answer.value.items),
-            answer.value.next_cursor,
-        )
-    } else if get.part.children {
+        let table = client::log_lines(screen, &answer.value.items);
+        (answer.text, table, answer.value.next_cursor)
+    } else if get.detail.children {
         let answer = client.children(id, &page).await?;
-        (
-            answer.text,
-            client::tasks(screen, &answer.value.items, now),
-            answer.value.next_cursor,
-        )
+        let table = client::tasks(screen, &answer.value.items, now);
+        (answer.text, table, answer.value.next_cursor)
     } else {
         anyhow::ensure!(page.is_empty(), "--cursor is for --logs and --children");
         return record(&client, screen, id, json).await;
     };
+
     if json {
         screen.line(text)?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
+
     screen.show(table)?;
     if let Some(cursor) = next {
         screen.more(&cursor)?;
     }
-    Ok(Ending::Done)
+
+    Ok(Exit::Done)
 }
 
-async fn record(client: &Client, screen: Screen, id: TaskId, json: bool) -> anyhow::Result<Ending> {
+async fn record(client: &Client, screen: Screen, id: TaskId, json: bool) -> anyhow::Result<Exit> {
     let answer = client.get(id).await?;
     if json {
         screen.line(&answer.text)?;
     } else {
         show(screen, &answer.value, Moment::now())?;
     }
-    Ok(Ending::Done)
+
+    Ok(Exit::Done)
 }
 
 fn show(screen: Screen, task: &TaskView, now: Moment) -> anyhow::Result<()> {
-    let summary = &task.summary;
-    let ago = |moment: Moment| format!("{moment} ({})", told_age(moment, now));
-    let when = |moment: Option<Moment>| moment.map(ago).unwrap_or_default();
-    let text = |value: &Option<String>| value.as_deref().map(clean).unwrap_or_default();
-    let table = client::facts(
-        screen,
-        [
-            ("id", summary.task_id.to_string()),
-            ("type", clean(&summary.task_type)),
-            ("status", summary.status.as_str().to_owned()),
-            (
-                "progress",
-                progress_text(&Shown::of(summary.progress.as_ref())),
-            ),
-            ("attempt", attempt_of(summary)),
-            (
-                "queue",
-                format!("{}, priority {}", clean(&summary.queue), summary.priority),
-            ),
-            ("tier", text(&summary.tier)),
-            ("owner", clean(&summary.user_id)),
-            ("task key", text(&summary.task_key)),
-            ("correlation", text(&summary.correlation_id)),
-            (
-                "parent",
-                summary
-                    .parent_task_id
-                    .map(|id| id.to_string())
-                    .unwrap_or_default(),
-            ),
-            ("children", children(task)),
-            ("created", ago(summary.created_at)),
-            ("next attempt", when(summary.next_attempt_at)),
-            ("started", when(summary.started_at)),
-            ("finished", when(summary.finished_at)),
-            ("took", took(task)),
-            ("host", text(&task.host)),
-            (
-                "timeout",
-                task.timeout
-                    .map(|timeout| short_duration(timeout.as_millis()))
-                    .unwrap_or_default(),
-            ),
-            ("error", error(task)),
-        ],
-    );
-    screen.show(table)?;
+    screen.show(client::facts(screen, facts(task, now)))?;
+
     screen.line(format_args!("\nparameters\n{}", pretty(&task.parameters)))?;
     if let Some(result) = &task.result {
         screen.line(format_args!("\nresult\n{}", pretty(result)))?;
     }
+
     Ok(())
 }
 
-fn told_age(moment: Moment, now: Moment) -> String {
-    let told = age(moment, now);
+/// The fields of the record as they are shown, empty if the task does not have them.
+fn facts(task: &TaskView, now: Moment) -> Vec<(&'static str, String)> {
+    let summary = &task.summary;
+    let progress = ProgressSummary::of(summary.progress.as_ref());
+    let queue = clean(&summary.queue);
+    let parent = summary.parent_task_id.map(|id| id.to_string());
+    let timeout = task.timeout.map(|time| short_duration(time.as_millis()));
+    let when = |moment: Option<Moment>| moment.map(|moment| when(moment, now)).unwrap_or_default();
+    let text = |value: &Option<String>| value.as_deref().map(clean).unwrap_or_default();
+
+    vec![
+        ("id", summary.task_id.to_string()),
+        ("type", clean(&summary.task_type)),
+        ("status", summary.status.as_str().to_owned()),
+        ("progress", progress_text(&progress)),
+        ("attempt", attempt_of(summary)),
+        ("queue", format!("{queue}, priority {}", summary.priority)),
+        ("tier", text(&summary.tier)),
+        ("owner", clean(&summary.user_id)),
+        ("task key", text(&summary.task_key)),
+        ("correlation", text(&summary.correlation_id)),
+        ("parent", parent.unwrap_or_default()),
+        ("children", children(task)),
+        ("created", when(Some(summary.created_at))),
+        ("next attempt", when(summary.next_attempt_at)),
+        ("started", when(summary.started_at)),
+        ("finished", when(summary.finished_at)),
+        ("took", took(task)),
+        ("host", text(&task.host)),
+        ("timeout", timeout.unwrap_or_default()),
+        ("error", error(task)),
+    ]
+}
+
+/// `2026-03-01T08:30:00Z (5m ago)`
+fn when(moment: Moment, now: Moment) -> String {
+    let age = age(moment, now);
     if moment > now {
-        told
+        format!("{moment} ({age})")
     } else {
-        format!("{told} ago")
+        format!("{moment} ({age} ago)")
     }
 }
 
@@ -167,19 +154,21 @@ fn children(task: &TaskView) -> String {
     if counts.total == 0 {
         return String::new();
     }
-    let parts = [
+
+    let by_status = [
         (counts.open, "open"),
         (counts.completed, "completed"),
         (counts.with_errors, "with errors"),
         (counts.failed, "failed"),
         (counts.cancelled, "cancelled"),
     ];
-    let told: Vec<String> = parts
+    let shown: Vec<String> = by_status
         .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
+        .map(|(count, status)| format!("{count} {status}"))
         .collect();
-    format!("{}: {}", counts.total, told.join(", "))
+
+    format!("{}: {}", counts.total, shown.join(", "))
 }
 
 fn took(task: &TaskView) -> String {
@@ -187,13 +176,13 @@ fn took(task: &TaskView) -> String {
     else {
         return String::new();
     };
+
     short_duration(finished.0.micros_since(started.0) / 1_000)
 }
 
 fn error(task: &TaskView) -> String {
-    let told = task
-        .error
-        .as_ref()
-        .map(|error| format!("{}: {}", error.class, clean(&error.message)));
-    told.unwrap_or_default()
+    match &task.error {
+        Some(error) => format!("{}: {}", error.class, clean(&error.message)),
+        None => String::new(),
+    }
 }

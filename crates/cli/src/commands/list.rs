@@ -1,13 +1,13 @@
-//! `longhaul list`: tasks that match.
+//! `longhaul list`: the tasks that match a filter.
 
 use longhaul_api::{
     Moment,
     client::{Status, TaskId},
 };
 
-use crate::client::{self, Ending, ServerOptions, task_id};
+use crate::client::{self, Exit, ServerOptions, task_id};
 
-/// What `list` can be told.
+/// Options of `longhaul list`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  longhaul list --status running,retrying\n  \
@@ -28,53 +28,57 @@ pub struct List {
     /// The business id that a task was submitted with.
     #[arg(long)]
     task_key: Option<String>,
-    /// Children of this task.
+    /// Only children of this task.
     #[arg(long, value_parser = task_id)]
     parent: Option<TaskId>,
     /// Tasks of this user, for administrators.
     #[arg(long)]
     owner: Option<String>,
-    /// Created at this moment or later, like 2026-03-01T08:30:00Z.
+    /// Created at or after this moment, such as 2026-03-01T08:30:00Z.
     #[arg(long)]
     created_after: Option<Moment>,
     /// Created before this moment.
     #[arg(long)]
     created_before: Option<Moment>,
-    /// Due at this moment or later.
+    /// Due at or after this moment.
     #[arg(long)]
     due_after: Option<Moment>,
     /// Due before this moment.
     #[arg(long)]
     due_before: Option<Moment>,
-    /// The oldest first.
+    /// Show the oldest first.
     #[arg(long)]
     oldest_first: bool,
-    /// How many, 200 at most.
+    /// How many tasks to show, at most 200.
     #[arg(long, default_value_t = 50)]
     size: u32,
-    /// Go on from a page before, by what it ended with.
+    /// Continue after an earlier page, with the cursor that it printed.
     #[arg(long)]
     cursor: Option<String>,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-pub async fn run(list: List) -> anyhow::Result<Ending> {
-    let (client, screen) = (list.server.client()?, list.server.screen());
+pub async fn run(list: List) -> anyhow::Result<Exit> {
+    let client = list.server.client()?;
+    let screen = list.server.screen();
     let answer = client.list(&filters(&list)).await?;
     if list.server.json {
         screen.line(&answer.text)?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
+
     if answer.value.items.is_empty() {
         screen.hint("No task matches.")?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
+
     screen.show(client::tasks(screen, &answer.value.items, Moment::now()))?;
     if let Some(cursor) = answer.value.next_cursor {
         screen.more(&cursor)?;
     }
-    Ok(Ending::Done)
+
+    Ok(Exit::Done)
 }
 
 fn filters(list: &List) -> Vec<(&'static str, String)> {
@@ -95,22 +99,22 @@ fn filters(list: &List) -> Vec<(&'static str, String)> {
         ("size", Some(list.size.to_string())),
         ("cursor", list.cursor.clone()),
     ];
+
     given
         .into_iter()
         .filter_map(|(name, value)| Some((name, value?)))
         .collect()
 }
 
-/// A status as people write it: in any case, with hyphens or underscores.
+/// Parses a status in any case, with hyphens or underscores.
 fn status(text: &str) -> Result<Status, String> {
-    let plain = text.trim().to_uppercase().replace('-', "_");
-    let known = || {
-        Status::ALL
-            .map(|status| status.as_str().to_lowercase().replace('_', "-"))
-            .join(", ")
-    };
-    Status::ALL
+    let wanted = text.trim().to_uppercase().replace('-', "_");
+    let known = Status::ALL
         .into_iter()
-        .find(|status| status.as_str() == plain)
-        .ok_or_else(|| format!("{text:?} is no status; allowed: {}", known()))
+        .find(|status| status.as_str() == wanted);
+
+    known.ok_or_else(|| {
+        let allowed = Status::ALL.map(|status| status.as_str().to_lowercase().replace('_', "-"));
+        format!("{text:?} is not a status; allowed: {}", allowed.join(", "))
+    })
 }

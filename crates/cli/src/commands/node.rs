@@ -1,4 +1,5 @@
-//! A node, from its configuration to its last breath. `dev`, `serve` and `worker` are this with different words.
+//! A node, from its configuration to its end. `dev`, `serve` and `worker` start one with different
+//! options.
 
 use std::fmt;
 use std::io::Write as _;
@@ -12,15 +13,15 @@ use tokio::net::TcpListener;
 
 use crate::{client::short_duration, config::Config, samples};
 
-/// What a node does.
+/// The work of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Role {
-    /// Answers the HTTP API.
+    /// Serve the HTTP API.
     Api,
-    /// Runs tasks.
+    /// Run tasks.
     Worker,
-    /// Does for all nodes what one must do: rescue, expire, prune, count.
-    Duties,
+    /// Do the background work that one node does for all: rescue, expire, prune, count.
+    Maintenance,
 }
 
 impl fmt::Display for Role {
@@ -28,18 +29,18 @@ impl fmt::Display for Role {
         f.write_str(match self {
             Self::Api => "api",
             Self::Worker => "worker",
-            Self::Duties => "duties",
+            Self::Maintenance => "maintenance",
         })
     }
 }
 
-/// What is to be started.
+/// A node to start.
 pub(super) struct Node {
     pub(super) config: Config,
     pub(super) roles: Vec<Role>,
-    /// Whether the sample types and the novel application are known.
+    /// Whether to register the sample types and the novel application.
     pub(super) samples: bool,
-    /// What people and scripts are told: that it runs, and where the API is.
+    /// Builds the line that says that the node runs and where its API is.
     pub(super) greet: fn(Option<SocketAddr>, &[Role]) -> String,
 }
 
@@ -49,7 +50,8 @@ impl Node {
         if self.has(Role::Api) {
             raise_file_limit();
         }
-        // Before anything is touched: what cannot be served must not start to work.
+
+        // Bind first: a node that cannot serve its API must not start to work.
         let listener = if self.has(Role::Api) {
             Some(self.listen().await?)
         } else {
@@ -57,54 +59,80 @@ impl Node {
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let mut stop = StopSignal::new()?;
-        // A store that does not answer must not keep the program from being stopped.
+
+        // A signal also ends the wait for a store that does not answer.
         let longhaul = tokio::select! {
             started = self.start() => started?,
-            () = stop.heard() => {
+            () = stop.received() => {
                 tracing::info!("stopped before it had started");
                 return Ok(());
             }
         };
+
         let closing = CancellationToken::new();
-        let (identity, settings) = (
-            self.config.identity_mode()?,
-            self.config.listener_settings(),
+        let mut serving = std::pin::pin!(self.serve(&longhaul, listener, closing.clone())?);
+
+        // The node runs even if standard output is closed.
+        let _ = writeln!(std::io::stdout(), "{}", (self.greet)(address, &self.roles));
+        tokio::select! {
+            ended = serving.as_mut() => return ended,
+            () = stop.received() => {}
+        }
+
+        // A second signal drops the drain where it is.
+        tokio::select! {
+            () = self.drain(longhaul, serving, closing) => Ok(()),
+            () = stop.received() => {
+                tracing::warn!(
+                    "stopped at once; running tasks are rescued when this node is found dead"
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets requests and running tasks finish, within their times.
+    async fn drain(
+        &self,
+        longhaul: Longhaul,
+        serving: impl Future<Output = anyhow::Result<()>>,
+        closing: CancellationToken,
+    ) {
+        let drain = short_duration(self.config.worker.drain.as_millis());
+        tracing::info!(
+            "stopping: running tasks may finish within {drain}; a second signal ends them now"
         );
+
+        // Drain before the server closes, so that readiness says so while connections remain.
+        longhaul.begin_drain();
+        closing.cancel();
+        if let Err(error) = serving.await {
+            tracing::warn!("the server did not stop cleanly: {error:#}");
+        }
+
+        longhaul.stop().await;
+        tracing::info!("stopped; unfinished tasks were handed back");
+    }
+
+    /// A future that serves the API until `closing`. Without a listener, it only waits for that.
+    fn serve(
+        &self,
+        longhaul: &Longhaul,
+        listener: Option<TcpListener>,
+        closing: CancellationToken,
+    ) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + use<>> {
+        let identity = self.config.identity.settings()?;
+        let settings = self.config.http.settings();
         let api =
             listener.map(|listener| longhaul.serve(listener, identity, settings, closing.clone()));
-        let mut serving = std::pin::pin!(async {
+
+        Ok(async move {
             match api {
                 Some(api) => api.await?,
                 None => closing.cancelled().await,
             }
-            anyhow::Ok(())
-        });
-        // A node works whether or not somebody reads this.
-        let _ = writeln!(std::io::stdout(), "{}", (self.greet)(address, &self.roles));
-        tokio::select! {
-            ended = serving.as_mut() => return ended,
-            () = stop.heard() => {}
-        }
-        let patience = short_duration(self.config.worker.drain.as_millis());
-        tracing::info!(
-            "stopping: what runs may finish within {patience}; a second signal ends it now"
-        );
-        longhaul.begin_drain();
-        closing.cancel();
-        let served = tokio::select! {
-            served = serving => served,
-            () = stop.heard() => return at_once(),
-        };
-        if let Err(error) = served {
-            tracing::warn!("the server did not stop cleanly: {error:#}");
-        }
-        tokio::select! {
-            () = longhaul.stop() => {
-                tracing::info!("stopped; what did not finish was handed back");
-                Ok(())
-            }
-            () = stop.heard() => at_once(),
-        }
+            Ok(())
+        })
     }
 
     fn has(&self, role: Role) -> bool {
@@ -113,6 +141,7 @@ impl Node {
 
     async fn listen(&self) -> anyhow::Result<TcpListener> {
         self.config.check_listening()?;
+
         let address = self.config.http.listen;
         let bound = TcpListener::bind(address).await;
         bound.with_context(|| {
@@ -126,71 +155,92 @@ impl Node {
             .await
             .with_context(|| format!("{url} cannot be opened"))?;
         let builder = self.register(Longhaul::on(store).await?).await?;
-        let started = match (self.has(Role::Worker), self.has(Role::Duties)) {
-            (true, _) => builder.start().await,
-            (false, true) => builder.start_duties().await,
-            (false, false) => {
-                let longhaul = builder.without_worker()?;
-                longhaul
-                    .declare_topology(&self.config.queues())
-                    .await
-                    .map(|()| longhaul)
-            }
-        };
-        Ok(started?)
+
+        if self.has(Role::Worker) {
+            return Ok(builder.start().await?);
+        }
+        if self.has(Role::Maintenance) {
+            return Ok(builder.start_maintenance().await?);
+        }
+
+        let longhaul = builder.without_worker()?;
+        longhaul.declare_topology(&self.config.queues()).await?;
+        Ok(longhaul)
     }
 
     async fn register(&self, builder: Builder) -> anyhow::Result<Builder> {
-        let name = rustix::system::uname();
-        let host = name.nodename().to_string_lossy();
-        let host = if host.is_empty() { "localhost" } else { &*host };
-        let mut builder = builder
-            .worker(self.config.worker_settings(host, self.has(Role::Duties)))
-            .duties(self.config.duty_settings())
-            .routing(self.config.routing())
-            .limits(self.config.limit_rules())
-            .artifacts(self.config.artifacts_folder())
-            .file_life(self.config.file_life())
-            .nodes(self.config.redis.nodes)
-            .external_events(self.config.external_events()?);
-        if let Some((url, options)) = self.config.rabbitmq() {
-            builder = builder.rabbitmq(url, options);
-        }
-        if let Some(url) = &self.config.redis.url {
-            builder = builder.redis(url.reveal(), &self.config.redis.namespace);
-        }
-        if let Some(key) = self.config.artifact_key()? {
-            builder = builder.artifact_key(key);
-        }
+        let builder = self.configure(builder)?;
+
         if !self.samples {
             if self.has(Role::Api) || self.has(Role::Worker) {
                 tracing::warn!(
-                    "this node knows no task type, so it takes and runs no task: start it with --samples, or build a \
-                     program with types of your own (docs/tasks.md)"
+                    "no task types are registered, so this node accepts and runs no tasks: start \
+                     it with --samples, or build a program with your own types (docs/tasks.md)"
                 );
             }
             return Ok(builder);
         }
+
         let url = self.config.store.url.reveal();
-        let builder =
-            longhaul_novel::install(samples::register(builder), url, &novel_settings()?).await?;
-        Ok(self.insist(builder))
+        let builder = samples::register(builder);
+        let builder = longhaul_novel::install(builder, url, &novel_settings()?).await?;
+        Ok(self.override_limits(builder))
     }
 
-    /// What the operator says of limits and resources counts, whatever an application has brought along.
-    fn insist(&self, builder: Builder) -> Builder {
-        let limits = self.config.limit_rules().limits;
-        let builder = limits
-            .into_iter()
-            .fold(builder, |builder, (key, limit)| builder.limit(&key, limit));
-        let resources = &self.config.worker.resources;
-        resources.iter().fold(builder, |builder, (name, tasks)| {
-            builder.resource(name, *tasks)
-        })
+    fn configure(&self, builder: Builder) -> anyhow::Result<Builder> {
+        let config = &self.config;
+        let host = host_name();
+        let worker = config.worker_settings(&host, self.has(Role::Maintenance));
+
+        let mut builder = builder
+            .worker(worker)
+            .maintenance(config.maintenance.settings())
+            .routing(config.routing())
+            .limits(config.limit_rules())
+            .artifacts(config.artifacts_folder())
+            .file_life(config.artifacts.life())
+            .nodes(config.redis.nodes)
+            .external_events(config.external_events()?);
+
+        if let Some((url, options)) = config.rabbitmq() {
+            builder = builder.rabbitmq(url, options);
+        }
+        if let Some(url) = &config.redis.url {
+            builder = builder.redis(url.reveal(), &config.redis.namespace);
+        }
+        if let Some(key) = config.artifacts.signing_key()? {
+            builder = builder.artifact_key(key);
+        }
+
+        Ok(builder)
+    }
+
+    /// Sets the configured limits and resources again: they override those of an application.
+    fn override_limits(&self, mut builder: Builder) -> Builder {
+        for (key, limit) in self.config.limit_rules().limits {
+            builder = builder.limit(&key, limit);
+        }
+        for (name, tasks) in &self.config.worker.resources {
+            builder = builder.resource(name, *tasks);
+        }
+
+        builder
     }
 }
 
-/// What the environment says of the novel application: who writes, and how fast.
+/// The name of this machine.
+fn host_name() -> String {
+    let name = rustix::system::uname();
+    let name = name.nodename().to_string_lossy();
+
+    if name.is_empty() {
+        "localhost".to_owned()
+    } else {
+        name.into_owned()
+    }
+}
+
+/// The settings of the novel application in the environment: who writes, and how fast.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the program reads these variables"
@@ -199,46 +249,45 @@ fn novel_settings() -> Result<longhaul_novel::Settings, longhaul_novel::Settings
     longhaul_novel::Settings::from_environment(|name| std::env::var(name).ok())
 }
 
-fn at_once() -> anyhow::Result<()> {
-    tracing::warn!("stopped at once; what ran is taken up again when its node is found dead");
-    Ok(())
-}
-
-/// Every connection is a file handle, and many systems give a process only 1,024 unless it asks for what it may have.
+/// Raises the limit of open files as far as allowed. Every connection is a file handle, and many
+/// systems give a process only 1,024 unless it asks for more.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    if current != maximum
-        && setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: maximum,
-                maximum,
-            },
-        )
-        .is_err()
-    {
+    if current == maximum {
+        return;
+    }
+
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    if setrlimit(Resource::Nofile, raised).is_err() {
         tracing::warn!(?current, "the limit of open files could not be raised");
     }
 }
 
-/// The store with a schema that is this program's.
+/// Opens the store and, if the configuration says so, migrates its schema.
 async fn open_store(config: &Config) -> anyhow::Result<SqlStore> {
     if let Some(folder) = config.store_file().as_deref().and_then(Path::parent) {
         make_folder(folder)?;
     }
+
     let store = SqlStore::connect(config.store.url.reveal(), config.store_options()).await?;
     if config.store.migrate {
         store.migrate().await?;
     }
+
     Ok(store)
 }
 
-/// Makes a folder that only its owner may look into: what tasks are given is nobody else's business.
+/// Makes a folder that only its owner can read: the parameters of tasks are private.
 pub(super) fn make_folder(folder: &Path) -> anyhow::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }
+
     let made = std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)

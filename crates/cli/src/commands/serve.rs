@@ -8,30 +8,34 @@ use super::{
 };
 use crate::config::{self, Config};
 
-/// What `serve` can be told.
+/// Options of `longhaul serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  longhaul serve                                 everything in one node, by longhaul.toml and variables
-  LONGHAUL_STORE=postgres://longhaul@db/longhaul longhaul serve --roles api --listen 127.0.0.1:7080
-  longhaul serve --roles worker,duties --samples
+  longhaul serve        all roles in one node, configured by longhaul.toml and variables
+  LONGHAUL_STORE=postgres://longhaul@db/longhaul longhaul serve --roles api
+  longhaul serve --roles worker,maintenance --samples
 
-Callers need a token: longhaul token create --owner u-1 --scopes tasks:read,tasks:write --name laptop")]
+Callers need a token:
+  longhaul token create --owner u-1 --scopes tasks:read,tasks:write --name laptop")]
 pub struct Serve {
     #[command(flatten)]
     config: ConfigFile,
-    /// What this node does, separated by commas.
-    #[arg(long, value_delimiter = ',', default_values_t = [Role::Api, Role::Worker, Role::Duties])]
+    /// The roles of this node, separated by commas.
+    #[arg(
+        long, value_delimiter = ',',
+        default_values_t = [Role::Api, Role::Worker, Role::Maintenance]
+    )]
     roles: Vec<Role>,
-    /// Knows the sample types and the novel application, too.
+    /// Register the sample task types and the novel application.
     #[arg(long)]
     samples: bool,
-    /// Where the HTTP API listens; http.listen of the configuration otherwise.
+    /// Where the HTTP API listens, instead of http.listen of the configuration.
     #[arg(long)]
     listen: Option<SocketAddr>,
 }
 
 impl Serve {
-    /// The configuration that it is to run with.
+    /// The configuration of the node.
     pub fn config(&self) -> anyhow::Result<Config> {
         config::load(&self.config.sources().flag("http.listen", self.listen))
     }
@@ -50,6 +54,10 @@ pub async fn run(serve: Serve, config: Config) -> anyhow::Result<()> {
 
 pub(super) fn greet(address: Option<SocketAddr>, roles: &[Role]) -> String {
     let roles: Vec<String> = roles.iter().map(Role::to_string).collect();
-    let place = address.map_or(String::new(), |address| format!(" at http://{address}"));
-    format!("Longhaul is running{place} ({})", roles.join(", "))
+    let roles = roles.join(", ");
+
+    match address {
+        Some(address) => format!("Longhaul is running at http://{address} ({roles})"),
+        None => format!("Longhaul is running ({roles})"),
+    }
 }

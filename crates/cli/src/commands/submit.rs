@@ -1,4 +1,4 @@
-//! `longhaul submit`: makes a task.
+//! `longhaul submit`: submits a task.
 
 use std::io::Read as _;
 
@@ -7,12 +7,12 @@ use longhaul_api::{Moment, SubmitRequest, WireDuration};
 use serde_json::value::RawValue;
 
 use super::watch;
-use crate::client::{EXIT_CODES, Ending, ServerOptions};
+use crate::client::{EXIT_CODES, Exit, ServerOptions};
 
-/// Bytes of parameters that are read from a file or a pipe: what a server takes at most.
+/// Bytes of parameters to read from a file or a pipe: servers accept no more.
 const PARAMETER_BYTES: u64 = 1024 * 1024;
 
-/// What `submit` can be told.
+/// Options of `longhaul submit`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!(
     "Examples:\n  longhaul submit sample.echo '{{\"hello\":\"world\"}}'\n  \
@@ -21,46 +21,49 @@ const PARAMETER_BYTES: u64 = 1024 * 1024;
      jq -n '{{ms:500}}' | longhaul submit sample.sleep - --delay 1h\n\n{EXIT_CODES}"
 ))]
 pub struct Submit {
-    /// The name of a registered type. A wrong one is answered with the known ones.
+    /// The name of a registered type. The error for an unknown one lists the known ones.
     task_type: String,
-    /// The parameters: JSON, `@file` to read them from a file, or `-` to read them from standard input.
+    /// The parameters: JSON, `@file` to read them from a file, or `-` to read them from standard
+    /// input.
     parameters: Option<String>,
-    /// From 1, the default, to 9, which goes first.
+    /// From 1, the default, to 9, which runs first.
     #[arg(long)]
     priority: Option<u8>,
-    /// Not before this moment, like 2026-03-01T08:30:00Z.
+    /// Run not before this moment, such as 2026-03-01T08:30:00Z.
     #[arg(long, conflicts_with = "delay")]
     run_at: Option<Moment>,
-    /// Not before so long from now: 30s, 1h 30m, PT30S.
+    /// Run after this delay: 30s, 1h 30m, PT30S.
     #[arg(long)]
     delay: Option<WireDuration>,
-    /// The queue, whatever tier and type say.
+    /// The queue, instead of the one that tier and type lead to.
     #[arg(long)]
     queue: Option<String>,
-    /// The owner's class, which decides the queue.
+    /// The tier of the owner, which decides the queue.
     #[arg(long)]
     tier: Option<String>,
-    /// An idempotency key: the same command again within 24 hours is the same task.
+    /// An idempotency key: repeating the command within 24 hours gives the same task.
     #[arg(long)]
     key: Option<String>,
     /// A business id to search by.
     #[arg(long)]
     task_key: Option<String>,
-    #[arg(long, help = "How often it is tried at most")]
+    /// How many attempts are made at most.
+    #[arg(long)]
     max_attempts: Option<u32>,
     /// How long one attempt may take: 30s, PT30S.
     #[arg(long)]
     timeout: Option<WireDuration>,
-    /// Show its progress until it has ended.
+    /// Show the task's progress until it has ended.
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-pub async fn run(submit: Submit) -> anyhow::Result<Ending> {
-    let (client, screen) = (submit.server.client()?, submit.server.screen());
-    let order = SubmitRequest {
+pub async fn run(submit: Submit) -> anyhow::Result<Exit> {
+    let client = submit.server.client()?;
+    let screen = submit.server.screen();
+    let request = SubmitRequest {
         task_type: submit.task_type,
         parameters: submit.parameters.as_deref().map(parameters).transpose()?,
         priority: submit.priority,
@@ -74,49 +77,56 @@ pub async fn run(submit: Submit) -> anyhow::Result<Ending> {
         task_key: submit.task_key,
         correlation_id: None,
     };
-    let answer = client.submit(&order, submit.key.as_deref()).await?;
+
+    let answer = client.submit(&request, submit.key.as_deref()).await?;
     let id = answer.value.task_id;
     if submit.server.json {
         screen.line(&answer.text)?;
     } else {
         screen.line(id)?;
     }
+
     if submit.watch {
         return watch::follow(&client, screen, id, submit.server.json).await;
     }
+
     if !submit.server.json {
         screen.hint(format_args!(
-            "It is durable. See how it goes: longhaul watch {id}"
+            "The task is durable. Watch it: longhaul watch {id}"
         ))?;
     }
-    Ok(Ending::Done)
+
+    Ok(Exit::Done)
 }
 
-/// The text of the parameters, which must be JSON: what is misspelled is told with its place.
+/// Reads the parameters, which must be JSON. An error says where they are not.
 fn parameters(given: &str) -> anyhow::Result<Box<RawValue>> {
-    let (text, from) = if given == "-" {
-        (
-            read(std::io::stdin().lock()).context("standard input")?,
-            "standard input",
-        )
+    let (from, text) = if given == "-" {
+        let from = "standard input";
+        (from, read(std::io::stdin().lock()).context(from)?)
     } else if let Some(path) = given.strip_prefix('@') {
         let file = std::fs::File::open(path).with_context(|| format!("{path} cannot be read"))?;
-        (read(file).with_context(|| path.to_owned())?, path)
+        (path, read(file).with_context(|| path.to_owned())?)
     } else {
-        (given.to_owned(), "PARAMETERS")
+        ("PARAMETERS", given.to_owned())
     };
+
     serde_json::from_str(&text).with_context(|| {
-        format!("{from} is not JSON; allowed: JSON like '{{\"ms\":500}}', @file, or - for standard input")
+        format!(
+            "{from} is not JSON; allowed: JSON such as '{{\"ms\":500}}', @file, or - for standard \
+             input"
+        )
     })
 }
 
 fn read(source: impl std::io::Read) -> anyhow::Result<String> {
     let mut text = String::new();
     source.take(PARAMETER_BYTES + 1).read_to_string(&mut text)?;
-    let is_small = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= PARAMETER_BYTES);
+
+    let bytes = u64::try_from(text.len())?;
     anyhow::ensure!(
-        is_small,
-        "it has more than {PARAMETER_BYTES} bytes, which no server takes"
+        bytes <= PARAMETER_BYTES,
+        "it has more than {PARAMETER_BYTES} bytes, which no server accepts"
     );
     Ok(text)
 }

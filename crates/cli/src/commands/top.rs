@@ -1,7 +1,7 @@
 //! `longhaul top`: queues, running tasks, nodes and throughput on the whole screen.
 //!
-//! The model is what is known, `keys` turns what is typed into what is wanted, `view` draws, and this loop does the rest.
-//! However it ends, the terminal is as it was before.
+//! `model` holds what is shown, `keys` turns key presses into actions, `view` draws, `source` calls
+//! the server, and the loop here connects them. However it ends, it restores the terminal.
 
 pub mod keys;
 pub mod model;
@@ -16,55 +16,60 @@ use ratatui::DefaultTerminal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::client::{Ending, ServerOptions};
-use keys::Wish;
+use crate::client::{Exit, ServerOptions};
+use keys::Action;
 use model::Model;
 
-/// Results that wait to be shown: one look and a few answers to keys.
-const WAITING: usize = 16;
+/// Updates that wait to be shown: one snapshot and the results of a few actions.
+const UPDATES: usize = 16;
 
-/// What `top` can be told.
+/// Options of `longhaul top`.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Keys:\n  q          leave\n  Tab        choose between queues and running tasks\n  \
-    up, down   choose a row\n  p          pause or resume the chosen queue\n  c          cancel the chosen task\n  \
-    /          show only tasks whose type, queue or id holds a word; Esc shows all\n\n\
-    Example:\n  longhaul top --url http://127.0.0.1:7080 --every 500ms"
-)]
+#[command(after_help = "Keys:
+  q          leave
+  Tab        choose between queues and running tasks
+  up, down   choose a row
+  p          pause or resume the chosen queue
+  c          cancel the chosen task
+  /          show only tasks whose type, queue, user or id contains a text; Esc shows all
+
+Example:
+  longhaul top --url http://127.0.0.1:7080 --every 500ms")]
 pub struct Top {
-    /// How often it looks: 500ms, 1s, 5s.
+    /// How often to ask the server: 500ms, 1s, 5s.
     #[arg(long, default_value = "1s")]
     every: longhaul_api::WireDuration,
     #[command(flatten)]
     server: ServerOptions,
 }
 
-pub async fn run(top: Top) -> anyhow::Result<Ending> {
+pub async fn run(top: Top) -> anyhow::Result<Exit> {
     anyhow::ensure!(
         std::io::stdout().is_terminal(),
         "top needs a terminal; `longhaul list` is for scripts"
     );
-    let (client, every) = (
-        top.server.client()?,
-        top.every.0.max(Duration::from_millis(100)),
-    );
+    let client = top.server.client()?;
+    let every = top.every.0.max(Duration::from_millis(100));
     let has_colours = top.server.screen().has_colours;
-    // A server that is not there is told on the screen of before.
-    let first = source::look(&client).await?;
+
+    // The first snapshot comes before the screen changes, so that an error is printed as usual.
+    let first = source::fetch(&client).await?;
     let mut model = Model::new(client.url(), has_colours);
-    model.see(first, 0.0);
+    model.apply(first, 0.0);
+
     let mut terminal = ratatui::try_init()?;
     let ended = show(&mut terminal, &client, model, every).await;
     ratatui::restore();
-    ended.map(|()| Ending::Done)
+    ended.map(|()| Exit::Done)
 }
 
-/// What arrives from elsewhere.
-enum News {
-    Looked(Box<model::Snapshot>, f64),
-    /// The answer to a key.
-    Said(String),
-    /// A look that came to nothing.
+/// A change of the model that does not come from the keyboard.
+enum Update {
+    /// A snapshot, and the seconds since the one before.
+    Snapshot(Box<model::Snapshot>, f64),
+    /// The result of an action.
+    Note(String),
+    /// Why no snapshot could be fetched.
     Failed(String),
 }
 
@@ -74,38 +79,45 @@ async fn show(
     mut model: Model,
     every: Duration,
 ) -> anyhow::Result<()> {
-    let (tell, mut heard) = mpsc::channel(WAITING);
-    let mut typed = source::keyboard();
+    let (sender, mut updates) = mpsc::channel(UPDATES);
+    let mut keys = source::keyboard();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let looking = tokio::spawn(source::keep_looking(client.clone(), every, tell.clone()));
+    // Fetching runs beside the loop, so that keys work while a server is slow.
+    let fetching = tokio::spawn(source::keep_fetching(client.clone(), every, sender.clone()));
+
     loop {
         terminal.draw(|frame| view::draw(frame, &model))?;
-        let wish = tokio::select! {
-            event = typed.recv() => match event {
-                Some(event) => keys::typed(&mut model, &event),
-                None => Wish::Leave,
+
+        // All branches are channels and signals: dropping the others loses nothing.
+        let action = tokio::select! {
+            event = keys.recv() => match event {
+                Some(event) => keys::press(&mut model, &event),
+                None => Action::Leave,
             },
-            news = heard.recv() => {
-                match news {
-                    Some(News::Looked(snapshot, seconds)) => model.see(*snapshot, seconds),
-                    Some(News::Said(text)) => model.note = text,
-                    Some(News::Failed(text)) => model.trouble = text,
+            update = updates.recv() => {
+                match update {
+                    Some(Update::Snapshot(snapshot, seconds)) => model.apply(*snapshot, seconds),
+                    Some(Update::Note(text)) => model.note = text,
+                    Some(Update::Failed(text)) => model.failure = text,
                     None => {}
                 }
-                Wish::Nothing
+                Action::None
             }
-            _ = terminate.recv() => Wish::Leave,
-            _ = hang_up.recv() => Wish::Leave,
+            _ = terminate.recv() => Action::Leave,
+            _ = hang_up.recv() => Action::Leave,
         };
-        match wish {
-            Wish::Nothing => {}
-            Wish::Leave => break,
-            wish @ (Wish::Pause(_) | Wish::Resume(_) | Wish::Cancel(_)) => {
-                tokio::spawn(source::fulfil(client.clone(), wish, tell.clone()));
+
+        match action {
+            Action::None => {}
+            Action::Leave => break,
+            action @ (Action::Pause(_) | Action::Resume(_) | Action::Cancel(_)) => {
+                // The call may take long: its result comes back as an update.
+                tokio::spawn(source::perform(client.clone(), action, sender.clone()));
             }
         }
     }
-    looking.abort();
+
+    fetching.abort();
     Ok(())
 }

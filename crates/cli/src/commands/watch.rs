@@ -1,4 +1,4 @@
-//! `longhaul watch`: a task until it has ended, however often the connection breaks.
+//! `longhaul watch`: follows a task until it has ended, however often the connection breaks.
 
 mod view;
 
@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use longhaul_api::{
     TaskView,
-    client::{About, Client, ClientError, Events, TaskId, Told},
+    client::{About, Client, ClientError, Events, TaskId, Update},
 };
 
-use crate::client::{EXIT_CODES, Ending, Screen, ServerOptions, task_id};
-use view::{Standing, View};
+use crate::client::{EXIT_CODES, Exit, Screen, ServerOptions, task_id};
+use view::{View, WatchedTask};
 
-/// Between two questions: to a server that went away just when the task had ended, and about a task of which no news
-/// come, because another process runs it.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+/// Between two polls: of a server that went away when the task had just ended, and of a task
+/// without events, which another process may run.
+const POLL_EVERY: Duration = Duration::from_secs(1);
 
-/// What `watch` can be told.
+/// Options of `longhaul watch`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = format!(
-    "A progress bar on a terminal, a line for each change elsewhere, the events as JSON lines with --json.\n\n\
-     Examples:\n  longhaul watch ID\n  longhaul watch ID && echo completed\n  longhaul watch ID --json | jq .status\n\n\
+    "On a terminal it shows a progress bar, elsewhere a line for each change, and with --json the \
+     events as JSON lines.\n\n\
+     Examples:\n  longhaul watch ID\n  longhaul watch ID && echo completed\n  \
+     longhaul watch ID --json | jq .status\n\n\
      {EXIT_CODES}"
 ))]
 pub struct Watch {
@@ -31,8 +33,9 @@ pub struct Watch {
     server: ServerOptions,
 }
 
-pub async fn run(watch: Watch) -> anyhow::Result<Ending> {
-    let (client, screen) = (watch.server.client()?, watch.server.screen());
+pub async fn run(watch: Watch) -> anyhow::Result<Exit> {
+    let client = watch.server.client()?;
+    let screen = watch.server.screen();
     follow(&client, screen, watch.id, watch.server.json).await
 }
 
@@ -42,65 +45,70 @@ pub(crate) async fn follow(
     screen: Screen,
     id: TaskId,
     json: bool,
-) -> anyhow::Result<Ending> {
+) -> anyhow::Result<Exit> {
     let mut events = client.events(About::Task(id)).await?;
     let view = View::new(screen, json);
-    let mut standing = Standing::default();
-    while !standing.is_ended() {
-        match next(client, &mut events, id, &standing).await {
-            Ok(Told::State(task)) => {
-                standing.see(&task);
-                view.show(&standing, &*task)?;
+    let mut watched = WatchedTask::default();
+
+    while !watched.is_ended() {
+        match next(client, &mut events, id, &watched).await {
+            Ok(Update::State(task)) => {
+                watched.replace(&task);
+                view.show(&watched, &*task)?;
             }
-            Ok(Told::News(news)) => {
-                if standing.hear(&news) {
-                    view.show(&standing, &*news)?;
+            Ok(Update::Event(event)) => {
+                if watched.update(&event) {
+                    view.show(&watched, &*event)?;
                 }
             }
-            Ok(Told::States(_)) => {}
-            Ok(Told::Lost(error)) => view.lost(&error)?,
+            Ok(Update::States(_)) => {}
+            Ok(Update::Lost(error)) => view.lost(&error)?,
             Err(error) => {
                 view.close();
                 return Err(error.into());
             }
         }
     }
+
     let task = record(client, &view, id).await;
     view.close();
     view.end(&task?)?;
-    Ok(Ending::of(standing.status))
+    Ok(Exit::of(watched.status))
 }
 
-/// The next word about the task: news, or what has changed when there were none for a while.
+/// The next event of the task. Without events for a while, polls for a change.
 async fn next(
     client: &Client,
     events: &mut Events,
     id: TaskId,
-    standing: &Standing,
-) -> Result<Told, ClientError> {
-    let mut news = std::pin::pin!(events.next());
+    watched: &WatchedTask,
+) -> Result<Update, ClientError> {
+    let mut event = std::pin::pin!(events.next());
+
     loop {
+        // The same future is polled in each round: dropping it would lose what it has read.
         tokio::select! {
-            told = news.as_mut() => return told,
-            () = tokio::time::sleep(ASK_AGAIN) => {}
+            event = event.as_mut() => return event,
+            () = tokio::time::sleep(POLL_EVERY) => {}
         }
-        // A server that does not answer is the business of the stream, which opens itself again.
+
+        // A failed poll is ignored: the stream reconnects by itself.
         if let Ok(answer) = client.get(id).await
-            && standing.is_before(&answer.value.summary)
+            && watched.is_older_than(&answer.value.summary)
         {
-            return Ok(Told::State(Box::new(answer.value.summary)));
+            return Ok(Update::State(Box::new(answer.value.summary)));
         }
     }
 }
 
-/// The whole record, which has the result. A server that is away is waited for, as it was before.
+/// The whole record, which has the result. Waits for a server that is away.
 async fn record(client: &Client, view: &View, id: TaskId) -> anyhow::Result<TaskView> {
     loop {
         match client.get(id).await {
             Ok(answer) => return Ok(answer.value),
             Err(error) if ClientError::is_transient(&error) => {
                 view.lost(&error)?;
-                tokio::time::sleep(ASK_AGAIN).await;
+                tokio::time::sleep(POLL_EVERY).await;
             }
             Err(error) => return Err(error.into()),
         }

@@ -3,9 +3,9 @@
 use longhaul_api::client::TaskId;
 use serde_json::Value;
 
-use crate::client::{self, Ending, ServerOptions, clean, task_id};
+use crate::client::{self, Exit, ServerOptions, clean, task_id};
 
-/// What `why` can be told.
+/// Options of `longhaul why`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  longhaul why ID\n  longhaul why ID --json | jq -r .reason")]
 pub struct Why {
@@ -16,22 +16,27 @@ pub struct Why {
     server: ServerOptions,
 }
 
-pub async fn run(why: Why) -> anyhow::Result<Ending> {
-    let (client, screen) = (why.server.client()?, why.server.screen());
+pub async fn run(why: Why) -> anyhow::Result<Exit> {
+    let client = why.server.client()?;
+    let screen = why.server.screen();
     let answer = client.why(why.id).await?;
     if why.server.json {
         screen.line(&answer.text)?;
-        return Ok(Ending::Done);
+        return Ok(Exit::Done);
     }
+
     screen.line(clean(&answer.value.sentence))?;
-    let told = |value: &Value| value.as_str().map_or_else(|| value.to_string(), clean);
-    let rows = answer
-        .value
-        .facts
-        .iter()
-        .map(|(name, value)| (name.as_str(), told(value)));
-    if !answer.value.facts.is_empty() {
+    let facts = &answer.value.facts;
+    if !facts.is_empty() {
+        let rows = facts
+            .iter()
+            .map(|(name, value)| (name.as_str(), text(value)));
         screen.show(client::facts(screen, rows))?;
     }
-    Ok(Ending::Done)
+
+    Ok(Exit::Done)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), clean)
 }

@@ -11,34 +11,31 @@ use super::{
 };
 use crate::config::{self, Config, QueueShare};
 
-/// What `worker` can be told.
+/// Options of `longhaul worker`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:
   longhaul worker --queues vip_short=4,free_default=2")]
 pub struct Worker {
     #[command(flatten)]
     config: ConfigFile,
-    /// The queues that it serves, each with slots that only it gets; worker.queues of the configuration otherwise.
+    /// The queues to serve, each with its own slots, instead of worker.queues of the configuration.
     #[arg(long, value_delimiter = ',', value_name = "NAME=SLOTS")]
     queues: Vec<String>,
-    /// Knows the sample types and the novel application, too.
+    /// Register the sample task types and the novel application.
     #[arg(long)]
     samples: bool,
 }
 
 impl Worker {
-    /// The configuration that it is to run with.
+    /// The configuration of the node.
     pub fn config(&self) -> anyhow::Result<Config> {
         let mut config = config::load(&self.config.sources())?;
         if !self.queues.is_empty() {
             config.worker.queues = queues(&self.queues)?;
-            config.worker.slots = config
-                .worker
-                .queues
-                .values()
-                .map(|share| share.reserved)
-                .sum();
+            let reserved = config.worker.queues.values().map(|queue| queue.reserved);
+            config.worker.slots = reserved.sum();
         }
+
         Ok(config)
     }
 }
@@ -59,25 +56,24 @@ fn queues(given: &[String]) -> anyhow::Result<BTreeMap<String, QueueShare>> {
     for text in given {
         let refuse = || {
             format!(
-                "--queues has {text:?}; allowed: NAME=SLOTS with at least one slot, such as vip_short=4"
+                "--queues has {text:?}; allowed: NAME=SLOTS with at least one slot, such as \
+                 vip_short=4"
             )
         };
         let (name, slots) = text.split_once('=').with_context(refuse)?;
         let slots: usize = slots.parse().with_context(refuse)?;
-        ensure!(
-            slots > 0 && longhaul::operating::bounds::check_label("queue", name).is_ok(),
-            refuse()
-        );
+        let is_label = longhaul::operating::bounds::check_label("queue", name).is_ok();
+        ensure!(slots > 0 && is_label, refuse());
+
         let share = QueueShare {
             reserved: slots,
             at_most: Some(slots),
             ..QueueShare::default()
         };
-        ensure!(
-            shares.insert(name.to_owned(), share).is_none(),
-            "--queues names {name} twice"
-        );
+        let before = shares.insert(name.to_owned(), share);
+        ensure!(before.is_none(), "--queues names {name} twice");
     }
+
     Ok(shares)
 }
 
@@ -87,14 +83,11 @@ mod tests {
 
     #[test]
     fn queues_are_named_with_their_slots() {
-        let read = |text: &[&str]| {
-            queues(
-                &text
-                    .iter()
-                    .map(|part| (*part).to_owned())
-                    .collect::<Vec<_>>(),
-            )
+        let read = |given: &[&str]| {
+            let given: Vec<String> = given.iter().map(|text| (*text).to_owned()).collect();
+            queues(&given)
         };
+
         let shares = read(&["vip_short=4", "free_default=2"]).unwrap();
         assert_eq!(
             shares["vip_short"],
@@ -104,6 +97,7 @@ mod tests {
                 share: 1
             }
         );
+
         for bad in [
             &["vip_short"][..],
             &["=4"],

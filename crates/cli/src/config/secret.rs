@@ -1,10 +1,10 @@
-//! Secrets, and URLs that may hold a password. They are shown without it, whoever shows them.
+//! Secrets, and URLs that may hold a password. `Display` and `Debug` leave the secret out.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A URL whose password nobody sees by accident.
+/// A URL whose password is not shown by accident.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretUrl(String);
@@ -14,7 +14,7 @@ impl SecretUrl {
         Self(url.to_owned())
     }
 
-    /// The whole of it, for whoever connects.
+    /// The whole URL, to connect with.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -37,13 +37,12 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// A text that nobody sees by accident.
+/// A secret text, shown as `***`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretText(String);
 
 impl SecretText {
-    /// The whole of it, for whoever needs it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -55,37 +54,42 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// The URL with `***` for its password, and for every parameter: some drivers take passwords there.
+/// The URL with `***` for its password and for every parameter: some drivers take passwords there.
 fn masked(url: &str) -> String {
-    let (scheme, rest) = url
-        .split_once("://")
-        .map_or((None, url), |(scheme, rest)| (Some(scheme), rest));
-    // A password may hold an `@`, or a `?` that should have been escaped: the last `@` of all ends it. Where a parameter
-    // has an `@`, too much is hidden and not too little.
-    let (user, rest) = rest
-        .rsplit_once('@')
-        .map_or((None, rest), |(user, rest)| (Some(user), rest));
-    let user = user.map(|user| {
-        user.split_once(':')
-            .map_or(user.to_owned(), |(name, _)| format!("{name}:***"))
-    });
-    let (place, query) = rest
-        .split_once('?')
-        .map_or((rest, None), |(place, query)| (place, Some(query)));
-    let mut shown = scheme.map_or(String::new(), |scheme| format!("{scheme}://"));
-    shown += &user.map_or(String::new(), |user| user + "@");
-    shown += place;
-    if let Some(query) = query {
-        let name = |pair: &str| {
-            pair.split_once('=')
-                .map_or(pair.to_owned(), |(name, _)| format!("{name}=***"))
-        };
-        shown = format!(
-            "{shown}?{}",
-            query.split('&').map(name).collect::<Vec<_>>().join("&")
-        );
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
+    };
+
+    // A password may hold an `@`, or a `?` that should have been escaped: the last `@` ends it.
+    // Where a parameter has an `@`, this hides too much rather than too little.
+    let (user, rest) = match rest.rsplit_once('@') {
+        Some((user, rest)) => (format!("{}@", masked_user(user)), rest),
+        None => (String::new(), rest),
+    };
+
+    let (host, query) = match rest.split_once('?') {
+        Some((host, query)) => (host, format!("?{}", masked_query(query))),
+        None => (rest, String::new()),
+    };
+
+    format!("{scheme}{user}{host}{query}")
+}
+
+fn masked_user(user: &str) -> String {
+    match user.split_once(':') {
+        Some((name, _)) => format!("{name}:***"),
+        None => user.to_owned(),
     }
-    shown
+}
+
+fn masked_query(query: &str) -> String {
+    let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+        Some((name, _)) => format!("{name}=***"),
+        None => pair.to_owned(),
+    });
+
+    pairs.collect::<Vec<_>>().join("&")
 }
 
 #[cfg(test)]

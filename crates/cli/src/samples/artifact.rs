@@ -3,14 +3,14 @@ use serde::{Deserialize, Serialize};
 
 use longhaul::{Context, Outcome, Task};
 
-/// The largest file of a sample, in bytes: it is held in memory on its way.
+/// The largest file of a sample, in bytes: it is built in memory.
 const BYTES: u64 = 64 * 1024 * 1024;
 
-/// `sample.artifact`: makes a file of a size and returns its URL.
+/// `sample.artifact`: stores a file of a given size and returns its URL.
 #[derive(Debug)]
 pub struct Artifact;
 
-/// How large.
+/// The size of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FileSize {
@@ -19,13 +19,13 @@ pub struct FileSize {
     pub bytes: u64,
 }
 
-/// Where the file is, below the server's own URL.
+/// The stored file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct FilePlace {
-    /// Signed: whoever has it may download the file.
+pub struct StoredFile {
+    /// Its URL below the server's own. It is signed: anyone who has it can download the file.
     pub url: String,
-    /// How large it is.
+    /// Its size.
     pub bytes: u64,
     /// Until when the file is kept, as RFC 3339.
     pub expires_at: String,
@@ -34,20 +34,21 @@ pub struct FilePlace {
 impl Task for Artifact {
     const TYPE: &'static str = "sample.artifact";
     type Params = FileSize;
-    type Output = FilePlace;
+    type Output = StoredFile;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<FilePlace> {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<StoredFile> {
         let line = b"A line of a file that a sample made.\n";
         let size = usize::try_from(ctx.params.bytes.min(BYTES)).unwrap_or(0);
         let content: Vec<u8> = line.iter().copied().cycle().take(size).collect();
-        let kept = ctx
+        let stored = ctx
             .store_artifact("sample.txt", "text/plain; charset=utf-8", &content)
             .await?;
-        let expires_at = jiff::Timestamp::from_microsecond(kept.expires_at.as_micros())
+        let expires_at = jiff::Timestamp::from_microsecond(stored.expires_at.as_micros())
             .unwrap_or(jiff::Timestamp::MAX);
-        Ok(FilePlace {
-            url: kept.url,
-            bytes: kept.bytes,
+
+        Ok(StoredFile {
+            url: stored.url,
+            bytes: stored.bytes,
             expires_at: expires_at.to_string(),
         })
     }

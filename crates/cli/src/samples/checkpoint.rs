@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 use super::progress::Steps;
 use longhaul::{Context, Outcome, Task};
 
-/// `sample.checkpoint`: saves after each step, and goes on from there.
+/// `sample.checkpoint`: saves a checkpoint after each step, and continues from the last one.
 #[derive(Debug)]
 pub struct Checkpoint;
 
-/// What was done, and where the last attempt started.
+/// The steps done, and where the last attempt started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resumed {
     /// All steps.
     pub steps: u32,
-    /// Those that an earlier attempt had done.
+    /// The steps that earlier attempts had done.
     pub resumed_from: u32,
 }
 
@@ -34,6 +34,7 @@ impl Task for Checkpoint {
             ctx.progress(longhaul::Progress::of(step as usize, steps as usize))
                 .await?;
         }
+
         Ok(Resumed {
             steps,
             resumed_from,

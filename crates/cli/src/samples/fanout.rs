@@ -8,7 +8,7 @@ use super::{
 };
 use longhaul::{Children, Context, Outcome, Stop, Task};
 
-/// The most children of one sample.
+/// The most children of one task.
 const CHILDREN: u32 = 10_000;
 
 /// `sample.fanout`: submits children and counts how they ended.
@@ -18,15 +18,15 @@ pub struct Fanout;
 /// How many children, and what they do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Brood {
+pub struct FanoutParams {
     /// How many.
     #[schemars(range(max = CHILDREN))]
     pub children: u32,
-    /// Every child of this number fails: 3 is every third. None, if nothing is said.
+    /// How often a child fails: 3 is every third. By default none fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub fail_every: Option<u32>,
-    /// How long each of the others takes, in milliseconds.
+    /// How long each other child takes, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = STEP_MS))]
     pub child_ms: Option<u64>,
@@ -34,21 +34,21 @@ pub struct Brood {
 
 /// How the children ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tally {
-    /// Those with a result.
+pub struct TaskCount {
+    /// Children with a result.
     pub completed: usize,
-    /// Those without.
+    /// Children without one.
     pub failed: usize,
 }
 
 impl Task for Fanout {
     const TYPE: &'static str = "sample.fanout";
     const FINISH_STEP: bool = true;
-    type Params = Brood;
-    type Output = Tally;
+    type Params = FanoutParams;
+    type Output = TaskCount;
 
-    async fn run(&self, ctx: Context<Self>) -> Outcome<Tally> {
-        let Brood {
+    async fn run(&self, ctx: Context<Self>) -> Outcome<TaskCount> {
+        let FanoutParams {
             children,
             fail_every,
             child_ms,
@@ -57,20 +57,23 @@ impl Task for Fanout {
         let good = SleepTime {
             ms: child_ms.unwrap_or(0),
         };
+
         let bad = Failing {
             kind: FailKind::Fatal,
             times: None,
             retry_after_ms: None,
         };
+
         ctx.submit_all::<Sleep>((failing..children).map(|_| good.clone()))
             .await?;
         ctx.submit_all::<Fail>((0..failing).map(|_| bad.clone()))
             .await?;
+
         Err(Stop::wait_for_children())
     }
 
-    async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<Tally> {
-        Ok(Tally {
+    async fn finish(&self, _ctx: Context<Self>, children: Children) -> Outcome<TaskCount> {
+        Ok(TaskCount {
             completed: children.completed().count(),
             failed: children.failed().count(),
         })

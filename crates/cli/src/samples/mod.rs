@@ -1,4 +1,4 @@
-//! Sample task types, so that anyone can try every behaviour from the outside. `longhaul dev` has them all.
+//! Sample task types, to try every behaviour over the API. `longhaul dev` registers them all.
 
 mod artifact;
 mod checkpoint;
@@ -33,6 +33,7 @@ pub fn register(builder: Builder) -> Builder {
         .register(Sleep)
         .register(Fail)
         .register(Progress);
+
     builder
         .register(Fanout)
         .register(Checkpoint)

@@ -22,7 +22,7 @@ pub struct Steps {
     pub step_ms: u64,
 }
 
-/// What was done.
+/// The steps done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StepsDone {
     /// How many.
@@ -42,6 +42,7 @@ impl Task for Progress {
             ctx.progress(done.message(format!("step {step} of {steps}")))
                 .await?;
         }
+
         ctx.info(format!("{steps} steps done"));
         Ok(StepsDone { steps })
     }

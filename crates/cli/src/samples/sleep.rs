@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 use super::STEP_MS;
 use longhaul::{Context, Outcome, Task};
 
-/// `sample.sleep`: waits, and honours a cancel.
+/// `sample.sleep`: waits, and ends when it is cancelled.
 #[derive(Debug)]
 pub struct Sleep;
 
-/// How long.
+/// How long it sleeps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SleepTime {

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{STEP_MS, STEPS};
 use longhaul::{Context, Outcome, Task};
 
-/// `sample.stream`: writes numbered chunks to its output stream. A later attempt goes on where the stream is.
+/// `sample.stream`: writes numbered chunks to its output stream. A later attempt continues where
+/// the last one stopped.
 #[derive(Debug)]
 pub struct Stream;
 
@@ -22,17 +23,17 @@ pub struct Chunks {
     pub chunk_ms: u64,
 }
 
-/// What was written, and where the last attempt started.
+/// The chunks written, and where the last attempt started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
     /// All chunks.
     pub chunks: u32,
-    /// Those that an earlier attempt had written.
+    /// The chunks that earlier attempts had written.
     pub resumed_from: u32,
 }
 
-/// How far the stream is.
+/// The end of the stream.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Position {
     chunks: u32,
@@ -48,6 +49,7 @@ impl Task for Stream {
         let Chunks { chunks, chunk_ms } = ctx.params;
         let start: Position = ctx.checkpoint()?.unwrap_or_default();
         ctx.resume_output(start.offset).await?;
+
         for chunk in start.chunks + 1..=chunks {
             ctx.sleep(Duration::from_millis(chunk_ms)).await?;
             let offset = ctx.emit(&format!("chunk {chunk}\n")).await?;
@@ -57,6 +59,7 @@ impl Task for Stream {
             })
             .await?;
         }
+
         Ok(Written {
             chunks,
             resumed_from: start.chunks,

@@ -1,4 +1,4 @@
-//! What the command line says of logs and traces. It counts before the configuration.
+//! The options for logs and traces. They override the configuration.
 
 use super::{LogFormat, TelemetrySettings};
 use crate::config::Config;
@@ -7,26 +7,26 @@ use crate::config::Config;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Logs and traces")]
 pub struct LogFlags {
-    /// How much is logged: error, warn, info, debug, trace, or a filter such as `info,longhaul_store=debug`.
+    /// What is logged: error, warn, info, debug, trace, or a filter such as
+    /// `info,longhaul_store=debug`.
     #[arg(long, global = true)]
     log: Option<String>,
-    /// How lines of the log are written: pretty or json.
+    /// The format of log lines: pretty or json.
     #[arg(long, global = true)]
     log_format: Option<LogFormat>,
-    /// A collector that traces are sent to by OTLP over HTTP, as http://127.0.0.1:4318. Without it, the configuration and
-    /// then the variable OTEL_EXPORTER_OTLP_ENDPOINT count; without any, nothing is sent.
+    /// The collector that receives traces by OTLP over HTTP, such as http://127.0.0.1:4318. Without
+    /// it, the configuration and then the variable OTEL_EXPORTER_OTLP_ENDPOINT count; without any,
+    /// nothing is sent.
     #[arg(long, global = true)]
     otlp_endpoint: Option<String>,
 }
 
 impl LogFlags {
-    /// The configuration, with what these say instead.
+    /// The configured settings, overridden by these options.
     pub fn over(&self, config: &Config) -> TelemetrySettings {
-        let configured = config
-            .telemetry
-            .otlp_endpoint
-            .as_ref()
-            .map(|url| url.reveal().to_owned());
+        let configured = config.telemetry.otlp_endpoint.as_ref();
+        let configured = configured.map(|url| url.reveal().to_owned());
+
         TelemetrySettings {
             level: self.log.clone().unwrap_or_else(|| config.log.level.clone()),
             format: self.log_format.unwrap_or(config.log.format),
@@ -35,7 +35,7 @@ impl LogFlags {
     }
 }
 
-/// The collector that the environment names, as OpenTelemetry says.
+/// The collector in the environment, in the variable that OpenTelemetry defines.
 #[expect(
     clippy::disallowed_methods,
     reason = "the program's own edge: it is passed in from here"

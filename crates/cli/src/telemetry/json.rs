@@ -1,5 +1,5 @@
-//! Lines of the log as JSON: one object each, in which the fields of all spans around it stand at the top, so that
-//! `grep '"taskId":"…"'` finds every line of a task.
+//! Log lines as JSON: one object per line. The fields of all enclosing spans are at the top level,
+//! so that `grep '"task_id":"…"'` finds every line of a task.
 
 use std::fmt;
 use std::io::Write as _;
@@ -23,19 +23,19 @@ use tracing_subscriber::{
 
 use super::FOR_TRACES;
 
-/// See the module.
+/// A layer that writes a JSON object for each event.
 #[derive(Debug)]
-pub(super) struct JsonLines<W> {
+pub(super) struct JsonLog<W> {
     writer: W,
 }
 
-impl<W> JsonLines<W> {
+impl<W> JsonLog<W> {
     pub(super) const fn new(writer: W) -> Self {
         Self { writer }
     }
 }
 
-/// What a span or an event says.
+/// The fields of a span or an event.
 #[derive(Debug, Default)]
 struct Fields(Map<String, Value>);
 
@@ -73,7 +73,7 @@ impl Visit for Fields {
     }
 }
 
-impl<S, W> Layer<S> for JsonLines<W>
+impl<S, W> Layer<S> for JsonLog<W>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
     W: for<'w> MakeWriter<'w> + 'static,
@@ -97,27 +97,33 @@ where
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut line = Fields::default();
         event.record(&mut line);
-        for span in context
-            .event_scope(event)
-            .into_iter()
-            .flat_map(|scope| scope.from_root())
-        {
+
+        let scope = context.event_scope(event).into_iter();
+        for span in scope.flat_map(|scope| scope.from_root()) {
             if let Some(fields) = span.extensions().get::<Fields>() {
-                // What a span says of a task must not be said otherwise by whoever logs within it.
+                // A span's ids replace those of the event: code within a task must not name
+                // another one.
                 line.0.extend(fields.0.clone());
             }
         }
-        let (metadata, mut time) = (event.metadata(), String::new());
-        // It writes to a text, which does not fail.
-        let _ = SystemTime.format_time(&mut Writer::new(&mut time));
-        line.0.insert("timestamp".to_owned(), time.into());
-        line.0
-            .insert("level".to_owned(), metadata.level().as_str().into());
+
+        let metadata = event.metadata();
+        let level = metadata.level().as_str();
+        line.0.insert("timestamp".to_owned(), timestamp().into());
+        line.0.insert("level".to_owned(), level.into());
         line.0.insert("target".to_owned(), metadata.target().into());
+
         if let Ok(mut text) = serde_json::to_vec(&line.0) {
             text.push(b'\n');
-            // A log that nobody takes must not stop the work.
+            // A log that cannot be written must not stop the work.
             let _ = self.writer.make_writer_for(metadata).write_all(&text);
         }
     }
+}
+
+fn timestamp() -> String {
+    let mut time = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    time
 }

@@ -1,4 +1,4 @@
-//! Traces for a collector, by OTLP over HTTP.
+//! Sends traces to a collector, by OTLP over HTTP.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::BoxedLayer;
 
 const NAME: &str = "longhaul";
 
-/// Sends batches of spans to the collector, and has tasks go on with the traces of their requests.
+/// Sends spans to the collector in batches. Tasks continue the traces of their requests.
 pub(super) fn provider(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
     let address = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
     let exporter = SpanExporter::builder()
@@ -32,8 +32,9 @@ pub(super) fn provider(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
         .with_endpoint(address)
         .build()
         .context(
-            "traces cannot be sent to the collector: its address must be as http://collector:4318",
+            "traces cannot be sent to the collector: use an address such as http://collector:4318",
         )?;
+
     let provider = SdkTracerProvider::builder()
         .with_resource(
             Resource::builder()
@@ -43,11 +44,12 @@ pub(super) fn provider(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
         )
         .with_span_processor(BatchSpanProcessor::builder(exporter, runtime::Tokio).build())
         .build();
+
     trace::install(Arc::new(Spans));
     Ok(provider)
 }
 
-/// Spans of Longhaul, and not those of the libraries below it.
+/// The layer that records spans of Longhaul, without those of its libraries.
 pub(super) fn layer(provider: &SdkTracerProvider) -> BoxedLayer {
     tracing_opentelemetry::layer()
         .with_tracer(provider.tracer(NAME))
@@ -70,18 +72,18 @@ impl trace::Tracer for Spans {
             true,
             TraceState::NONE,
         );
-        // It fails for a span that nobody records.
+
+        // This fails only for a span that is not recorded.
         let _ = span.set_parent(Context::new().with_remote_span_context(remote));
     }
 
     fn context_of(&self, span: &Span) -> Option<TraceContext> {
         let context = span.context();
         let recorded = context.span().span_context().clone();
-        let (trace_id, span_id) = (
-            recorded.trace_id().to_bytes(),
-            recorded.span_id().to_bytes(),
-        );
+        let trace_id = recorded.trace_id().to_bytes();
+        let span_id = recorded.span_id().to_bytes();
         let flags = recorded.trace_flags().to_u8();
+
         TraceContext::new(
             u128::from_be_bytes(trace_id),
             u64::from_be_bytes(span_id),

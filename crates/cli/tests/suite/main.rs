@@ -1,7 +1,7 @@
-//! The program `longhaul`, its API over real sockets and its commands, in one program of tests.
+//! The program `longhaul` and its commands, in one program of tests.
 //!
-//! What depends on the store runs on all three, each case on a fresh database. A server that is missing fails its cases
-//! and says how to get it.
+//! What depends on the store runs on all three, each case on a fresh database. A server that is
+//! missing fails its cases and says how to get it.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,16 +11,21 @@
 )]
 
 mod commands;
-mod database;
 mod deployment;
 mod fleet;
-mod http;
+mod logging;
 mod program;
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the server, which use more of it"
+)]
+#[path = "../../../server/tests/http/support/mod.rs"]
+mod support;
 mod telemetry;
-mod trial;
 
 use libtest_mimic::Trial;
 use longhaul_testkit::suite;
+use support::{client, database, server, trial};
 
 fn main() {
     let arguments = suite::arguments();
@@ -28,10 +33,11 @@ fn main() {
         commands::trials(),
         deployment::trials(),
         fleet::trials(),
-        http::trials(),
+        logging::trials(),
         program::trials(),
         telemetry::trials(),
     ];
+
     let trials: Vec<Trial> = parts.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

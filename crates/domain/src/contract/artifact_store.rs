@@ -1,7 +1,8 @@
-//! The artifact store: files that tasks make (R41).
+//! The artifact store: the content of files that tasks make.
 //!
-//! Keys are made of task, attempt and a random part; what a task calls its file is only shown. Whoever puts a file draws
-//! the random part, so that the key can be noted before there is a file: a crash then leaves no file that nobody knows.
+//! A key is made of task, attempt and a random id; the name of a file is only displayed. The caller
+//! draws the id, so that the key can be noted before the file exists: a crash then leaves no
+//! unknown file.
 
 use async_trait::async_trait;
 
@@ -12,26 +13,26 @@ use crate::{
     ids::{ArtifactId, TaskId},
 };
 
-/// A file to be kept.
+/// A file to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct NewArtifact<'a> {
     /// Random, and never used before.
     pub id: ArtifactId,
     pub task_id: TaskId,
     pub attempt: u32,
-    /// What people see when they download it. Never part of a path.
+    /// The name of the download. Never part of a path.
     pub file_name: &'a str,
     pub content_type: &'a str,
     pub bytes: &'a [u8],
 }
 
 impl NewArtifact<'_> {
-    /// Where it is kept: `{task}/{attempt}/{random}`.
+    /// Its key: `{task}/{attempt}/{id}`.
     pub fn key(&self) -> String {
         format!("{}/{}/{}", self.task_id, self.attempt, self.id)
     }
 
-    /// Refuses what cannot be kept or could not be shown to people: names end up in the headers of downloads.
+    /// Refuses what cannot be stored, and names that cannot be part of a download's headers.
     pub fn check(&self) -> Result<(), Invalid> {
         check_text("fileName", self.file_name, FILE_NAME_BYTES)?;
         check_text("contentType", self.content_type, NAME_BYTES)?;
@@ -42,6 +43,7 @@ impl NewArtifact<'_> {
                 "a media type such as text/plain",
             ));
         }
+
         if self.bytes.len() > ARTIFACT_BYTES {
             let problem = format!("has {} bytes", self.bytes.len());
             return Err(Invalid::new(
@@ -50,11 +52,12 @@ impl NewArtifact<'_> {
                 format!("up to {ARTIFACT_BYTES} bytes"),
             ));
         }
+
         Ok(())
     }
 }
 
-/// A file that is kept, as the task's result may carry it.
+/// A stored file, as a task's result may contain it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Artifact {
@@ -77,13 +80,13 @@ pub enum ArtifactError {
 /// Files by key.
 #[async_trait]
 pub trait ArtifactStore: Send + Sync + std::fmt::Debug {
-    /// Keeps the file. When this returns, it is durable.
+    /// Stores the file. When this returns, it is durable.
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError>;
-    /// The file and what is known of it.
+    /// The file with its description.
     async fn get(&self, key: &str) -> Result<(Artifact, Vec<u8>), ArtifactError>;
-    /// At most `length` bytes of the file from `offset` on; fewer only where it ends.
+    /// At most `length` bytes of the file from `offset` on; fewer only at its end.
     async fn read(&self, key: &str, offset: u64, length: u64) -> Result<Vec<u8>, ArtifactError>;
-    /// Removes the file, and what a crash has left of one; one that is gone already is no error.
+    /// Removes the file, or what a crash has left of it. A missing file is no error.
     async fn remove(&self, key: &str) -> Result<(), ArtifactError>;
     /// Removes all files of a task.
     async fn remove_all(&self, task: TaskId) -> Result<(), ArtifactError>;

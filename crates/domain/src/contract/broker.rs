@@ -1,16 +1,23 @@
-//! The broker: rings across processes for tasks that may be ready, and carries what nodes tell each other (R31 to R37).
+//! The broker: carries hints, signals, events and reported progress between processes.
 //!
-//! A bell carries ids and headers and is never the only copy of anything. It may be lost, repeated or late: whoever
-//! hears it claims the task in the store, or finds that there is nothing to claim. A broker that is away is told by
-//! [`Broker::state`]; everything here then fails fast, and nodes look into the store instead.
+//! A hint has ids and headers and is never the only copy of anything. It may be lost, repeated or
+//! late: its consumer claims the task in the store, or finds nothing to claim. [`Broker::state`]
+//! says whether the broker is up. While it is down every operation fails fast, and nodes poll the
+//! store instead.
 
 use async_trait::async_trait;
 
-use crate::{event::OutboxMessage, ids::TaskId, json::Json, task::Lease, time::Timestamp};
+use crate::{
+    event::OutboxMessage,
+    ids::TaskId,
+    json::Json,
+    task::{Lease, TaskRecord},
+    time::Timestamp,
+};
 
 /// "This task may be ready."
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bell {
+pub struct Hint {
     pub task_id: TaskId,
     pub owner: String,
     pub task_type: String,
@@ -18,22 +25,42 @@ pub struct Bell {
     pub priority: u8,
     pub retry_count: u32,
     pub submitted_at: Timestamp,
-    /// A bell before this moment is early.
+    /// A hint before this moment is early.
     pub due_at: Timestamp,
-    /// How often to look again, a moment later, if there is no such task: it was rung for before its commit.
-    pub looks: u8,
+    /// How often to look the task up again, a moment later, when it does not exist yet: this hint
+    /// was published before the commit of the submit.
+    pub lookups: u8,
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,
 }
 
-/// What became of a message.
+impl Hint {
+    /// The hint of a task as its record stands.
+    pub fn of(task: &TaskRecord) -> Self {
+        Self {
+            task_id: task.id,
+            owner: task.owner.clone(),
+            task_type: task.task_type.clone(),
+            queue: task.queue.clone(),
+            priority: task.priority,
+            retry_count: task.retry_count,
+            submitted_at: task.created_at,
+            due_at: task.due_at,
+            lookups: 0,
+            correlation_id: task.correlation_id.clone(),
+            trace_context: task.trace_context.clone(),
+        }
+    }
+}
+
+/// The outcome of publishing a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Published {
     /// The broker has it.
     Confirmed,
-    /// The broker would not have it: no queue takes it, or it was refused. The same again may well be refused again.
+    /// The broker refused it, or no queue takes it. A repetition may be refused as well.
     Refused(String),
-    /// Nobody knows: the connection broke, or no answer came in time. Publish it again.
+    /// Unknown: the connection broke, or no answer came in time. Publish it again.
     Unknown(String),
 }
 
@@ -43,20 +70,20 @@ impl Published {
     }
 }
 
-/// A bell in a node's hands, until it is answered.
+/// A hint that a node has received and not acknowledged yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
-    pub bell: Bell,
-    /// What [`Bells`] knows it by.
+    pub hint: Hint,
+    /// What [`HintConsumer::answered`] acknowledges it by.
     pub tag: u64,
 }
 
-/// Why a broker does not do what it was asked.
+/// Why an operation of the broker failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BrokerError {
     #[error("the broker is unavailable: {0}")]
     Unavailable(String),
-    /// Somebody has declared a queue or an exchange otherwise. A person must decide.
+    /// A queue or an exchange was declared with other properties. A person must decide.
     #[error("the broker's topology differs: {0}")]
     Topology(String),
 }
@@ -69,22 +96,23 @@ pub enum BrokerState {
     Down(String),
 }
 
-/// One consumer of a queue's bells.
+/// One consumer of a queue's hints.
 #[async_trait]
-pub trait Bells: Send + std::fmt::Debug {
-    /// Waits for bells and hands out at most `most`; nothing, at once, when that is none. The broker sends no more than
-    /// that ahead. May be dropped in the middle: what has come is handed out by the next call. Survives a broker that
-    /// goes and comes back; tags from before are then void, and answering them does nothing.
+pub trait HintConsumer: Send + std::fmt::Debug {
+    /// Waits for hints and returns at most `most`; returns at once when that is 0. The broker sends
+    /// no more than that ahead. A dropped call loses nothing: the next one returns what arrived.
+    /// Survives an outage of the broker. Tags from before it are then void, and acknowledging them
+    /// does nothing.
     async fn next(&mut self, most: usize) -> Vec<Delivery>;
-    /// The claim, or the decision not to claim, is committed: these bells are done with. What is not answered when the
-    /// consumer is dropped goes back to the broker.
+    /// Acknowledges hints: the claim, or the decision not to claim, is committed. Hints that are
+    /// not acknowledged when the consumer is dropped go back to the broker.
     async fn answered(&mut self, tags: &[u64]);
-    /// No slot is free: the broker sends nothing more, and what it has sent and nobody answered goes back to it. The
-    /// next call of [`Self::next`] opens the consumer again.
+    /// No slot is free: the broker sends nothing more, and hints that are not acknowledged go back
+    /// to it. The next call of [`Self::next`] resumes.
     async fn pause(&mut self);
 }
 
-/// What nodes tell each other at once. Lost signals cost time and nothing else.
+/// A message from one node to all. A lost signal costs time and nothing else.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(
     tag = "signal",
@@ -92,13 +120,14 @@ pub trait Bells: Send + std::fmt::Debug {
     rename_all_fields = "camelCase"
 )]
 pub enum Signal {
-    /// Tasks were cancelled: whoever runs one looks at its leases.
+    /// Tasks were cancelled: nodes that run them check their leases.
     Cancelled { task_ids: Vec<TaskId> },
     /// A queue was paused or resumed.
     QueueChanged { queue: String },
-    /// Queues with more waiting tasks than the ringer has rung for: whoever submits to one leaves the ringing to it. All
-    /// other queues are open. Told again and again, and whenever it changes.
-    Held { queues: Vec<String> },
+    /// The queues with more waiting tasks than the dispatcher publishes hints for. Submitting
+    /// processes leave the hints of these queues to the dispatcher. All other queues are open. Sent
+    /// once a second, and whenever it changes.
+    Backlogged { queues: Vec<String> },
 }
 
 /// One listener to signals.
@@ -108,7 +137,7 @@ pub trait Signals: Send + std::fmt::Debug {
     async fn next(&mut self) -> Option<Signal>;
 }
 
-/// Progress that a remote worker reports (R37).
+/// Progress that a remote worker reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgressReport {
     pub lease: Lease,
@@ -122,13 +151,13 @@ pub struct ProgressReport {
 /// The consumer of reported progress.
 #[async_trait]
 pub trait ProgressInbox: Send + std::fmt::Debug {
-    /// Waits for reports and hands out at most `most`, with the tags to answer them by. As [`Bells::next`].
+    /// Waits for reports and returns at most `most`, with their tags. As [`HintConsumer::next`].
     async fn next(&mut self, most: usize) -> Vec<(u64, ProgressReport)>;
-    /// They are kept, or not worth keeping.
+    /// Acknowledges reports: they are stored, or obsolete.
     async fn answered(&mut self, tags: &[u64]);
 }
 
-/// What has gone over a queue of the broker since this process started.
+/// The traffic of one queue of the broker since this process started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     pub published: u64,
@@ -138,41 +167,44 @@ pub struct Traffic {
     pub returned: u64,
 }
 
-/// Bells, dead letters, events, progress and signals between processes.
+/// Hints, dead letters, events, progress and signals between processes.
 #[async_trait]
 pub trait Broker: Send + Sync + std::fmt::Debug {
-    /// Makes queues and exchanges, for these queues of tasks among others. What is there already stays; what differs is
-    /// an error that names it. Everything that was declared or consumed once is made again when the broker comes back.
+    /// Declares the exchanges and the queues of these task queues. What exists stays; what differs
+    /// is an error that names it. All that was declared or consumed is declared again after an
+    /// outage.
     async fn declare(&self, queues: &[String]) -> Result<(), BrokerError>;
-    /// Rings now. One answer for each bell, in order. Higher priorities overtake. A bell for a queue that nobody has
-    /// declared is refused.
-    async fn ring(&self, bells: &[Bell]) -> Vec<Published>;
-    /// Rings after so many milliseconds each, or earlier, by half of it or 250 ms at most; never much later. At most an hour.
-    async fn ring_later(&self, bells: &[(Bell, u64)]) -> Vec<Published>;
-    /// Bells that wait in a queue, as the broker counts them. Those in the hands of nodes do not count.
+    /// Publishes hints now. One outcome for each, in order. Higher priorities overtake. A hint for
+    /// an undeclared queue is refused.
+    async fn publish_hints(&self, hints: &[Hint]) -> Vec<Published>;
+    /// Publishes each hint after its delay in milliseconds, at most an hour. It may come early, by
+    /// up to half the delay or 250 ms, but not much later.
+    async fn publish_hints_later(&self, hints: &[(Hint, u64)]) -> Vec<Published>;
+    /// Hints that wait in a queue, as the broker counts them. Received ones do not count.
     async fn depth(&self, queue: &str) -> Result<usize, BrokerError>;
-    /// A consumer of a queue's bells. It takes nothing before it is asked.
-    fn bells(&self, queue: &str) -> Box<dyn Bells>;
+    /// A consumer of a queue's hints. It takes nothing before its first call.
+    fn hints(&self, queue: &str) -> Box<dyn HintConsumer>;
 
-    /// Tells the world: events to the topic exchange, dead letters to the queue of dead letters. One answer for each.
+    /// Publishes outbox messages: events to the topic exchange, dead letters to the dead-letter
+    /// queue. One outcome for each.
     async fn publish(&self, messages: &[OutboxMessage]) -> Vec<Published>;
 
-    /// Tells all nodes, this one included. Never waits.
+    /// Sends a signal to all nodes, this one included. Never waits.
     fn signal(&self, signal: Signal);
-    /// What nodes tell from now on.
+    /// The signals from now on.
     fn signals(&self) -> Box<dyn Signals>;
 
-    /// Reports progress of tasks that run here to whoever keeps it.
+    /// Reports progress of tasks that run here to the progress collector.
     async fn report_progress(&self, reports: &[ProgressReport]) -> Vec<Published>;
     /// A consumer of reported progress.
     fn progress_inbox(&self) -> Box<dyn ProgressInbox>;
 
     /// Whether the broker can be reached now.
     fn state(&self) -> BrokerState;
-    /// Waits until the state is another than `known`.
+    /// Waits until the state is not `known` any more.
     async fn state_after(&self, known: &BrokerState) -> BrokerState;
-    /// What has gone over each queue and exchange, by its name at the broker, without the namespace.
+    /// The traffic of each queue and exchange, by its name at the broker without the namespace.
     fn traffic(&self) -> Vec<(String, Traffic)>;
-    /// Delivers what waits and closes the connection.
+    /// Sends what is buffered and closes the connection.
     async fn close(&self);
 }

@@ -1,7 +1,7 @@
-//! The event bus: what changed, to whoever listens (R34).
+//! The event bus: publishes what happened to tasks to live listeners.
 //!
-//! Events are news, not the truth: a listener that missed some reads the store. Publishing never waits, and a slow
-//! listener never holds up anybody: it loses the oldest events and is told how many.
+//! Events are not the truth: a listener that missed some reads the store. Publishing never waits. A
+//! slow listener holds up nothing: it loses the oldest events and receives their number.
 
 use async_trait::async_trait;
 
@@ -9,24 +9,24 @@ use crate::{event::TaskEvent, ids::TaskId};
 
 /// What a listener gets.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Heard {
+pub enum Received {
     /// Something happened to a task.
     Event(TaskEvent),
-    /// So many events were dropped because the listener was slow; what it shows may be stale.
+    /// This many events were dropped because the listener was slow. What it shows may be stale.
     Missed(u64),
 }
 
-/// What a listener wants to hear. Empty fields want everything.
+/// The events that a listener wants. Empty fields want everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Subscription {
-    /// News of this task alone.
+    /// Events of this task alone.
     pub task_id: Option<TaskId>,
-    /// News of this owner's tasks alone.
+    /// Events of this owner's tasks alone.
     pub owner: Option<String>,
 }
 
 impl Subscription {
-    /// Whether this listener wants to hear of it.
+    /// Whether the listener wants this event.
     pub fn wants(&self, event: &TaskEvent) -> bool {
         self.task_id.is_none_or(|id| id == event.task_id)
             && self.owner.as_ref().is_none_or(|own| *own == event.owner)
@@ -36,19 +36,19 @@ impl Subscription {
 /// One listener's end of the bus.
 #[async_trait]
 pub trait EventStream: Send + std::fmt::Debug {
-    /// The next piece of news; `None` when the bus is closed.
-    async fn next(&mut self) -> Option<Heard>;
+    /// The next event; `None` when the bus is closed.
+    async fn next(&mut self) -> Option<Received>;
 }
 
-/// News of tasks.
+/// Publishes task events.
 pub trait EventBus: Send + Sync + std::fmt::Debug {
     fn publish(&self, event: TaskEvent);
-    /// Whether anybody, in this process or in another, may hear of this task now; `true` when in doubt. If not, its events need
-    /// not even be made.
-    fn is_heard(&self, task_id: TaskId, owner: &str) -> bool {
+    /// Whether this task may have a listener now, in this process or another; `true` when in doubt.
+    /// Without one its events need not be built.
+    fn has_listeners(&self, task_id: TaskId, owner: &str) -> bool {
         let _ = (task_id, owner);
         true
     }
-    /// Everything that is published from now on.
+    /// The events that are published from now on.
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream>;
 }

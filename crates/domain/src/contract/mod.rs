@@ -1,9 +1,10 @@
-//! What Longhaul asks of the outside world: one trait for each boundary, one conformance suite for each trait.
+//! What Longhaul asks of the outside world: one trait for each boundary, one conformance suite for
+//! each trait.
 
 pub mod artifact_store;
 pub mod broker;
-pub mod doorbell;
 pub mod event_bus;
+pub mod notifier;
 pub mod progress_cache;
 pub mod rate_limiter;
 pub mod store;
@@ -11,8 +12,8 @@ pub mod stream_log;
 
 pub use artifact_store::ArtifactStore;
 pub use broker::Broker;
-pub use doorbell::Doorbell;
 pub use event_bus::EventBus;
+pub use notifier::Notifier;
 pub use progress_cache::ProgressCache;
 pub use rate_limiter::RateLimiter;
 pub use store::Store;

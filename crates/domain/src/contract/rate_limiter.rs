@@ -1,8 +1,9 @@
-//! The rate limiter: how fast a provider may be called, for everyone who shares the limiter (R22).
+//! The rate limiter: how fast a provider may be called by all processes that share the limiter.
 //!
-//! A key names a provider, or a provider and one of its models (`openai/gpt-4`). A permit for a model needs room in
-//! the model's own limit and in its provider's, whichever are configured; a key without any has the default. Places
-//! are booked in the order of the calls: who is told to wait has a place, and nobody who comes later gets it first.
+//! A key names a provider, or a provider and one of its models (`openai/gpt-4`). A permit for a
+//! model needs room in the model's own limit and in its provider's, whichever are configured; a key
+//! without any has the default. Permits are granted in the order of the calls: a caller that has to
+//! wait has its permit reserved, and no later caller gets it.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,19 @@ use async_trait::async_trait;
 
 use crate::{bounds, error::Invalid};
 
-/// So many permits in a stretch of time, and how many may come at once.
+/// Permits per period, and how many may be used at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// How many permits there are in each stretch.
+    /// Permits in each period.
     pub permits: u32,
-    /// How long a stretch is, in milliseconds.
+    /// The period in milliseconds.
     pub per_ms: u64,
-    /// Permits that an idle key has saved up; at least 1.
+    /// Permits that an idle key saves up; at least 1.
     pub burst: u32,
 }
 
 impl Limit {
-    /// So many permits in a second, evenly spaced: none are saved up.
+    /// Evenly spaced permits per second: none are saved up.
     pub const fn per_second(permits: u32) -> Self {
         Self {
             permits,
@@ -31,7 +32,7 @@ impl Limit {
         }
     }
 
-    /// So many permits in a minute, evenly spaced: none are saved up.
+    /// Evenly spaced permits per minute: none are saved up.
     pub const fn per_minute(permits: u32) -> Self {
         Self {
             permits,
@@ -40,7 +41,7 @@ impl Limit {
         }
     }
 
-    /// Lets an idle key save up so many permits, which may then come at once.
+    /// Lets an idle key save up this many permits, which may then be used at once.
     #[must_use]
     pub const fn burst(self, permits: u32) -> Self {
         Self {
@@ -49,7 +50,7 @@ impl Limit {
         }
     }
 
-    /// From one permit to the next in an even flow.
+    /// The time between two evenly spaced permits.
     const fn interval_micros(&self) -> u64 {
         self.per_ms
             .saturating_mul(1_000)
@@ -62,7 +63,8 @@ impl Limit {
 pub struct LimitRules {
     /// Limits of providers (`openai`) and of models (`openai/gpt-4`).
     pub limits: BTreeMap<String, Limit>,
-    /// What a key has that neither itself nor its provider has a limit for; without it such a key is unlimited.
+    /// The limit of a key when neither it nor its provider has one; without it such a key is
+    /// unlimited.
     pub default: Option<Limit>,
 }
 
@@ -74,7 +76,7 @@ impl LimitRules {
         self
     }
 
-    /// Refuses limits that permit nothing or take no time, and names that no key can have.
+    /// Refuses limits without permits or period, and invalid names.
     pub fn check(&self) -> Result<(), Invalid> {
         self.limits
             .keys()
@@ -85,7 +87,7 @@ impl LimitRules {
             .try_for_each(check_limit)
     }
 
-    /// The limits that a permit of `key` counts in, each with the name that it is shared by.
+    /// The limits that a permit of `key` counts in, each with the key that shares it.
     pub fn limits_of<'a>(&self, key: &'a str) -> Vec<(&'a str, Limit)> {
         let names = std::iter::once(key).chain(provider_of(key));
         let own: Vec<_> = names
@@ -98,7 +100,8 @@ impl LimitRules {
         }
     }
 
-    /// How far apart permits of `key` come when they are all used, in microseconds; nothing where it has no limit.
+    /// The time between permits of `key` when all are used, in microseconds; `None` without a
+    /// limit.
     pub fn slowest_micros(&self, key: &str) -> Option<u64> {
         self.limits_of(key)
             .iter()
@@ -120,19 +123,21 @@ fn check_limit(limit: &Limit) -> Result<(), Invalid> {
             "at least 1 of permits, burst and per_ms",
         ));
     }
+
     bounds::check_duration_ms("rateLimit", limit.per_ms)
 }
 
 /// The answer to a request for a permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reservation {
-    /// The permit is the caller's, to be used after this many milliseconds.
+    /// The caller has the permit and uses it after this many milliseconds.
     Granted { wait_ms: u64 },
-    /// The wait would be longer than the caller wants; nothing was booked. Worth asking again after this long.
+    /// The wait would be longer than the caller accepts. Nothing was reserved. Ask again after this
+    /// many milliseconds.
     Refused { retry_in_ms: u64 },
 }
 
-/// Why no answer can be had.
+/// The limiter cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the rate limiter is unavailable: {0}")]
 pub struct LimiterError(pub String);
@@ -140,11 +145,11 @@ pub struct LimiterError(pub String);
 /// Permits per key.
 #[async_trait]
 pub trait RateLimiter: Send + Sync + std::fmt::Debug {
-    /// Books the next permit of `key` if it comes within `max_wait_ms`.
+    /// Reserves the next permit of `key` if it comes within `max_wait_ms`.
     async fn reserve(&self, key: &str, max_wait_ms: u64) -> Result<Reservation, LimiterError>;
-    /// The provider said "too many": nobody gets a permit of `key` for so long. Then one probe goes first, and the
-    /// others follow when it was released, or when it has kept silent for long.
+    /// The provider answered "too many requests": no permit of `key` is granted for this long. Then
+    /// one probe gets a permit, and the others follow once it was released or has timed out.
     async fn park(&self, key: &str, for_ms: u64) -> Result<(), LimiterError>;
-    /// A call went well: a parked key whose time is over is open again.
+    /// A call succeeded: a parked key whose time is over is open again.
     async fn release(&self, key: &str) -> Result<(), LimiterError>;
 }

@@ -1,11 +1,11 @@
-//! The stream log: what a task writes while it runs, chunk by chunk, for readers who come and go (R40).
+//! The stream log: the output of a running task in chunks, for readers that connect and reconnect.
 //!
-//! Entries are numbered from 1 without gaps. A reader names the last number that it has and gets what follows, so a
-//! reconnect neither loses nor repeats. Appends are fenced by the attempt: what an older attempt still writes is
-//! refused. An attempt that starts over puts a rewind before its first chunk.
+//! Entries are numbered from 1 without gaps. A reader names its last number and gets what follows,
+//! so a reconnect neither loses nor repeats entries. Appends are fenced by the attempt: those of an
+//! older attempt are refused. An attempt that starts over writes a rewind before its first chunk.
 //!
-//! A log may lose a stream, with its process for one. Readers may hold numbers of it that the log no longer knows, so a
-//! later attempt does not give them out again: it starts with a rewind at [`first_number`], above all of them.
+//! A log may lose a stream, for example with its process. Readers may still have its numbers, so a
+//! later attempt does not reuse them: it starts with a rewind at [`first_number`], above them all.
 
 use async_trait::async_trait;
 
@@ -21,7 +21,8 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     Chunk(String),
-    /// Everything after the entry of this number is to be forgotten (0: everything); a new attempt writes it anew.
+    /// Everything after the entry of this number is void (0: everything). A new attempt writes it
+    /// again.
     Rewind {
         to: u64,
     },
@@ -33,15 +34,16 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entries {
     pub entries: Vec<Entry>,
-    /// The oldest number that is still kept. A reader who is behind it has missed something, unless what is kept starts
-    /// with a rewind to what the reader has.
-    pub first_kept: u64,
-    /// The newest number, 0 while nothing was written. Whoever has a higher one has it from a log that is lost.
+    /// The oldest number that is still kept. A reader who is behind it has missed something, unless
+    /// what is kept starts with a rewind to what the reader has.
+    pub first_available: u64,
+    /// The newest number, 0 while nothing was written. A reader with a higher one has it from a log
+    /// that was lost.
     pub last: u64,
 }
 
-/// The number that a later attempt starts with in a log that does not know the stream: higher than all that earlier
-/// attempts can have given out, and exact in JavaScript for two million attempts.
+/// The first number of a later attempt in a log that does not know the stream: above all numbers of
+/// earlier attempts, and exact in JavaScript for two million attempts.
 pub const fn first_number(attempt: u32) -> u64 {
     if attempt <= 1 {
         1
@@ -63,18 +65,18 @@ pub enum StreamError {
 /// Ordered output of tasks.
 #[async_trait]
 pub trait StreamLog: Send + Sync + std::fmt::Debug {
-    /// Makes `attempt` the one that writes. With `keep` the reader goes on after entry number `keep`; what was
-    /// written after it is taken back by a rewind.
+    /// Makes `attempt` the writer. It continues after entry number `keep`; a rewind voids what was
+    /// written after it.
     async fn begin(&self, task: TaskId, attempt: u32, keep: u64) -> Result<(), StreamError>;
-    /// Appends a chunk and answers with its number.
+    /// Appends a chunk and returns its number.
     async fn append(&self, task: TaskId, attempt: u32, chunk: &str) -> Result<u64, StreamError>;
-    /// Says that nothing follows. Ending twice is ending once. A stream that the log does not know, or has lost, stays
-    /// unknown: an end alone would tell its readers that there was nothing else.
+    /// Ends the stream. A repetition changes nothing. A stream that the log does not know or has
+    /// lost stays unknown: an end alone would look like empty output.
     async fn end(&self, task: TaskId, attempt: u32) -> Result<(), StreamError>;
-    /// Entries after number `after`, at most `limit`. A stream that nobody has written is empty.
+    /// Entries after number `after`, at most `limit`. An unknown stream is empty.
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError>;
     /// Waits until there is something after number `after`, or until `wait_ms` have passed.
     async fn wait(&self, task: TaskId, after: u64, wait_ms: u64) -> Result<(), StreamError>;
-    /// Forgets the stream.
+    /// Removes the stream.
     async fn remove(&self, task: TaskId) -> Result<(), StreamError>;
 }

@@ -3,22 +3,23 @@
 use super::{Command, Refusal, Transition, fence, touched};
 use crate::{
     json::Json,
-    task::{Lease, Task},
+    task::{Lease, TaskRecord},
     time::Timestamp,
 };
 
 /// The task with `checkpoint` saved at `now`.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     lease: &Lease,
     checkpoint: Json,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     fence(task, Command::Checkpoint, lease)?;
-    let after = Task {
+    let after = TaskRecord {
         checkpoint: Some(checkpoint),
         ..touched(task, now)
     };
+
     Ok(Transition {
         after,
         archived: None,

@@ -1,9 +1,10 @@
-//! Child ended: the parent's counters follow its children, and the last end lets a waiting parent go on.
+//! Child ended: the parent's counters follow its children, and the last end moves a waiting parent
+//! on.
 
 use super::{Refusal, Transition, finish, touched};
 use crate::{
     bounds,
-    task::{ChildCounts, Status, Task},
+    task::{ChildCounts, Status, TaskRecord},
     time::Timestamp,
 };
 
@@ -19,24 +20,30 @@ impl ChildMove {
     /// The move that matters to the parent, if the child's change was one.
     pub fn between(from: Option<Status>, to: Status) -> Option<Self> {
         let open = |status: Option<Status>| status.is_some_and(|status| !status.is_ended());
-        let unnoticed = from == Some(to) || (open(from) && open(Some(to)));
-        (!unnoticed).then_some(Self { from, to })
+        let is_irrelevant = from == Some(to) || (open(from) && open(Some(to)));
+        (!is_irrelevant).then_some(Self { from, to })
     }
 }
 
 /// The parent after its children moved, at `now`.
-pub fn decide(parent: &Task, moves: &[ChildMove], now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide(
+    parent: &TaskRecord,
+    moves: &[ChildMove],
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     let children = moves.iter().fold(parent.children, count);
     if children.total > bounds::CHILDREN {
         return Err(Refusal::TooManyChildren);
     }
-    let counted = Task {
+
+    let counted = TaskRecord {
         children,
         ..parent.clone()
     };
     if parent.status == Status::Waiting && children.open() == 0 {
-        return Ok(finish::go_on(&counted, now));
+        return Ok(finish::move_on(&counted, now));
     }
+
     Ok(Transition {
         after: touched(&counted, now),
         archived: None,
@@ -49,14 +56,16 @@ fn count(mut counts: ChildCounts, step: &ChildMove) -> ChildCounts {
         None => counts.total += 1,
         Some(from) => {
             if let Some(ended) = slot(&mut counts, from) {
-                // What people wrote into the counts must not let them wrap around.
+                // Counts that were changed by hand must not wrap around.
                 *ended = ended.saturating_sub(1);
             }
         }
     }
+
     if let Some(ended) = slot(&mut counts, step.to) {
         *ended += 1;
     }
+
     counts
 }
 
@@ -76,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_that_somebody_changed_do_not_wrap_around() {
+    fn counts_that_were_changed_by_hand_do_not_wrap_around() {
         let counts = ChildCounts {
             total: 2,
             ..ChildCounts::default()
@@ -85,11 +94,13 @@ mod tests {
             from: Some(Status::Failed),
             to: Status::Queued,
         };
+
         assert_eq!(count(counts, &retried), counts);
         let too_many = ChildCounts {
             completed: 3,
             ..counts
         };
+
         assert_eq!(
             (too_many.open(), too_many.verdict()),
             (0, Status::Completed)

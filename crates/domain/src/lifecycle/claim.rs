@@ -1,16 +1,16 @@
-//! Claim: a node takes a due task. The attempt grows, so whoever held it before is fenced off.
+//! Claim: a node takes a due task. The attempt grows, so an earlier attempt is fenced off.
 
 use super::{Command, Refusal, Transition, admit, moment, moved};
 use crate::{
     event::EventKind,
     ids::{LeaseToken, NodeId},
-    task::{Status, Task},
+    task::{Status, TaskRecord},
     time::Timestamp,
 };
 
-/// The task in the hands of `node_id` at `now`.
+/// The task claimed by `node_id` at `now`.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     node_id: NodeId,
     host: &str,
     token: LeaseToken,
@@ -20,8 +20,9 @@ pub fn decide(
     if task.due_at > now {
         return Err(Refusal::NotDue);
     }
+
     let at = Some(moment(task, now));
-    let after = Task {
+    let after = TaskRecord {
         attempt: task.attempt + 1,
         lease_token: Some(token),
         node_id: Some(node_id),
@@ -30,6 +31,7 @@ pub fn decide(
         last_attempt_at: at,
         ..moved(task, Status::Running, now)
     };
+
     Ok(Transition {
         after,
         archived: None,

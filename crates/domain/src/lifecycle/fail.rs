@@ -1,15 +1,16 @@
 //! Fail: the running attempt returns an error.
 
-use super::{Command, Refusal, Transition, event_of_end, fence, left_behind, moved};
+use super::{Command, Refusal, Transition, fence, left_behind, moved};
 use crate::{
-    attempt::AttemptOutcome,
-    task::{Lease, Status, Task, TaskError},
+    attempt::AttemptEndKind,
+    event::EventKind,
+    task::{Lease, Status, TaskError, TaskRecord},
     time::Timestamp,
 };
 
 /// The task after its attempt failed at `now`. Without `retry_in_ms` the error is fatal.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     lease: &Lease,
     error: TaskError,
     retry_in_ms: Option<u64>,
@@ -18,17 +19,17 @@ pub fn decide(
     fence(task, Command::Fail, lease)?;
     Ok(charge(
         task,
-        AttemptOutcome::Failed,
+        AttemptEndKind::Failed,
         error,
         retry_in_ms,
         now,
     ))
 }
 
-/// Charges the failure: another attempt, a dead letter when they are used up, or the end.
+/// Counts the failure: another attempt, a dead letter when they are used up, or the end.
 pub(super) fn charge(
-    task: &Task,
-    outcome: AttemptOutcome,
+    task: &TaskRecord,
+    outcome: AttemptEndKind,
     error: TaskError,
     retry_in_ms: Option<u64>,
     now: Timestamp,
@@ -39,17 +40,23 @@ pub(super) fn charge(
         Some(_) if failures >= task.max_attempts => (Status::DeadLetter, task.due_at),
         Some(delay_ms) => (Status::Retrying, now.plus_ms(delay_ms)),
     };
-    let moves_on = status == Status::Retrying || outcome != AttemptOutcome::Failed;
-    let archived = left_behind(task, outcome, Some(&error), now).filter(|_| moves_on);
-    let after = Task {
+    let moves_on = status == Status::Retrying || outcome != AttemptEndKind::Failed;
+    let archived = if moves_on {
+        left_behind(task, outcome, Some(&error), now)
+    } else {
+        None
+    };
+
+    let after = TaskRecord {
         retry_count: failures,
         due_at,
         error: Some(error),
         ..moved(task, status, now)
     };
+
     Transition {
         after,
         archived,
-        event: Some(event_of_end(status)),
+        event: Some(EventKind::of_status(status)),
     }
 }

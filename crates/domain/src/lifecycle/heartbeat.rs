@@ -1,9 +1,9 @@
-//! Heartbeat: a node asks which of its leases still hold. The task itself does not change.
+//! Heartbeat: a node asks which of its leases are still valid. The task itself does not change.
 
 use super::{Command, Refusal, fence};
-use crate::task::{Lease, Task};
+use crate::task::{Lease, TaskRecord};
 
 /// Refuses a lease that was taken over, cancelled or ended.
-pub fn decide(task: &Task, lease: &Lease) -> Result<(), Refusal> {
+pub fn decide(task: &TaskRecord, lease: &Lease) -> Result<(), Refusal> {
     fence(task, Command::Heartbeat, lease)
 }

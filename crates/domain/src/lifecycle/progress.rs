@@ -1,24 +1,25 @@
-//! Progress: the running attempt tells how far it is.
+//! Progress: the running attempt reports how far it is.
 
 use super::{Command, Refusal, Transition, fence, touched};
 use crate::{
     json::Json,
-    task::{Lease, Task},
+    task::{Lease, TaskRecord},
     time::Timestamp,
 };
 
 /// The task with `progress` noted at `now`.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     lease: &Lease,
     progress: Json,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     fence(task, Command::Progress, lease)?;
-    let after = Task {
+    let after = TaskRecord {
         progress: Some(progress),
         ..touched(task, now)
     };
+
     Ok(Transition {
         after,
         archived: None,

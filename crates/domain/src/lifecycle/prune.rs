@@ -1,11 +1,11 @@
-//! Prune: a duty removes what ended long ago. A child goes only with its parent, so that a parent's counters
-//! always have the rows to show for them.
+//! Prune: a maintenance job removes tasks that ended long ago. A child is removed only with its
+//! parent, so that a parent's counters always match its rows.
 
 use super::{Command, Refusal, admit};
-use crate::{filter::Retention, task::Task, time::Timestamp};
+use crate::{filter::Retention, task::TaskRecord, time::Timestamp};
 
 /// Refuses to remove a task that is open, a child, or younger than its retention.
-pub fn decide(task: &Task, retention: &Retention, now: Timestamp) -> Result<(), Refusal> {
+pub fn decide(task: &TaskRecord, retention: &Retention, now: Timestamp) -> Result<(), Refusal> {
     admit(task, Command::Prune)?;
     let keep_ms = retention.keep_ms(task.status).unwrap_or(u64::MAX);
     let old = task
@@ -14,5 +14,6 @@ pub fn decide(task: &Task, retention: &Retention, now: Timestamp) -> Result<(), 
     if task.parent_id.is_some() || task.children.open() > 0 || !old {
         return Err(Refusal::NotDue);
     }
+
     Ok(())
 }

@@ -5,11 +5,11 @@ use crate::{
     bounds,
     error::{Invalid, StoreError},
     event::EventKind,
-    task::Task,
+    task::TaskRecord,
     time::Timestamp,
 };
 
-/// What to change; what is absent stays.
+/// The changes; an absent field stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reschedule {
     pub run_at: Option<Timestamp>,
@@ -19,16 +19,18 @@ pub struct Reschedule {
 }
 
 impl Reschedule {
-    /// Refuses the first field that does not fit, and a change of nothing.
+    /// Refuses the first invalid field, and an empty change.
     pub fn check(&self) -> Result<(), Invalid> {
         if *self == Self::default() {
             let allowed = "at least one of runAt, priority, maxAttempts, queue";
             return Err(Invalid::new("change", "names nothing to change", allowed));
         }
+
         self.run_at.map_or(Ok(()), |moment| moment.check("runAt"))?;
         self.priority.map_or(Ok(()), bounds::check_priority)?;
         self.max_attempts
             .map_or(Ok(()), bounds::check_max_attempts)?;
+
         self.queue
             .as_ref()
             .map_or(Ok(()), |queue| bounds::check_label("queue", queue))
@@ -36,7 +38,11 @@ impl Reschedule {
 }
 
 /// The task changed at `now`.
-pub fn decide(task: &Task, change: &Reschedule, now: Timestamp) -> Result<Transition, StoreError> {
+pub fn decide(
+    task: &TaskRecord,
+    change: &Reschedule,
+    now: Timestamp,
+) -> Result<Transition, StoreError> {
     change.check()?;
     admit(task, Command::Reschedule)?;
     if change.run_at.is_some() && !task.status.is_claimable() {
@@ -45,13 +51,15 @@ pub fn decide(task: &Task, change: &Reschedule, now: Timestamp) -> Result<Transi
         }
         .into());
     }
-    let after = Task {
+
+    let after = TaskRecord {
         due_at: change.run_at.unwrap_or(task.due_at),
         priority: change.priority.unwrap_or(task.priority),
         max_attempts: change.max_attempts.unwrap_or(task.max_attempts),
         queue: change.queue.clone().unwrap_or_else(|| task.queue.clone()),
         ..touched(task, now)
     };
+
     Ok(Transition {
         after,
         archived: None,

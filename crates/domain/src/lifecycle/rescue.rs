@@ -1,18 +1,19 @@
-//! Rescue: a duty takes the task from a node that is dead. It knows nothing of handlers or run times:
-//! only the loss of the node's heartbeat makes a rescue.
+//! Rescue: a maintenance job takes the task from a dead node. Only the loss of the node's heartbeat
+//! leads to a rescue, not the run time of a handler.
 
-use super::{Command, Refusal, Transition, admit, event_of_end, left_behind, moved, touched};
+use super::{Command, Refusal, Transition, admit, left_behind, moved, touched};
 use crate::{
-    attempt::AttemptOutcome,
+    attempt::AttemptEndKind,
+    event::EventKind,
     ids::NodeId,
-    task::{Status, Task, TaskError},
+    task::{Status, TaskError, TaskRecord},
     time::Timestamp,
 };
 
-/// The task free for the next node at `now`, or quarantined once `max_crashes` nodes died with it. A task that somebody said to be
-/// running has no node.
+/// The task queued again at `now`, or quarantined once `max_crashes` nodes died while they ran it.
+/// A task whose row was set to running by hand has no node.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     dead: Option<NodeId>,
     max_crashes: u32,
     now: Timestamp,
@@ -24,6 +25,7 @@ pub fn decide(
             attempt: task.attempt,
         });
     }
+
     let crash_count = task.crash_count + 1;
     let status = if crash_count >= max_crashes {
         Status::DeadLetter
@@ -32,41 +34,46 @@ pub fn decide(
     };
     let message = if status == Status::DeadLetter {
         format!(
-            "quarantined: {crash_count} nodes died while they ran this task; if it is not to blame, retry it: it goes on from its checkpoint"
+            "quarantined: {crash_count} nodes died while they ran this task; if it is not the cause, \
+             retry it; it continues from its checkpoint"
         )
     } else {
         "the node that ran this attempt died".to_owned()
     };
+
     let error = TaskError::new("crash", &message, None, now, task.attempt);
-    let archived = left_behind(task, AttemptOutcome::Crashed, Some(&error), now);
-    let after = Task {
+    let archived = left_behind(task, AttemptEndKind::Crashed, Some(&error), now);
+    let after = TaskRecord {
         crash_count,
         lease_token: None,
         error: Some(error),
         ..moved(task, status, now)
     };
+
     Ok(Transition {
         after,
         archived,
-        event: Some(event_of_end(status)),
+        event: Some(EventKind::of_status(status)),
     })
 }
 
-/// The rescued task kept for its host: for others it is due `keep_ms` later. A quarantined one is as it was.
-pub fn keep_for_host(mut rescued: Transition, keep_ms: u64, now: Timestamp) -> Transition {
+/// The rescued task reserved for its host: for other hosts it is due `keep_ms` later. A quarantined
+/// one stays as it is.
+pub fn host_affinity(mut rescued: Transition, keep_ms: u64, now: Timestamp) -> Transition {
     if rescued.after.status.is_claimable() {
         rescued.after.due_at = now.plus_ms(keep_ms);
     }
     rescued
 }
 
-/// The kept task due at `now`, because a node of its host is about to claim it.
-pub fn release(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
+/// The reserved task due at `now`, because a node of its host is about to claim it.
+pub fn release(task: &TaskRecord, now: Timestamp) -> Result<Transition, Refusal> {
     admit(task, Command::Claim)?;
-    let after = Task {
+    let after = TaskRecord {
         due_at: task.due_at.min(now),
         ..touched(task, now)
     };
+
     Ok(Transition {
         after,
         archived: None,

@@ -1,17 +1,17 @@
-//! Retry: a person replays what ended badly, the task itself or only its failed children.
+//! Retry: a person replays a task that ended badly, or only its failed children.
 
 use super::{Command, Refusal, Transition, admit, moved};
 use crate::{
     attempt::Attempt,
     event::EventKind,
-    task::{Phase, Status, Task},
+    task::{Phase, Status, TaskRecord},
     time::Timestamp,
 };
 
 /// The task queued again at `now` with its counters at zero. Its checkpoint stays.
-pub fn decide(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
+pub fn decide(task: &TaskRecord, now: Timestamp) -> Result<Transition, Refusal> {
     admit(task, Command::Retry)?;
-    let after = Task {
+    let after = TaskRecord {
         retry_count: 0,
         snooze_count: 0,
         crash_count: 0,
@@ -19,17 +19,18 @@ pub fn decide(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
         deadline_at: None,
         ..reopened(task, Status::Queued, now)
     };
+
     Ok(Transition {
         after,
-        archived: Attempt::told_by(task),
+        archived: Attempt::of_row(task),
         event: Some(EventKind::Requeued),
     })
 }
 
-/// The ended parent waiting again at `now`, for its failed children to be redone.
-pub fn decide_children(task: &Task, now: Timestamp) -> Result<Transition, Refusal> {
+/// The ended parent waiting again at `now` for its failed children.
+pub fn decide_children(task: &TaskRecord, now: Timestamp) -> Result<Transition, Refusal> {
     admit(task, Command::RedoChildren)?;
-    // A finish step that failed, failed over its children, and sees them again; a `run` that failed would not be run again.
+    // A failed finish step runs again after its children. A failed `run` would not run again.
     let failed_by_itself = task.phase == Phase::Run
         && task
             .error
@@ -38,14 +39,16 @@ pub fn decide_children(task: &Task, now: Timestamp) -> Result<Transition, Refusa
     if task.children.failed == 0 || task.children.open() > 0 || failed_by_itself {
         return Err(Refusal::NothingToRedo);
     }
-    let after = Task {
+
+    let after = TaskRecord {
         phase: Phase::Run,
         deadline_at: None,
         ..reopened(task, Status::Waiting, now)
     };
+
     Ok(Transition {
         after,
-        archived: Attempt::told_by(task),
+        archived: Attempt::of_row(task),
         event: Some(EventKind::Waiting),
     })
 }
@@ -55,8 +58,8 @@ pub const fn is_redone(status: Status) -> bool {
     matches!(status, Status::Failed | Status::DeadLetter)
 }
 
-fn reopened(task: &Task, status: Status, now: Timestamp) -> Task {
-    Task {
+fn reopened(task: &TaskRecord, status: Status, now: Timestamp) -> TaskRecord {
+    TaskRecord {
         lease_token: None,
         error: None,
         progress: None,

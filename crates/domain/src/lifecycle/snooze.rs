@@ -2,27 +2,28 @@
 
 use super::{Command, Refusal, Transition, fence, left_behind, moved};
 use crate::{
-    attempt::AttemptOutcome,
+    attempt::AttemptEndKind,
     event::EventKind,
-    task::{Lease, Status, Task, TaskError},
+    task::{Lease, Status, TaskError, TaskRecord},
     time::Timestamp,
 };
 
-/// The task put back for `delay_ms` at `now`, with the reason for people.
+/// The task due again `delay_ms` after `now`, with the reason for people.
 pub fn decide(
-    task: &Task,
+    task: &TaskRecord,
     lease: &Lease,
     reason: Option<TaskError>,
     delay_ms: u64,
     now: Timestamp,
 ) -> Result<Transition, Refusal> {
     fence(task, Command::Snooze, lease)?;
-    let archived = left_behind(task, AttemptOutcome::Snoozed, reason.as_ref(), now);
-    let after = Task {
+    let archived = left_behind(task, AttemptEndKind::Snoozed, reason.as_ref(), now);
+    let after = TaskRecord {
         snooze_count: task.snooze_count + 1,
         due_at: now.plus_ms(delay_ms),
         ..moved(task, Status::Retrying, now)
     };
+
     Ok(Transition {
         after,
         archived,

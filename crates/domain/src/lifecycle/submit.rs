@@ -6,7 +6,7 @@ use crate::{
     event::EventKind,
     ids::TaskId,
     submission::{NewTask, RunAt},
-    task::{ChildCounts, Phase, Status, Task},
+    task::{ChildCounts, Phase, Status, TaskRecord},
     time::Timestamp,
 };
 
@@ -18,7 +18,8 @@ pub fn decide(new: &NewTask, id: TaskId, now: Timestamp) -> Result<Transition, I
         RunAt::At(moment) => moment,
         RunAt::AfterMs(ms) => now.plus_ms(ms),
     };
-    let after = Task {
+
+    let after = TaskRecord {
         id,
         parent_id: new.parent.map(|lease| lease.task_id),
         owner: new.owner.to_string(),
@@ -61,6 +62,7 @@ pub fn decide(new: &NewTask, id: TaskId, now: Timestamp) -> Result<Transition, I
         artifact_expires_at: None,
         artifact_state: None,
     };
+
     Ok(Transition {
         after,
         archived: None,

@@ -1,10 +1,10 @@
-//! The table of (state, command) → target: the one place that says what is allowed.
+//! The table of (state, command) → target: the one definition of what is allowed.
 //!
-//! Decisions ask it, stores are tested against it, and `docs/lifecycle.md` is generated from it.
+//! Decisions read it, stores are tested against it, and `docs/lifecycle.md` is generated from it.
 
 use crate::task::Status;
 
-/// Everything that can be asked of an existing task.
+/// Every command to an existing task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Command {
     Claim,
@@ -32,14 +32,14 @@ pub enum Cell {
     /// Not allowed; nothing changes.
     Refused,
     /// Succeeds without changing anything.
-    Kept,
+    Unchanged,
     /// Moves the task to one of these states, which may be its own.
     To(&'static [Status]),
     /// Removes the task.
     Gone,
 }
 
-use Cell::{Gone, Kept as KEPT, Refused as no};
+use Cell::{Gone, Refused as no, Unchanged as same};
 use Status::{
     Cancelled as C, Completed as D, CompletedWithErrors as E, DeadLetter as X, Failed as F,
     Queued as Q, Retrying as T, Running as R, Waiting as W,
@@ -49,8 +49,8 @@ const fn to(targets: &'static [Status]) -> Cell {
     Cell::To(targets)
 }
 
-/// Columns in the order of [`Status::ALL`]: Queued, Running, reTrying, Waiting, completeD, with Errors, Failed,
-/// Cancelled, dead letter (X).
+/// Columns in the order of [`Status::ALL`]: Queued, Running, reTrying, Waiting, completeD, with
+/// Errors, Failed, Cancelled, dead letter (X).
 #[rustfmt::skip]
 pub const TABLE: [(Command, [Cell; 9]); 17] = [
     //                       Q         R                     T         W                     D         E         F         C         X
@@ -62,7 +62,7 @@ pub const TABLE: [(Command, [Cell; 9]); 17] = [
     (Command::Fail,         [no,       to(&[T, F, X]),       no,       no,                   no,       no,       no,       no,       no]),
     (Command::Snooze,       [no,       to(&[T]),             no,       no,                   no,       no,       no,       no,       no]),
     (Command::HandBack,     [no,       to(&[Q]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Cancel,       [to(&[C]), to(&[C]),             to(&[C]), to(&[C]),             KEPT,     KEPT,     KEPT,     KEPT,     KEPT]),
+    (Command::Cancel,       [to(&[C]), to(&[C]),             to(&[C]), to(&[C]),             same,     same,     same,     same,     same]),
     (Command::Retry,        [no,       no,                   no,       no,                   no,       no,       to(&[Q]), to(&[Q]), to(&[Q])]),
     (Command::RedoChildren, [no,       no,                   no,       no,                   no,       to(&[W]), to(&[W]), no,       no]),
     (Command::Reschedule,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W]),             no,       no,       no,       no,       no]),
@@ -102,21 +102,22 @@ impl Command {
             Self::Claim => {
                 "a node takes a due task; the attempt grows and a new lease token is handed out"
             }
-            Self::Heartbeat => "a node shows that it lives and learns which of its leases are gone",
-            Self::Progress => "the running attempt tells how far it is",
+            Self::Heartbeat => "a node shows that it lives and learns which of its leases are lost",
+            Self::Progress => "the running attempt reports how far it is",
             Self::Checkpoint => {
                 "the running attempt saves the state that its successor starts from"
             }
             Self::Finish => {
-                "the running attempt returns a result; a parent then waits for its children or follows their ends"
+                "the running attempt returns a result; a parent then waits for its children or \
+                 follows their ends"
             }
             Self::Fail => {
-                "the running attempt returns an error: try again later, fail, or give up as a dead letter"
+                "the running attempt returns an error: retried later, failed, or a dead letter"
             }
             Self::Snooze => {
                 "the running attempt asks to be run again later, without using up a retry"
             }
-            Self::HandBack => "a node that shuts down returns the task uncharged",
+            Self::HandBack => "a node that shuts down returns the task; no retry is counted",
             Self::Cancel => {
                 "a person or the parent's cancel ends the task; ended tasks stay as they are"
             }
@@ -126,16 +127,22 @@ impl Command {
             }
             Self::Reschedule => "a person changes time, priority, queue or number of attempts",
             Self::Rescue => {
-                "a duty takes the task from a dead node; after repeated crashes it is quarantined"
+                "the rescuer takes the task from a dead node; after repeated crashes it is \
+                 quarantined"
             }
             Self::Expire => {
-                "a duty ends what is past its deadline, and fails attempts that give no sign of life"
+                "the expirer ends tasks past their deadline, and fails attempts that are hung"
             }
-            Self::FailWaiting => "a duty ends a waiting task that cannot be brought to any node",
+            Self::FailWaiting => {
+                "the dispatcher ends a waiting task that cannot be dispatched to any node"
+            }
             Self::ChildEnded => {
-                "a child moved: the parent's counters follow, and the last end lets a waiting parent go on"
+                "a child moved: the parent's counters follow, and the last end moves a waiting \
+                 parent on"
             }
-            Self::Prune => "a duty removes what ended long ago, together with its children",
+            Self::Prune => {
+                "the pruner removes tasks that ended long ago, together with their children"
+            }
         }
     }
 
@@ -177,7 +184,7 @@ pub const fn cell(command: Command, status: Status) -> Cell {
 pub const fn targets(command: Command, status: Status) -> &'static [Status] {
     match cell(command, status) {
         Cell::To(targets) => targets,
-        Cell::Refused | Cell::Kept | Cell::Gone => &[],
+        Cell::Refused | Cell::Unchanged | Cell::Gone => &[],
     }
 }
 
@@ -186,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_and_columns_stand_where_their_names_say() {
+    fn rows_and_columns_are_in_the_order_of_their_names() {
         for (index, (command, _)) in TABLE.iter().enumerate() {
             assert_eq!(*command as usize, index);
         }
@@ -196,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_task_moves_only_by_a_persons_retry() {
+    fn only_a_retry_moves_an_ended_task() {
         for (command, cells) in TABLE {
             for status in Status::ALL.into_iter().filter(|status| status.is_ended()) {
                 let leaves =

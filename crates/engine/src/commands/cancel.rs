@@ -1,56 +1,56 @@
-//! Cancel: a task and all below it end, and handlers of this process hear of it at once.
+//! Cancel: ends a task and all below it, and has the handlers of this process stop at once.
 
 use longhaul_domain::{
-    Status, StoreError, Task, TaskId,
+    Status, StoreError, TaskId,
     contract::{
         broker::Signal,
-        store::{Access, Cancelled, Moved},
+        store::{Access, Cancelled},
     },
     event::EventKind,
+    lifecycle::{Command, Refusal},
 };
 
-use super::finish::kind_of;
 use crate::Engine;
 
 impl Engine {
-    /// Cancels; an ended task is left alone.
+    /// Cancels a task; an ended one stays as it is. A running task of a type that is not
+    /// cancellable is refused.
     pub async fn cancel(&self, access: &Access, id: TaskId) -> Result<Cancelled, StoreError> {
-        let done = self.store.cancel_task(access, id).await?;
-        self.tell_moves(&done.moved);
-        if done.status == Status::Cancelled {
-            // Also when it had been cancelled before: whoever cancelled it may not have come to say so.
-            self.look_at_leases.notify_one();
-            self.tell_nodes(Signal::Cancelled { task_ids: vec![id] });
-            if done.moved.is_empty() {
-                self.tell_of(id, EventKind::Cancelled).await;
+        self.refuse_uncancellable(access, id).await?;
+        let cancelled = self.store.cancel_task(access, id).await?;
+        self.publish_moves(&cancelled.moved);
+
+        // Also when the task had been cancelled before: the process that cancelled it may have
+        // crashed before it published anything.
+        if cancelled.status == Status::Cancelled {
+            self.wakeups.notify_leases();
+            self.signal_nodes(Signal::Cancelled { task_ids: vec![id] });
+            if cancelled.moved.is_empty() {
+                self.publish_by_id(id, EventKind::Cancelled).await;
             }
         }
-        Ok(done)
+
+        Ok(cancelled)
     }
 
-    /// Tells the listeners of tasks that the store has moved, and rings for those that can be claimed now.
-    pub(crate) fn tell_moves(&self, moved: &[Moved]) {
-        for Moved { task, .. } in moved {
-            self.tell(task, kind_of(task.status));
-            if task.status.is_claimable() {
-                self.doorbell.ring(&task.queue);
-                self.ring_for_task(task);
-            }
+    /// Reads the task only where this process knows a type that is not cancellable.
+    async fn refuse_uncancellable(&self, access: &Access, id: TaskId) -> Result<(), StoreError> {
+        if self.catalog.uncancellable().next().is_none() {
+            return Ok(());
         }
-    }
 
-    /// Tells the listeners of a change to a task that is not at hand. News is not the truth: a failed look is logged.
-    /// Answers with the task.
-    pub(crate) async fn tell_of(&self, id: TaskId, event: EventKind) -> Option<Task> {
-        match self.store.get_task(&Access::All, id).await {
-            Ok(task) => {
-                self.tell(&task, event);
-                Some(task)
-            }
-            Err(error) => {
-                tracing::debug!(%error, task_id = %id.0, "no news of a changed task");
-                None
-            }
+        let task = self.store.get_task(access, id).await?;
+        let is_cancellable = self
+            .catalog
+            .get(&task.task_type)
+            .is_none_or(|definition| definition.is_cancellable);
+        if task.status == Status::Running && !is_cancellable {
+            return Err(StoreError::Refused(Refusal::WrongState {
+                command: Command::Cancel,
+                status: task.status,
+            }));
         }
+
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Change: a person moves a task in time, priority or queue, alone or with others of its kind.
+//! Change: a person moves tasks in time, priority or queue, or pauses a queue.
 
 use longhaul_domain::{
-    Status, StoreError, Task, TaskId,
+    Status, StoreError, TaskId, TaskRecord,
     contract::{
         broker::Signal,
         store::{Access, BulkChange, BulkOutcome, BulkRequest},
@@ -12,7 +12,7 @@ use longhaul_domain::{
 
 use crate::{Engine, metrics::OTHER};
 
-/// Steps of one call: with a thousand tasks in each, some seconds of a store's time.
+/// Steps of one call: with a thousand tasks each, some seconds of the store's time.
 const BULK_STEPS: usize = 50;
 
 impl Engine {
@@ -21,69 +21,84 @@ impl Engine {
         access: &Access,
         id: TaskId,
         change: &Reschedule,
-    ) -> Result<Task, StoreError> {
+    ) -> Result<TaskRecord, StoreError> {
         let task = self.store.reschedule_task(access, id, change).await?;
-        self.tell(&task, EventKind::Rescheduled);
-        self.doorbell.ring(&task.queue);
-        self.ring_for_task(&task);
+        self.publish_event(&task, EventKind::Rescheduled);
+        self.notifier.notify(&task.queue);
+        self.publish_hint_of(&task);
         Ok(task)
     }
 
-    /// Claims nothing more from a queue.
+    /// Stops claims from a queue.
     pub async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
         self.store.pause_queue(name).await?;
-        self.tell_nodes(Signal::QueueChanged {
-            queue: name.to_owned(),
-        });
+        self.signal_queue_changed(name);
         Ok(())
     }
 
-    /// Opens a paused queue, and has nodes look at it.
+    /// Reopens a paused queue, and wakes the nodes that serve it.
     pub async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
         self.store.resume_queue(name).await?;
-        self.doorbell.ring(name);
-        self.tell_nodes(Signal::QueueChanged {
-            queue: name.to_owned(),
-        });
+        self.notifier.notify(name);
+        self.signal_queue_changed(name);
         Ok(())
     }
 
-    /// One step of a bulk change. News of each task would be a flood; listeners see the tasks when they look.
+    fn signal_queue_changed(&self, name: &str) {
+        self.signal_nodes(Signal::QueueChanged {
+            queue: name.to_owned(),
+        });
+    }
+
+    /// One step of a bulk change. A cancel leaves running tasks alone whose type is not
+    /// cancellable. No events are published, because one for each task would be a flood.
     pub async fn change_many(&self, request: &BulkRequest) -> Result<BulkOutcome, StoreError> {
-        let outcome = self.store.change_tasks(request).await?;
+        let request = BulkRequest {
+            spared: self.catalog.uncancellable().map(str::to_owned).collect(),
+            ..request.clone()
+        };
+        let outcome = self.store.change_tasks(&request).await?;
         match request.change {
             BulkChange::Cancel => {
-                let types = &request.filter.task_types;
-                let of_type = if types.len() == 1 { &types[0] } else { OTHER };
-                self.metrics
-                    .ended(of_type, Status::Cancelled, outcome.changed as u64);
-                self.look_at_leases.notify_one();
-                self.tell_nodes(Signal::Cancelled {
+                let task_type = match request.filter.task_types.as_slice() {
+                    [only] => only,
+                    _ => OTHER,
+                };
+                let changed = outcome.changed as u64;
+                self.metrics.ended(task_type, Status::Cancelled, changed);
+
+                self.wakeups.notify_leases();
+                self.signal_nodes(Signal::Cancelled {
                     task_ids: Vec::new(),
                 });
             }
             BulkChange::Retry | BulkChange::Reschedule(_) => self.wake(),
         }
+
         Ok(outcome)
     }
 
-    /// A bulk change in as many steps as one call may take. Where it stopped, the next call goes on.
+    /// A bulk change in as many steps as one call may take. Where it stopped, the next call
+    /// continues.
     pub async fn change_all(&self, mut request: BulkRequest) -> Result<BulkOutcome, StoreError> {
-        let mut all = BulkOutcome {
+        let mut total = BulkOutcome {
             matched: 0,
             changed: 0,
             next: None,
         };
+
         for _ in 0..BULK_STEPS {
             let step = self.change_many(&request).await?;
-            all.matched += step.matched;
-            all.changed += step.changed;
-            all.next = step.next;
+            total.matched += step.matched;
+            total.changed += step.changed;
+            total.next = step.next;
             request.after = step.next;
+
             if step.next.is_none() {
                 break;
             }
         }
-        Ok(all)
+
+        Ok(total)
     }
 }

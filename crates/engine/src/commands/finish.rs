@@ -1,41 +1,46 @@
-//! Finish: the ends of attempts that ran on this node, and what their ends mean for parents.
+//! Finish: records the ends of attempts that ran on this node, and publishes what they mean for
+//! their tasks and for parents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{
-    Status, StoreError, Task, TaskId, Timestamp,
+    Status, StoreError, TaskRecord, Timestamp,
     contract::{
-        broker::Bell,
-        store::{Access, Outcome, Report, Verdict},
+        broker::Hint,
+        store::{Access, AttemptEnd, AttemptReport, Verdict},
     },
     event::{EventKind, TaskEvent},
 };
 
-use crate::{Engine, TaskInfo};
+use crate::{
+    Engine, TaskInfo,
+    log::{self, TaskFields},
+};
 
-/// A report with what the listeners are told of its task.
+/// The report of an attempt that ended, with what its events and hints need.
 #[derive(Debug, Clone)]
-pub struct Ended {
-    pub report: Report,
+pub struct EndedAttempt {
+    pub report: AttemptReport,
     pub info: Arc<TaskInfo>,
-    /// How long the attempt ran here, if it did.
+    /// How long the attempt ran on this node, if its handler ran.
     pub ran: Option<Duration>,
     /// Whether the attempt wrote to the task's output stream.
     pub has_output: bool,
-    /// As the claim left it.
+    /// The task's version after the claim.
     version: u64,
-    /// As the claim left it.
+    /// The task's retries after the claim.
     retry_count: u32,
     priority: u8,
     created_at: Timestamp,
     trace_context: Option<String>,
 }
 
-impl Ended {
-    /// The end of an attempt of this task, which is as it was claimed. Whoever ran a handler sets `ran` and `has_output`.
-    pub fn new(task: &Task, info: Arc<TaskInfo>, report: Report) -> Self {
+impl EndedAttempt {
+    /// The end of an attempt of `task`, which is as it was claimed. The executor of a handler sets
+    /// `ran` and `has_output`.
+    pub fn new(task: &TaskRecord, info: Arc<TaskInfo>, report: AttemptReport) -> Self {
         Self {
             report,
             info,
@@ -48,193 +53,120 @@ impl Ended {
             trace_context: task.trace_context.clone(),
         }
     }
+
+    /// The hint of the task's next attempt, and the delay until it is due in milliseconds.
+    fn next_hint(&self, now: Option<Timestamp>) -> (Hint, u64) {
+        let (delay_ms, failures) = match &self.report.outcome {
+            AttemptEnd::Failed { retry_in_ms, .. } => (retry_in_ms.unwrap_or(0), 1),
+            AttemptEnd::Snoozed { delay_ms, .. } => (*delay_ms, 0),
+            AttemptEnd::Completed { .. } | AttemptEnd::HandedBack | AttemptEnd::Cancelled => (0, 0),
+        };
+
+        let hint = Hint {
+            task_id: self.report.lease.task_id,
+            owner: self.info.owner.clone(),
+            task_type: self.info.task_type.clone(),
+            queue: self.info.queue.clone(),
+            priority: self.priority,
+            retry_count: self.retry_count + failures,
+            submitted_at: self.created_at,
+            due_at: now.unwrap_or(self.created_at).plus_ms(delay_ms),
+            lookups: 0,
+            correlation_id: self.info.correlation_id.clone(),
+            trace_context: self.trace_context.clone(),
+        };
+        (hint, delay_ms)
+    }
 }
 
 impl Engine {
-    /// Records the reports and tells what became of them. On an error nothing is known; the same reports may be sent
-    /// again.
-    pub async fn finish(&self, ended: &[Ended]) -> Result<Vec<Verdict>, StoreError> {
-        let reports: Vec<Report> = ended.iter().map(|one| one.report.clone()).collect();
+    /// Records the reports and publishes their outcomes. After an error the outcome is unknown, and
+    /// the same reports may be sent again.
+    pub async fn finish(&self, ended: &[EndedAttempt]) -> Result<Vec<Verdict>, StoreError> {
+        let reports: Vec<AttemptReport> = ended.iter().map(|one| one.report.clone()).collect();
         let verdicts = self.store.finish_tasks(&reports).await?;
+
         let mut parents = BTreeSet::new();
         for (one, verdict) in ended.iter().zip(&verdicts) {
-            let raised_by = self.hot.raised_by(&one.report.lease);
+            // Read before it is forgotten with the attempt.
+            let raise = self.live.version_raise(&one.report.lease);
             self.forget_progress(&one.report.lease);
-            let Verdict::Applied(status) = verdict else {
-                continue;
-            };
-            self.count_attempt(one, *status);
-            log_failure(one, *status);
-            let event = kind_of(*status);
-            if self.note_news(event, one.report.lease.task_id, &one.info.owner) {
-                let version = self.version_after(one, raised_by).await;
-                self.bus.publish(news(one, event, *status, version));
-            }
-            if status.is_claimable() {
-                self.doorbell.ring(&one.info.queue);
-                self.ring_after(one);
-            }
-            if status.is_ended() {
-                parents.extend(one.info.parent_id);
-            }
-            if *status == Status::Cancelled {
-                // Its children are, too, and may run here.
-                self.look_at_leases.notify_one();
+
+            if let Verdict::Applied(status) = verdict {
+                self.publish_end(one, *status, raise).await;
+                if status.is_ended() {
+                    parents.extend(one.info.parent_id);
+                }
             }
         }
-        self.look_at_parents(parents).await;
+
+        self.publish_parents(parents).await;
         Ok(verdicts)
     }
 
-    /// Rings for the next attempt, when it is due.
-    fn ring_after(&self, one: &Ended) {
-        if self.direct_ring.is_none() {
-            return;
+    /// Counts, logs and publishes an end that the store has applied.
+    async fn publish_end(&self, one: &EndedAttempt, status: Status, raise: Option<u64>) {
+        self.count_attempt(one, status);
+        let fields = TaskFields::of_attempt(&one.info);
+        if let AttemptEnd::Failed { failure, .. } = &one.report.outcome {
+            log::attempt_failed(fields, &failure.message, status);
         }
-        let (delay_ms, failures) = match &one.report.outcome {
-            Outcome::Failed { retry_in_ms, .. } => (retry_in_ms.unwrap_or(0), 1),
-            Outcome::Snoozed { delay_ms, .. } => (*delay_ms, 0),
-            Outcome::Completed { .. } | Outcome::HandedBack | Outcome::Cancelled => (0, 0),
-        };
-        let bell = Bell {
-            task_id: one.report.lease.task_id,
-            owner: one.info.owner.clone(),
-            task_type: one.info.task_type.clone(),
-            queue: one.info.queue.clone(),
-            priority: one.priority,
-            retry_count: one.retry_count + failures,
-            submitted_at: one.created_at,
-            due_at: self
-                .store_time
-                .now()
-                .unwrap_or(one.created_at)
-                .plus_ms(delay_ms),
-            looks: 0,
-            correlation_id: one.info.correlation_id.clone(),
-            trace_context: one.trace_context.clone(),
-        };
-        self.ring_in(bell, delay_ms);
+
+        let event = EventKind::of_status(status);
+        log::task_changed(fields, event);
+        if self.count_event(event, one.report.lease.task_id, &one.info.owner) {
+            let version = self.version_after(one, raise).await;
+            let event = TaskEvent::attempt_ended(&one.info, &one.report, status, version);
+            self.bus.publish(event);
+        }
+
+        if status.is_claimable() {
+            self.notifier.notify(&one.info.queue);
+            if self.direct_dispatch.is_some() {
+                let (hint, delay_ms) = one.next_hint(self.store_time.now());
+                self.publish_hint_in(hint, delay_ms);
+            }
+        }
+        if status == Status::Cancelled {
+            // Its children are cancelled too, and may run here.
+            self.wakeups.notify_leases();
+        }
     }
 
-    fn count_attempt(&self, one: &Ended, status: Status) {
+    fn count_attempt(&self, one: &EndedAttempt, status: Status) {
+        let task_type = &one.info.task_type;
         if let Some(ran) = one.ran {
-            self.metrics.ran(&one.info.task_type, status, ran);
+            self.metrics.ran(task_type, status, ran);
         }
-        if status == Status::Retrying && matches!(one.report.outcome, Outcome::Failed { .. }) {
-            self.metrics.of_type(&one.info.task_type).retries.inc();
+
+        let has_failed = matches!(one.report.outcome, AttemptEnd::Failed { .. });
+        if status == Status::Retrying && has_failed {
+            self.metrics.of_type(task_type).retries.inc();
         }
         if status.is_ended() {
-            self.metrics.ended(&one.info.task_type, status, 1);
+            self.metrics.ended(task_type, status, 1);
         }
     }
 
-    /// The version that the end has left. What only the store knows is asked for: no plain task needs it.
-    async fn version_after(&self, one: &Ended, raised_by: Option<u64>) -> u64 {
-        let version = one.version + raised_by.unwrap_or(0) + 1;
-        if raised_by.is_some() {
+    /// The version of the task after its end. The store is asked only where the attempt's own
+    /// writes do not tell it, which is never the case for a plain task.
+    async fn version_after(&self, one: &EndedAttempt, raise: Option<u64>) -> u64 {
+        let version = one.version + raise.unwrap_or(0) + 1;
+        if raise.is_some() {
             return version;
         }
-        match self
-            .store
-            .get_task(&Access::All, one.report.lease.task_id)
-            .await
-        {
+
+        let task_id = one.report.lease.task_id;
+        match self.store.get_task(&Access::All, task_id).await {
             Ok(task) => task.version,
             Err(error) => {
-                tracing::debug!(%error, "the version of an ended task is a guess");
+                tracing::debug!(
+                    %error,
+                    task_id = %task_id.0,
+                    "reading the version of an ended task failed; its event has an estimate"
+                );
                 version
             }
         }
-    }
-
-    /// A child's end may have ended its parent, or called it back for its finish step. A parent's end may have done so to
-    /// its own.
-    pub(crate) async fn look_at_parents(&self, mut parents: BTreeSet<TaskId>) {
-        while let Some(id) = parents.pop_first() {
-            let parent = match self.store.get_task(&Access::All, id).await {
-                Ok(parent) => parent,
-                Err(error) => {
-                    tracing::debug!(%error, task_id = %id.0, "no news of a parent");
-                    continue;
-                }
-            };
-            match parent.status {
-                Status::Queued => {
-                    self.tell(&parent, EventKind::Requeued);
-                    self.doorbell.ring(&parent.queue);
-                    self.ring_for_task(&parent);
-                }
-                Status::Completed | Status::CompletedWithErrors | Status::Failed => {
-                    if self.tell(&parent, kind_of(parent.status)) {
-                        parents.extend(parent.parent_id);
-                    }
-                }
-                Status::Running
-                | Status::Retrying
-                | Status::Waiting
-                | Status::Cancelled
-                | Status::DeadLetter => {}
-            }
-        }
-    }
-}
-
-/// Failures are in the task's row, and in the log for whoever reads that first.
-fn log_failure(one: &Ended, status: Status) {
-    let Outcome::Failed { failure, .. } = &one.report.outcome else {
-        return;
-    };
-    let (task_id, attempt, error) = (
-        one.report.lease.task_id.0,
-        one.report.lease.attempt,
-        &failure.message,
-    );
-    let task_type = &one.info.task_type;
-    match status {
-        Status::Retrying => {
-            tracing::info!(%task_id, task_type, attempt, error, "an attempt has failed; there will be another one")
-        }
-        Status::Failed | Status::DeadLetter => {
-            tracing::warn!(%task_id, task_type, attempt, error, status = status.as_str(), "a task has failed for good");
-        }
-        Status::Queued
-        | Status::Running
-        | Status::Waiting
-        | Status::Completed
-        | Status::CompletedWithErrors
-        | Status::Cancelled => {}
-    }
-}
-
-pub(crate) const fn kind_of(status: Status) -> EventKind {
-    match status {
-        Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
-        Status::Failed => EventKind::Failed,
-        Status::DeadLetter => EventKind::DeadLettered,
-        Status::Cancelled => EventKind::Cancelled,
-        Status::Waiting => EventKind::Waiting,
-        Status::Retrying => EventKind::Retrying,
-        Status::Queued | Status::Running => EventKind::Requeued,
-    }
-}
-
-fn news(one: &Ended, event: EventKind, status: Status, version: u64) -> TaskEvent {
-    let error = match &one.report.outcome {
-        Outcome::Failed { failure, .. } => Some(failure.message.clone()),
-        Outcome::Snoozed { reason, .. } => reason.as_ref().map(|reason| reason.message.clone()),
-        Outcome::Completed { .. } | Outcome::HandedBack | Outcome::Cancelled => None,
-    };
-    TaskEvent {
-        task_id: one.report.lease.task_id,
-        owner: one.info.owner.clone(),
-        task_type: one.info.task_type.clone(),
-        event,
-        status,
-        attempt: one.report.lease.attempt,
-        version,
-        sequence: 0,
-        progress: None,
-        error,
-        correlation_id: one.info.correlation_id.clone(),
     }
 }

@@ -1,7 +1,15 @@
-//! The use cases that change something: the store first, then whoever must hear of it.
+//! The use cases that change something: first the store, then events, hints and signals.
+
+mod claim;
+mod submit;
+
+pub mod finish;
 
 mod cancel;
 mod change;
-pub mod finish;
 mod retry;
-mod submit;
+
+mod expire;
+mod give_up;
+mod promote;
+mod rescue;

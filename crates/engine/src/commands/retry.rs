@@ -16,14 +16,16 @@ impl Engine {
         scope: RetryScope,
     ) -> Result<(), StoreError> {
         self.store.retry_task(access, id, scope).await?;
+
         let event = match scope {
             RetryScope::Task => EventKind::Requeued,
             RetryScope::FailedChildren => EventKind::Waiting,
         };
-        if let Some(task) = self.tell_of(id, event).await {
-            self.ring_for_task(&task);
+        if let Some(task) = self.publish_by_id(id, event).await {
+            self.publish_hint_of(&task);
         }
-        // The children's queues are not known here; one ring of any queue makes every local node look.
+
+        // The queues of the children are not known here.
         self.wake();
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The book of metrics: every one is registered here with its help text, and written out from here.
+//! The registry of metrics: each is registered here with its help text, and written out from here.
 
 use std::fmt::Write as _;
 
@@ -8,10 +8,10 @@ use prometheus_client::{
     registry::{Metric, Registry},
 };
 
-/// What a metric is, for documents.
+/// A metric, for the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// As it is scraped.
+    /// The name as it is scraped.
     pub name: String,
     pub kind: Kind,
     pub labels: Vec<&'static str>,
@@ -35,19 +35,19 @@ impl Kind {
     }
 }
 
-/// The two ways in which scrapers read.
+/// The two text formats that scrapers read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `application/openmetrics-text; version=1.0.0`
     OpenMetrics,
-    /// `text/plain; version=0.0.4`, for those who do not ask for the other.
+    /// `text/plain; version=0.0.4`, the default.
     Plain,
 }
 
-/// Names of labels, and what they are in one series.
+/// The labels of one series with their values.
 type Labels<const N: usize> = [(&'static str, String); N];
 
-/// One metric for each combination of values of its labels.
+/// A metric with labels: one series for each combination of their values.
 #[derive(Debug, Clone)]
 pub struct Many<M, const N: usize> {
     names: [&'static str; N],
@@ -55,7 +55,7 @@ pub struct Many<M, const N: usize> {
 }
 
 impl<M: Clone, const N: usize> Many<M, N> {
-    /// The handle of one combination. It is made when it is new, so whoever counts often keeps it.
+    /// The handle of one series, which is made when it is new. Frequent callers store it.
     pub fn get(&self, values: [&str; N]) -> M {
         let mut values = values.into_iter();
         let set = self
@@ -77,7 +77,7 @@ pub struct Book {
 }
 
 impl Book {
-    /// The name is without `_total`, which counters get.
+    /// Registers a counter. Its name gets `_total` appended.
     pub fn counters<const N: usize>(
         &mut self,
         name: &'static str,
@@ -125,7 +125,7 @@ impl Book {
         many
     }
 
-    /// A metric without labels.
+    /// Registers a metric without labels.
     pub fn single<M: Metric + Default + Clone>(
         &mut self,
         name: &'static str,
@@ -151,7 +151,8 @@ impl Book {
         } else {
             name.to_owned()
         };
-        // The registry ends each help text with a full stop of its own.
+
+        // The registry appends a full stop to each help text.
         self.described.push(Description {
             name,
             kind,
@@ -175,7 +176,7 @@ impl Book {
     }
 }
 
-/// A metric without labels is written without brackets.
+/// Removes the empty brackets of metrics without labels.
 fn without_empty_labels(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
@@ -186,38 +187,42 @@ fn without_empty_labels(text: &str) -> String {
             }
             Some(_) | None => out.push_str(line),
         }
+
         out.push('\n');
     }
+
     out
 }
 
-/// The older format has the ending of a counter in its description, too, and no mark at the end.
+/// Converts OpenMetrics to the older format, which has `_total` in the description of a counter
+/// too, and no end mark.
 fn plain(text: &str) -> Result<String, std::fmt::Error> {
     let mut out = String::with_capacity(text.len() + 1_024);
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {
-        let mut words = line.splitn(4, ' ');
-        let (mark, what, name, rest) = (
-            words.next(),
-            words.next(),
-            words.next(),
-            words.next().unwrap_or(""),
-        );
-        let is_counter = match what {
+        let mut fields = line.splitn(4, ' ');
+        let mark = fields.next();
+        let keyword = fields.next();
+        let name = fields.next();
+        let rest = fields.next().unwrap_or("");
+
+        let is_counter = match keyword {
             Some("HELP") => lines
                 .peek()
                 .is_some_and(|next| next.starts_with("# TYPE") && next.ends_with(" counter")),
             Some("TYPE") => rest == "counter",
             Some(_) | None => false,
         };
-        match (mark, what, name) {
+
+        match (mark, keyword, name) {
             (Some("#"), Some("EOF"), _) => {}
-            (Some("#"), Some(what), Some(name)) if is_counter => {
-                writeln!(out, "# {what} {name}_total {rest}")?
+            (Some("#"), Some(keyword), Some(name)) if is_counter => {
+                writeln!(out, "# {keyword} {name}_total {rest}")?
             }
             _ => writeln!(out, "{line}")?,
         }
     }
+
     Ok(out)
 }
 
@@ -226,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_tell_the_same_numbers() {
+    fn both_formats_have_the_same_numbers() {
         let mut book = Book::default();
         book.counters("tasks_made", ["kind"], "Tasks that were made")
             .get(["a"])
@@ -236,6 +241,7 @@ mod tests {
             .set(3);
         let open = book.text(Format::OpenMetrics).unwrap();
         let plain = book.text(Format::Plain).unwrap();
+
         assert_eq!(open.lines().last(), Some("# EOF"));
         assert!(
             open.contains("# TYPE tasks_made counter\n")
@@ -245,6 +251,7 @@ mod tests {
             plain.contains("# HELP tasks_made_total Tasks that were made.\n"),
             "{plain}"
         );
+
         for text in [open, plain] {
             assert!(
                 text.contains("tasks_made_total{kind=\"a\"} 2\n")

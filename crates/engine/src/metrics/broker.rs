@@ -1,12 +1,12 @@
-//! What goes over the broker, and whether it is there.
+//! The traffic over the broker, and whether it is up.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
 use longhaul_domain::contract::{
     Broker,
     broker::{BrokerState, Traffic},
 };
+use parking_lot::Mutex;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
 use super::{
@@ -14,24 +14,24 @@ use super::{
     handles::Bounded,
 };
 
-/// Which part of the traffic a family counts.
-type Part = fn(&Traffic) -> u64;
+/// The number of the traffic that a counter shows.
+type Field = fn(&Traffic) -> u64;
 
 #[derive(Debug)]
 pub(crate) struct BrokerMetrics {
     up: Many<Gauge, 0>,
-    traffic: [(Bounded<Counter>, Part); 5],
-    /// What was shown last, by queue: the broker tells sums, and counters only grow.
+    traffic: [(Bounded<Counter>, Field); 5],
+    /// What was shown last, by queue: the broker has sums, and counters take differences.
     shown: Mutex<HashMap<String, Traffic>>,
-    rung: Counter,
-    rung_again: Counter,
+    published: Counter,
+    republished: Counter,
     not_dispatched: Counter,
 }
 
 impl BrokerMetrics {
     pub(crate) fn new(book: &mut Book) -> Self {
         let mut family =
-            |name, help, part: Part| (Bounded::new(book.counters(name, ["queue"], help)), part);
+            |name, help, field: Field| (Bounded::new(book.counters(name, ["queue"], help)), field);
         let traffic = [
             family(
                 "broker_messages_published",
@@ -40,68 +40,79 @@ impl BrokerMetrics {
             ),
             family(
                 "broker_messages_delivered",
-                "Messages that it handed to this process",
+                "Messages that the broker delivered to this process",
                 |of| of.delivered,
             ),
             family(
                 "broker_messages_acked",
-                "Those that this process was done with",
+                "Messages that this process acknowledged",
                 |of| of.acked,
             ),
             family(
                 "broker_messages_nacked",
-                "Messages that the broker refused, or got back unread",
+                "Messages that the broker refused or that this process returned",
                 |of| of.nacked,
             ),
             family(
                 "broker_messages_returned",
-                "Messages that came back because no queue takes them",
+                "Messages that the broker returned because no queue takes them",
                 |of| of.returned,
             ),
         ];
+
         Self {
             traffic,
             shown: Mutex::default(),
-            up: book.gauges("broker_up", [], "Whether this process can reach the broker: 1 or 0; absent without one"),
-            rung: book.single("tasks_bells_rung", Kind::Counter, "Bells that this process rang over the broker"),
-            rung_again: book.single(
-                "tasks_bells_rung_again",
+            up: book.gauges(
+                "broker_up",
+                [],
+                "Whether this process can reach the broker: 1 or 0; absent without a broker",
+            ),
+            published: book.single(
+                "tasks_hints_published",
                 Kind::Counter,
-                "Bells that the ringer of this process rang because an earlier one was lost or found nobody",
+                "Hints that this process published over the broker",
+            ),
+            republished: book.single(
+                "tasks_hints_republished",
+                Kind::Counter,
+                "Hints that the dispatcher of this process published again because an earlier \
+                 one led to no claim",
             ),
             not_dispatched: book.single(
                 "tasks_not_dispatched",
                 Kind::Counter,
-                "Tasks that this process failed because the broker refused their bells again and again",
+                "Tasks that this process failed because the broker refused their hints too often",
             ),
         }
     }
 
-    pub(crate) fn rung(&self, bells: usize) {
-        self.rung.inc_by(bells as u64);
+    pub(crate) fn published(&self, hints: usize) {
+        self.published.inc_by(hints as u64);
     }
 
-    pub(crate) fn rung_again(&self, bells: usize) {
-        self.rung_again.inc_by(bells as u64);
+    pub(crate) fn republished(&self, hints: usize) {
+        self.republished.inc_by(hints as u64);
     }
 
     pub(crate) fn not_dispatched(&self, tasks: usize) {
         self.not_dispatched.inc_by(tasks as u64);
     }
 
-    /// Shows the broker as it is now.
+    /// Reads the broker's state and traffic.
     pub(crate) fn show(&self, broker: Option<&dyn Broker>) {
         let Some(broker) = broker else { return };
         self.up
             .get([])
             .set(i64::from(broker.state() == BrokerState::Up));
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = self.shown.lock();
+
         for (queue, now) in broker.traffic() {
             let before = shown.insert(queue.clone(), now).unwrap_or_default();
-            for (counters, part) in &self.traffic {
+            for (counters, field) in &self.traffic {
                 counters
                     .get(&queue)
-                    .inc_by(part(&now).saturating_sub(part(&before)));
+                    .inc_by(field(&now).saturating_sub(field(&before)));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! News of tasks, counted when they are told and when somebody has acted on them.
+//! Task events, counted when they are published and when a listener has processed them.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,15 @@ use super::{
     book::{Book, Many},
 };
 
-/// As many as there are kinds of events, with room for more.
+/// Room for all kinds of events.
 const KINDS: usize = 16;
 
-/// Who acts on news.
+/// Processes events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
-    /// Streams of clients.
+    /// The streams of clients.
     Live,
-    /// Hooks of types.
+    /// The hooks of task types.
     Hooks,
 }
 
@@ -47,12 +47,13 @@ impl EventMetrics {
             published: book.counters(
                 "tasks_events_published",
                 ["event_type"],
-                "News of tasks that this process had to tell, whether or not anybody listened",
+                "Task events that this process published, with or without listeners",
             ),
             processed: book.counters(
                 "tasks_events_processed",
                 ["listener", "event_type"],
-                "News that a listener of this process has acted on: `live` streams and the `hooks` of types",
+                "Task events that a listener of this process has processed: `live` streams or \
+                 the `hooks` of types",
             ),
             published_handles: Default::default(),
             processed_handles: Default::default(),
@@ -69,7 +70,7 @@ impl EventMetrics {
 }
 
 impl Metrics {
-    /// A listener has acted on a piece of news.
+    /// A listener has processed an event.
     pub fn processed(&self, listener: Listener, event: EventKind) {
         if let Some(handle) = self.events.processed_handles[listener as usize].get(event as usize) {
             handle

@@ -1,11 +1,11 @@
-//! What stands where at the moment of a scrape.
+//! The gauges: what is read at the moment of a scrape.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use longhaul_domain::{
-    node::Node,
-    statistics::{Measure, Tally},
+    node::NodeRecord,
+    statistics::{Measure, TaskCount},
 };
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
@@ -15,19 +15,19 @@ use super::{
     process::ProcessSight,
 };
 
-/// Seconds and shares are not whole.
+/// Seconds are fractions.
 type Fraction = Gauge<f64, AtomicU64>;
 
-/// What was seen. What could not be seen is absent, and is then not shown.
+/// What a scrape has read. What could not be read is absent, and not shown.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sight {
     pub(crate) is_store_up: bool,
-    pub(crate) tallies: Vec<Tally>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) task_counts: Vec<TaskCount>,
+    pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) oldest_waiting_s: f64,
     pub(crate) most_silent_s: f64,
     pub(crate) outbox: Option<u64>,
-    /// Used and offered slots of this node.
+    /// The used and all slots of the local node.
     pub(crate) slots: Option<(usize, usize)>,
     pub(crate) process: ProcessSight,
 }
@@ -54,15 +54,26 @@ impl Gauges {
             queue_size: book.gauges(
                 "tasks_queue_size",
                 ["queue", "status"],
-                "Tasks of the whole store that now stand at a status; from the 201st queue on, queues are `other`",
+                "Tasks of the whole store by queue and present status; from the 201st queue on, \
+                 queues are `other`",
             ),
-            store_up: book.single("tasks_store_up", Kind::Gauge, "Whether the store answered this scrape: 1 or 0"),
+            store_up: book.single(
+                "tasks_store_up",
+                Kind::Gauge,
+                "Whether the store answered \
+                 this scrape: 1 or 0",
+            ),
             oldest_waiting: book.single(
                 "tasks_oldest_waiting_seconds",
                 Kind::Gauge,
-                "For how long the task of the whole store that waits the longest has been due; 0 when none waits",
+                "How long the longest waiting task of the whole store has been due; 0 when none \
+                 waits",
             ),
-            nodes_alive: book.single("tasks_nodes_alive", Kind::Gauge, "Nodes that are not declared dead"),
+            nodes_alive: book.single(
+                "tasks_nodes_alive",
+                Kind::Gauge,
+                "Nodes that are not declared dead",
+            ),
             workers_alive: book.single(
                 "tasks_workers_alive",
                 Kind::Gauge,
@@ -71,18 +82,38 @@ impl Gauges {
             most_silent: book.single(
                 "tasks_oldest_lease_seconds",
                 Kind::Gauge,
-                "Since when the most silent node that is not declared dead has not been heard of",
+                "Seconds since the last heartbeat of the most silent node that is not declared \
+                 dead",
             ),
             outbox: book.gauges(
                 "tasks_outbox_pending",
                 [],
-                "Messages of the whole store that wait to be sent; counting stops at 100,000",
+                "Outbox messages of the whole store that wait to be published; counting stops at \
+                 100,000",
             ),
             slots_used: book.gauges("tasks_slots_used", [], "Tasks that run on this node"),
-            slots_offered: book.gauges("tasks_slots_offered", [], "Tasks that this node runs at once at the most"),
-            resident: book.gauges("process_resident_memory_bytes", [], "Memory of this process"),
-            open_files: book.gauges("process_open_fds", [], "Files and sockets that this process has open"),
-            cpu: book.single("process_cpu_seconds", Kind::Counter, "Processor time of this process"),
+            slots_offered: book.gauges(
+                "tasks_slots_offered",
+                [],
+                "Tasks that this node runs at \
+                 once at most",
+            ),
+            resident: book.gauges(
+                "process_resident_memory_bytes",
+                [],
+                "Memory of this process",
+            ),
+            open_files: book.gauges(
+                "process_open_fds",
+                [],
+                "Files and sockets that this process \
+                 has open",
+            ),
+            cpu: book.single(
+                "process_cpu_seconds",
+                Kind::Counter,
+                "Processor time of this process",
+            ),
         }
     }
 
@@ -90,29 +121,25 @@ impl Gauges {
         self.store_up.set(i64::from(sight.is_store_up));
         self.oldest_waiting.set(sight.oldest_waiting_s);
         self.most_silent.set(sight.most_silent_s);
-        self.nodes_alive.set(whole(
-            sight
-                .nodes
-                .iter()
-                .filter(|node| node.lost_at.is_none())
-                .count(),
-        ));
-        self.workers_alive.set(whole(
-            sight.nodes.iter().filter(|node| node.is_at_work()).count(),
-        ));
+
+        let nodes = sight.nodes.iter();
+        let alive = nodes.clone().filter(|node| node.lost_at.is_none()).count();
+        let at_work = nodes.filter(|node| node.is_at_work()).count();
+        self.nodes_alive.set(whole(alive));
+        self.workers_alive.set(whole(at_work));
+
         self.queue_size.clear();
-        for ((queue, status), n) in queue_sizes(&sight.tallies) {
+        for ((queue, status), n) in queue_sizes(&sight.task_counts) {
             self.queue_size.get([queue, status]).set(n);
         }
-        let slots = sight
-            .slots
-            .map(|(used, offered)| (whole(used), whole(offered)));
-        show(
-            &self.outbox,
-            sight.outbox.and_then(|count| i64::try_from(count).ok()),
-        );
-        show(&self.slots_used, slots.map(|(used, _)| used));
-        show(&self.slots_offered, slots.map(|(_, offered)| offered));
+
+        let outbox = sight.outbox.and_then(|count| i64::try_from(count).ok());
+        show(&self.outbox, outbox);
+        let slots_used = sight.slots.map(|(used, _)| whole(used));
+        let slots_offered = sight.slots.map(|(_, offered)| whole(offered));
+        show(&self.slots_used, slots_used);
+        show(&self.slots_offered, slots_offered);
+
         show(&self.resident, sight.process.resident_bytes);
         show(&self.open_files, sight.process.open_files);
         if let Some(seconds) = sight.process.cpu_seconds {
@@ -132,41 +159,41 @@ fn show(gauge: &Many<Gauge, 0>, value: Option<i64>) {
     }
 }
 
-/// By queue and status. Anybody can make a queue by naming it, so only the first by name are told apart.
-fn queue_sizes(tallies: &[Tally]) -> BTreeMap<(&str, &str), i64> {
+/// Tasks by queue and status. A submit can make any queue by naming it, so only the first ones by
+/// name have series of their own.
+fn queue_sizes(task_counts: &[TaskCount]) -> BTreeMap<(&str, &str), i64> {
     let mut sizes: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
-    for Tally { key, n } in tallies
-        .iter()
-        .filter(|tally| tally.key.measure == Measure::Status)
-    {
-        *sizes
-            .entry(&key.queue)
-            .or_default()
-            .entry(&key.label)
-            .or_default() += n;
-    }
-    let mut told = BTreeMap::new();
-    for (place, (queue, by_status)) in sizes.into_iter().enumerate() {
-        let queue = if place < NAMES { queue } else { OTHER };
-        for (status, n) in by_status {
-            *told.entry((queue, status)).or_default() += n;
+    for TaskCount { key, n } in task_counts {
+        if key.measure == Measure::Status {
+            let of_queue = sizes.entry(&key.queue).or_default();
+            *of_queue.entry(&key.label).or_default() += n;
         }
     }
-    told
+
+    let mut bounded = BTreeMap::new();
+    for (index, (queue, by_status)) in sizes.into_iter().enumerate() {
+        let queue = if index < NAMES { queue } else { OTHER };
+        for (status, n) in by_status {
+            *bounded.entry((queue, status)).or_default() += n;
+        }
+    }
+
+    bounded
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::statistics::TallyKey;
+    use longhaul_domain::statistics::CountKey;
 
     use super::*;
 
     #[test]
-    fn a_flood_of_queues_is_told_as_one() {
-        let tally = |queue: String, n| {
-            let (task_type, label) = ("t".to_owned(), "QUEUED".to_owned());
-            Tally {
-                key: TallyKey {
+    fn queues_past_the_bound_share_one_series() {
+        let task_count = |queue: String, n| {
+            let task_type = "t".to_owned();
+            let label = "QUEUED".to_owned();
+            TaskCount {
+                key: CountKey {
                     span_start: 0,
                     queue,
                     task_type,
@@ -177,10 +204,11 @@ mod tests {
                 n,
             }
         };
-        let tallies: Vec<Tally> = (0..NAMES + 10)
-            .map(|n| tally(format!("queue {n:04}"), 2))
+
+        let task_counts: Vec<TaskCount> = (0..NAMES + 10)
+            .map(|n| task_count(format!("queue {n:04}"), 2))
             .collect();
-        let sizes = queue_sizes(&tallies);
+        let sizes = queue_sizes(&task_counts);
         assert_eq!(sizes.len(), NAMES + 1);
         assert_eq!(
             (

@@ -1,19 +1,20 @@
-//! Handles that are kept, so that counting a task costs neither an allocation nor a text, and labels that are bounded.
+//! Cached handles, so that counting a task allocates nothing, and bounded labels.
 
 use std::collections::HashMap;
-use std::sync::{OnceLock, PoisonError, RwLock};
+use std::sync::OnceLock;
 
 use longhaul_domain::Status;
+use parking_lot::RwLock;
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use super::book::Many;
 
-/// What a name is filed under that is not known, or one too many.
+/// The label of a name that is unknown or beyond the bound.
 pub const OTHER: &str = "other";
-/// Different names that one label may have; a series for each costs a scraper some kilobytes.
+/// Different names of one label. Each series costs a scraper some kilobytes.
 pub const NAMES: usize = 200;
 
-/// Handles by a name that users choose: the first ones get a series of their own, and all the rest share one.
+/// Handles by a name that users choose. The first names get a series each; all others share one.
 #[derive(Debug)]
 pub(crate) struct Bounded<M> {
     many: Many<M, 1>,
@@ -29,15 +30,11 @@ impl<M: Clone> Bounded<M> {
     }
 
     pub(crate) fn get(&self, name: &str) -> M {
-        if let Some(handle) = self
-            .handles
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(name)
-        {
+        if let Some(handle) = self.handles.read().get(name) {
             return handle.clone();
         }
-        let mut handles = self.handles.write().unwrap_or_else(PoisonError::into_inner);
+
+        let mut handles = self.handles.write();
         if handles.len() >= NAMES {
             return self.many.get([OTHER]);
         }
@@ -48,7 +45,8 @@ impl<M: Clone> Bounded<M> {
     }
 }
 
-/// One handle for each status, made when it is first used: a series that is never used is not shown.
+/// One handle for each status. It is made when it is first used, so that unused series are not
+/// shown.
 #[derive(Debug)]
 pub(crate) struct ByStatus<M> {
     many: Many<M, 2>,
@@ -71,7 +69,7 @@ impl<M: Clone> ByStatus<M> {
     }
 }
 
-/// The families that have a series for each type.
+/// The metrics with a series for each type.
 #[derive(Debug)]
 pub(crate) struct TypeFamilies {
     pub(crate) submitted: Many<Counter, 1>,
@@ -82,7 +80,7 @@ pub(crate) struct TypeFamilies {
     pub(crate) execution: Many<Histogram, 2>,
 }
 
-/// What is counted of one type.
+/// The handles of one type.
 #[derive(Debug)]
 pub(crate) struct OfType {
     pub(crate) submitted: Counter,
@@ -118,6 +116,7 @@ mod tests {
         for n in 0..NAMES + 50 {
             bounded.get(&format!("key {n}")).inc();
         }
+
         bounded.get("key 7").inc();
         let text = book.text(Format::Plain).unwrap();
         assert_eq!(text.matches("seen_total{").count(), NAMES + 1);

@@ -1,8 +1,8 @@
-//! What the system says of this process. Where it has no such words, the metrics are absent.
+//! The operating system's view of this process. Where it has no `/proc`, the metrics are absent.
 
 use std::fs;
 
-/// Clock ticks in a second, as Linux counts them for programs on every platform.
+/// Clock ticks per second in `/proc`, on every Linux platform.
 const TICKS: f64 = 100.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -32,16 +32,14 @@ fn resident_bytes(status: &str) -> Option<i64> {
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim()
-        .strip_suffix(" kB")?
-        .trim()
-        .parse::<i64>()
-        .ok()
-        .map(|kib| kib * 1_024)
+    let number = line.trim().strip_suffix(" kB")?;
+    let kib: i64 = number.trim().parse().ok()?;
+    Some(kib * 1_024)
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The name of the program is in brackets and may contain anything; the numbers follow the last one.
+    // The name of the program is in brackets and may contain anything. The numbers follow the last
+    // bracket.
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |n: usize| fields.get(n)?.parse::<f64>().ok();
     Some((ticks(11)? + ticks(12)?) / TICKS)
@@ -52,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_the_system_are_understood() {
+    fn proc_files_are_parsed() {
         assert_eq!(
             resident_bytes("Name:\tx\nVmRSS:\t    1024 kB\n"),
             Some(1_048_576)

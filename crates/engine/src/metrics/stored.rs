@@ -2,26 +2,25 @@
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
-use std::time::Instant;
+use std::time::Duration;
 
-use longhaul_domain::StoreError;
+use longhaul_domain::{
+    StoreError,
+    contract::store::{StoreObserver, StoreOperation},
+};
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
-use super::book::{Book, Many};
+use super::{
+    Metrics,
+    book::{Book, Many},
+};
 
-/// Seconds: from a tenth of a millisecond, a statement of the embedded store, to a minute, where callers give up.
+/// Seconds: from a tenth of a millisecond, a statement of the embedded store, to a minute, where
+/// callers give up.
 fn store_seconds() -> Histogram {
     Histogram::new([
         0.000_1, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 60.0,
     ])
-}
-
-/// An operation of the store's contract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreOperation {
-    pub name: &'static str,
-    /// Whether it changes something.
-    pub is_update: bool,
 }
 
 #[derive(Debug)]
@@ -51,7 +50,8 @@ impl StoreMetrics {
             errors: book.counters(
                 "tasks_store_errors",
                 ["operation"],
-                "Operations that failed because the store was away or broken, not because they were refused",
+                "Operations that failed because the store was away or broken, not because they \
+                 were refused",
             ),
             seconds: book.histograms(
                 "tasks_store_seconds",
@@ -63,25 +63,6 @@ impl StoreMetrics {
         }
     }
 
-    /// Waits for the answer, and counts it.
-    pub(crate) async fn watch<T>(
-        &self,
-        operation: StoreOperation,
-        answer: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let asked = Instant::now();
-        let answer = answer.await;
-        let handles = self.handles_of(operation);
-        handles.seconds.observe(asked.elapsed().as_secs_f64());
-        if let (Some(updates), Ok(_)) = (&handles.updates, &answer) {
-            updates.inc();
-        }
-        if answer.as_ref().is_err_and(is_failure) {
-            handles.errors.inc();
-        }
-        answer
-    }
-
     fn handles_of(&self, operation: StoreOperation) -> Handles {
         let known = self
             .handles
@@ -89,6 +70,7 @@ impl StoreMetrics {
             .unwrap_or_else(PoisonError::into_inner)
             .get(operation.name)
             .cloned();
+
         known.unwrap_or_else(|| {
             let made = Handles {
                 updates: operation
@@ -97,6 +79,7 @@ impl StoreMetrics {
                 errors: self.errors.get([operation.name]),
                 seconds: self.seconds.get([operation.name]),
             };
+
             self.handles
                 .write()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -104,6 +87,23 @@ impl StoreMetrics {
                 .or_insert(made)
                 .clone()
         })
+    }
+}
+
+impl StoreObserver for Metrics {
+    fn observed(&self, operation: StoreOperation, took: Duration, error: Option<&StoreError>) {
+        let handles = self.store.handles_of(operation);
+        handles.seconds.observe(took.as_secs_f64());
+
+        match (error, &handles.updates) {
+            (None, Some(updates)) => {
+                updates.inc();
+            }
+            (Some(error), _) if is_failure(error) => {
+                handles.errors.inc();
+            }
+            (None, None) | (Some(_), _) => {}
+        }
     }
 }
 

@@ -1,7 +1,7 @@
-//! The read side: questions whose answer is put together from what the store keeps.
+//! The read side: questions that the store's records answer together.
 
-pub mod census;
 mod live_progress;
+pub mod queue_counts;
 mod scrape;
 pub mod statistics;
 pub mod why;

@@ -1,24 +1,24 @@
-//! Statistics of a span of time (R46), from the tallies that every change leaves behind.
+//! Statistics of a time span, from the counts that every change maintains.
 
 use std::collections::BTreeMap;
 
 use longhaul_domain::{
     Status, StoreError, Timestamp,
-    statistics::{Measure, SPAN_MICROS, Tally, TallyFilter, percentile},
+    statistics::{CountFilter, Measure, SPAN_MICROS, TaskCount, percentile},
 };
 
-use super::census::{Counts, count};
+use super::queue_counts::{Counts, count};
 use crate::Engine;
 
-/// Hours that one question may be about: a year. What is older is in the store's own tables.
+/// The longest span in hours: a year. Older counts are in the store's own tables.
 pub const SPAN_HOURS: i64 = 366 * 24;
 
-/// What is known of a span.
+/// The statistics of a span.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Tasks that now stand at a status.
+    /// Tasks by their present status.
     pub tasks: Counts,
     pub rows: Vec<Row>,
 }
@@ -29,7 +29,7 @@ pub struct Row {
     pub task_type: String,
     pub queue: String,
     pub tasks: Counts,
-    /// Tasks that ended in the span, by status.
+    /// Tasks that ended in the span, by their last status.
     pub ended: Counts,
     /// Tasks that completed on the first, second and any later attempt.
     pub completed_on: [i64; 3],
@@ -64,13 +64,12 @@ impl Engine {
         to: Timestamp,
     ) -> Result<Statistics, StoreError> {
         let (from, to) = whole_hours(from, to);
-        let present = self.store.read_tallies(&TallyFilter::default()).await?;
-        let past = self
-            .store
-            .read_tallies(&TallyFilter {
-                spans: Some((from, to)),
-            })
-            .await?;
+        let present = self.store.read_task_counts(&CountFilter::default()).await?;
+        let filter = CountFilter {
+            spans: Some((from, to)),
+        };
+        let past = self.store.read_task_counts(&filter).await?;
+
         Ok(Statistics {
             from,
             to,
@@ -81,73 +80,79 @@ impl Engine {
 }
 
 fn whole_hours(from: Timestamp, to: Timestamp) -> (Timestamp, Timestamp) {
-    let start = from.as_micros().div_euclid(SPAN_MICROS) * SPAN_MICROS;
-    let end = to
-        .as_micros()
-        .saturating_add(SPAN_MICROS - 1)
-        .div_euclid(SPAN_MICROS)
-        * SPAN_MICROS;
+    let hour_of = |micros: i64| micros.div_euclid(SPAN_MICROS) * SPAN_MICROS;
+    let start = hour_of(from.as_micros());
+    let end = hour_of(to.as_micros().saturating_add(SPAN_MICROS - 1));
+
     (
         Timestamp::from_micros(start),
         Timestamp::from_micros(end.max(start + SPAN_MICROS)),
     )
 }
 
-fn rows(present: &[Tally], past: &[Tally]) -> Vec<Row> {
-    let mut of_type: BTreeMap<(&str, &str), Vec<&Tally>> = BTreeMap::new();
-    for tally in present.iter().chain(past) {
-        of_type
-            .entry((&tally.key.task_type, &tally.key.queue))
-            .or_default()
-            .push(tally);
+fn rows(present: &[TaskCount], past: &[TaskCount]) -> Vec<Row> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&TaskCount>> = BTreeMap::new();
+    for task_count in present.iter().chain(past) {
+        let key = &task_count.key;
+        let group = groups.entry((&key.task_type, &key.queue)).or_default();
+        group.push(task_count);
     }
-    let made = of_type
-        .into_iter()
-        .map(|((task_type, queue), tallies)| row(task_type, queue, &tallies));
-    made.filter(|row| !row.tasks.is_empty() || !row.ended.is_empty())
-        .collect()
+
+    let mut rows = Vec::with_capacity(groups.len());
+    for ((task_type, queue), task_counts) in groups {
+        let row = row(task_type, queue, &task_counts);
+        if !row.tasks.is_empty() || !row.ended.is_empty() {
+            rows.push(row);
+        }
+    }
+
+    rows
 }
 
-fn row(task_type: &str, queue: &str, tallies: &[&Tally]) -> Row {
+fn row(task_type: &str, queue: &str, task_counts: &[&TaskCount]) -> Row {
     let mut row = Row {
         task_type: task_type.to_owned(),
         queue: queue.to_owned(),
         ..Row::default()
     };
-    let (mut wait, mut run) = (BTreeMap::new(), BTreeMap::new());
-    for Tally { key, n } in tallies {
+    let mut wait = BTreeMap::new();
+    let mut run = BTreeMap::new();
+
+    for TaskCount { key, n } in task_counts {
         match key.measure {
             Measure::Status => *row.tasks.entry(key.label.clone()).or_default() += n,
             Measure::Ended => {
                 *row.ended.entry(key.label.clone()).or_default() += n;
                 if key.label == Status::Completed.as_str() {
-                    row.completed_on[usize::try_from(key.bucket.clamp(1, 3) - 1).unwrap_or(2)] += n;
+                    let attempt = usize::try_from(key.bucket.clamp(1, 3)).unwrap_or(3);
+                    row.completed_on[attempt - 1] += n;
                 }
             }
             Measure::Wait => *wait.entry(key.bucket).or_default() += n,
             Measure::Run => *run.entry(key.bucket).or_default() += n,
         }
     }
+
     row.tasks.retain(|_, n| *n != 0);
-    (row.wait, row.run) = (Percentiles::of(&wait), Percentiles::of(&run));
+    row.wait = Percentiles::of(&wait);
+    row.run = Percentiles::of(&run);
     row
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::statistics::{TallyKey, bucket_of};
+    use longhaul_domain::statistics::{CountKey, bucket_of};
 
     use super::*;
 
-    fn tally(measure: Measure, label: &str, bucket: i32, n: i64) -> Tally {
-        let (queue, task_type, label) = ("q".to_owned(), "t".to_owned(), label.to_owned());
-        Tally {
-            key: TallyKey {
+    fn task_count(measure: Measure, label: &str, bucket: i32, n: i64) -> TaskCount {
+        TaskCount {
+            key: CountKey {
                 span_start: 0,
-                queue,
-                task_type,
+                queue: "q".to_owned(),
+                task_type: "t".to_owned(),
                 measure,
-                label,
+                label: label.to_owned(),
                 bucket,
             },
             n,
@@ -155,14 +160,15 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_told_apart_by_their_attempt() {
+    fn completed_tasks_are_counted_by_their_attempt() {
         let past = [
-            tally(Measure::Ended, "COMPLETED", 1, 5),
-            tally(Measure::Ended, "COMPLETED", 3, 2),
-            tally(Measure::Ended, "FAILED", 1, 1),
-            tally(Measure::Run, "COMPLETED", bucket_of(2_000), 7),
+            task_count(Measure::Ended, "COMPLETED", 1, 5),
+            task_count(Measure::Ended, "COMPLETED", 3, 2),
+            task_count(Measure::Ended, "FAILED", 1, 1),
+            task_count(Measure::Run, "COMPLETED", bucket_of(2_000), 7),
         ];
-        let all = rows(&[tally(Measure::Status, "COMPLETED", 0, 7)], &past);
+
+        let all = rows(&[task_count(Measure::Status, "COMPLETED", 0, 7)], &past);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].completed_on, [5, 0, 2]);
         assert_eq!((all[0].ended["COMPLETED"], all[0].ended["FAILED"]), (7, 1));

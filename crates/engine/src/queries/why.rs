@@ -1,16 +1,19 @@
-//! Why a task is not running yet: one reason, in a sentence, with its facts.
+//! Why a task is not running yet: one reason with its facts.
+//!
+//! [`Engine::why`] collects the [`Facts`] from the store and the local node, and [`decide`] picks
+//! the reason. Of several reasons the one that must be removed first is given.
 
 use std::collections::BTreeSet;
 
 use longhaul_domain::{
-    Node, Serves, Status, StoreError, Task, TaskError, TaskId, Timestamp, contract::store::Access,
-    queue::Queue, statistics::TallyFilter,
+    Attempt, NodeRecord, Serves, Status, StoreError, TaskError, TaskId, TaskRecord, Timestamp,
+    contract::store::Access, statistics::CountFilter,
 };
 
-use super::census::{Counts, count};
+use super::queue_counts::{Counts, count};
 use crate::Engine;
 
-/// What a task waits for. The first that holds is the one that is told.
+/// The reason why a task is not running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// It has ended.
@@ -24,36 +27,36 @@ pub enum Why {
         host: Option<String>,
         since: Option<Timestamp>,
     },
-    /// Its own code has returned; children have not ended.
+    /// Its own code has returned, and children have not ended.
     WaitsForChildren { open: u32, total: u32 },
     /// Its queue is paused.
     Paused { queue: String, since: Timestamp },
     /// It is not due.
     NotDue { due_at: Timestamp, status: Status },
-    /// Nobody runs tasks.
+    /// No node runs tasks.
     NoNode,
     /// No node runs the type.
     NoWorker { task_type: String },
-    /// Nodes run the type, and take none of it from the queue.
+    /// Nodes run the type, but none of them serves the queue.
     QueueNotServed {
         queue: String,
         task_type: String,
         served: BTreeSet<String>,
     },
-    /// A rate limit put it back; it is tried again when the limit has room.
+    /// A rate limit put it back. It is tried again when the limit has room.
     Limited {
         reason: String,
         due_at: Timestamp,
         in_s: u64,
     },
-    /// It is due, and the only node has no slot for it.
+    /// It is due, and the only node has no free slot for it.
     SlotsFull {
         queue: String,
         used: usize,
         slots: usize,
         ahead: Ahead,
     },
-    /// It is due, and others are too.
+    /// It is due, and others are claimed first.
     InLine {
         queue: String,
         ahead: Ahead,
@@ -67,20 +70,20 @@ pub enum Why {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ahead {
     Exactly(usize),
-    /// Counting stopped.
+    /// Counting stopped here.
     AtLeast(usize),
 }
 
-/// Tasks that are counted for one answer: some milliseconds of a store's time.
-const COUNTED: usize = 1_000;
+/// Tasks ahead that are counted: some milliseconds of the store's time.
+const MAX_COUNTED: usize = 1_000;
 
-/// The class of a snooze because a limit had no room in time.
+/// The error class of a snooze because a limit had no room in time.
 pub const LIMIT_FULL: &str = "limit_full";
-/// The class of a provider's refusal.
+/// The error class of a provider's refusal.
 const RATE_LIMITED: &str = "rate_limited";
 
 impl Why {
-    /// For programs.
+    /// The stable code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Self::Ended { .. } => "ended",
@@ -98,21 +101,22 @@ impl Why {
     }
 }
 
-/// What is known around a task when the question is asked.
+/// What is known besides the task itself.
 #[derive(Debug, Clone)]
-struct Surroundings {
+struct Facts {
     now: Timestamp,
+    /// Since when the task's queue is paused.
     paused_at: Option<Timestamp>,
     /// Whether this process knows the type.
     is_type_known: bool,
-    /// Those that run tasks.
-    nodes: Vec<Node>,
-    /// Of the task's queue.
+    /// The nodes that run tasks.
+    nodes: Vec<NodeRecord>,
+    /// The tasks of the queue, by status.
     counts: Counts,
-    /// What a task that put itself back said.
+    /// The error of the last attempt, if the task put itself back.
     last_error: Option<TaskError>,
     ahead: usize,
-    /// Used slots and all of this process's node, if it serves the task and none is free.
+    /// The used and all slots of the local node, if it serves the task and none is free.
     full: Option<(usize, usize)>,
 }
 
@@ -125,59 +129,61 @@ impl Engine {
         knows: impl Fn(&str) -> bool + Send,
     ) -> Result<Why, StoreError> {
         let task = self.store.get_task(access, id).await?;
-        let is_queue = |queue: &Queue| queue.name == task.queue;
-        let tallies = self.store.read_tallies(&TallyFilter::default()).await?;
+        let task_counts = self.store.read_task_counts(&CountFilter::default()).await?;
         let now = self.store.now().await?;
-        let is_in_line = task.status.is_claimable() && task.due_at <= now;
-        let is_put_back =
-            task.status == Status::Retrying && task.snooze_count > 0 && task.attempt > 0;
-        let last = match is_put_back {
-            true => self
-                .store
-                .list_attempts(access, id, task.attempt - 1, 1)
-                .await?
-                .pop(),
-            false => None,
+        let last_attempt = self.last_attempt_put_back(access, &task).await?;
+        let ahead = if task.status.is_claimable() && task.due_at <= now {
+            self.store.count_ahead(&task, now, MAX_COUNTED).await?
+        } else {
+            0
         };
-        let around = Surroundings {
+
+        let queues = self.store.list_queues().await?;
+        let queue = queues.into_iter().find(|queue| queue.name == task.queue);
+        let mut nodes = self.store.list_nodes().await?;
+        nodes.retain(NodeRecord::is_at_work);
+
+        let facts = Facts {
             now,
-            last_error: last.and_then(|attempt| attempt.error),
-            ahead: if is_in_line {
-                self.store.count_ahead(&task, now, COUNTED).await?
-            } else {
-                0
-            },
-            full: self.full_slots(&task),
-            paused_at: self
-                .store
-                .list_queues()
-                .await?
-                .into_iter()
-                .find(is_queue)
-                .and_then(|queue| queue.paused_at),
+            paused_at: queue.and_then(|queue| queue.paused_at),
             is_type_known: knows(&task.task_type),
-            nodes: self
-                .store
-                .list_nodes()
-                .await?
-                .into_iter()
-                .filter(Node::is_at_work)
-                .collect(),
-            counts: count(&tallies, |tally| tally.key.queue == task.queue),
+            nodes,
+            counts: count(&task_counts, |count| count.key.queue == task.queue),
+            last_error: last_attempt.and_then(|attempt| attempt.error),
+            ahead,
+            full: self.full_slots(&task),
         };
-        Ok(decide(&task, &around))
+        Ok(decide(&task, &facts))
     }
 
-    fn full_slots(&self, task: &Task) -> Option<(usize, usize)> {
+    /// The last attempt of a task that put itself back.
+    async fn last_attempt_put_back(
+        &self,
+        access: &Access,
+        task: &TaskRecord,
+    ) -> Result<Option<Attempt>, StoreError> {
+        let is_put_back = task.status == Status::Retrying && task.snooze_count > 0;
+        if !is_put_back || task.attempt == 0 {
+            return Ok(None);
+        }
+
+        let before = task.attempt - 1;
+        let mut attempts = self.store.list_attempts(access, task.id, before, 1).await?;
+        Ok(attempts.pop())
+    }
+
+    fn full_slots(&self, task: &TaskRecord) -> Option<(usize, usize)> {
         let node = self.local_node()?;
-        let is_full = node.has_room(&task.queue, &task.task_type) == Some(false);
-        is_full
-            .then(|| node.slots())
-            .filter(|(_, slots)| *slots > 0)
+        if node.has_room(&task.queue, &task.task_type) != Some(false) {
+            return None;
+        }
+
+        let (used, total) = node.slots();
+        (total > 0).then_some((used, total))
     }
 }
 
-fn decide(task: &Task, around: &Surroundings) -> Why {
+fn decide(task: &TaskRecord, facts: &Facts) -> Why {
     match task.status {
         Status::Completed
         | Status::CompletedWithErrors
@@ -196,40 +202,33 @@ fn decide(task: &Task, around: &Surroundings) -> Why {
             open: task.children.open(),
             total: task.children.total,
         },
-        Status::Queued | Status::Retrying => decide_waiting(task, around),
+        Status::Queued | Status::Retrying => decide_claimable(task, facts),
     }
 }
 
-fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
-    if let Some(since) = around.paused_at {
+/// The reason for a task that a node may claim once it is due.
+fn decide_claimable(task: &TaskRecord, facts: &Facts) -> Why {
+    if let Some(since) = facts.paused_at {
         return Why::Paused {
             queue: task.queue.clone(),
             since,
         };
     }
-    if task.due_at > around.now {
-        if let Some(reason) = limit_of(around) {
-            let in_s = task.due_at.micros_since(around.now).div_ceil(1_000_000);
-            return Why::Limited {
-                reason,
-                due_at: task.due_at,
-                in_s,
-            };
-        }
-        return Why::NotDue {
-            due_at: task.due_at,
-            status: task.status,
-        };
+
+    if task.due_at > facts.now {
+        return decide_early(task, facts);
     }
-    if let Some(why) = not_served(task, around) {
+
+    if let Some(why) = not_served(task, facts) {
         return why;
     }
-    let ahead = if around.ahead < COUNTED {
-        Ahead::Exactly(around.ahead)
+
+    let ahead = if facts.ahead < MAX_COUNTED {
+        Ahead::Exactly(facts.ahead)
     } else {
-        Ahead::AtLeast(COUNTED)
+        Ahead::AtLeast(MAX_COUNTED)
     };
-    if let (1, Some((used, slots))) = (around.nodes.len(), around.full) {
+    if let (1, Some((used, slots))) = (facts.nodes.len(), facts.full) {
         return Why::SlotsFull {
             queue: task.queue.clone(),
             used,
@@ -237,28 +236,45 @@ fn decide_waiting(task: &Task, around: &Surroundings) -> Why {
             ahead,
         };
     }
-    let n = |status: Status| around.counts.get(status.as_str()).copied().unwrap_or(0);
-    let waiting = n(Status::Queued) + n(Status::Retrying) - 1;
-    let (running, nodes) = (n(Status::Running), around.nodes.len());
+
+    let n = |status: Status| facts.counts.get(status.as_str()).copied().unwrap_or(0);
+    let others_waiting = n(Status::Queued) + n(Status::Retrying) - 1;
     Why::InLine {
         queue: task.queue.clone(),
         ahead,
-        waiting: waiting.max(0),
-        running,
-        nodes,
+        waiting: others_waiting.max(0),
+        running: n(Status::Running),
+        nodes: facts.nodes.len(),
     }
 }
 
-/// Why no node would take it, if none would. One that does not say what it runs may well run what this process knows.
-fn not_served(task: &Task, around: &Surroundings) -> Option<Why> {
-    if around.nodes.is_empty() {
+/// The reason for a task that is not due.
+fn decide_early(task: &TaskRecord, facts: &Facts) -> Why {
+    match limit_reason(facts) {
+        Some(reason) => Why::Limited {
+            reason,
+            due_at: task.due_at,
+            in_s: task.due_at.micros_since(facts.now).div_ceil(1_000_000),
+        },
+        None => Why::NotDue {
+            due_at: task.due_at,
+            status: task.status,
+        },
+    }
+}
+
+/// Why no node would take the task, if none would. A node of an older version does not say what it
+/// serves; it may serve what this process knows.
+fn not_served(task: &TaskRecord, facts: &Facts) -> Option<Why> {
+    if facts.nodes.is_empty() {
         return Some(Why::NoNode);
     }
-    if around.is_type_known && around.nodes.iter().any(|node| node.serves.is_none()) {
+    if facts.is_type_known && facts.nodes.iter().any(|node| node.serves.is_none()) {
         return None;
     }
-    let all = around.nodes.iter().filter_map(|node| node.serves.as_ref());
-    let of_type: Vec<&Serves> = all
+
+    let serves = facts.nodes.iter().filter_map(|node| node.serves.as_ref());
+    let of_type: Vec<&Serves> = serves
         .filter(|serves| serves.task_types.contains(&task.task_type))
         .collect();
     if of_type.is_empty() {
@@ -266,21 +282,22 @@ fn not_served(task: &Task, around: &Surroundings) -> Option<Why> {
             task_type: task.task_type.clone(),
         });
     }
-    let served: BTreeSet<String> = of_type
-        .iter()
-        .flat_map(|serves| &serves.queues)
-        .cloned()
-        .collect();
-    (!served.contains(&task.queue)).then(|| Why::QueueNotServed {
+
+    let queues = of_type.iter().flat_map(|serves| &serves.queues);
+    let served: BTreeSet<String> = queues.cloned().collect();
+    if served.contains(&task.queue) {
+        return None;
+    }
+    Some(Why::QueueNotServed {
         queue: task.queue.clone(),
         task_type: task.task_type.clone(),
         served,
     })
 }
 
-/// What a limit said when it put the task back.
-fn limit_of(around: &Surroundings) -> Option<String> {
-    let error = around.last_error.as_ref()?;
+/// The message of the limit that put the task back.
+fn limit_reason(facts: &Facts) -> Option<String> {
+    let error = facts.last_error.as_ref()?;
     matches!(error.class.as_str(), LIMIT_FULL | RATE_LIMITED).then(|| error.message.clone())
 }
 
@@ -290,10 +307,10 @@ mod tests {
 
     use super::*;
 
-    fn task(status: Status) -> Task {
+    fn task(status: Status) -> TaskRecord {
         let new = NewTask::new("u-1", "t", "q", Json::trusted("null".to_owned()));
         let id = longhaul_domain::TaskIdSequence::default().next_id(Timestamp::default(), 1);
-        Task {
+        TaskRecord {
             status,
             ..submit::decide(&new, id, Timestamp::from_micros(1_000))
                 .unwrap()
@@ -301,16 +318,19 @@ mod tests {
         }
     }
 
-    fn node(queues: &[&str], task_types: &[&str]) -> Node {
+    fn node(queues: &[&str], task_types: &[&str]) -> NodeRecord {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let serves = Serves {
             queues: names(queues),
             task_types: names(task_types),
             slots: 4,
         };
-        let (started_at, heartbeat_at) = (Timestamp::default(), Timestamp::default());
-        let (name, host) = ("n".to_owned(), "h".to_owned());
-        Node {
+        let started_at = Timestamp::default();
+        let heartbeat_at = Timestamp::default();
+        let name = "n".to_owned();
+
+        let host = "h".to_owned();
+        NodeRecord {
             id: NodeId(uuid::Uuid::nil()),
             name,
             host,
@@ -321,9 +341,9 @@ mod tests {
         }
     }
 
-    fn around() -> Surroundings {
+    fn facts() -> Facts {
         let counts = Counts::from([("QUEUED".to_owned(), 38), ("RUNNING".to_owned(), 4)]);
-        Surroundings {
+        Facts {
             now: Timestamp::from_micros(2_000),
             paused_at: None,
             is_type_known: true,
@@ -336,10 +356,10 @@ mod tests {
     }
 
     #[test]
-    fn a_due_task_stands_in_line() {
-        let told = decide(&task(Status::Queued), &around());
+    fn a_due_task_waits_for_those_ahead() {
+        let why = decide(&task(Status::Queued), &facts());
         assert_eq!(
-            told,
+            why,
             Why::InLine {
                 queue: "q".to_owned(),
                 ahead: Ahead::Exactly(12),
@@ -351,113 +371,122 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_that_must_go_first_is_told_first() {
-        let paused = Surroundings {
+    fn the_reason_that_must_be_removed_first_is_given() {
+        let paused = Facts {
             paused_at: Some(Timestamp::default()),
             nodes: vec![],
-            ..around()
+            ..facts()
         };
-        let early = Surroundings {
+        let early = Facts {
             now: Timestamp::default(),
             nodes: vec![],
-            ..around()
+            ..facts()
         };
-        let lonely = Surroundings {
+
+        let no_node = Facts {
             nodes: vec![],
-            ..around()
+            ..facts()
         };
-        let strange = Surroundings {
+        let other_type = Facts {
             nodes: vec![node(&["q"], &["other"])],
-            ..around()
+            ..facts()
         };
-        let told =
-            [paused, early, lonely, strange].map(|one| decide(&task(Status::Queued), &one).code());
-        assert_eq!(told, ["paused", "not_due", "no_node", "no_worker"]);
+        let codes = [paused, early, no_node, other_type]
+            .map(|one| decide(&task(Status::Queued), &one).code());
+
+        assert_eq!(codes, ["paused", "not_due", "no_node", "no_worker"]);
     }
 
     #[test]
-    fn a_queue_that_no_node_of_the_type_serves_is_told_with_those_that_are() {
+    fn an_unserved_queue_is_given_with_the_served_ones() {
         let nodes = vec![
             node(&["q"], &["other"]),
             node(&["a", "b"], &["t"]),
             node(&["b"], &["t"]),
         ];
-        let elsewhere = Surroundings { nodes, ..around() };
+        let elsewhere = Facts { nodes, ..facts() };
         let served = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
-        let told = Why::QueueNotServed {
+        let expected = Why::QueueNotServed {
             queue: "q".to_owned(),
             task_type: "t".to_owned(),
             served,
         };
-        assert_eq!(decide(&task(Status::Queued), &elsewhere), told);
+
+        assert_eq!(decide(&task(Status::Queued), &elsewhere), expected);
     }
 
     #[test]
-    fn a_node_that_does_not_say_what_it_runs_may_run_what_is_known_here() {
-        let silent = Node {
+    fn a_node_that_does_not_say_what_it_serves_may_serve_what_is_known_here() {
+        let silent = NodeRecord {
             serves: None,
             ..node(&[], &[])
         };
-        let around = Surroundings {
+        let facts = Facts {
             nodes: vec![silent],
-            ..around()
+            ..facts()
         };
-        assert_eq!(decide(&task(Status::Queued), &around).code(), "in_line");
-        let unknown = Surroundings {
+
+        assert_eq!(decide(&task(Status::Queued), &facts).code(), "in_line");
+        let unknown = Facts {
             is_type_known: false,
-            ..around
+            ..facts
         };
+
         assert_eq!(decide(&task(Status::Queued), &unknown).code(), "no_worker");
     }
 
     #[test]
     fn every_status_has_a_reason() {
         for status in Status::ALL {
-            let code = decide(&task(status), &around()).code();
+            let code = decide(&task(status), &facts()).code();
             assert_eq!(code == "ended", status.is_ended(), "{status:?} is {code}");
         }
     }
 
     #[test]
-    fn full_slots_are_told_when_there_is_no_other_node() {
-        let full = Surroundings {
+    fn full_slots_are_the_reason_when_there_is_no_other_node() {
+        let full = Facts {
             full: Some((4, 4)),
-            ahead: COUNTED,
-            ..around()
+            ahead: MAX_COUNTED,
+            ..facts()
         };
-        let ahead = Ahead::AtLeast(COUNTED);
-        let told = Why::SlotsFull {
+        let ahead = Ahead::AtLeast(MAX_COUNTED);
+        let expected = Why::SlotsFull {
             queue: "q".to_owned(),
             used: 4,
             slots: 4,
             ahead,
         };
-        assert_eq!(decide(&task(Status::Queued), &full), told);
-        let two = Surroundings {
+
+        assert_eq!(decide(&task(Status::Queued), &full), expected);
+        let two = Facts {
             nodes: vec![node(&["q"], &["t"]), node(&["q"], &["t"])],
             ..full
         };
+
         assert_eq!(decide(&task(Status::Queued), &two).code(), "in_line");
     }
 
     #[test]
-    fn a_limit_is_told_with_the_seconds_until_it_is_tried_again() {
+    fn a_limit_is_given_with_the_seconds_until_the_next_try() {
         let mut limited = task(Status::Retrying);
         limited.due_at = Timestamp::from_micros(12_000_000);
-        let said = |class: &str| {
+        let after = |class: &str| {
             let error = TaskError::new(class, "no room", None, Timestamp::default(), 1);
-            Surroundings {
+            Facts {
                 last_error: Some(error),
-                ..around()
+                ..facts()
             }
         };
-        let told = Why::Limited {
+
+        let expected = Why::Limited {
             reason: "no room".to_owned(),
             due_at: limited.due_at,
             in_s: 12,
         };
-        assert_eq!(decide(&limited, &said(LIMIT_FULL)), told);
-        assert_eq!(decide(&limited, &said("rate_limited")), told);
-        assert_eq!(decide(&limited, &said("snoozed")).code(), "not_due");
+
+        assert_eq!(decide(&limited, &after(LIMIT_FULL)), expected);
+        assert_eq!(decide(&limited, &after("rate_limited")), expected);
+        assert_eq!(decide(&limited, &after("snoozed")).code(), "not_due");
     }
 }

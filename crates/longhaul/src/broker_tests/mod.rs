@@ -1,7 +1,7 @@
-//! Nodes with a store and a broker between them, both in memory and both to be broken by the test. Time is tokio's, which
-//! stands still and is moved together with the store's.
+//! Nodes with a store and a broker between them, both in memory and both to be broken by the test.
+//! Time is tokio's, which stands still and is moved together with the store's.
 
-mod bells;
+mod hints;
 mod outages;
 mod slots;
 mod words;
@@ -13,15 +13,16 @@ use std::sync::{
 use std::time::Duration;
 
 use longhaul_domain::{Status, TaskId, contract::Broker, event::OutboxPolicy};
-use longhaul_transport::local::{LocalDoorbell, MemoryBroker};
-use longhaul_worker::Registry;
+use longhaul_sdk::Registry;
+use longhaul_testkit::memory_broker::MemoryBroker;
+use longhaul_transport::local::LocalNotifier;
 
 use crate::{
     Context, Longhaul, Outcome, Stop, Task, TypeSettings, WorkerSettings,
     tests::{Far, line::Way, working},
 };
 
-/// Shorter than a claimer's looks while there is a broker, longer than a ringer's.
+/// Shorter than a claimer's looks while there is a broker, longer than a dispatcher's.
 const A_WHILE: Duration = Duration::from_secs(3);
 
 /// A store and a broker.
@@ -47,7 +48,7 @@ impl Fleet {
         let broker: Arc<dyn Broker> = Arc::<MemoryBroker>::clone(&self.broker);
         self.far.client(
             |parts| parts.broker(Some(broker)),
-            Arc::new(LocalDoorbell::new()),
+            Arc::new(LocalNotifier::new()),
             types,
         )
     }
@@ -79,7 +80,7 @@ impl Fleet {
         }
     }
 
-    fn claims_by_bell(&self) -> usize {
+    fn claims_by_hint(&self) -> usize {
         self.far.line.count("claim_named", Way::Back)
     }
 }

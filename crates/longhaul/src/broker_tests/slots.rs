@@ -1,6 +1,6 @@
-//! Bells that meet nodes without a slot, or without the type.
+//! Hints that meet nodes without a slot, or without the type.
 
-use longhaul_engine::slots::QueueSlots;
+use longhaul_node::QueueSlots;
 use tokio::sync::Semaphore;
 
 use super::*;
@@ -29,14 +29,17 @@ impl Task for Gated {
 
 #[tokio::test(start_paused = true)]
 async fn a_type_that_is_full_holds_up_no_other_and_goes_on_when_it_has_room() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
-    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let fleet = Fleet::new();
+    let runs = Counted::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let started = Arc::new(AtomicUsize::new(0));
     let types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
         registry
             .register(Gated(Arc::clone(&gate), Arc::clone(&started)))
             .unwrap();
     };
+
     let client = fleet.client(types);
     let node = fleet.node(slots(3), types).await;
     fleet.pass(Duration::from_millis(500)).await;
@@ -49,6 +52,7 @@ async fn a_type_that_is_full_holds_up_no_other_and_goes_on_when_it_has_room() {
         .submit_all((0..10).map(|_| client.submit::<Counted>(())))
         .await
         .unwrap();
+
     fleet.pass(Duration::from_millis(500)).await;
     assert_eq!((started.load(Ordering::SeqCst), runs.runs()), (1, 10));
     for done in 1..10 {
@@ -60,6 +64,7 @@ async fn a_type_that_is_full_holds_up_no_other_and_goes_on_when_it_has_room() {
             "the next one starts when one has ended"
         );
     }
+
     gate.add_permits(1);
     fleet.pass(Duration::from_millis(100)).await;
     node.stop().await;
@@ -67,27 +72,32 @@ async fn a_type_that_is_full_holds_up_no_other_and_goes_on_when_it_has_room() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_waits_behind_a_node_that_is_full() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
-    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let fleet = Fleet::new();
+    let runs = Counted::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let started = Arc::new(AtomicUsize::new(0));
     let busy_types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
         registry
             .register(Gated(Arc::clone(&gate), Arc::clone(&started)))
             .unwrap();
     };
+
     let client = fleet.client(busy_types);
     let busy = fleet.node(slots(1), busy_types).await;
     client.submit::<Gated>(()).await.unwrap();
     while started.load(Ordering::SeqCst) == 0 {
         fleet.pass(Duration::from_millis(50)).await;
     }
+
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(500)).await;
     assert!(
         fleet.broker.depth("free_default").await.unwrap() > 0,
-        "its bell is in the broker"
+        "its hint is in the broker"
     );
     let free = fleet.node(slots(1), counted(&runs)).await;
+
     fleet.pass(Duration::from_millis(100)).await;
     assert_eq!(fleet.status(handle.id()), Status::Completed);
     gate.add_permits(1);
@@ -96,20 +106,23 @@ async fn nothing_waits_behind_a_node_that_is_full() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bell_that_meets_a_node_without_its_type_finds_one_that_has_it() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
+async fn a_hint_that_meets_a_node_without_its_type_finds_one_that_has_it() {
+    let fleet = Fleet::new();
+    let runs = Counted::default();
     let client = fleet.client(counted(&runs));
-    // Without duties: no ringer helps.
+
+    // Without maintenance: no dispatcher helps.
     let settings = WorkerSettings {
-        duties: false,
+        maintenance: false,
         ..slots(10)
     };
     let knows = fleet.node(settings.clone(), counted(&runs)).await;
     let knows_not = fleet
         .node(settings, |registry| registry.register(Unserved).unwrap())
         .await;
+
     fleet.pass(Duration::from_millis(500)).await;
-    // The bell is in the hands of one of them.
+    // The hint is in the hands of one of them.
     let handle = client.submit::<Counted>(()).await.unwrap();
     fleet.pass(Duration::from_millis(50)).await;
     knows_not.stop().await;
@@ -120,12 +133,14 @@ async fn a_bell_that_meets_a_node_without_its_type_finds_one_that_has_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_a_type_that_nobody_serves_does_not_hold_up_the_others() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let fleet = Fleet::new();
+    let runs = Counted::default();
     let client = fleet.client(|registry| {
         registry.register(runs.clone()).unwrap();
         registry.register(Unserved).unwrap();
     });
     let node = fleet.node(slots(10), counted(&runs)).await;
+
     // More than is ever listed.
     for _ in 0..6 {
         client
@@ -133,6 +148,7 @@ async fn a_flood_of_a_type_that_nobody_serves_does_not_hold_up_the_others() {
             .await
             .unwrap();
     }
+
     fleet.pass(A_WHILE).await;
     client
         .submit_all((0..300).map(|_| client.submit::<Counted>(())))
@@ -144,15 +160,18 @@ async fn a_flood_of_a_type_that_nobody_serves_does_not_hold_up_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_in_one_queue_leaves_another_its_portion() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
-    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+async fn a_flood_in_one_queue_leaves_another_its_fair_share() {
+    let fleet = Fleet::new();
+    let runs = Counted::default();
+    let gate = Arc::new(Semaphore::new(0));
+    let started = Arc::new(AtomicUsize::new(0));
     let types = |registry: &mut Registry| {
         registry.register(runs.clone()).unwrap();
         registry
             .register(Slow(Arc::clone(&gate), Arc::clone(&started)))
             .unwrap();
     };
+
     let client = fleet.client(types);
     let queues = vec![
         QueueSlots::shared("free_default"),
@@ -161,6 +180,7 @@ async fn a_flood_in_one_queue_leaves_another_its_portion() {
     let node = fleet
         .node(WorkerSettings { queues, ..slots(4) }, types)
         .await;
+
     fleet.pass(Duration::from_millis(500)).await;
     client
         .submit_all((0..100).map(|_| client.submit::<Slow>(())))
@@ -172,11 +192,13 @@ async fn a_flood_in_one_queue_leaves_another_its_portion() {
         4,
         "the flood has every slot while nobody else wants one"
     );
+
     let handle = client
         .submit::<Counted>(())
         .queue("vip_short")
         .await
         .unwrap();
+
     gate.add_permits(1);
     fleet.pass(Duration::from_millis(200)).await;
     assert_eq!(

@@ -24,17 +24,20 @@ impl Task for Endless {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_of_another_process_is_heard_at_once() {
-    let (fleet, told) = (Fleet::new(), Arc::new(Notify::new()));
+    let fleet = Fleet::new();
+    let told = Arc::new(Notify::new());
     let types = |registry: &mut Registry| registry.register(Endless(Arc::clone(&told))).unwrap();
     let client = fleet.client(types);
     let minute = Duration::from_secs(60);
+
     // No heartbeat comes in the time of this test.
     let settings = WorkerSettings {
         heartbeat: minute,
         idle_heartbeat: minute,
-        duties: false,
+        maintenance: false,
         ..slots(1)
     };
+
     let node = fleet.node(settings, types).await;
     let handle = client.submit::<Endless>(()).await.unwrap();
     told.notified().await;
@@ -67,6 +70,7 @@ async fn a_dead_letter_is_told_once_the_broker_is_there_to_hear_it() {
     let node = fleet
         .node(slots(1), |registry| registry.register(Doomed).unwrap())
         .await;
+
     fleet.broker.set_down("gone");
     let handle = node.submit::<Doomed>(()).await.unwrap();
     fleet.until(handle.id(), Status::Failed).await;
@@ -80,6 +84,7 @@ async fn a_dead_letter_is_told_once_the_broker_is_there_to_hear_it() {
         .iter()
         .map(|message| (message.topic, message.task_id))
         .collect();
+
     assert_eq!(told, [(Topic::DeadLetter, handle.id())]);
     assert_eq!(node.store().count_outbox(10).await, Ok(0));
     node.stop().await;
@@ -87,7 +92,8 @@ async fn a_dead_letter_is_told_once_the_broker_is_there_to_hear_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_goes_over_the_broker_is_measured() {
-    let (fleet, runs) = (Fleet::new(), Counted::default());
+    let fleet = Fleet::new();
+    let runs = Counted::default();
     let client = fleet.client(counted(&runs));
     let node = fleet.node(slots(10), counted(&runs)).await;
     fleet.pass(Duration::from_millis(500)).await;
@@ -95,6 +101,7 @@ async fn what_goes_over_the_broker_is_measured() {
         .submit_all((0..7).map(|_| client.submit::<Counted>(())))
         .await
         .unwrap();
+
     fleet.pass(A_WHILE).await;
     let text = node.metrics().await.unwrap();
     for line in [
@@ -103,6 +110,7 @@ async fn what_goes_over_the_broker_is_measured() {
     ] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
+
     fleet.broker.set_down("gone");
     assert!(node.metrics().await.unwrap().contains("broker_up 0"));
     node.stop().await;

@@ -1,4 +1,4 @@
-//! In place of `servers` in a program that was built without the feature `fleet`: there are none.
+//! Replaces `servers` in a program built without the feature `fleet`: there are none.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longhaul_domain::{
 };
 use longhaul_engine::dependency::Dependency;
 
-/// Nothing can be asked for beside the store.
+/// No server can be configured beside the store.
 #[derive(Debug, Default)]
 pub(crate) struct FleetSettings {}
 

@@ -1,4 +1,4 @@
-//! RabbitMQ and Redis, if they are asked for.
+//! RabbitMQ and Redis, both optional.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use longhaul_domain::{
         Broker, EventBus, ProgressCache, RateLimiter, broker::BrokerState, rate_limiter::LimitRules,
     },
     event::OutboxPolicy,
-    event_selection::{EventRule, EventSelection},
+    event::{EventRule, EventSelection},
 };
 use longhaul_engine::dependency::Dependency;
 use longhaul_transport::{
@@ -18,12 +18,12 @@ use longhaul_transport::{
 
 use crate::Builder;
 
-/// What was asked for beside the store.
+/// The servers configured beside the store.
 #[derive(Debug)]
 pub(crate) struct FleetSettings {
     rabbitmq: Option<(Secret, RabbitOptions)>,
     redis: Option<(Secret, String)>,
-    /// Among how many nodes limits are divided while Redis is away.
+    /// How many nodes share each limit while Redis is away.
     nodes: u32,
     external: Vec<EventRule>,
 }
@@ -49,31 +49,32 @@ impl Default for FleetSettings {
 }
 
 impl Builder {
-    /// Rings across processes over RabbitMQ, and carries news, signals and progress between them:
-    /// `amqp://user:password@host/vhost`, or `amqps://…` with TLS. The store stays the truth, and while the broker is away
-    /// nodes look into it. All processes of a store have the same broker and namespace.
+    /// Connects processes through RabbitMQ, which carries hints, events, signals and progress:
+    /// `amqp://user:password@host/vhost`, or `amqps://…` with TLS. The store stays authoritative;
+    /// while the broker is away, nodes poll it. All processes of a store use the same broker and
+    /// namespace.
     #[must_use]
     pub fn rabbitmq(mut self, url: &str, options: RabbitOptions) -> Self {
         self.fleet.rabbitmq = Some((Secret(url.to_owned()), options));
         self
     }
 
-    /// Rate limits for all nodes together, and the newest progress wherever a task runs: `redis://[user:password@]host` or
-    /// `rediss://…`. All processes of a store have the same server and namespace.
+    /// Shares rate limits and the newest progress between nodes: `redis://[user:password@]host` or
+    /// `rediss://…`. All processes of a store use the same server and namespace.
     #[must_use]
     pub fn redis(mut self, url: &str, namespace: &str) -> Self {
         self.fleet.redis = Some((Secret(url.to_owned()), namespace.to_owned()));
         self
     }
 
-    /// How many nodes call providers. While Redis is away, each keeps to that part of every limit.
+    /// How many nodes call providers. While Redis is away, each uses that share of every limit.
     #[must_use]
     pub const fn nodes(mut self, nodes: u32) -> Self {
         self.fleet.nodes = nodes;
         self
     }
 
-    /// Tells these events to the world, over the broker's topic exchange. Without rules, none.
+    /// Publishes these events on the broker's topic exchange. Without rules, it publishes none.
     #[must_use]
     pub fn external_events(mut self, rules: Vec<EventRule>) -> Self {
         self.fleet.external = rules;
@@ -102,10 +103,11 @@ impl FleetSettings {
                 allowed,
             ));
         }
+
         Ok(outbox)
     }
 
-    /// The broker, and the bus that goes over it.
+    /// The broker and its event bus.
     pub(super) fn broker(
         &self,
         dependencies: &mut Vec<Arc<dyn Dependency>>,
@@ -121,7 +123,7 @@ impl FleetSettings {
         Ok(Some((broker, bus)))
     }
 
-    /// Limits and progress that all nodes share.
+    /// Limits and progress shared by all nodes.
     pub(super) fn redis(
         &self,
         limits: &LimitRules,
@@ -137,6 +139,7 @@ impl FleetSettings {
             nodes: self.nodes,
             clock: Arc::clone(clock),
         };
+
         let limiter = RedisRateLimiter::new(Arc::clone(&redis), limits.clone(), fallback)?;
         Ok(Some((
             Arc::new(limiter),

@@ -13,7 +13,7 @@ use longhaul_domain::{
 };
 use longhaul_transport::artifact::ArtifactKey;
 
-/// A file and the task that made it, by its key.
+/// A file and its task, by key.
 type Files = BTreeMap<String, (TaskId, Artifact, Vec<u8>)>;
 
 #[derive(Debug, Default)]
@@ -23,6 +23,7 @@ pub(super) struct MemoryArtifacts {
 
 impl MemoryArtifacts {
     fn files(&self) -> MutexGuard<'_, Files> {
+        // A panic elsewhere must not hide the files.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -37,6 +38,7 @@ impl ArtifactStore for MemoryArtifacts {
             content_type: artifact.content_type.to_owned(),
             bytes: artifact.bytes.len() as u64,
         };
+
         let file = (artifact.task_id, kept.clone(), artifact.bytes.to_vec());
         self.files().insert(kept.key.clone(), file);
         Ok(kept)

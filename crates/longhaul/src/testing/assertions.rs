@@ -1,48 +1,50 @@
-//! What a test may ask: what was submitted, how it ended, what its handlers said.
+//! What a test may read: submitted tasks, their ends and their log lines.
 //!
 //! The store in memory answers at once, so none of this is async.
 
 use futures::FutureExt as _;
 use longhaul_domain::{
-    Attempt, LogEntry, Status, StoreError, Task as Record, TaskId, bounds,
+    Attempt, LogEntry, Status, StoreError, TaskId, TaskRecord, bounds,
     contract::store::Access,
     filter::{PageRequest, SortOrder, TaskFilter},
 };
-use longhaul_worker::{Handle, Kind, NoResult, Task};
+use longhaul_sdk::{Handle, Kind, NoResult, Task};
 
 use super::TestLonghaul;
 
 impl TestLonghaul {
-    /// The parameters of every task of type `T` that was submitted, children too, in the order of their submission.
+    /// The parameters of all submitted tasks of type `T`, children included, in order of
+    /// submission.
     #[track_caller]
     pub fn submitted<T: Task>(&self) -> Vec<T::Params> {
         let filter = TaskFilter {
             task_types: vec![T::TYPE.to_owned()],
             ..TaskFilter::default()
         };
-        let read = |task: Record| match task.parameters.read() {
+        let read = |task: TaskRecord| match task.parameters.read() {
             Ok(params) => params,
             Err(error) => panic!(
                 "the parameters of {} are none of its type: {error}",
                 describe(&task)
             ),
         };
+
         self.records(&filter).into_iter().map(read).collect()
     }
 
     /// The record of the task as the store has it.
     #[track_caller]
-    pub fn record<K: Kind>(&self, handle: &Handle<K>) -> Record {
+    pub fn record<K: Kind>(&self, handle: &Handle<K>) -> TaskRecord {
         self.get(handle.id())
     }
 
-    /// Every attempt of the task with its outcome, the first one first.
+    /// Every attempt of the task with its outcome, oldest first.
     #[track_caller]
     pub fn attempts<K: Kind>(&self, handle: &Handle<K>) -> Vec<Attempt> {
         at_once(handle.attempts())
     }
 
-    /// What the task's handlers said with `ctx.info`, `ctx.warn` and `ctx.error`, in order.
+    /// The task's log lines from `ctx.info`, `ctx.warn` and `ctx.error`, in order.
     #[track_caller]
     pub fn logs<K: Kind>(&self, handle: &Handle<K>) -> Vec<String> {
         self.log_entries(handle.id())
@@ -55,7 +57,7 @@ impl TestLonghaul {
     ///
     /// # Panics
     ///
-    /// When the task has none, with everything that is known of it.
+    /// When the task has none. The message describes the task.
     #[track_caller]
     pub fn result<K: Kind>(&self, handle: &Handle<K>) -> K::Output {
         let task = self.record(handle);
@@ -77,7 +79,7 @@ impl TestLonghaul {
     ///
     /// # Panics
     ///
-    /// When it has not, with everything that is known of it.
+    /// When it has not. The message describes the task.
     #[track_caller]
     pub fn assert_ended<K: Kind>(&self, handle: &Handle<K>, status: Status) {
         assert!(
@@ -85,6 +87,7 @@ impl TestLonghaul {
             "{} is no end; ask for the record's status instead",
             status.as_str()
         );
+
         let task = self.record(handle);
         if task.status != status {
             panic!(
@@ -96,7 +99,7 @@ impl TestLonghaul {
     }
 
     #[track_caller]
-    pub(super) fn open_records(&self) -> Vec<Record> {
+    pub(super) fn open_records(&self) -> Vec<TaskRecord> {
         let statuses = Status::ALL
             .into_iter()
             .filter(|status| !status.is_ended())
@@ -108,12 +111,13 @@ impl TestLonghaul {
     }
 
     #[track_caller]
-    fn records(&self, filter: &TaskFilter) -> Vec<Record> {
+    fn records(&self, filter: &TaskFilter) -> Vec<TaskRecord> {
         let mut page = PageRequest {
             order: SortOrder::OldestFirst,
             ..PageRequest::first(bounds::PAGE_SIZE)
         };
         let mut all = Vec::new();
+
         loop {
             let found = at_once(self.store().list_tasks(&Access::All, filter, &page));
             all.extend(found.items);
@@ -133,6 +137,7 @@ impl TestLonghaul {
                 self.store()
                     .list_logs(&Access::All, id, after, bounds::PAGE_SIZE),
             );
+
             all.extend(page.items);
             if page.next.is_none() {
                 return all;
@@ -141,21 +146,23 @@ impl TestLonghaul {
     }
 
     #[track_caller]
-    fn get(&self, id: TaskId) -> Record {
+    fn get(&self, id: TaskId) -> TaskRecord {
         at_once(self.store().get_task(&Access::All, id))
     }
 
-    /// The task with its attempts and log lines, for somebody who reads why a test failed.
+    /// The task with its attempts and log lines, for the message of a failed test.
     #[track_caller]
-    fn explain(&self, task: &Record) -> String {
+    fn explain(&self, task: &TaskRecord) -> String {
         let attempt = |attempt: &Attempt| {
             let error = attempt
                 .error
                 .as_ref()
                 .map(|error| format!(" ({}: {})", error.class, error.message));
-            let (number, outcome) = (attempt.attempt, attempt.outcome.as_str());
+            let number = attempt.attempt;
+            let outcome = attempt.outcome.as_str();
             format!("  attempt {number}: {outcome}{}", error.unwrap_or_default())
         };
+
         let line = |entry: &LogEntry| {
             format!(
                 "  log of attempt {}: [{}] {}",
@@ -164,6 +171,7 @@ impl TestLonghaul {
                 entry.message
             )
         };
+
         let mut lines = vec![describe(task)];
         lines.extend(
             at_once(self.store().list_attempts(&Access::All, task.id, 0, 1_000))
@@ -171,13 +179,16 @@ impl TestLonghaul {
                 .map(attempt),
         );
         lines.extend(self.log_entries(task.id).iter().map(line));
+
         lines.join("\n")
     }
 }
 
 /// A task in one line.
-pub(super) fn describe(task: &Record) -> String {
-    let (name, id, status) = (&task.task_type, task.id, task.status.as_str());
+pub(super) fn describe(task: &TaskRecord) -> String {
+    let name = &task.task_type;
+    let id = task.id;
+    let status = task.status.as_str();
     let counts = [
         (task.attempt, "attempts"),
         (task.retry_count, "retries"),
@@ -185,6 +196,7 @@ pub(super) fn describe(task: &Record) -> String {
         (task.crash_count, "crashes"),
         (task.children.open(), "open children"),
     ];
+
     let counts: Vec<String> = counts
         .iter()
         .filter(|(n, _)| *n > 0)
@@ -195,10 +207,12 @@ pub(super) fn describe(task: &Record) -> String {
     } else {
         counts.join(", ")
     };
+
     let error = task
         .error
         .as_ref()
         .map(|error| format!("; last error ({}): {}", error.class, error.message));
+
     format!(
         "{name} {id} is {status} in queue {}: {counts}{}",
         task.queue,

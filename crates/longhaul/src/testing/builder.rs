@@ -1,14 +1,14 @@
-//! What a test's Longhaul is made of.
+//! The configuration of a test's Longhaul.
 
 use std::sync::Arc;
 
 use longhaul_domain::event::OutboxPolicy;
-use longhaul_engine::services;
+use longhaul_node::maintenance;
+use longhaul_sdk::{Job, Outcome, Task, TypeSettings};
 use longhaul_testkit::{
     clock::TestClock,
     reference::{CheckpointWatch, MemoryStore},
 };
-use longhaul_worker::{Job, Outcome, Task, TypeSettings};
 use schemars::JsonSchema;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::Mutex;
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::{TestLonghaul, artifacts::MemoryArtifacts, fuse::Fuse};
 use crate::{Builder, Limit};
 
-/// What is to be started. [`TestLonghaul::new`] makes one.
+/// Configures a test's Longhaul. [`TestLonghaul::new`] makes one.
 #[derive(Debug)]
 pub struct TestBuilder {
     builder: Builder,
@@ -26,11 +26,13 @@ pub struct TestBuilder {
 
 impl TestBuilder {
     pub(super) fn new() -> Self {
-        let (clock, fuse) = (TestClock::fixed(), Arc::new(Fuse::default()));
+        let clock = TestClock::fixed();
+        let fuse = Arc::new(Fuse::default());
         let watch: Arc<dyn CheckpointWatch> = Arc::clone(&fuse) as _;
         let store = MemoryStore::new(clock.clone(), OutboxPolicy::default()).watched(watch);
         let builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
         let mut builder = builder.artifact_key([7; 32]);
+
         builder.artifacts = Arc::new(MemoryArtifacts::default());
         Self {
             builder,
@@ -63,36 +65,35 @@ impl TestBuilder {
         self.configure(|builder| builder.limit(key, limit))
     }
 
-    /// Sets what else the program sets: `configure(|builder| builder.routing(routing).slots(1))`.
+    /// Sets any other option: `configure(|builder| builder.routing(routing).slots(1))`.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.builder = change(self.builder);
         self
     }
 
-    /// Starts. Nothing runs yet: [`TestLonghaul::run_until_idle`] does.
+    /// Starts. No task runs before [`TestLonghaul::run_until_idle`] or a like call.
     ///
     /// # Panics
     ///
-    /// When something is wrong with the types or limits, as [`Builder::start`] would refuse it.
+    /// When [`Builder::start`] would refuse the types or limits.
     #[track_caller]
     pub fn start(self) -> TestLonghaul {
-        let (settings, files) = (
-            self.builder.worker.clone(),
-            Arc::clone(&self.builder.artifacts),
-        );
-        let duties = services::all(&self.builder.duties, None, &files);
+        let settings = self.builder.worker.clone();
+        let files = Arc::clone(&self.builder.artifacts);
+        let maintenance = maintenance::all(&self.builder.maintenance, None, &files);
         let longhaul = match self.builder.without_worker() {
             Ok(longhaul) => longhaul,
             Err(error) => panic!("Longhaul cannot be started: {error}"),
         };
+
         TestLonghaul {
             longhaul,
             clock: self.clock,
             fuse: self.fuse,
             settings,
-            duties,
-            worker: Mutex::new(None),
+            maintenance,
+            node: Mutex::new(None),
         }
     }
 }

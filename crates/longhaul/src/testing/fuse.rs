@@ -1,4 +1,4 @@
-//! The fuse: burns down with each checkpoint and ends the worker with the last one.
+//! The fuse: counts checkpoints down and crashes the worker at the last one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ pub(super) struct Fuse {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Checkpoints until it blows; nothing while it is not armed.
+    /// Checkpoints until the crash. None while it is not armed.
     left: Option<usize>,
     is_blown: bool,
     crashes: usize,
@@ -22,6 +22,7 @@ struct State {
 
 impl Fuse {
     fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of a handler must not disable the fuse.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -29,7 +30,7 @@ impl Fuse {
         self.state().left = Some(checkpoints);
     }
 
-    /// A checkpoint was stored. `true` when nobody may go on from here.
+    /// Counts one stored checkpoint. `true` when the worker has crashed.
     fn burn(&self) -> bool {
         let mut state = self.state();
         state.left = state.left.map(|left| left.saturating_sub(1));
@@ -38,6 +39,7 @@ impl Fuse {
             state.crashes += 1;
             self.blew.notify_one();
         }
+
         state.is_blown
     }
 
@@ -50,7 +52,7 @@ impl Fuse {
         self.blew.notified().await;
     }
 
-    /// The crash is over: whoever comes now belongs to the next worker.
+    /// Ends the crash: later writes belong to the next worker.
     pub(super) fn replace(&self) {
         self.state().is_blown = false;
     }
@@ -64,13 +66,14 @@ impl Fuse {
 impl CheckpointWatch for Fuse {
     async fn before(&self) {
         if self.is_blown() {
-            // The process is dead; whatever still runs of it writes nothing more.
+            // The worker is dead: what still runs of it writes nothing more.
             std::future::pending().await
         }
     }
 
     async fn after(&self) {
         if self.burn() {
+            // The handler must not learn that its checkpoint was stored.
             std::future::pending().await
         }
     }

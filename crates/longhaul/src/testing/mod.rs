@@ -1,13 +1,16 @@
-//! For users' own tests: Longhaul in memory, with a clock that the test sets and a worker that the test drives.
+//! For users' own tests: Longhaul in memory, with a clock that the test sets and a worker that the
+//! test drives.
 //!
-//! Nothing here waits for time to pass. [`TestLonghaul::run_until_idle`] runs what is due and returns when nothing is;
-//! [`TestLonghaul::advance`] moves the clock; [`TestLonghaul::run_until_done`] does both until every task has ended.
-//! Tasks, checkpoints, retries, children and limits behave as in production: it is the same worker, on a store that
-//! passes the same tests as the databases.
+//! Nothing here waits for time to pass. [`TestLonghaul::run_until_idle`] runs what is due and
+//! returns when nothing is. [`TestLonghaul::advance`] moves the clock.
+//! [`TestLonghaul::run_until_done`] does both until every task has ended.
+//! Tasks, checkpoints, retries, children and limits behave as in production: it is the same worker,
+//! on a store that passes the same tests as the databases.
 //!
 //! ```
 //! use std::time::Duration;
-//! use longhaul::{Class, Context, Outcome, Status, Task, testing::{FakeProvider, ProviderError, TestLonghaul}};
+//! use longhaul::{Class, Context, Outcome, Status, Task};
+//! use longhaul::testing::{FakeProvider, ProviderError, TestLonghaul};
 //!
 //! struct Summarise { provider: FakeProvider }
 //!
@@ -46,16 +49,16 @@
 //!
 //! # Two clocks
 //!
-//! When a task is due, expires or is rate limited goes by the test's clock, which stands still until it is moved. What
-//! a handler waits for while it runs (`ctx.sleep`, `tokio::time`, the timeout of an attempt, a permit that comes
-//! within the type's `permit_wait`) goes by tokio's clock. With `#[tokio::test(start_paused = true)]`, which needs
-//! tokio's feature `test-util`, tokio skips such waits as soon as nothing else can run; the test's clock is not moved
-//! by that.
+//! Due times, deadlines and rate limits follow the test's clock, which stands still until moved.
+//! Waits of a running handler (`ctx.sleep`, `tokio::time`, the timeout of an attempt, a permit
+//! within the type's `permit_wait`) follow tokio's clock. With `#[tokio::test(start_paused =
+//! true)]`, which needs tokio's feature `test-util`, tokio skips such waits when nothing else can
+//! run. That does not move the test's clock.
 //!
 //! # Crashes
 //!
-//! [`TestLonghaul::crash_after_checkpoints`] ends the worker as `kill -9` does, at a place that the test knows. The
-//! node counts as dead at once, and the next round goes on from the checkpoint.
+//! [`TestLonghaul::crash_after_checkpoints`] ends the worker as `kill -9` does, at a chosen
+//! checkpoint. The node counts as dead at once, and the next round resumes from the checkpoint.
 
 #![expect(
     clippy::panic,
@@ -73,9 +76,8 @@ mod tests;
 
 use std::sync::Arc;
 
-use longhaul_engine::service::Duty;
+use longhaul_node::{ManualNode, WorkerSettings, maintenance::job::MaintenanceJob};
 use longhaul_testkit::clock::TestClock;
-use longhaul_worker::{ManualWorker, WorkerSettings};
 use tokio::sync::Mutex;
 
 pub use builder::TestBuilder;
@@ -86,24 +88,24 @@ use fuse::Fuse;
 
 /// Longhaul in memory, driven by a test. See the [module](self).
 ///
-/// It dereferences to [`Longhaul`], so a test submits, cancels and looks as the program does, and can hand it to code
-/// that wants a `&Longhaul`. It has no database: [`Longhaul::submit_in`] is refused.
+/// It dereferences to [`Longhaul`]: a test submits, cancels and reads as the program does, and can
+/// pass it as `&Longhaul`. It has no database, so [`Longhaul::submit_in`] is refused.
 ///
-/// Nothing runs by itself: to wait for a handle's `result()` or `ended()` before the task was run is to wait forever.
-/// [`Self::result`] does not wait, and says why there is no result.
+/// No task runs by itself: a wait for a handle's `result()` or `ended()` before the task ran never
+/// ends. [`Self::result`] does not wait; it says why there is no result.
 #[derive(Debug)]
 pub struct TestLonghaul {
     longhaul: Longhaul,
     clock: TestClock,
     fuse: Arc<Fuse>,
     settings: WorkerSettings,
-    duties: Vec<Arc<dyn Duty>>,
-    /// None before the first round and after a crash: the next round starts one.
-    worker: Mutex<Option<ManualWorker>>,
+    maintenance: Vec<Arc<dyn MaintenanceJob>>,
+    /// None before the first round and after a crash. The next round starts one.
+    node: Mutex<Option<ManualNode>>,
 }
 
 impl TestLonghaul {
-    /// To be given task types and started: `TestLonghaul::new().register(MyTask).start()`.
+    /// Register task types, then start: `TestLonghaul::new().register(MyTask).start()`.
     #[expect(
         clippy::new_ret_no_self,
         reason = "what a test writes first; there is nothing to be had before the types"

@@ -1,4 +1,4 @@
-//! A provider that answers as the test says.
+//! A provider that answers from a script.
 
 use std::error::Error;
 use std::sync::{
@@ -7,10 +7,10 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_worker::{Class, stop::classify_by_type};
+use longhaul_sdk::{Class, stop::classify_by_type};
 
-/// A provider with a script: each call gets the next answer, and the last one holds for every call after it. Clones
-/// share the script and the count.
+/// A scripted provider: each call gets the next answer, and the last one repeats. Clones share the
+/// script and the count.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -37,7 +37,7 @@ enum Answer {
 /// Why a [`FakeProvider`] gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderError {
-    /// Status 429: the provider wants to be left alone for a while.
+    /// Status 429: too many requests.
     #[error("429 too many requests, retry after {retry_after:?}")]
     TooManyRequests {
         /// What the header `Retry-After` would say.
@@ -46,13 +46,13 @@ pub enum ProviderError {
     /// The connection broke in the middle of the answer.
     #[error("the answer was cut off after {} bytes", received.len())]
     CutOff {
-        /// What had come until then.
+        /// The part that had arrived.
         received: String,
     },
 }
 
 impl ProviderError {
-    /// What the error means for its task.
+    /// The class of the error.
     pub const fn class(&self) -> Class {
         match self {
             Self::TooManyRequests { retry_after } => Class::RateLimited {
@@ -62,8 +62,8 @@ impl ProviderError {
         }
     }
 
-    /// For [`Task::classify`](crate::Task::classify): knows the errors of this provider, also as the cause of another
-    /// error, and leaves the rest to [`classify_by_type`].
+    /// For [`Task::classify`](crate::Task::classify): classifies errors of this provider, also as
+    /// the cause of another error. Leaves the rest to [`classify_by_type`].
     pub fn classify(error: &(dyn Error + 'static)) -> Class {
         let mut causes = std::iter::successors(Some(error), |cause| (*cause).source());
         let known = causes.find_map(|cause| cause.downcast_ref::<Self>());
@@ -72,7 +72,7 @@ impl ProviderError {
 }
 
 impl FakeProvider {
-    /// A provider without a script yet.
+    /// A provider with an empty script.
     pub fn new() -> Self {
         Self::default()
     }
@@ -83,7 +83,7 @@ impl FakeProvider {
         self.slow(Duration::ZERO, text)
     }
 
-    /// The next call gets this text, but only after so long by tokio's clock.
+    /// The next call gets this text after this delay on tokio's clock.
     #[must_use]
     pub fn slow(self, after: Duration, text: &str) -> Self {
         self.then(Answer::Text {
@@ -111,8 +111,8 @@ impl FakeProvider {
         self
     }
 
-    /// One call. In a handler, `?` ends the attempt as [`ProviderError::classify`] says, if the type's `classify`
-    /// calls that.
+    /// Makes one call. In a handler, `?` ends the attempt as [`ProviderError::classify`] says, if
+    /// the type's `classify` calls it.
     ///
     /// # Panics
     ///
@@ -124,6 +124,7 @@ impl FakeProvider {
                 "the fake provider was called but has no script: give it a text() or another answer"
             );
         };
+
         match answer.clone() {
             Answer::Text { after, text } => {
                 if after > Duration::ZERO {
@@ -138,7 +139,7 @@ impl FakeProvider {
         }
     }
 
-    /// How many times it was called.
+    /// How many calls it got.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }

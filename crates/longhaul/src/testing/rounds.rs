@@ -1,19 +1,20 @@
-//! How a test makes Longhaul work: in rounds, and by moving the clock.
+//! How a test drives Longhaul: in rounds, and by moving the clock.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{Clock as _, StoreError, Task as Record, Timestamp};
-use longhaul_worker::ManualWorker;
+use longhaul_domain::{Clock as _, StoreError, TaskRecord, Timestamp};
+use longhaul_node::ManualNode;
 
 use super::{TestLonghaul, assertions::describe};
 
-/// Rounds and jumps of one call. A task that puts itself back for ever would keep a test busy for ever.
+/// The most rounds and jumps of one call. Without it, a task that requeues itself forever would
+/// hang the test.
 const ROUNDS: usize = 10_000;
 
 impl TestLonghaul {
-    /// Runs everything that is due, and what becomes due by that, until nothing is. The background duties (rescue,
-    /// deadlines, retention) have their turn in each round. The clock does not move.
+    /// Runs everything that is due, and what that makes due, until nothing is. Each round includes
+    /// the background maintenance (rescue, deadlines, retention). The clock stands still.
     ///
     /// # Panics
     ///
@@ -24,18 +25,20 @@ impl TestLonghaul {
                 return;
             }
         }
+
         let open = self.describe_open();
         panic!(
-            "something was still due after {ROUNDS} rounds; a task that is put back at once for ever?\n{open}"
+            "something was still due after {ROUNDS} rounds; a task that is put back at once for \
+             ever?\n{open}"
         );
     }
 
-    /// Runs until every task has ended. When nothing is due the clock jumps to the next moment at which something is:
-    /// a retry, a delayed task, a deadline.
+    /// Runs until every task has ended. When nothing is due, the clock jumps to the next moment at
+    /// which something is: a retry, a delayed task, a deadline.
     ///
     /// # Panics
     ///
-    /// When tasks are open that no jump helps: of a type that is not registered, or in a queue that is paused.
+    /// When open tasks cannot run: their type is not registered, or their queue is paused.
     pub async fn run_until_done(&self) {
         for _ in 0..ROUNDS {
             self.run_until_idle().await;
@@ -43,6 +46,7 @@ impl TestLonghaul {
             if open.is_empty() {
                 return;
             }
+
             let now = self.now();
             match next_moment(&open, now) {
                 Some(moment) => self
@@ -54,26 +58,28 @@ impl TestLonghaul {
                 ),
             }
         }
+
         panic!(
             "tasks were still open after {ROUNDS} jumps of the clock:\n{}",
             self.describe_open()
         );
     }
 
-    /// Moves the clock forward. What becomes due by that runs when the test says so.
+    /// Moves the clock forward. Tasks that become due run when the test runs a round.
     pub fn advance(&self, duration: Duration) {
         self.clock
             .advance_ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
     }
 
-    /// The time that everything in this Longhaul goes by, for `run_at` and `deadline`.
+    /// The current time of this Longhaul, for `run_at` and `deadline`.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Ends the worker as `kill -9` does, right after the `n`-th checkpoint from now on was stored; those of all tasks
-    /// count. The handler does not hear that its checkpoint was stored, and whatever else runs is lost too. The node
-    /// counts as dead at once: the tasks go on in the next round of the same run, charged with a crash.
+    /// Ends the worker as `kill -9` does, right after the `n`-th checkpoint from now on, counted
+    /// over all tasks. The handler does not see that its checkpoint was stored, and all other
+    /// running work is lost. The node counts as dead at once. The next round of the same run
+    /// resumes the tasks, charged with a crash.
     ///
     /// # Panics
     ///
@@ -84,35 +90,44 @@ impl TestLonghaul {
         self.fuse.arm(n);
     }
 
-    /// How many times the worker has crashed. A test of a crash that never came tests nothing.
+    /// How many times the worker has crashed. Assert it, or a test may pass without its crash.
     pub fn crashes(&self) -> usize {
         self.fuse.crashes()
     }
 
     async fn round(&self) -> Round {
-        let mut place = self.worker.lock().await;
-        let worker = match place.take() {
-            Some(worker) => worker,
-            None => must(self.start_worker().await),
+        // Locked for the whole round: only one round runs at a time.
+        let mut place = self.node.lock().await;
+        let node = match place.take() {
+            Some(node) => node,
+            None => must(self.start_node().await),
         };
+
+        // Biased: a crash wins over a step that ends at the same time.
         tokio::select! {
             biased;
             () = self.fuse.blown() => {
-                worker.crash().await;
+                node.crash().await;
                 self.fuse.replace();
                 Round::Busy
             }
-            claimed = worker.step() => {
-                *place = Some(worker);
+
+            claimed = node.step() => {
+                *place = Some(node);
                 if must(claimed) == 0 { Round::Idle } else { Round::Busy }
             }
         }
     }
 
-    /// The only worker there is: all before it are dead.
-    async fn start_worker(&self) -> Result<ManualWorker, StoreError> {
-        let services = Arc::clone(self.longhaul.services());
-        ManualWorker::start(services, self.settings.clone(), self.duties.clone(), true).await
+    /// Starts the only live node: all earlier ones are dead.
+    async fn start_node(&self) -> Result<ManualNode, StoreError> {
+        ManualNode::start(
+            Arc::clone(&self.longhaul.client),
+            Arc::clone(&self.longhaul.limiter),
+            self.settings.clone(),
+            self.maintenance.clone(),
+        )
+        .await
     }
 
     fn describe_open(&self) -> String {
@@ -127,17 +142,18 @@ enum Round {
     Idle,
 }
 
-/// The first moment to come at which one of the tasks can go on, or ends.
-fn next_moment(open: &[Record], now: Timestamp) -> Option<Timestamp> {
+/// The next moment at which a task becomes due or expires.
+fn next_moment(open: &[TaskRecord], now: Timestamp) -> Option<Timestamp> {
     let due = open
         .iter()
         .filter(|task| task.status.is_claimable())
         .map(|task| task.due_at);
     let deadlines = open.iter().filter_map(|task| task.deadline_at);
+
     due.chain(deadlines).filter(|moment| *moment > now).min()
 }
 
-/// The store in memory refuses only what is a mistake of ours.
+/// The store in memory fails only on a bug of ours.
 fn must<T>(answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| panic!("the worker of the test failed: {error}"))
 }

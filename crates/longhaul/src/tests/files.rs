@@ -8,7 +8,7 @@ use crate::Builder;
 fn signed(builder: Builder) -> String {
     let longhaul = builder.without_worker().unwrap();
     longhaul
-        .services()
+        .sdk_client()
         .files
         .signer
         .url(
@@ -33,6 +33,7 @@ fn a_key_counts_whether_it_is_given_before_the_folder_or_after() {
         after,
         "another key signs otherwise"
     );
+
     assert!(
         !folder.path().join("files.key").exists(),
         "no key was needed beside the folder"

@@ -63,6 +63,7 @@ impl Line {
                 .count()
                 >= times
         };
+
         self.0.subscribe().wait_for(enough).await.map(drop).unwrap();
     }
 

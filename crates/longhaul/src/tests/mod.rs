@@ -1,16 +1,17 @@
-//! A node and its store with a line between them that the test holds: what the loops do when answers are late or never
-//! come. Time is tokio's, which stands still and is moved together with the store's.
+//! A node and its store with a line between them that the test holds: what the loops do when
+//! answers are late or never come. Time is tokio's, which stands still and is moved together with
+//! the store's.
 
 pub(crate) mod line;
 
 mod drain;
-mod duties;
 mod files;
+mod hinted;
 mod looks;
+mod maintenance_jobs;
 mod news;
 mod patience;
 mod room;
-mod rung;
 mod silence;
 mod told;
 
@@ -20,18 +21,19 @@ use std::sync::{
 };
 use std::time::Duration;
 
-use longhaul_domain::{contract::Doorbell, event::OutboxPolicy};
+use longhaul_domain::{contract::Notifier, event::OutboxPolicy};
 use longhaul_engine::{
-    Files, Parts,
-    files::FileLife,
-    pace::PollSettings,
+    EngineBuilder, Files,
+    files::{FileLife, UrlSigner},
     routing::Routing,
-    services::{self, DutySettings},
-    signer::UrlSigner,
 };
+use longhaul_node::{
+    PollSettings,
+    maintenance::{self, MaintenanceSettings},
+};
+use longhaul_sdk::{Client, Registry};
 use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
 use longhaul_transport::local::{MemoryEventBus, MemoryRateLimiter, MemoryStreamLog, StreamBounds};
-use longhaul_worker::{Registry, Services, Worker};
 
 use crate::{
     Builder, Context, Longhaul, Outcome, Task, TypeSettings, WorkerSettings,
@@ -53,7 +55,8 @@ impl Far {
 
     /// With a store that writes these messages.
     pub(crate) fn with(policy: OutboxPolicy) -> Self {
-        let (clock, line) = (TestClock::fixed(), Arc::new(Line::default()));
+        let clock = TestClock::fixed();
+        let line = Arc::new(Line::default());
         let watch: Arc<Line> = Arc::clone(&line);
         let store = Arc::new(MemoryStore::new(clock.clone(), policy).with_node_watch(watch));
         Self { clock, line, store }
@@ -64,21 +67,22 @@ impl Far {
         Builder::on(store, Arc::new(self.clock.clone()))
     }
 
-    /// A process that submits and looks, with a bell and other parts of the test's own.
+    /// A process that submits and looks, with a hint and other parts of the test's own.
     pub(crate) fn client(
         &self,
-        more: impl FnOnce(Parts) -> Parts,
-        bell: Arc<dyn Doorbell>,
+        more: impl FnOnce(EngineBuilder) -> EngineBuilder,
+        hint: Arc<dyn Notifier>,
         types: impl FnOnce(&mut Registry),
     ) -> Longhaul {
         let mut registry = Registry::default();
         types(&mut registry);
         let store: Arc<MemoryStore> = Arc::clone(&self.store);
-        let engine = more(Parts::new(
-            store,
+        let engine = more(EngineBuilder::new(
+            Arc::<MemoryStore>::clone(&store),
             Arc::new(MemoryEventBus::new(1_000)),
-            bell,
+            hint,
         ))
+        .catalog(registry.catalog(&Routing::default()))
         .build();
         let clock = Arc::new(self.clock.clone());
         let files = Files {
@@ -86,15 +90,15 @@ impl Far {
             signer: UrlSigner::new(|| Ok([0; 32])),
             life: FileLife::default(),
         };
-        let services = Services::new(
+        let limiter = Arc::new(MemoryRateLimiter::new(clock, Default::default()).unwrap());
+        let client = Client::new(
             engine,
-            Arc::new(MemoryRateLimiter::new(clock, Default::default()).unwrap()),
             Arc::new(MemoryStreamLog::new(StreamBounds::default())),
             Arc::new(files),
             Routing::default(),
             registry,
         );
-        Longhaul::new(services, None)
+        Longhaul::new(Arc::new(client), limiter, store, None)
     }
 
     /// Lets the time go on, for the node and for the store alike.
@@ -108,12 +112,12 @@ impl Far {
 }
 
 /// The process, with a worker.
-pub(crate) async fn working(client: Longhaul, settings: WorkerSettings) -> Longhaul {
-    let duties = services::all(&DutySettings::default(), None, &client.services().artifacts);
-    let worker = Worker::start(Arc::clone(client.services()), settings, duties, false)
-        .await
-        .unwrap();
-    client.with_worker(worker)
+pub(crate) async fn working(mut client: Longhaul, settings: WorkerSettings) -> Longhaul {
+    let files = &client.client.files.store;
+    let maintenance = maintenance::all(&MaintenanceSettings::default(), None, files);
+
+    let node = client.make_node(settings, false);
+    client.start_node(node, maintenance).await.unwrap()
 }
 
 /// Never looks by itself in the time of a test.

@@ -6,11 +6,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use longhaul_domain::{
     TaskId,
-    contract::{Store as _, store::Access},
+    contract::store::{Access, TaskCommands},
 };
 
 use super::{Counted, Far};
-use crate::{Context, EventKind, Heard, Outcome, Status, Stop, Subscription, Task, TaskEvent};
+use crate::{Context, EventKind, Outcome, Received, Status, Stop, Subscription, Task, TaskEvent};
 
 /// Reports, saves and submits as often as it is told to.
 struct Writer;
@@ -26,12 +26,15 @@ impl Task for Writer {
             ctx.progress(done).await?;
             ctx.sleep(Duration::from_secs(6)).await?;
         }
+
         for done in 0..checkpoints {
             ctx.save_checkpoint(&done).await?;
         }
+
         for _ in 0..children {
             ctx.submit::<Counted>(()).await?;
         }
+
         Ok(())
     }
 }
@@ -46,6 +49,7 @@ impl Far {
             .start()
             .await
             .unwrap();
+
         let mut news = longhaul.events(Subscription::default());
         let id = longhaul.submit::<Writer>(params).await.unwrap().id();
         self.pass(Duration::from_secs(30)).await;
@@ -55,11 +59,12 @@ impl Far {
             |event: &TaskEvent| event.status.is_ended() || event.status == Status::Waiting;
         while !heard.last().is_some_and(is_last) {
             match news.next().await {
-                Some(Heard::Event(event)) if event.task_id == id => heard.push(event),
+                Some(Received::Event(event)) if event.task_id == id => heard.push(event),
                 Some(_) => {}
                 None => panic!("no end in {heard:?}"),
             }
         }
+
         heard
     }
 }
@@ -76,6 +81,7 @@ async fn the_end_has_the_version_of_the_row_whatever_was_written_before() {
             far.store.look(|tasks, _| tasks[&end.task_id].version),
             "{params:?}"
         );
+
         assert!(heard.is_sorted_by_key(|event| event.version), "{heard:?}");
     }
 }
@@ -84,7 +90,8 @@ async fn the_end_has_the_version_of_the_row_whatever_was_written_before() {
 async fn the_end_of_a_parents_own_code_is_no_older_than_its_children() {
     let far = Far::new();
     let heard = far.news_of((0, 1, 3)).await;
-    let (started, end) = (&heard[1], &heard[heard.len() - 1]);
+    let started = &heard[1];
+    let end = &heard[heard.len() - 1];
     // A checkpoint, three children and the end; a child that ends in time makes it more.
     assert!(end.version >= started.version + 5, "{heard:?}");
 }
@@ -97,6 +104,7 @@ async fn a_listener_that_drops_what_it_has_seen_hears_every_report() {
         .filter(|event| event.event == EventKind::Progress)
         .collect();
     let numbers: Vec<u64> = reports.iter().map(|event| event.sequence).collect();
+
     assert_eq!(numbers, [1, 2, 3, 4]);
     assert_eq!(
         reports
@@ -121,6 +129,7 @@ impl Task for Family {
         if below == 0 {
             return Ok(());
         }
+
         let after = Duration::from_secs(if below == 1 { last_after } else { 0 });
         // Two children, which may end in one delivery of reports.
         ctx.submit::<Self>((below - 1, last_after))
@@ -129,13 +138,14 @@ impl Task for Family {
         ctx.submit::<Self>((below - 1, last_after))
             .delay(after)
             .await?;
+
         Err(Stop::wait_for_children())
     }
 }
 
 impl Far {
-    /// The ends that are heard of a family of seven, which is cancelled twice at its head when all of its last are waiting, or
-    /// left to end by itself.
+    /// The ends that are heard of a family of seven, which is cancelled twice at its head when all
+    /// of its last are waiting, or left to end by itself.
     async fn ends_of_a_family(&self, is_cancelled: bool) -> Vec<(TaskId, Status)> {
         let longhaul = self.builder().register(Family).start().await.unwrap();
         let mut news = longhaul.events(Subscription::default());
@@ -143,6 +153,7 @@ impl Far {
             .submit::<Family>((2, if is_cancelled { 86_400 } else { 0 }))
             .await
             .unwrap();
+
         if is_cancelled {
             self.pass(Duration::from_secs(30)).await;
             assert_eq!(self.store.look(|tasks, _| tasks.len()), 7);
@@ -151,16 +162,18 @@ impl Far {
         } else {
             head.ended().await.unwrap();
         }
+
         longhaul.stop().await;
         let mut ends = Vec::new();
         while let Some(Some(heard)) = news.next().now_or_never() {
-            let Heard::Event(event) = heard else {
+            let Received::Event(event) = heard else {
                 panic!("{heard:?}")
             };
             if event.status.is_ended() {
                 ends.push((event.task_id, event.status));
             }
         }
+
         ends.sort_by_key(|(id, _)| *id);
         ends
     }
@@ -188,6 +201,7 @@ async fn a_cancel_that_nobody_came_to_tell_of_is_told_by_the_next_one() {
         .delay(Duration::from_secs(86_400))
         .await
         .unwrap();
+
     // By a process that died before it said so.
     far.store
         .cancel_task(&Access::All, handle.id())
@@ -196,8 +210,10 @@ async fn a_cancel_that_nobody_came_to_tell_of_is_told_by_the_next_one() {
     handle.cancel().await.unwrap();
     longhaul.stop().await;
     let mut told = Vec::new();
-    while let Some(Some(Heard::Event(event))) = news.next().now_or_never() {
+
+    while let Some(Some(Received::Event(event))) = news.next().now_or_never() {
         told.push(event.event);
     }
+
     assert_eq!(told, [EventKind::Submitted, EventKind::Cancelled]);
 }

@@ -15,6 +15,7 @@ async fn a_loop_whose_call_is_never_answered_asks_again() {
             .start()
             .await
             .unwrap();
+
         far.line.hold(operation, Way::There);
         let before = far.line.count(operation, Way::There);
         let handle = longhaul.submit::<Counted>(()).await.unwrap();
@@ -24,6 +25,7 @@ async fn a_loop_whose_call_is_never_answered_asks_again() {
             "{operation} waits for ever"
         );
         far.line.free(operation, Way::There);
+
         far.pass(Duration::from_secs(70)).await;
         assert_eq!(
             handle.status().await.unwrap(),

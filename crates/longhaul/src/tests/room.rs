@@ -28,7 +28,8 @@ impl Task for Quick {
 
 #[tokio::test(start_paused = true)]
 async fn reports_that_wait_take_room_until_they_are_delivered() {
-    let (far, quick) = (Far::new(), Quick::default());
+    let far = Far::new();
+    let quick = Quick::default();
     let longhaul = far
         .builder()
         .register(quick.clone())
@@ -36,11 +37,13 @@ async fn reports_that_wait_take_room_until_they_are_delivered() {
         .start()
         .await
         .unwrap();
+
     far.line.hold("finish_tasks", Way::There);
     let handles = longhaul
         .submit_all((0..3_000).map(|_| longhaul.submit::<Quick>(())))
         .await
         .unwrap();
+
     far.pass(Duration::from_secs(5)).await;
     let ran = quick.0.load(Ordering::SeqCst);
     assert!(
@@ -50,12 +53,14 @@ async fn reports_that_wait_take_room_until_they_are_delivered() {
     far.line.free("finish_tasks", Way::There);
     far.pass(Duration::from_secs(5)).await;
     assert_eq!(quick.0.load(Ordering::SeqCst), handles.len());
+
     longhaul.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn ends_that_come_together_are_reported_together() {
-    let (far, quick) = (Far::new(), Quick::default());
+    let far = Far::new();
+    let quick = Quick::default();
     let longhaul = far
         .builder()
         .register(quick.clone())
@@ -63,14 +68,17 @@ async fn ends_that_come_together_are_reported_together() {
         .start()
         .await
         .unwrap();
+
     let handles = longhaul
         .submit_all((0..1_000).map(|_| longhaul.submit::<Quick>(())))
         .await
         .unwrap();
     far.pass(Duration::from_secs(5)).await;
+
     for handle in handles {
         assert_eq!(handle.status().await.unwrap(), Status::Completed);
     }
+
     let finishes = far.line.count("finish_tasks", Way::Back);
     assert!(
         (1..=10).contains(&finishes),
@@ -101,8 +109,10 @@ impl Task for Gated {
 #[tokio::test(start_paused = true)]
 async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle() {
     let far = Far::new();
-    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
+    let gate = Arc::new(Semaphore::new(0));
+    let started = Arc::new(AtomicUsize::new(0));
     let gated = Gated(Arc::clone(&gate), Arc::clone(&started));
+
     let longhaul = far
         .builder()
         .register(gated)
@@ -111,6 +121,7 @@ async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle
         .start()
         .await
         .unwrap();
+
     longhaul
         .submit_all((0..3).map(|_| longhaul.submit::<Gated>(())))
         .await
@@ -120,5 +131,6 @@ async fn the_next_task_of_a_full_type_starts_at_once_though_another_type_is_idle
         assert_eq!(started.load(Ordering::SeqCst), running);
         gate.add_permits(1);
     }
+
     longhaul.stop().await;
 }

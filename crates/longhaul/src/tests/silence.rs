@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use longhaul_domain::{Node, NodeId, contract::Store as _};
+use longhaul_domain::{NodeId, NodeRecord, contract::store::Leases};
 
 use super::{Far, line::Way};
-use crate::{Context, DutySettings, Outcome, Status, Stop, Task};
+use crate::{Context, MaintenanceSettings, Outcome, Status, Stop, Task};
 
 const LEASE: Duration = Duration::from_secs(30);
 
 impl Far {
-    async fn nodes(&self) -> Vec<Node> {
+    async fn nodes(&self) -> Vec<NodeRecord> {
         self.store.list_nodes().await.unwrap()
     }
 
@@ -27,7 +27,9 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
     let far = Far::new();
     let longhaul = far.builder().start().await.unwrap();
     far.pass(LEASE).await;
-    let (this, other) = (far.nodes().await[0].id, NodeId(uuid::Uuid::from_u128(1)));
+    let this = far.nodes().await[0].id;
+    let other = NodeId(uuid::Uuid::from_u128(1));
+
     far.store
         .register_node(other, "other", "host", None)
         .await
@@ -44,6 +46,7 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
         far.line.count("rescue_tasks", Way::Back) > looks,
         "the rescuer has looked"
     );
+
     assert_eq!(
         (far.is_lost(this).await, far.is_lost(other).await),
         (false, false)
@@ -61,6 +64,7 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
         (far.is_lost(this).await, far.is_lost(other).await),
         (false, true)
     );
+
     longhaul.stop().await;
 }
 
@@ -68,12 +72,18 @@ async fn after_an_outage_nobody_is_declared_dead_before_everybody_could_beat() {
 async fn a_node_with_a_short_lease_beats_often_enough() {
     let far = Far::new();
     let lease = Duration::from_millis(900);
-    let duties = DutySettings {
+    let maintenance = MaintenanceSettings {
         lease,
         rescue_every: Duration::from_millis(50),
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
-    let longhaul = far.builder().duties(duties).start().await.unwrap();
+    let longhaul = far
+        .builder()
+        .maintenance(maintenance)
+        .start()
+        .await
+        .unwrap();
+
     far.pass(lease * 10).await;
     assert!(
         far.nodes().await.iter().all(|node| node.lost_at.is_none()),
@@ -108,11 +118,13 @@ async fn beats_while_running(tasks: usize) -> (usize, usize) {
         .submit_all((0..tasks).map(|_| longhaul.submit::<Endless>(())))
         .await
         .unwrap();
+
     far.pass(Duration::from_secs(20)).await;
     let busy = beats() - idle;
     for handle in handles {
         assert_eq!(handle.status().await.unwrap(), Status::Running);
     }
+
     longhaul.stop().await;
     (idle, busy)
 }

@@ -29,18 +29,21 @@ impl Task for Failing {
 
 #[tokio::test(start_paused = true)]
 async fn an_attempt_that_had_failed_before_the_cancel_does_not_tell_of_it_again() {
-    let (far, failing) = (Far::new(), Failing::default());
+    let far = Far::new();
+    let failing = Failing::default();
     let longhaul = far
         .builder()
         .register(failing.clone())
         .start()
         .await
         .unwrap();
+
     far.line.hold("finish_tasks", Way::Back);
     let handle = longhaul.submit::<Failing>(()).await.unwrap();
     far.line.comes_by("finish_tasks", Way::Back, 1).await;
     assert_eq!(handle.status().await.unwrap(), Status::Retrying);
     handle.cancel().await.unwrap();
+
     // The worker gives the answer up and reports once more.
     far.line.comes_by("finish_tasks", Way::Back, 2).await;
     far.line.free("finish_tasks", Way::Back);

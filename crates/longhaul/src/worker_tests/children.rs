@@ -63,6 +63,7 @@ async fn equal_children_on_both_sides_of_a_checkpoint_are_told_apart_by_their_ke
     longhaul.run_until_done().await;
     assert_eq!(longhaul.crashes(), 1);
     let second = longhaul.submit::<Rounds>(3).await.unwrap();
+
     longhaul.run_until_done().await;
     for handle in [first, second] {
         longhaul.assert_ended(&handle, Status::Completed);
@@ -126,6 +127,7 @@ async fn a_childs_key_that_is_too_long_is_refused_by_its_own_bound() {
             Ok(refused.map_or_else(|error| error.to_string(), |_| "taken".to_owned()))
         }
     }
+
     let longhaul = TestLonghaul::new().register(Wordy).register(Echo).start();
     let handle = longhaul.submit::<Wordy>(()).await.unwrap();
     longhaul.run_until_done().await;

@@ -1,4 +1,5 @@
-//! Ends that a handler did not choose: a timeout that it does not hear of, a panic where it is dropped, a full disk.
+//! Ends that a handler did not choose: a timeout that it does not hear of, a panic where it is
+//! dropped, a full disk.
 
 use std::sync::{
     Arc, Mutex,
@@ -41,6 +42,7 @@ impl Task for Late {
             state.change(|state| *state = 1).is_err(),
             ctx.save_checkpoint(&2).await.is_err(),
         ];
+
         let told = self.told.lock().unwrap().take();
         told.unwrap().send(refused).unwrap();
         Ok(())
@@ -53,19 +55,21 @@ impl Task for Late {
 
 #[tokio::test]
 async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
-    let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
+    let (go_on, gate) = mpsc::channel();
+    let (tell, told) = oneshot::channel();
     let late = Late {
         go_on: Mutex::new(gate),
         told: Mutex::new(Some(tell)),
     };
     let longhaul = TestLonghaul::new().register(late).start();
     let handle = longhaul.submit::<Late>(()).await.unwrap();
+
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     go_on.send(()).unwrap();
     assert_eq!(told.await.unwrap(), [true; 5]);
     assert_eq!(
-        longhaul.engine().hot_progress(handle.id()),
+        longhaul.engine().progress_here(handle.id()),
         None,
         "nobody would ever remove it"
     );
@@ -73,7 +77,8 @@ async fn a_handler_that_is_past_its_timeout_may_do_nothing_more() {
 
 #[tokio::test]
 async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
-    let ((go_on, gate), (tell, told)) = (mpsc::channel(), oneshot::channel());
+    let (go_on, gate) = mpsc::channel();
+    let (tell, told) = oneshot::channel();
     let late = Late {
         go_on: Mutex::new(gate),
         told: Mutex::new(Some(tell)),
@@ -83,6 +88,7 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
         .register(Echo)
         .configure(|builder| builder.slots(1))
         .start();
+
     let hung = longhaul.submit::<Late>(()).await.unwrap();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&hung, Status::DeadLetter);
@@ -93,6 +99,7 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
         Status::Queued,
         "its slot is taken"
     );
+
     go_on.send(()).unwrap();
     told.await.unwrap();
     let is_run = async {
@@ -101,6 +108,7 @@ async fn a_thread_that_goes_on_after_its_timeout_keeps_its_slot() {
             tokio::task::yield_now().await;
         }
     };
+
     tokio::time::timeout(Duration::from_secs(60), is_run)
         .await
         .expect("the slot is free again");
@@ -121,6 +129,7 @@ impl Task for Fragile {
                 panic!("dropped");
             }
         }
+
         let _glass = Glass;
         std::future::pending().await
     }
@@ -140,11 +149,13 @@ async fn a_panic_of_a_handler_that_is_dropped_ends_its_attempt_and_frees_its_slo
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&fragile, Status::DeadLetter);
     let error = longhaul.record(&fragile).error.unwrap();
+
     assert_eq!(
         (error.class.as_str(), error.message.as_str()),
         ("panic", "dropped")
     );
     let next = longhaul.submit::<Echo>(1).await.unwrap();
+
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&next, Status::Completed);
 }
@@ -161,10 +172,9 @@ impl ArtifactStore for FullDisk {
                 "no space left on device".to_owned(),
             ));
         }
-        let (file_name, content_type) = (
-            artifact.file_name.to_owned(),
-            artifact.content_type.to_owned(),
-        );
+
+        let file_name = artifact.file_name.to_owned();
+        let content_type = artifact.content_type.to_owned();
         Ok(Artifact {
             key: artifact.key(),
             file_name,
@@ -211,6 +221,7 @@ async fn a_file_that_cannot_be_kept_now_is_worth_a_retry() {
     };
     let longhaul = TestLonghaul::new().register(Draw).configure(full).start();
     let handle = longhaul.submit::<Draw>(()).await.unwrap();
+
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::Completed);
     assert_eq!(longhaul.record(&handle).retry_count, 1);

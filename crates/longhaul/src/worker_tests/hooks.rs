@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use longhaul_domain::{NodeId, contract::Store as _};
+use longhaul_domain::{NodeId, contract::store::Leases};
 use longhaul_testkit::reference::MemoryStore;
 use tokio::sync::{Notify, Semaphore};
 
 use super::{Echo, on, store};
 use crate::{
-    Children, Context, DutySettings, Heard, Outcome, Status, Stop, Subscription, Task, TaskInfo,
-    WorkerSettings, testing::TestLonghaul,
+    Children, Context, MaintenanceSettings, Outcome, Received, Status, Stop, Subscription, Task,
+    TaskInfo, WorkerSettings, testing::TestLonghaul,
 };
 
 /// Far more than any case takes.
@@ -112,6 +112,7 @@ async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
         first,
     };
     let longhaul = on(&calls.store).register(hooked).start().await.unwrap();
+
     longhaul
         .submit::<Hooked>(())
         .max_attempts(attempts)
@@ -119,6 +120,7 @@ async fn calls_of_at_most(first: End, attempts: u32) -> Vec<Call> {
         .unwrap();
     calls.called(2).await;
     longhaul.stop().await;
+
     calls.made().clone()
 }
 
@@ -195,23 +197,26 @@ impl Task for Held {
 
 #[tokio::test]
 async fn a_lost_attempt_has_no_end_hook() {
-    let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
+    let calls = Calls::new();
+    let started = Arc::new(Notify::new());
     let worker = WorkerSettings {
         heartbeat: Duration::from_millis(10),
         ..WorkerSettings::default()
     };
-    let duties = DutySettings {
+    let maintenance = MaintenanceSettings {
         rescue_every: Duration::from_millis(10),
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
+
     let held = Held(calls.clone(), Arc::clone(&started));
     let longhaul = on(&calls.store)
         .register(held)
         .worker(worker)
-        .duties(duties)
+        .maintenance(maintenance)
         .start()
         .await
         .unwrap();
+
     longhaul.submit::<Held>(()).await.unwrap();
     started.notified().await;
     calls
@@ -221,13 +226,15 @@ async fn a_lost_attempt_has_no_end_hook() {
         .unwrap();
     calls.called(1).await;
     longhaul.stop().await;
+
     assert_eq!(*calls.made(), [("completed", 2, Status::Completed)]);
 }
 
 #[tokio::test]
 async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
     for is_elsewhere in [false, true] {
-        let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
+        let calls = Calls::new();
+        let started = Arc::new(Notify::new());
         let builder = || on(&calls.store).register(Held(calls.clone(), Arc::clone(&started)));
         let worker = WorkerSettings {
             heartbeat: Duration::from_millis(10),
@@ -235,11 +242,13 @@ async fn a_running_task_is_told_of_its_cancel_once_whoever_cancels_it() {
         };
         let longhaul = builder().worker(worker).start().await.unwrap();
         let elsewhere = builder().without_worker().unwrap();
+
         let id = longhaul.submit::<Held>(()).await.unwrap().id();
         started.notified().await;
         let canceller = if is_elsewhere { &elsewhere } else { &longhaul };
         assert_eq!(canceller.cancel(id).await.unwrap(), Status::Cancelled);
         calls.called(1).await;
+
         // What was called in another process has its turn before this one has stopped.
         longhaul.stop().await;
         assert_eq!(*calls.made(), [("cancelled", 1, Status::Cancelled)]);
@@ -278,6 +287,7 @@ async fn a_parent_that_waits_has_not_completed() {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Parent>(()).await.unwrap();
     let attempt = handle.ended().await.unwrap().attempt;
     longhaul.stop().await;
@@ -319,6 +329,7 @@ async fn each_task_of_a_bulk_submit_and_each_child_is_told_as_queued_once() {
             .idempotency_key(&format!("{number}"))
     });
     let handles = longhaul.submit_all(tasks).await.unwrap();
+
     longhaul.run_until_done().await;
     let parent = Some(handles[3].id());
     assert_eq!(
@@ -354,7 +365,8 @@ impl Task for Slow {
 /// By tokio's clock, which skips what nobody works in.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_waits_for_hooks() {
-    let (slow, store) = (Slow::default(), Arc::new(store()));
+    let slow = Slow::default();
+    let store = Arc::new(store());
     let longhaul = on(&store).register(slow.clone()).start().await.unwrap();
     longhaul.submit::<Slow>(()).await.unwrap();
     slow.0.notified().await;
@@ -364,7 +376,8 @@ async fn a_shutdown_waits_for_hooks() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_without_a_worker_waits_for_hooks_as_well() {
-    let (slow, store) = (Slow::default(), Arc::new(store()));
+    let slow = Slow::default();
+    let store = Arc::new(store());
     let longhaul = on(&store).register(slow.clone()).without_worker().unwrap();
     longhaul
         .submit::<Slow>(())
@@ -373,6 +386,7 @@ async fn a_process_without_a_worker_waits_for_hooks_as_well() {
         .cancel()
         .await
         .unwrap();
+
     longhaul.stop().await;
     assert!(*slow.1.lock().unwrap());
 }
@@ -393,24 +407,27 @@ impl Task for Orphanage {
 
 #[tokio::test]
 async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
-    let (calls, started) = (Calls::new(), Arc::new(Notify::new()));
-    let duties = DutySettings {
+    let calls = Calls::new();
+    let started = Arc::new(Notify::new());
+    let maintenance = MaintenanceSettings {
         rescue_every: Duration::from_millis(10),
         max_crashes: 1,
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
     let held = Held(calls.clone(), Arc::clone(&started));
     let builder = on(&calls.store)
         .register(held)
         .register(Orphanage)
-        .duties(duties);
+        .maintenance(maintenance);
+
     let longhaul = builder.start().await.unwrap();
     let mut news = longhaul.events(Subscription::default());
     let parent = longhaul.submit::<Orphanage>(()).await.unwrap().id();
+
     let mut next_of_parent = async |is_it: fn(Status) -> bool| {
         let told = async {
             loop {
-                let Some(Heard::Event(event)) = news.next().await else {
+                let Some(Received::Event(event)) = news.next().await else {
                     continue;
                 };
                 if event.task_id == parent && is_it(event.status) {
@@ -418,10 +435,12 @@ async fn the_end_of_a_parent_is_told_when_its_last_child_is_quarantined() {
                 }
             }
         };
+
         tokio::time::timeout(DEADLINE, told)
             .await
             .expect("nobody tells of it")
     };
+
     next_of_parent(|status| status == Status::Waiting).await;
     started.notified().await;
     calls

@@ -29,7 +29,7 @@ impl Task for Calls {
 
 async fn is_open(longhaul: &TestLonghaul, key: &str) -> bool {
     matches!(
-        longhaul.services().limiter.reserve(key, 0).await.unwrap(),
+        longhaul.limiter.reserve(key, 0).await.unwrap(),
         Reservation::Granted { .. }
     )
 }
@@ -45,6 +45,7 @@ async fn a_refusal_parks_only_the_key_of_the_last_permit() {
         end: || Err(refused()),
     };
     let longhaul = TestLonghaul::new().register(calls).start();
+
     longhaul.submit::<Calls>(()).await.unwrap();
     longhaul.run_until_idle().await;
     let open = [
@@ -52,6 +53,7 @@ async fn a_refusal_parks_only_the_key_of_the_last_permit() {
         is_open(&longhaul, "b/y").await,
         is_open(&longhaul, "c/z").await,
     ];
+
     assert_eq!(open, [true, false, true]);
 }
 
@@ -62,6 +64,7 @@ async fn a_refusal_parks_the_key_that_it_names() {
         end: || Err(refused().of_key("a/x")),
     };
     let longhaul = TestLonghaul::new().register(calls).start();
+
     longhaul.submit::<Calls>(()).await.unwrap();
     longhaul.run_until_idle().await;
     assert_eq!(
@@ -81,16 +84,14 @@ async fn opens_after(end: fn() -> Outcome<()>) -> bool {
             end,
         })
         .start();
-    longhaul
-        .services()
-        .limiter
-        .park("a/x", MINUTE_MS)
-        .await
-        .unwrap();
+
+    longhaul.limiter.park("a/x", MINUTE_MS).await.unwrap();
+
     longhaul.advance(Duration::from_millis(MINUTE_MS + 1));
     let handle = longhaul.submit::<Calls>(()).max_attempts(1).await.unwrap();
     longhaul.run_until_idle().await;
     assert_ne!(longhaul.record(&handle).status, Status::Queued);
+
     is_open(&longhaul, "a/x").await
 }
 
@@ -105,6 +106,7 @@ async fn only_a_result_shows_that_a_parked_key_is_open() {
         !opens_after(|| Err(Stop::fatal("the text is empty"))).await,
         "it may not have called at all"
     );
+
     assert!(!opens_after(|| Err(Stop::cancelled())).await);
 }
 
@@ -119,9 +121,11 @@ async fn who_waits_for_a_permit_is_claimed_when_it_comes_and_not_at_each_that_co
         .limit("a/x", Limit::per_minute(60))
         .start();
     let mut handles = Vec::new();
+
     for _ in 0..200 {
         handles.push(longhaul.submit::<Calls>(()).await.unwrap());
     }
+
     longhaul.run_until_done().await;
     let snoozes: Vec<u32> = handles
         .iter()

@@ -1,4 +1,5 @@
-//! Promises of the worker that are tried on the store in memory, where a test can stand between a handler and the store.
+//! Promises of the worker that are tried on the store in memory, where a test can stand between a
+//! handler and the store.
 
 mod children;
 mod ends;

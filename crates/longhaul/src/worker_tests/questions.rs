@@ -48,6 +48,7 @@ async fn run(longhaul: &TestLonghaul) -> Handle<Draw> {
         .max_attempts(2)
         .await
         .unwrap();
+
     longhaul.run_until_idle().await;
     handle
 }
@@ -86,6 +87,7 @@ async fn every_answer_is_of_its_moment() {
         .register(Draw)
         .configure(|builder| builder.answer(answer))
         .start();
+
     let before = run(&longhaul).await;
     is_allowed.store(false, Ordering::Relaxed);
     let after = run(&longhaul).await;
@@ -97,11 +99,10 @@ async fn every_answer_is_of_its_moment() {
 
 #[tokio::test]
 async fn what_a_failed_answer_means_is_said_by_the_type_that_asks() {
-    let (passing, lasting) = (
-        failing(ErrorKind::ConnectionRefused),
-        failing(ErrorKind::NotFound),
-    );
-    let (retried, failed) = (run(&passing).await, run(&lasting).await);
+    let passing = failing(ErrorKind::ConnectionRefused);
+    let lasting = failing(ErrorKind::NotFound);
+    let retried = run(&passing).await;
+    let failed = run(&lasting).await;
     assert_eq!(passing.record(&retried).status, Status::Retrying);
     lasting.assert_ended(&failed, Status::Failed);
 }
@@ -114,7 +115,9 @@ async fn a_question_that_nobody_answers_fails_its_task_and_says_what_to_do() {
     let error = longhaul.record(&handle).error.unwrap();
     assert_eq!(error.class, "unanswered");
     assert!(
-        error.message.contains("\"may_use\"; Builder::answer"),
+        error
+            .message
+            .contains("\"may_use\"; register an answer with Builder::answer"),
         "{}",
         error.message
     );
@@ -129,6 +132,7 @@ async fn an_answer_that_does_not_come_is_not_waited_for_without_end() {
         .start();
     let handle = run(&longhaul).await;
     let task = longhaul.record(&handle);
+
     assert_eq!(task.status, Status::Retrying);
     assert_eq!(
         task.error.unwrap().message,
@@ -151,6 +155,7 @@ async fn a_handler_that_waits_for_an_answer_hears_of_a_cancel() {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Draw>(7).await.unwrap();
     asked.notified().await;
     handle.cancel().await.unwrap();
@@ -167,8 +172,9 @@ async fn two_who_answer_one_question_are_refused_at_start() {
         .start()
         .await
         .unwrap_err();
+
     assert_eq!(
         refused.to_string(),
-        "question \"may_use\" is answered twice; allowed: one who answers for each name"
+        "question \"may_use\" is answered twice; allowed: one answer for each question"
     );
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Echo, on, store};
-use crate::{Invalid, Record, Status, StoreError};
+use crate::{Invalid, Status, StoreError, TaskRecord};
 
 /// Runs one task while the store answers its reports so.
-async fn ended(errors: Vec<StoreError>) -> Record {
+async fn ended(errors: Vec<StoreError>) -> TaskRecord {
     let store = Arc::new(store());
     store.refuse_finishes(errors);
     let longhaul = on(&store).register(Echo).start().await.unwrap();
@@ -17,6 +17,7 @@ async fn ended(errors: Vec<StoreError>) -> Record {
         .ended()
         .await
         .unwrap();
+
     longhaul.stop().await;
     task
 }

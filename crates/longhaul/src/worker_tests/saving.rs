@@ -12,24 +12,25 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::{on, store};
 use crate::{
-    Context, Outcome, Record, Stop, Task, TypeSettings, WorkerSettings, testing::TestLonghaul,
+    Context, Outcome, Stop, Task, TaskRecord, TypeSettings, WorkerSettings, testing::TestLonghaul,
 };
 
 /// Holds up the first checkpoint on its way to the store; the others pass.
 #[derive(Debug)]
 struct Gate {
     came: AtomicUsize,
-    is_held: Notify,
+    is_backlogged: Notify,
     exit: Semaphore,
     landed: Semaphore,
 }
 
 impl Gate {
     fn new() -> Arc<Self> {
-        let (exit, landed) = (Semaphore::new(0), Semaphore::new(0));
+        let exit = Semaphore::new(0);
+        let landed = Semaphore::new(0);
         Arc::new(Self {
             came: AtomicUsize::new(0),
-            is_held: Notify::new(),
+            is_backlogged: Notify::new(),
             exit,
             landed,
         })
@@ -48,7 +49,7 @@ impl Gate {
 impl CheckpointWatch for Gate {
     async fn before(&self) {
         if self.came.fetch_add(1, Ordering::SeqCst) == 0 {
-            self.is_held.notify_one();
+            self.is_backlogged.notify_one();
             self.exit.acquire().await.unwrap().forget();
         }
     }
@@ -58,7 +59,7 @@ impl CheckpointWatch for Gate {
     }
 }
 
-fn checkpoint(task: &Record) -> Option<&str> {
+fn checkpoint(task: &TaskRecord) -> Option<&str> {
     task.checkpoint
         .as_ref()
         .map(|checkpoint| checkpoint.as_str())
@@ -75,9 +76,10 @@ impl Task for Overtaking {
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         let mut state = ctx.state::<u32>()?;
         state.change(|state| *state = 1)?;
-        self.0.is_held.notified().await;
+        self.0.is_backlogged.notified().await;
         state.change(|state| *state = 2)?;
         let (saved, ()) = tokio::join!(state.save(), async { self.0.open() });
+
         saved?;
         self.0.landed(2).await;
         Err(Stop::fatal("done"))
@@ -100,6 +102,7 @@ async fn a_checkpoint_is_not_overtaken_by_an_older_one_that_was_slow() {
         .ended()
         .await
         .unwrap();
+
     assert_eq!(checkpoint(&task), Some("2"));
     longhaul.stop().await;
 }
@@ -119,11 +122,13 @@ impl Task for Long {
                 self.0.notify_one();
             }
         }
+
         // Dropped after the state.
         let _told = Told(Arc::clone(&self.0));
         let mut state = ctx.state::<u32>()?;
         state.change(|state| *state = 7)?;
         ctx.cancelled().await;
+
         ctx.check()
     }
 
@@ -134,7 +139,8 @@ impl Task for Long {
 
 #[tokio::test]
 async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
-    let (gate, over) = (Gate::new(), Arc::new(Notify::new()));
+    let gate = Gate::new();
+    let over = Arc::new(Notify::new());
     let store = Arc::new(store().watched(Arc::clone(&gate) as _));
     let soon = WorkerSettings {
         drain: Duration::ZERO,
@@ -146,8 +152,9 @@ async fn a_state_whose_write_is_under_way_at_a_drain_is_not_lost() {
         .start()
         .await
         .unwrap();
+
     let id = longhaul.submit::<Long>(()).await.unwrap().id();
-    gate.is_held.notified().await;
+    gate.is_backlogged.notified().await;
     tokio::join!(longhaul.stop(), async {
         over.notified().await;
         gate.open();

@@ -1,4 +1,5 @@
-//! Settings with which nothing would ever run, or no submit would be taken, are refused when the program starts.
+//! Settings with which nothing would ever run, or no submit would be taken, are refused when the
+//! program starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,7 @@ async fn of_a_type() {
         factor: 0.5,
         ..RetryPolicy::default()
     };
+
     for (settings, named) in [
         (TypeSettings::new().concurrency(0), "concurrency"),
         (TypeSettings::new().max_attempts(0), "maxAttempts"),
@@ -53,6 +55,7 @@ async fn of_a_worker() {
     let why = refused(builder().resource("gpu", 0)).await;
     assert!(why.contains("gpu"), "{why}");
     let shared = || QueueSlots::shared("vip");
+
     for queues in [
         vec![QueueSlots {
             reserved: 3,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_domain::{
     Json, NewTask,
-    contract::{Store as _, store::ClaimRequest},
+    contract::store::{ClaimRequest, TaskCommands},
 };
 
 use tokio::sync::oneshot;
@@ -17,18 +17,17 @@ use crate::{Context, Outcome, Status, StopReason, Task, WorkerSettings};
 async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
     let store = Arc::new(store());
     let longhaul = on(&store).register(Echo).start().await.unwrap();
-    let node_id = longhaul.services().engine.local_node().unwrap().id();
+    let node_id = longhaul.sdk_client().engine.local_node().unwrap().id();
     let task = NewTask::new(
         "ann",
         "elsewhere",
         "free_default",
         Json::trusted("1".to_owned()),
     );
+
     let id = store.submit_task(task).await.unwrap().task_id;
-    let (queues, task_types) = (
-        vec!["free_default".to_owned()],
-        vec!["elsewhere".to_owned()],
-    );
+    let queues = vec!["free_default".to_owned()];
+    let task_types = vec!["elsewhere".to_owned()];
     let request = ClaimRequest {
         node_id,
         host: "host".to_owned(),
@@ -36,6 +35,7 @@ async fn a_task_whose_claim_had_no_answer_goes_back_without_a_charge() {
         task_types,
         limit: 1,
     };
+
     assert_eq!(
         store.claim_tasks(&request).await.unwrap().len(),
         1,
@@ -63,7 +63,8 @@ impl Task for Waits {
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         assert_eq!(ctx.stop_reason(), None);
-        let (started, told) = (self.0.lock().unwrap().take(), self.1.lock().unwrap().take());
+        let started = self.0.lock().unwrap().take();
+        let told = self.1.lock().unwrap().take();
         started.unwrap().send(()).unwrap();
         ctx.cancelled().await;
         told.unwrap().send(ctx.stop_reason()).unwrap();
@@ -74,7 +75,8 @@ impl Task for Waits {
 #[tokio::test]
 async fn a_handler_can_tell_a_shutdown_from_a_cancel() {
     for reason in [StopReason::Cancelled, StopReason::Drain] {
-        let ((start, started), (tell, told)) = (oneshot::channel(), oneshot::channel());
+        let (start, started) = oneshot::channel();
+        let (tell, told) = oneshot::channel();
         let waits = Waits(Mutex::new(Some(start)), Mutex::new(Some(tell)));
         let soon = WorkerSettings {
             drain: Duration::ZERO,
@@ -86,6 +88,7 @@ async fn a_handler_can_tell_a_shutdown_from_a_cancel() {
             .start()
             .await
             .unwrap();
+
         let handle = longhaul.submit::<Waits>(()).await.unwrap();
         started.await.unwrap();
         if reason == StopReason::Cancelled {

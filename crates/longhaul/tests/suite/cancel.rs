@@ -1,4 +1,5 @@
-//! Cancelling: at once in the same process, within two seconds from another, and never with a result.
+//! Cancelling: at once in the same process, within two seconds from another, and never with a
+//! result.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
             what_is_not_cancellable_is_left_alone,
         ),
     ];
+
     if place != Place::Alone(Backend::Sqlite) {
         trials.push(trial(
             place,
@@ -44,6 +46,7 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
             another_process_is_heard,
         ));
     }
+
     trials
 }
 
@@ -90,6 +93,7 @@ impl Task for Deaf {
                 self.0.notify_one();
             }
         }
+
         let _told = Told(Arc::clone(&self.0.stopped));
         self.0.started.notify_one();
         std::future::pending().await
@@ -123,6 +127,7 @@ async fn a_running_handler_is_told(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
     assert_eq!(
@@ -132,6 +137,7 @@ async fn a_running_handler_is_told(database: Home) {
     signs.stopped.notified().await;
     signs.hooked.notified().await;
     let task = handle.task().await.unwrap();
+
     assert_eq!((task.status, task.result), (Status::Cancelled, None));
     assert_eq!(
         handle.cancel().await.unwrap(),
@@ -149,6 +155,7 @@ async fn a_deaf_handler_is_dropped(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Deaf>(()).await.unwrap();
     signs.started.notified().await;
     handle.cancel().await.unwrap();
@@ -164,11 +171,13 @@ async fn a_waiting_task_never_runs(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<Patient>(())
         .delay(Duration::from_secs(3_600))
         .await
         .unwrap();
+
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
     assert_eq!(handle.task().await.unwrap().attempt, 0);
     longhaul.stop().await;
@@ -207,12 +216,12 @@ async fn who_does_not_run_is_told(database: Home) {
         .start()
         .await
         .unwrap();
+
     let queued = longhaul.submit::<Idle>(false).delay(DAY).await.unwrap();
-    let (retrying, waiting) = (
-        longhaul.submit::<Idle>(false).await.unwrap(),
-        longhaul.submit::<Idle>(true).await.unwrap(),
-    );
+    let retrying = longhaul.submit::<Idle>(false).await.unwrap();
+    let waiting = longhaul.submit::<Idle>(true).await.unwrap();
     let mut told = Vec::new();
+
     for (handle, status, attempt) in [
         (queued, Status::Queued, 0),
         (retrying, Status::Retrying, 1),
@@ -227,10 +236,12 @@ async fn who_does_not_run_is_told(database: Home) {
         assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
         told.push((handle.id(), attempt));
     }
+
     // A shutdown waits for hooks.
     longhaul.stop().await;
     let mut heard = idle.0.lock().unwrap().clone();
     heard.sort();
+
     // The child, which was made last, was cancelled with its parent.
     let (child, attempt) = heard.pop().unwrap();
     assert!(
@@ -248,6 +259,7 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Stubborn>(()).await.unwrap();
     signs.started.notified().await;
     let refused = longhaul.cancel(handle.id()).await.unwrap_err();
@@ -257,6 +269,7 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
         "wrong_state",
         "the handle is no way around it"
     );
+
     signs.stopped.notify_one();
     handle.result().await.unwrap();
     longhaul.stop().await;
@@ -276,6 +289,7 @@ async fn another_process_is_heard(database: Home) {
         .start()
         .await
         .unwrap();
+
     let elsewhere: Longhaul = open(&database).await.without_worker().unwrap();
     let handle = elsewhere.submit::<Patient>(()).await.unwrap();
     signs.started.notified().await;
@@ -287,6 +301,7 @@ async fn another_process_is_heard(database: Home) {
         "{:?}",
         asked.elapsed()
     );
+
     elsewhere.stop().await;
     worker.stop().await;
 }

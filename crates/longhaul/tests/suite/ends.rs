@@ -100,6 +100,7 @@ impl Task for Ends {
         if ctx.attempt() > ctx.params.times {
             return Ok(format!("attempt {}", ctx.attempt()));
         }
+
         match ctx.params.how {
             How::Retryable => Err(Stop::retryable("not yet")),
             How::Unknown => Err(std::fmt::Error)?,
@@ -129,17 +130,19 @@ async fn run(
     database: &Home,
     how: How,
     times: u32,
-) -> (Result<String, NoResult>, longhaul_domain::Task) {
+) -> (Result<String, NoResult>, longhaul_domain::TaskRecord) {
     let longhaul = open(database)
         .await
         .register(Ends::default())
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Ends>(Plan { how, times }).await.unwrap();
     let result = handle.result().await;
     let task = handle.task().await.unwrap();
     longhaul.stop().await;
+
     (result, task)
 }
 
@@ -189,7 +192,8 @@ impl Task for Beside {
 }
 
 async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
-    let (gate, started) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
+    let gate = Arc::new(Semaphore::new(0));
+    let started = Arc::new(Notify::new());
     let beside = Beside(Arc::clone(&gate), Arc::clone(&started));
     let longhaul = open(&database)
         .await
@@ -198,6 +202,7 @@ async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
         .start()
         .await
         .unwrap();
+
     let beside = longhaul.submit::<Beside>(()).await.unwrap();
     started.notified().await;
     let panics = longhaul
@@ -207,6 +212,7 @@ async fn a_panic_is_a_failure_of_its_task_alone(database: Home) {
         })
         .await
         .unwrap();
+
     assert_eq!(panics.result().await.unwrap(), "attempt 3");
     assert_eq!(panics.task().await.unwrap().retry_count, 2);
     gate.add_permits(1);
@@ -221,6 +227,7 @@ async fn parameters_that_do_not_parse(database: Home) {
         .start()
         .await
         .unwrap();
+
     let json = longhaul::Json::parse("parameters", r#"{"how":"Nonsense"}"#).unwrap();
     let task = longhaul::NewTask::new("u-1", "ends", "free_default", json);
     let id = longhaul.engine().submit(task).await.unwrap().task_id;

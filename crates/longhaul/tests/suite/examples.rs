@@ -1,4 +1,5 @@
-//! The examples are the documents of the facade, so they must do what they say: each is run as a user runs it.
+//! The examples are the documents of the facade, so they must do what they say: each is run as a
+//! user runs it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,11 +14,11 @@ const EXAMPLES: &[(&str, &str)] = &[
         "retry",
         "down: DEAD_LETTER after 3 attempts: the server is down",
     ),
-    ("cancel", "cancelled, and no result is kept"),
+    ("cancel", "cancelled, without a result"),
     ("children", "6 words, 1 unreadable page"),
-    ("checkpoint", "the second process went on after page 3"),
+    ("checkpoint", "the second process continued after page 3"),
     ("transaction", "committed: invoice of order 2"),
-    ("subscriber", "both were heard"),
+    ("subscriber", "both events were received"),
     ("rate_limit", "7 calls for 6 summaries"),
     ("testing", "completed at attempt 4 with 5 calls"),
 ];
@@ -35,11 +36,13 @@ pub(crate) fn trials() -> Vec<Trial> {
             Ok(())
         })
     };
+
     let mut trials: Vec<Trial> = EXAMPLES.iter().map(one).collect();
     trials.push(Trial::test("examples::every_one_is_run", || {
         every_one_is_run();
         Ok(())
     }));
+
     trials
 }
 
@@ -49,15 +52,15 @@ async fn run(name: &str, line: &str) {
     if let Some(broker) = setting("LONGHAUL_TEST_RABBITMQ") {
         command.env("LONGHAUL_BROKER", broker);
     }
+
     let output = command.kill_on_drop(true).output();
     let output = match tokio::time::timeout(DEADLINE, output).await {
         Ok(output) => output.unwrap_or_else(|error| panic!("{}: {error}", program.display())),
         Err(_) => panic!("the example {name} had not ended by itself after {DEADLINE:?}"),
     };
-    let (told, errors) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
+    let told = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+
     assert!(
         output.status.success(),
         "{name} ended with {}:\n{told}{errors}",
@@ -88,11 +91,13 @@ fn program(name: &str) -> PathBuf {
     let program = folder
         .join(name)
         .with_extension(std::env::consts::EXE_EXTENSION);
+
     assert!(
         program.exists(),
         "{} is missing: cargo build -p longhaul --features fleet,testing --examples",
         program.display()
     );
+
     program
 }
 
@@ -103,11 +108,13 @@ fn every_one_is_run() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(".rs"))
         .collect();
+
     files.sort();
     let mut run: Vec<String> = EXAMPLES
         .iter()
         .map(|(name, _)| format!("{name}.rs"))
         .collect();
+
     run.sort();
     assert_eq!(
         files, run,

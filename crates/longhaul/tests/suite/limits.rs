@@ -82,8 +82,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Lets so many leave one by one, each when all places are taken: whoever came in beyond the limit is still there to be
-    /// counted.
+    /// Lets so many leave one by one, each when all places are taken: whoever came in beyond the
+    /// limit is still there to be counted.
     async fn empty(&self, all: usize, places: usize) {
         for gone in 0..all {
             while self.now.load(Ordering::SeqCst) < places.min(all - gone) {
@@ -121,14 +121,17 @@ async fn a_type_never_runs_more_than_it_may(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handles = longhaul
         .submit_all((0..40).map(|_| longhaul.submit::<Crowded>(())))
         .await
         .unwrap();
     crowd.empty(handles.len(), 3).await;
+
     for handle in handles {
         handle.result().await.unwrap();
     }
+
     assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
     longhaul.stop().await;
 }
@@ -167,7 +170,9 @@ impl Task for Paints {
 
 async fn types_share_a_resource(database: Home) {
     let crowd = Crowd::new();
-    let (draws, paints) = (Draws(Arc::clone(&crowd)), Paints(Arc::clone(&crowd)));
+    let draws = Draws(Arc::clone(&crowd));
+    let paints = Paints(Arc::clone(&crowd));
+
     let longhaul = open(&database)
         .await
         .register(draws)
@@ -176,6 +181,7 @@ async fn types_share_a_resource(database: Home) {
         .start()
         .await
         .unwrap();
+
     let draws = longhaul
         .submit_all((0..20).map(|_| longhaul.submit::<Draws>(())))
         .await
@@ -184,13 +190,16 @@ async fn types_share_a_resource(database: Home) {
         .submit_all((0..20).map(|_| longhaul.submit::<Paints>(())))
         .await
         .unwrap();
+
     crowd.empty(draws.len() + paints.len(), 3).await;
     for handle in draws {
         handle.result().await.unwrap();
     }
+
     for handle in paints {
         handle.result().await.unwrap();
     }
+
     assert_eq!(crowd.most.load(Ordering::SeqCst), 3);
     longhaul.stop().await;
 }
@@ -214,8 +223,8 @@ impl Task for Passing {
     }
 }
 
-/// The claimer, bells and submits of the process itself all take slots. After a batch all of them are at work, and have most to take
-/// when all slots are free.
+/// The claimer, hints and submits of the process itself all take slots. After a batch all of them
+/// are at work, and have most to take when all slots are free.
 async fn a_node_never_runs_more_than_its_slots(database: Home) {
     let count = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let worker = WorkerSettings {
@@ -230,6 +239,7 @@ async fn a_node_never_runs_more_than_its_slots(database: Home) {
         .start()
         .await
         .unwrap();
+
     for _ in 0..60 {
         let mut handles = longhaul
             .submit_all((0..6).map(|_| longhaul.submit::<Passing>(())))
@@ -238,10 +248,12 @@ async fn a_node_never_runs_more_than_its_slots(database: Home) {
         for _ in 0..6 {
             handles.push(longhaul.submit::<Passing>(()).await.unwrap());
         }
+
         for handle in handles {
             handle.result().await.unwrap();
         }
     }
+
     let most = count.1.load(Ordering::SeqCst);
     assert!((1..=3).contains(&most), "{most} ran at once");
     longhaul.stop().await;
@@ -267,6 +279,7 @@ async fn a_flood_does_not_hold_up_another_queue(database: Home) {
         slots: 4,
         ..WorkerSettings::default()
     };
+
     worker.queues = vec![
         QueueSlots {
             reserved: 1,
@@ -274,6 +287,7 @@ async fn a_flood_does_not_hold_up_another_queue(database: Home) {
         },
         QueueSlots::shared("free_default"),
     ];
+
     let longhaul = open(&database)
         .await
         .register(Gated(Arc::clone(&gate)))
@@ -281,6 +295,7 @@ async fn a_flood_does_not_hold_up_another_queue(database: Home) {
         .start()
         .await
         .unwrap();
+
     let flood = longhaul
         .submit_all((0..20).map(|_| longhaul.submit::<Gated>(())))
         .await
@@ -289,15 +304,18 @@ async fn a_flood_does_not_hold_up_another_queue(database: Home) {
     while database.count(running).await < 3 {
         tokio::task::yield_now().await;
     }
+
     let vip = longhaul.submit::<Gated>(()).tier("vip").await.unwrap();
     while vip.status().await.unwrap() != Status::Running {
         tokio::task::yield_now().await;
     }
+
     assert_eq!(database.count(running).await, 4);
     gate.add_permits(21);
     for handle in flood {
         handle.result().await.unwrap();
     }
+
     longhaul.stop().await;
 }
 
@@ -328,6 +346,7 @@ async fn a_blocking_handler_holds_up_nobody(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handles = longhaul
         .submit_all((0..8).map(|_| longhaul.submit::<Blocking>(())))
         .await
@@ -335,6 +354,7 @@ async fn a_blocking_handler_holds_up_nobody(database: Home) {
     for handle in handles {
         handle.result().await.unwrap();
     }
+
     longhaul.stop().await;
 }
 
@@ -358,6 +378,7 @@ impl Task for Caller {
                 Duration::from_millis(50),
             ));
         }
+
         Ok(ctx.attempt())
     }
 
@@ -374,6 +395,7 @@ fn one_per(per_ms: u64) -> LimitRules {
         per_ms,
         burst: 1,
     };
+
     LimitRules {
         limits: BTreeMap::from([("openai".to_owned(), limit)]),
         default: None,
@@ -396,15 +418,15 @@ async fn a_permit_that_takes_too_long_is_a_snooze(database: Home) {
         .submit_all((0..3).map(|_| longhaul.submit::<Caller>(())))
         .await
         .unwrap();
-    let snoozed = "SELECT count(*) FROM tasks WHERE status = 'RETRYING' AND snooze_count = 1 AND retry_count = 0";
+    let snoozed = "SELECT count(*) FROM tasks WHERE status = 'RETRYING' AND snooze_count = 1 AND \
+         retry_count = 0";
     let completed = "SELECT count(*) FROM tasks WHERE status = 'COMPLETED' AND snooze_count = 0";
-    // In a fleet a server that is slow to answer is not waited for, and then this process grants one by itself.
+    // In a fleet a server that is slow to answer is not waited for, and then this process grants
+    // one by itself.
     let most = if database.fleet.is_some() { 2 } else { 1 };
     until(async || {
-        let (snoozed, completed) = (
-            database.count(snoozed).await,
-            database.count(completed).await,
-        );
+        let snoozed = database.count(snoozed).await;
+        let completed = database.count(completed).await;
         snoozed + completed == 3 && (1..=most).contains(&completed)
     })
     .await;
@@ -422,6 +444,7 @@ async fn a_providers_refusal_parks_its_key(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Caller>(()).await.unwrap();
     let attempts = handle.result().await.unwrap();
     let task = handle.task().await.unwrap();

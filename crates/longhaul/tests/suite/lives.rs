@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul::{Context, DutySettings, JsonSchema, Outcome, Task, TypeSettings, WorkerSettings};
+use longhaul::{
+    Context, JsonSchema, MaintenanceSettings, Outcome, Task, TypeSettings, WorkerSettings,
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -100,6 +102,7 @@ impl Task for Steps {
                 }
             }
         }
+
         Ok(resumed_from)
     }
 }
@@ -128,6 +131,7 @@ async fn a_drain_hands_back_without_a_charge(database: Home) {
         .start()
         .await
         .unwrap();
+
     let id = first.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     first.stop().await;
@@ -138,6 +142,7 @@ async fn a_drain_hands_back_without_a_charge(database: Home) {
         .start()
         .await
         .unwrap();
+
     assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
     let task = second.task(id).await.unwrap();
     assert_eq!(
@@ -156,6 +161,7 @@ async fn a_drain_lets_what_runs_finish(database: Home) {
         .start()
         .await
         .unwrap();
+
     let id = longhaul.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     steps.go_on.notify_one();
@@ -165,6 +171,7 @@ async fn a_drain_lets_what_runs_finish(database: Home) {
         .register(steps.share())
         .without_worker()
         .unwrap();
+
     assert_eq!(after.handle::<Steps>(id).result().await.unwrap(), 0);
     after.stop().await;
 }
@@ -196,7 +203,8 @@ impl Task for Brief {
 /// Some are claimed and not started when the node stops.
 async fn a_drain_amid_claims_runs_nothing_twice(database: Home) {
     const TASKS: u32 = 5_000;
-    let (ran, is_amid) = (Arc::default(), Arc::<Notify>::default());
+    let ran = Arc::default();
+    let is_amid = Arc::<Notify>::default();
     let brief = || Brief {
         ran: Arc::clone(&ran),
         is_amid: Arc::clone(&is_amid),
@@ -263,15 +271,17 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
         .start()
         .await
         .unwrap();
+
     let id = first.submit::<Steps>(()).await.unwrap().id();
     steps.at_five.notified().await;
     drop(first);
 
-    let duties = DutySettings {
+    let maintenance = MaintenanceSettings {
         lease: Duration::from_secs(5),
         rescue_every: Duration::from_millis(100),
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
+
     let second = loop {
         // The embedded file is free once everything of the first process is gone.
         match longhaul::Longhaul::open(&database.url).await {
@@ -279,7 +289,7 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
                 break builder
                     .register(steps.share())
                     .worker(lively())
-                    .duties(duties)
+                    .maintenance(maintenance)
                     .start()
                     .await
                     .unwrap();
@@ -291,6 +301,7 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
             Err(error) => panic!("{error}"),
         }
     };
+
     assert_eq!(second.handle::<Steps>(id).result().await.unwrap(), 5);
     let task = second.task(id).await.unwrap();
     assert_eq!(
@@ -303,20 +314,20 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
 /// With a lease that is shorter than a node without work would wait between two signs of life.
 async fn an_idle_node_is_not_taken_for_dead(database: Home) {
     let lease = Duration::from_secs(5);
-    let duties = DutySettings {
+    let maintenance = MaintenanceSettings {
         lease,
         rescue_every: Duration::from_millis(50),
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
     let longhaul = open(&database)
         .await
         .register(Steps::new())
         .worker(lively())
-        .duties(duties)
+        .maintenance(maintenance)
         .start()
         .await
         .unwrap();
-    let outlives_its_lease = |node: &longhaul_domain::Node| {
+    let outlives_its_lease = |node: &longhaul_domain::NodeRecord| {
         node.heartbeat_at.micros_since(node.started_at) > lease.as_micros() as u64
             || node.lost_at.is_some()
     };
@@ -354,6 +365,7 @@ impl Task for Long {
             ctx.cancelled().await;
             ctx.check()?;
         }
+
         Ok(state.steps)
     }
 
@@ -371,11 +383,13 @@ async fn state_is_saved_by_itself(database: Home) {
         .start()
         .await
         .unwrap();
+
     let id = first.submit::<Long>(()).await.unwrap().id();
     changed.notified().await;
     while first.task(id).await.unwrap().checkpoint.is_none() {
         tokio::task::yield_now().await;
     }
+
     first.stop().await;
     let second = open(&database)
         .await
@@ -383,6 +397,7 @@ async fn state_is_saved_by_itself(database: Home) {
         .start()
         .await
         .unwrap();
+
     assert_eq!(second.handle::<Long>(id).result().await.unwrap(), 7);
     second.stop().await;
 }
@@ -414,6 +429,7 @@ async fn a_deploy_cancels_nothing(database: Home) {
         .start()
         .await
         .unwrap();
+
     let id = first.submit::<Hasty>(()).await.unwrap().id();
     started.notified().await;
     first.stop().await;
@@ -423,6 +439,7 @@ async fn a_deploy_cancels_nothing(database: Home) {
         .start()
         .await
         .unwrap();
+
     assert_eq!(second.handle::<Hasty>(id).result().await.unwrap(), 2);
     second.stop().await;
 }

@@ -1,7 +1,8 @@
 //! Longhaul as its users have it, on every database and as a fleet, in one program.
 //!
-//! Names start with the place: `cargo test -p longhaul --features fleet,mysql,postgres,testing --test suite -- postgres::cancel` runs a part, and `fleet::` is
-//! PostgreSQL with RabbitMQ and Redis. The examples bring their own database.
+//! Names start with the place: `cargo test -p longhaul --features fleet,mysql,postgres,testing
+//! --test suite -- postgres::cancel` runs a part, and `fleet::` is PostgreSQL with RabbitMQ and
+//! Redis. The examples bring their own database.
 
 #![expect(
     clippy::unwrap_used,
@@ -52,6 +53,7 @@ fn main() {
         .map(Place::Alone)
         .into_iter()
         .chain([Place::Fleet]);
+
     let trials: Vec<Trial> = places
         .flat_map(|place| {
             [
@@ -68,6 +70,7 @@ fn main() {
         .flatten()
         .chain(examples::trials())
         .collect();
+
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -142,6 +145,7 @@ fn trial<F: Future<Output = ()>>(
             .enable_all()
             .build()?;
         let case = async move { case(Home::make(place).await).await };
+
         runtime
             .block_on(async { tokio::time::timeout(DEADLINE, case).await })
             .map_err(|_| "it did not end in time")?;
@@ -165,7 +169,8 @@ async fn open(home: &Home) -> Builder {
     }
 }
 
-/// Waits until it is so. Looks are some milliseconds apart: the servers have the other cases to serve, too.
+/// Waits until it is so. Looks are some milliseconds apart: the servers have the other cases to
+/// serve, too.
 async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
     while !is_so().await {
         tokio::time::sleep(Duration::from_millis(20)).await;

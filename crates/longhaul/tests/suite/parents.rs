@@ -100,6 +100,7 @@ impl Task for Summer {
             let delay = std::time::Duration::from_secs(ctx.params.child_delay_s);
             ctx.submit::<Squarer>(Square(1)).delay(delay).await?;
         }
+
         ctx.submit_all::<Squarer>((0..ctx.params.numbers).map(Square))
             .await?;
         if ctx.params.fail_first && ctx.attempt() == 1 {
@@ -108,6 +109,7 @@ impl Task for Summer {
                 std::time::Duration::from_millis(1),
             ));
         }
+
         Err(Stop::wait_for_children())
     }
 
@@ -138,6 +140,7 @@ async fn the_finish_step_sees_all_results(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Summer>(up_to(20)).await.unwrap();
     assert_eq!(
         handle.result().await.unwrap(),
@@ -146,6 +149,7 @@ async fn the_finish_step_sees_all_results(database: Home) {
             failed: 0
         }
     );
+
     let task = handle.task().await.unwrap();
     assert_eq!(
         (task.status, task.children.total, task.children.completed),
@@ -166,6 +170,7 @@ async fn failed_children_can_be_redone_alone(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Summer>(up_to(4)).await.unwrap();
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 4, failed: 2 });
     assert_eq!(handle.status().await.unwrap(), Status::CompletedWithErrors);
@@ -219,6 +224,7 @@ async fn finish_that_failed(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Strict>(4).await.unwrap();
     assert_eq!(handle.ended().await.unwrap().status, Status::Failed);
     is_picky.store(false, Ordering::Relaxed);
@@ -241,6 +247,7 @@ async fn a_second_attempt_makes_no_second_children(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<Summer>(UpTo {
             fail_first: true,
@@ -248,6 +255,7 @@ async fn a_second_attempt_makes_no_second_children(database: Home) {
         })
         .await
         .unwrap();
+
     assert_eq!(handle.result().await.unwrap(), Sum { sum: 30, failed: 0 });
     assert_eq!(handle.task().await.unwrap().children.total, 5);
     longhaul.stop().await;
@@ -264,6 +272,7 @@ async fn cancel_takes_the_children_along(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<Summer>(UpTo {
             child_delay_s: 3_600,
@@ -271,6 +280,7 @@ async fn cancel_takes_the_children_along(database: Home) {
         })
         .await
         .unwrap();
+
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
     handle.cancel().await.unwrap();
     assert_eq!(
@@ -279,6 +289,7 @@ async fn cancel_takes_the_children_along(database: Home) {
             .await,
         0
     );
+
     longhaul.stop().await;
 }
 
@@ -315,7 +326,8 @@ impl Task for Listener {
 }
 
 async fn a_running_child_hears(database: Home) {
-    let (started, told) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let started = Arc::new(Notify::new());
+    let told = Arc::new(Notify::new());
     let listener = Listener {
         started: Arc::clone(&started),
         told: Arc::clone(&told),
@@ -327,6 +339,7 @@ async fn a_running_child_hears(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Guardian>(()).await.unwrap();
     started.notified().await;
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
@@ -335,7 +348,8 @@ async fn a_running_child_hears(database: Home) {
     longhaul.stop().await;
 }
 
-/// Gives a submit up in the middle, so that its outcome is unknown like that of one whose answer was lost, and makes it again.
+/// Gives a submit up in the middle, so that its outcome is unknown like that of one whose answer
+/// was lost, and makes it again.
 struct Repeats;
 
 impl Task for Repeats {
@@ -352,6 +366,7 @@ impl Task for Repeats {
         let given_up = ctx.submit_all::<Quiet>([1, 1]).now_or_never();
         assert!(given_up.is_none(), "no database answers at once");
         ctx.submit_all::<Quiet>([1, 1]).await?;
+
         Err(Stop::wait_for_children())
     }
 }
@@ -377,17 +392,20 @@ async fn a_submit_that_was_given_up(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<Repeats>(())
         .max_attempts(1)
         .await
         .unwrap();
     let task = handle.ended().await.unwrap();
+
     assert_eq!(
         (task.status, task.children.total),
         (Status::Completed, 4),
         "{:?}",
         task.error
     );
+
     longhaul.stop().await;
 }

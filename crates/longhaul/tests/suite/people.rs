@@ -1,4 +1,5 @@
-//! What people do with tasks that are there, and what they read of one: lists, moves, held queues, output and files.
+//! What people do with tasks that are there, and what they read of one: lists, moves, held queues,
+//! output and files.
 
 use std::time::{Duration, SystemTime};
 
@@ -73,6 +74,7 @@ async fn find_move_and_cancel_what_waits(database: Home) {
             .key("later")
             .run_at(tomorrow)
     });
+
     let handles = longhaul.submit_all(notes).await.unwrap();
     longhaul
         .submit::<Note>(9)
@@ -90,6 +92,7 @@ async fn find_move_and_cancel_what_waits(database: Home) {
         ..PageRequest::first(2)
     };
     let first = longhaul.list(&of_ann, &page).await.unwrap();
+
     page.after = first.next;
     let second = longhaul.list(&of_ann, &page).await.unwrap();
     assert_eq!(second.next, None);
@@ -100,6 +103,7 @@ async fn find_move_and_cancel_what_waits(database: Home) {
             .map(|task| task.id)
             .eq(handles.iter().map(longhaul::Handle::id))
     );
+
     assert!(
         found
             .iter()
@@ -124,6 +128,7 @@ async fn find_move_and_cancel_what_waits(database: Home) {
         statuses: vec![Status::Queued],
         ..TaskFilter::default()
     };
+
     assert_eq!(
         longhaul
             .list(&left, &PageRequest::first(10))
@@ -134,6 +139,7 @@ async fn find_move_and_cancel_what_waits(database: Home) {
         1,
         "that of another"
     );
+
     longhaul.stop().await;
 }
 
@@ -148,6 +154,7 @@ async fn a_paused_queue_is_left_alone(database: Home) {
         .result()
         .await
         .unwrap();
+
     assert_eq!(held.why().await.unwrap().code(), "paused");
     let is_paused = |queue: &longhaul::Queue| queue.name == "vip_long" && queue.paused_at.is_some();
     assert!(longhaul.queues().await.unwrap().iter().any(is_paused));
@@ -162,12 +169,14 @@ async fn many_more_than_a_page_are_changed_at_once(database: Home) {
         .register(Note)
         .without_worker()
         .unwrap();
+
     for _ in 0..3 {
         longhaul
             .submit_all((0..500).map(|number| longhaul.submit::<Note>(number).delay(DAY)))
             .await
             .unwrap();
     }
+
     let urgent = BulkChange::Reschedule(Reschedule {
         priority: Some(9),
         ..Reschedule::default()
@@ -177,11 +186,13 @@ async fn many_more_than_a_page_are_changed_at_once(database: Home) {
         .await
         .unwrap_err();
     assert!(matches!(refused, StoreError::Invalid(invalid) if invalid.field == "filter"));
+
     let all = TaskFilter {
         statuses: Status::ALL.to_vec(),
         ..TaskFilter::default()
     };
     let changed = longhaul.change_all(&all, urgent).await.unwrap();
+
     assert_eq!(
         (changed.matched, changed.changed, changed.next),
         (1_500, 1_500, None)
@@ -192,6 +203,7 @@ async fn many_more_than_a_page_are_changed_at_once(database: Home) {
             .await,
         1_500
     );
+
     longhaul.stop().await;
 }
 
@@ -220,7 +232,8 @@ impl Task for Speak {
 
 /// What is left of the output when it has ended, as a reader puts it together.
 async fn text_of(mut output: Output) -> (Vec<String>, Option<Status>) {
-    let (mut words, mut ended): (Vec<(u64, String)>, _) = (Vec::new(), None);
+    let mut words: Vec<(u64, String)> = Vec::new();
+    let mut ended = None;
     while let Some(piece) = output.next().await.unwrap() {
         match piece.content {
             PieceContent::Chunk(word) => words.push((piece.number, word)),
@@ -229,6 +242,7 @@ async fn text_of(mut output: Output) -> (Vec<String>, Option<Status>) {
             PieceContent::End(status) => ended = Some(status),
         }
     }
+
     (words.into_iter().map(|(_, word)| word).collect(), ended)
 }
 
@@ -239,6 +253,7 @@ async fn read_output_across_attempts_to_its_end(database: Home) {
         ["one", "two", "three"].map(str::to_owned).to_vec(),
         Some(Status::Completed),
     );
+
     assert_eq!(
         text_of(handle.output().await.unwrap()).await,
         wanted,
@@ -249,11 +264,13 @@ async fn read_output_across_attempts_to_its_end(database: Home) {
         wanted,
         "read afterwards"
     );
+
     let mut last = handle.output().await.unwrap();
     let mut numbers = Vec::new();
     while let Some(piece) = last.next().await.unwrap() {
         numbers.push(piece.number);
     }
+
     let before_last = numbers[numbers.len() - 3];
     let (rest, _) = text_of(handle.output().await.unwrap().after(before_last)).await;
     assert_eq!(
@@ -298,6 +315,7 @@ async fn read_files_and_details_of_progress(database: Home) {
         .start()
         .await
         .unwrap();
+
     let schema = longhaul
         .types()
         .next()
@@ -305,6 +323,7 @@ async fn read_files_and_details_of_progress(database: Home) {
         .progress_schema
         .clone()
         .to_value();
+
     assert_eq!(
         schema["$defs"]["Pages"]["properties"]["read"]["type"],
         "integer"
@@ -313,6 +332,7 @@ async fn read_files_and_details_of_progress(database: Home) {
         .submit::<Report>("seven pages".to_owned())
         .await
         .unwrap();
+
     handle.result().await.unwrap();
     let progress = handle.progress().await.unwrap().unwrap();
     assert_eq!(
@@ -320,6 +340,7 @@ async fn read_files_and_details_of_progress(database: Home) {
         Some(Pages { read: 7 })
     );
     let files = handle.artifacts().await.unwrap();
+
     assert_eq!(
         files
             .iter()
@@ -327,6 +348,7 @@ async fn read_files_and_details_of_progress(database: Home) {
             .collect::<Vec<_>>(),
         ["report.txt"]
     );
+
     assert_eq!(
         handle.read_artifact(&files[0]).await.unwrap(),
         b"seven pages"

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::Trial;
 use longhaul::{
-    Access, Context, EventKind, Handle, Heard, Job, JsonSchema, Named, Outcome, Progress, Status,
-    Subscription, Task, TaskEvent, TypeSettings,
+    Access, Context, EventKind, Handle, Job, JsonSchema, Named, Outcome, Progress, Received,
+    Status, Subscription, Task, TaskEvent, TypeSettings,
 };
 use longhaul_domain::{contract::event_bus::EventStream, lifecycle::reschedule::Reschedule};
 use serde::{Deserialize, Serialize};
@@ -105,12 +105,14 @@ async fn a_task_runs_and_its_result_is_typed(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<CountWords>(text("no task is lost"))
         .owner("u-1")
         .priority(7)
         .await
         .unwrap();
+
     assert_eq!(handle.result().await.unwrap(), 4);
     let task = handle.task().await.unwrap();
     assert_eq!(
@@ -126,18 +128,21 @@ async fn a_plain_function_is_a_task(database: Home) {
     async fn shout(text: Text, _job: Job) -> Outcome<String> {
         Ok(text.text.to_uppercase())
     }
+
     let longhaul = open(&database)
         .await
         .register_fn("shout", TypeSettings::new(), shout)
         .start()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit_named::<_, String>("shout", text("quiet"))
         .await
         .unwrap();
     assert_eq!(handle.result().await.unwrap(), "QUIET");
     let kept = longhaul.handle::<Named<Text, String>>(handle.id());
+
     assert_eq!(kept.result().await.unwrap(), "QUIET");
     longhaul.stop().await;
 }
@@ -153,17 +158,20 @@ async fn the_same_key_is_the_same_task(database: Home) {
         .idempotency_key("k")
         .await
         .unwrap();
+
     let two = longhaul
         .submit::<CountWords>(text("a"))
         .idempotency_key("k")
         .await
         .unwrap();
+
     assert_eq!(one.id(), two.id());
     let other = longhaul
         .submit::<CountWords>(text("b"))
         .idempotency_key("k")
         .await
         .unwrap_err();
+
     assert_eq!(other.code(), "idempotency_key_reused");
     longhaul.stop().await;
 }
@@ -189,6 +197,7 @@ async fn higher_priority_goes_first(database: Home) {
         .without_worker()
         .unwrap();
     let mut ids = Vec::new();
+
     for (name, priority) in [("last", 1), ("first", 9), ("second", 5)] {
         ids.push(
             before
@@ -199,6 +208,7 @@ async fn higher_priority_goes_first(database: Home) {
                 .id(),
         );
     }
+
     before.stop().await;
     let longhaul = open(&database)
         .await
@@ -207,9 +217,11 @@ async fn higher_priority_goes_first(database: Home) {
         .start()
         .await
         .unwrap();
+
     for id in ids {
         longhaul.handle::<Note>(id).result().await.unwrap();
     }
+
     assert_eq!(*order.lock().unwrap(), ["first", "second", "last"]);
     longhaul.stop().await;
 }
@@ -222,6 +234,7 @@ async fn two_handlers_of_one_name_are_refused(database: Home) {
         .start()
         .await
         .unwrap_err();
+
     assert!(
         refused.to_string().contains("registered twice"),
         "{refused}"
@@ -235,6 +248,7 @@ async fn task_and_data_commit_or_vanish_together(database: Home) {
         .start()
         .await
         .unwrap();
+
     database.execute("CREATE TABLE orders (id integer)").await;
     macro_rules! both_ways {
         ($connection:ty) => {{
@@ -248,6 +262,7 @@ async fn task_and_data_commit_or_vanish_together(database: Home) {
                 .submit_in(&mut gone, longhaul.submit::<CountWords>(text("gone")))
                 .await
                 .unwrap();
+
             gone.rollback().await.unwrap();
             let mut kept = connection.begin().await.unwrap();
             sqlx::query("INSERT INTO orders (id) VALUES (2)")
@@ -258,17 +273,20 @@ async fn task_and_data_commit_or_vanish_together(database: Home) {
                 .submit_in(&mut kept, longhaul.submit::<CountWords>(text("kept")))
                 .await
                 .unwrap();
+
             let more = ["one", "two words"].map(|words| longhaul.submit::<CountWords>(text(words)));
             let more = longhaul.submit_all_in(&mut kept, more).await.unwrap();
             kept.commit().await.unwrap();
             (handle, more)
         }};
     }
+
     let (handle, more) = match database.backend {
         Backend::Sqlite => both_ways!(sqlx::SqliteConnection),
         Backend::Postgres => both_ways!(sqlx::PgConnection),
         Backend::MySql => both_ways!(sqlx::MySqlConnection),
     };
+
     longhaul.wake();
     assert_eq!(handle.result().await.unwrap(), 1);
     assert_eq!(
@@ -278,6 +296,7 @@ async fn task_and_data_commit_or_vanish_together(database: Home) {
         ),
         (1, 2)
     );
+
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 3);
     assert_eq!(database.count("SELECT count(*) FROM orders").await, 1);
     longhaul.stop().await;
@@ -290,11 +309,13 @@ async fn listeners_hear_of_every_step(database: Home) {
         .start()
         .await
         .unwrap();
+
     let mut slow = longhaul.events(Subscription::default());
     let mut news = longhaul.events(Subscription {
         task_id: None,
         owner: Some("u-1".to_owned()),
     });
+
     longhaul
         .submit::<CountWords>(text("for another"))
         .owner("u-2")
@@ -303,38 +324,41 @@ async fn listeners_hear_of_every_step(database: Home) {
         .result()
         .await
         .unwrap();
+
     let handle = longhaul
         .submit::<CountWords>(text("a b"))
         .owner("u-1")
         .await
         .unwrap();
+
     handle.result().await.unwrap();
-    let (wanted, mut heard) = (
-        [
-            EventKind::Submitted,
-            EventKind::Started,
-            EventKind::Progress,
-            EventKind::Completed,
-        ],
-        Vec::new(),
-    );
+    let wanted = [
+        EventKind::Submitted,
+        EventKind::Started,
+        EventKind::Progress,
+        EventKind::Completed,
+    ];
+
+    let mut heard = Vec::new();
     // A submit and its start may be told in either order: they are told by different hands.
     while !wanted.iter().all(|kind| heard.contains(kind)) {
         let event = next_event(&mut *news).await;
         assert_eq!(event.task_id, handle.id());
         heard.push(event.event);
     }
+
     assert_eq!(heard.len(), wanted.len(), "{heard:?}");
     assert!(slow.next().await.is_some());
     longhaul.stop().await;
 }
 
-/// The next event. A listener that begins to hear other processes is told that it may have missed something of theirs.
+/// The next event. A listener that begins to hear other processes is told that it may have missed
+/// something of theirs.
 async fn next_event(news: &mut dyn EventStream) -> TaskEvent {
     loop {
         match news.next().await {
-            Some(Heard::Event(event)) => return event,
-            Some(Heard::Missed(_)) => {}
+            Some(Received::Event(event)) => return event,
+            Some(Received::Missed(_)) => {}
             None => panic!("the bus is closed"),
         }
     }
@@ -347,6 +371,7 @@ async fn a_delayed_task_runs_when_it_is_due(database: Home) {
         .start()
         .await
         .unwrap();
+
     let hour = std::time::Duration::from_secs(3_600);
     let handle = longhaul
         .submit::<CountWords>(text("later"))
@@ -354,14 +379,17 @@ async fn a_delayed_task_runs_when_it_is_due(database: Home) {
         .await
         .unwrap();
     let task = handle.task().await.unwrap();
+
     assert_eq!(task.status, Status::Queued);
     assert!(task.due_at.micros_since(task.created_at) >= 3_600_000_000);
-    // Now in a moment that nobody rings a bell for.
+
+    // Now in a moment that nobody hints a hint for.
     let run_at = longhaul.store().now().await.unwrap().plus_ms(300);
     let sooner = Reschedule {
         run_at: Some(run_at),
         ..Reschedule::default()
     };
+
     longhaul
         .engine()
         .reschedule(&Access::All, handle.id(), &sooner)
@@ -397,6 +425,7 @@ async fn progress_is_written_seldom_and_at_the_end(database: Home) {
         .start()
         .await
         .unwrap();
+
     let mut news = longhaul.events(Subscription::default());
     let handle = longhaul.submit::<Chatty>(()).await.unwrap();
     handle.result().await.unwrap();
@@ -405,13 +434,16 @@ async fn progress_is_written_seldom_and_at_the_end(database: Home) {
         task.progress.unwrap().read::<Progress>().unwrap().percent,
         100.0
     );
-    // Submitted, claimed and ended make three; the first report and the last are written, and one every five seconds.
+
+    // Submitted, claimed and ended make three; the first report and the last are written, and one
+    // every five seconds.
     assert!(
         task.version <= 10,
         "the row was written {} times",
         task.version
     );
     let mut heard = 0;
+
     loop {
         let kind = next_event(&mut *news).await.event;
         heard += usize::from(kind == EventKind::Progress);
@@ -419,6 +451,7 @@ async fn progress_is_written_seldom_and_at_the_end(database: Home) {
             break;
         }
     }
+
     assert_eq!(heard, 1_000, "listeners hear of every report at once");
     longhaul.stop().await;
 }
@@ -447,7 +480,8 @@ async fn percent(handle: &Handle<Measured>) -> f64 {
 }
 
 async fn a_handle_sees_progress(database: Home) {
-    let (go_on, reported) = (Arc::new(Semaphore::new(0)), Arc::new(Notify::new()));
+    let go_on = Arc::new(Semaphore::new(0));
+    let reported = Arc::new(Notify::new());
     let measured = || Measured(Arc::clone(&go_on), Arc::clone(&reported));
     let longhaul = open(&database)
         .await
@@ -455,8 +489,10 @@ async fn a_handle_sees_progress(database: Home) {
         .start()
         .await
         .unwrap();
+
     let handle = longhaul.submit::<Measured>(()).await.unwrap();
     reported.notified().await;
+
     // The store has the first report, and hears of the next one seconds later.
     until(async || handle.task().await.unwrap().progress.is_some()).await;
     go_on.add_permits(1);
@@ -464,7 +500,9 @@ async fn a_handle_sees_progress(database: Home) {
     if database.fleet.is_none() {
         assert_eq!(percent(&handle).await, 50.0);
     }
-    // In a fleet a server has it: one that is slow to answer is not waited for, and then the store is asked.
+
+    // In a fleet a server has it: one that is slow to answer is not waited for, and then the store
+    // is asked.
     until(async || percent(&handle).await == 50.0).await;
     go_on.add_permits(2);
     handle.result().await.unwrap();
@@ -474,6 +512,7 @@ async fn a_handle_sees_progress(database: Home) {
         .register(measured())
         .without_worker()
         .unwrap();
+
     assert_eq!(percent(&after.handle(handle.id())).await, 100.0);
     after.stop().await;
 }
@@ -485,12 +524,14 @@ async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: Hom
         .start()
         .await
         .unwrap();
+
     // Not while the worker happens to look for tasks by itself, hence more than one.
     for _ in 0..50 {
         let handle = longhaul.submit::<CountWords>(text("a b")).await.unwrap();
         assert_eq!(handle.result().await.unwrap(), 2);
         let task = handle.task().await.unwrap();
         assert_eq!(task.attempt, 1);
+
         // SQLite has one moment for a whole operation; the others' statements have each their own.
         let is_same_moment = task.started_at == Some(task.created_at);
         if is_same_moment || !matches!(database.backend, Backend::Sqlite) {
@@ -498,5 +539,6 @@ async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: Hom
             return;
         }
     }
+
     panic!("every task was claimed by itself");
 }

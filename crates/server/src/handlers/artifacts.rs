@@ -1,21 +1,23 @@
-//! Files that tasks made: their list, and the download by a signed URL.
+//! Files of tasks: the list, and the download by a signed URL.
 
 use std::sync::Arc;
 
 use axum::{
     body::Body,
     extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
     response::Response,
 };
 use longhaul_api::{ArtifactView, Page};
-use longhaul_domain::{StoreError, artifact::ArtifactRecord, ids::ArtifactId};
+use longhaul_domain::{StoreError, Timestamp, artifact::ArtifactRecord, ids::ArtifactId};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     api::{Api, PathId, PathText},
     download::{Span, pieces},
     identity::Caller,
     openapi::{Doc, header_parameter, query_parameter},
+    parameter_schemas,
     problem::ApiError,
     query::Query,
     reply,
@@ -24,9 +26,9 @@ use crate::{
 pub(crate) fn list_doc() -> Doc {
     Doc::new(
         "listArtifacts",
-        "The files that a task made, each with a URL to download it",
+        "Lists the files of a task, each with a download URL",
     )
-    .page::<ArtifactView>("All files of the attempts whose result was accepted; there is one page")
+    .page::<ArtifactView>("All files of the accepted attempts, in one page")
 }
 
 pub(crate) async fn list(
@@ -34,45 +36,48 @@ pub(crate) async fn list(
     caller: Caller,
     PathId(id): PathId,
 ) -> Result<Response, ApiError> {
-    let records = api
-        .engine
-        .store
-        .list_artifacts(&caller.access(), id)
-        .await?;
-    let now = api.engine.store.now().await?;
-    let view = |record: ArtifactRecord| {
-        let is_there = record.cleaned_at.is_none() && record.expires_at > now;
-        let url = is_there
-            .then(|| api.files.signer.url(record.id, record.expires_at))
-            .transpose();
-        url.map(|url| ArtifactView::new(record, url))
-            .map_err(StoreError::Unavailable)
-    };
-    let items = records
-        .into_iter()
-        .map(view)
-        .collect::<Result<Vec<_>, _>>()?;
+    let store = api.engine.reads();
+    let records = store.list_artifacts(&caller.access(), id).await?;
+    let now = store.now().await?;
+
+    let mut items = Vec::with_capacity(records.len());
+    for record in records {
+        let url = if is_available(&record, now) {
+            let url = api.files.signer.url(record.id, record.expires_at);
+            Some(url.map_err(StoreError::Unavailable)?)
+        } else {
+            None
+        };
+        items.push(ArtifactView::new(record, url));
+    }
+
     Ok(reply::ok(&Page {
         items,
         next_cursor: None,
     }))
 }
 
+fn is_available(record: &ArtifactRecord, now: Timestamp) -> bool {
+    record.cleaned_at.is_none() && record.expires_at > now
+}
+
 pub(crate) fn download_doc() -> Doc {
-    Doc::new(
-        "downloadArtifact",
-        "A file, by the signed URL that a task or its list of files gave",
-    )
-    .parameters(vec![
-        query_parameter(
-            "expires",
-            "Until when the URL is good, in seconds since 1970",
-        ),
-        query_parameter("signature", "The server's signature of file and time"),
-        header_parameter("Range", "One span of bytes, `bytes=0-99`"),
-    ])
-    .file("The file, or the span of it that was asked for with 206")
-    .problems(&[400, 403])
+    Doc::new("downloadArtifact", "Downloads a file by its signed URL")
+        .parameters(vec![
+            query_parameter(
+                "expires",
+                "When the URL expires, in seconds since 1970",
+                parameter_schemas::text(),
+            ),
+            query_parameter(
+                "signature",
+                "The server's signature of file and expiry",
+                parameter_schemas::text(),
+            ),
+            header_parameter("Range", "One range of bytes: `bytes=0-99`"),
+        ])
+        .file("The file; a range of it is answered with 206")
+        .problems(&[400, 403])
 }
 
 pub(crate) async fn download(
@@ -82,88 +87,73 @@ pub(crate) async fn download(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (expires, signature) = query.signature()?;
-    // What is no id has no signature either.
+    // An invalid id cannot have a valid signature.
     let id = ArtifactId(uuid::Uuid::try_parse(&id).map_err(|_| ApiError::BadSignature)?);
-    let now = api.engine.store.now().await?;
-    let is_allowed = api
-        .files
-        .signer
-        .allows(id, expires, &signature, now)
-        .map_err(StoreError::Unavailable)?;
-    if !is_allowed {
+    let now = api.engine.reads().now().await?;
+
+    let signer = &api.files.signer;
+    let is_allowed = signer.allows(id, expires, &signature, now);
+    if !is_allowed.map_err(StoreError::Unavailable)? {
         return Err(ApiError::BadSignature);
     }
-    let found = api.engine.store.get_artifact(id).await;
-    let record = if let Err(StoreError::NotFound) = found {
-        return Err(ApiError::NoArtifact);
-    } else {
-        found?
+
+    let record = match api.engine.reads().get_artifact(id).await {
+        Err(StoreError::NotFound) => return Err(ApiError::NoArtifact),
+        found => found?,
     };
-    if record.cleaned_at.is_some() || record.expires_at <= now {
+    if !is_available(&record, now) {
         return Err(ApiError::NoArtifact);
     }
+
     let span = Span::of(headers.get(header::RANGE), record.bytes);
     let body = pieces(Arc::clone(&api.files.store), record.key.clone(), span).await?;
-    Ok(answer(&record, span, body))
+    Ok(file_response(&record, span, body))
 }
 
-/// The file as something to keep, never as a page of this site: whatever it says it is, a browser does not run it.
-fn answer(record: &ArtifactRecord, span: Span, body: Body) -> Response {
+/// What a file name may hold unescaped in a header (RFC 8187).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// The file as a download. Whatever its type, a browser never runs it as a page of this site.
+fn file_response(record: &ArtifactRecord, span: Span, body: Body) -> Response {
+    let is_range = span.length() < record.bytes;
     let mut response = Response::new(body);
-    let is_part = span.length() < record.bytes;
-    *response.status_mut() = if is_part {
+    *response.status_mut() = if is_range {
         StatusCode::PARTIAL_CONTENT
     } else {
         StatusCode::OK
     };
+
+    let content_type = HeaderValue::from_str(&record.content_type)
+        .unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    let name = utf8_percent_encode(&record.file_name, ESCAPED);
+    let disposition = HeaderValue::from_str(&format!("attachment; filename*=UTF-8''{name}"))
+        .unwrap_or(HeaderValue::from_static("attachment"));
+
     let headers = response.headers_mut();
-    let unknown = HeaderValue::from_static("application/octet-stream");
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_str(&record.content_type).unwrap_or(unknown),
-    );
-    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(span.length()));
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-    headers.insert(
-        header::CACHE_CONTROL,
-        HeaderValue::from_static("private, no-store"),
-    );
-    headers.insert(
-        header::X_CONTENT_TYPE_OPTIONS,
-        HeaderValue::from_static("nosniff"),
-    );
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; sandbox"),
-    );
-    headers.insert(
-        header::REFERRER_POLICY,
-        HeaderValue::from_static("no-referrer"),
-    );
-    let name = format!(
-        "attachment; filename*=UTF-8''{}",
-        percent_encoded(&record.file_name)
-    );
-    let unnamed = HeaderValue::from_static("attachment");
-    headers.insert(
-        header::CONTENT_DISPOSITION,
-        HeaderValue::from_str(&name).unwrap_or(unnamed),
-    );
-    if is_part && let Ok(range) = HeaderValue::from_str(&span.content_range(record.bytes)) {
+    headers.extend([
+        (header::CONTENT_TYPE, content_type),
+        (header::CONTENT_LENGTH, HeaderValue::from(span.length())),
+        (header::CONTENT_DISPOSITION, disposition),
+    ]);
+    headers.extend(FILE_HEADERS.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    if is_range && let Ok(range) = HeaderValue::from_str(&span.content_range(record.bytes)) {
         headers.insert(header::CONTENT_RANGE, range);
     }
+
     response
 }
 
-/// As RFC 8187 writes names.
-fn percent_encoded(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
-}
+const FILE_HEADERS: [(HeaderName, &str); 5] = [
+    (header::ACCEPT_RANGES, "bytes"),
+    (header::CACHE_CONTROL, "private, no-store"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; sandbox",
+    ),
+    (header::REFERRER_POLICY, "no-referrer"),
+];

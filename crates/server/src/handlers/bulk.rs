@@ -1,4 +1,4 @@
-//! One change to all of the caller's tasks that match the filters of a list.
+//! Bulk changes of the caller's tasks that match a filter.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use longhaul_domain::{
 use super::{change::reschedule as change_of, check_queue};
 use crate::{
     api::Api,
-    body::{JsonBody, NoBody},
+    body::{EmptyBody, JsonBody},
     cursor,
     identity::Caller,
     openapi::Doc,
@@ -25,14 +25,14 @@ use crate::{
 fn doc(name: &'static str, summary: &'static str) -> Doc {
     Doc::new(name, summary)
         .parameters(bulk_parameters())
-        .answer::<BulkAnswer>(200, "How many tasks matched, and how many were changed")
+        .answer::<BulkAnswer>(200, "The number of matching and of changed tasks")
         .problems(&[400, 413, 422])
 }
 
 pub(crate) fn cancel_doc() -> Doc {
     doc(
         "cancelTasks",
-        "Cancels the tasks that match; running ones of types that are not cancellable are left alone",
+        "Cancels the matching tasks, except running ones of types that are not cancellable",
     )
 }
 
@@ -40,20 +40,23 @@ pub(crate) async fn cancel(
     State(api): State<Arc<Api>>,
     caller: Caller,
     query: Query,
-    _: NoBody,
+    _: EmptyBody,
 ) -> Result<Response, ApiError> {
     change(&api, &caller, &query, BulkChange::Cancel).await
 }
 
 pub(crate) fn retry_doc() -> Doc {
-    doc("retryTasks", "Replays the tasks that match and ended badly")
+    doc(
+        "retryTasks",
+        "Retries the matching tasks that ended without success",
+    )
 }
 
 pub(crate) async fn retry(
     State(api): State<Arc<Api>>,
     caller: Caller,
     query: Query,
-    _: NoBody,
+    _: EmptyBody,
 ) -> Result<Response, ApiError> {
     change(&api, &caller, &query, BulkChange::Retry).await
 }
@@ -61,7 +64,7 @@ pub(crate) async fn retry(
 pub(crate) fn reschedule_doc() -> Doc {
     doc(
         "rescheduleTasks",
-        "Changes time, priority, attempts or queue of the tasks that match",
+        "Changes time, priority, attempts or queue of the matching tasks",
     )
     .body::<TaskChange>()
     .problems(&[415])
@@ -86,25 +89,20 @@ async fn change(
     change: BulkChange,
 ) -> Result<Response, ApiError> {
     let (filter, after) = query.bulk()?;
-    let access = caller.access();
-    let spared = api
-        .catalog
-        .types()
-        .filter(|kind| !kind.is_cancellable)
-        .map(|kind| kind.name.clone())
-        .collect();
     let request = BulkRequest {
-        access,
+        access: caller.access(),
         filter,
         change,
-        spared,
+        spared: Vec::new(),
         after,
         limit: bounds::MAINTENANCE_BATCH,
     };
+
     let done = api.engine.change_all(request).await?;
     let next_cursor = done
         .next
         .map(|id| cursor::of_task(SortOrder::OldestFirst, id));
+
     Ok(reply::ok(&BulkAnswer {
         matched: done.matched,
         changed: done.changed,

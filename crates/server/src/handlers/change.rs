@@ -1,4 +1,4 @@
-//! What people do to one task: change, cancel, retry.
+//! Changes of one task: reschedule, cancel, retry.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::{
 pub(crate) fn patch_doc() -> Doc {
     Doc::new(
         "changeTask",
-        "Changes when, how urgently, where and how often a task is tried",
+        "Changes time, priority, attempts or queue of a task",
     )
     .body::<TaskChange>()
-    .answer::<TaskView>(200, "The task as it is now")
+    .answer::<TaskView>(200, "The changed task")
     .problems(&[400, 409, 413, 415, 422])
 }
 
@@ -37,6 +37,7 @@ pub(crate) async fn patch(
     JsonBody(change): JsonBody<TaskChange>,
 ) -> Result<Response, ApiError> {
     check_queue(&api, &caller, change.queue.as_deref())?;
+
     let mut task = api
         .engine
         .reschedule(&caller.access(), id, &reschedule(change))
@@ -52,6 +53,7 @@ pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
         max_attempts,
         queue,
     } = change;
+
     Reschedule {
         run_at: run_at.map(|moment| moment.0),
         priority,
@@ -63,7 +65,7 @@ pub(crate) fn reschedule(change: TaskChange) -> Reschedule {
 pub(crate) fn cancel_doc() -> Doc {
     Doc::new(
         "cancelTask",
-        "Cancels a task and all below it; one that has ended is left alone",
+        "Cancels a task and its descendants; a task that has ended stays as it is",
     )
     .empty(204, "The task has ended")
     .problems(&[409])
@@ -74,17 +76,17 @@ pub(crate) async fn cancel(
     caller: Caller,
     PathId(id): PathId,
 ) -> Result<Response, ApiError> {
-    api.intake.cancel(&caller.access(), id).await?;
+    api.submissions.cancel(&caller.access(), id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
 pub(crate) fn retry_doc() -> Doc {
     Doc::new(
         "retryTask",
-        "Replays a task that ended badly, or the failed children of one that ended",
+        "Retries a task that ended without success, or only its failed children",
     )
     .optional_body::<RetryRequest>()
-    .answer::<SubmitAnswer>(202, "The task will be run again")
+    .answer::<SubmitAnswer>(202, "The task will run again")
     .problems(&[400, 409, 413, 415, 422])
 }
 
@@ -99,6 +101,7 @@ pub(crate) async fn retry(
         RetryScope::FailedChildren => (store::RetryScope::FailedChildren, Status::Waiting),
     };
     api.engine.retry(&caller.access(), id, scope).await?;
+
     Ok(reply::json(
         StatusCode::ACCEPTED,
         &SubmitAnswer {

@@ -12,7 +12,7 @@ use axum::{
     },
 };
 use futures::Stream;
-use longhaul_api::{TaskNews, TaskSummary};
+use longhaul_api::{TaskEventView, TaskSummary};
 
 use crate::{
     api::{Api, PathId},
@@ -25,9 +25,9 @@ use crate::{
 pub(crate) fn of_task_doc() -> Doc {
     Doc::new(
         "followTask",
-        "Follows one task: an event `state` with its summary, then one for each change",
+        "Follows one task: an event `state` with its summary, then one event per change",
     )
-    .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+    .stream::<TaskEventView>("Server-sent events; the data of all but `state` is a TaskEvent")
     .refers_to::<TaskSummary>()
 }
 
@@ -42,9 +42,10 @@ pub(crate) async fn of_task(
 pub(crate) fn of_owner_doc() -> Doc {
     Doc::new(
         "followTasks",
-        "Follows the caller's tasks: an event `state` with the open ones, then one for each change",
+        "Follows the caller's tasks: an event `state` with the open ones, then one event per \
+         change",
     )
-    .stream::<TaskNews>("Server-sent events; the data of all but `state` is a TaskEvent")
+    .stream::<TaskEventView>("Server-sent events; the data of all but `state` is a TaskEvent")
     .refers_to::<TaskSummary>()
 }
 
@@ -63,7 +64,7 @@ pub(super) fn event_stream(
     events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static,
 ) -> Response {
     let mut response = Sse::new(events).into_response();
-    // Proxies that gather an answer before they pass it on would gather this one for ever.
+    // A buffering proxy would wait for the end of a response that has none.
     response
         .headers_mut()
         .insert("x-accel-buffering", HeaderValue::from_static("no"));

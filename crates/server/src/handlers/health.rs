@@ -1,4 +1,4 @@
-//! Whether the process lives, whether it can work, and what it offers.
+//! Liveness, readiness, and the OpenAPI document.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use longhaul_domain::StoreError;
 
 use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
 
-/// A store that takes longer to tell the time is not ready for more.
-const STORE_ANSWERS: Duration = Duration::from_secs(2);
+/// A store that needs longer for a trivial read is not ready.
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn health(missing: Vec<String>) -> Response {
     let status = if missing.is_empty() { "ok" } else { "degraded" };
@@ -21,7 +21,7 @@ fn health(missing: Vec<String>) -> Response {
 }
 
 pub(crate) fn live_doc() -> Doc {
-    Doc::new("healthz", "Whether the process lives").answer::<Health>(200, "It does")
+    Doc::new("healthz", "Whether the process is alive").answer::<Health>(200, "It is")
 }
 
 pub(crate) async fn live() -> Response {
@@ -31,11 +31,11 @@ pub(crate) async fn live() -> Response {
 pub(crate) fn ready_doc() -> Doc {
     Doc::new(
         "readyz",
-        "Whether the process can reach its store and takes work",
+        "Whether the process reaches its store and accepts work",
     )
     .answer::<Health>(
         200,
-        "It can; without its broker or Redis it is degraded, and works",
+        "It does; without its broker or Redis it works and is `degraded`",
     )
     .problems(&[503])
 }
@@ -44,18 +44,14 @@ pub(crate) async fn ready(State(api): State<Arc<Api>>) -> Result<Response, ApiEr
     if api.closing.is_cancelled() || api.engine.is_draining() {
         return Err(ApiError::Draining);
     }
-    let silent = || StoreError::Unavailable("it does not answer in time".to_owned());
-    tokio::time::timeout(STORE_ANSWERS, api.engine.store.now())
-        .await
-        .unwrap_or_else(|_| Err(silent()))?;
-    // Names and no reasons: anybody may ask.
-    Ok(health(
-        api.engine
-            .missing()
-            .into_iter()
-            .map(str::to_owned)
-            .collect(),
-    ))
+
+    let answer = tokio::time::timeout(STORE_TIMEOUT, api.engine.reads().now()).await;
+    let timed_out = |_| StoreError::Unavailable("no answer in time".to_owned());
+    answer.map_err(timed_out)??;
+
+    // The route is public: it names what is missing and gives no reasons.
+    let missing = api.engine.missing().into_iter();
+    Ok(health(missing.map(str::to_owned).collect()))
 }
 
 pub(crate) fn openapi_doc() -> Doc {

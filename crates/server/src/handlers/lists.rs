@@ -1,4 +1,4 @@
-//! Lists of tasks, by keyset.
+//! Lists of tasks, with keyset pagination.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(crate) async fn tasks(
 pub(crate) fn dead_letters_doc() -> Doc {
     Doc::new(
         "listDeadLetters",
-        "Lists the caller's tasks whose retries are used up",
+        "Lists the caller's tasks that have used up their attempts",
     )
     .parameters(list_parameters(&["status"]))
     .page::<TaskSummary>("A page of tasks")
@@ -58,13 +58,10 @@ pub(crate) async fn dead_letters(
 }
 
 pub(crate) fn children_doc() -> Doc {
-    Doc::new(
-        "listChildren",
-        "Lists the children of a task, the oldest first",
-    )
-    .parameters(list_parameters(&["parentTaskId"]))
-    .page::<TaskSummary>("A page of tasks")
-    .problems(&[400])
+    Doc::new("listChildren", "Lists the children of a task, oldest first")
+        .parameters(list_parameters(&["parentTaskId"]))
+        .page::<TaskSummary>("A page of tasks")
+        .problems(&[400])
 }
 
 pub(crate) async fn children(
@@ -75,7 +72,8 @@ pub(crate) async fn children(
 ) -> Result<Response, ApiError> {
     let (mut filter, page) = query.task_list(SortOrder::OldestFirst, &["parentTaskId"])?;
     let access = caller.access();
-    api.engine.store.get_task(&access, id).await?;
+    // A caller who may not see the parent gets a 404 instead of an empty list.
+    api.engine.reads().get_task(&access, id).await?;
     filter.parent_id = Some(id);
     list(&api, &access, &filter, &page).await
 }
@@ -86,7 +84,7 @@ async fn list(
     filter: &TaskFilter,
     page: &PageRequest,
 ) -> Result<Response, ApiError> {
-    let mut found = api.engine.store.list_tasks(access, filter, page).await?;
+    let mut found = api.engine.reads().list_tasks(access, filter, page).await?;
     show_live_progress(api, &mut found.items).await;
     let items: Vec<TaskSummary> = found.items.iter().map(TaskSummary::of).collect();
     let next_cursor = found.next.map(|id| cursor::of_task(page.order, id));

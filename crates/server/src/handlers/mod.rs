@@ -1,4 +1,5 @@
-//! The handlers, one noun a file. Each reads its request, asks the engine in the caller's name, and writes the answer.
+//! The handlers, one file per noun. Each parses its request, calls the engine with the caller's
+//! rights, and serializes the result. Its documentation stands beside it.
 
 pub(crate) mod artifacts;
 pub(crate) mod bulk;
@@ -18,7 +19,7 @@ pub(crate) mod types;
 pub(crate) mod why;
 pub(crate) mod ws;
 
-use longhaul_domain::{Json, Task};
+use longhaul_domain::{Json, TaskRecord};
 
 use crate::{
     api::Api,
@@ -26,25 +27,27 @@ use crate::{
     problem::ApiError,
 };
 
-/// Refuses a queue that is kept for another tier than the caller's: nobody gets into a better one by naming it.
+/// Refuses a queue that is reserved for another tier than the caller's.
 pub(crate) fn check_queue(api: &Api, caller: &Caller, queue: Option<&str>) -> Result<(), ApiError> {
-    let Some(queue) = queue.filter(|_| !caller.may_name_tiers()) else {
+    let Some(queue) = queue else {
         return Ok(());
     };
+
     let tier = caller.tier.as_deref().unwrap_or(LOWEST_TIER);
-    if api.catalog.is_open_to(tier, queue) {
+    if caller.may_name_tiers() || api.catalog.is_open_to(tier, queue) {
         return Ok(());
     }
+
     let shown: String = queue.chars().take(60).collect();
-    Err(ApiError::unfit(
+    Err(ApiError::invalid_field(
         "queue",
-        format!("{shown:?} is kept for another tier"),
+        format!("{shown:?} is reserved for another tier"),
         format!("a queue for {tier}"),
     ))
 }
 
-/// Puts the newest progress into tasks as the store has them, wherever they run (R38).
-pub(crate) async fn show_live_progress(api: &Api, tasks: &mut [Task]) {
+/// Replaces the stored progress of tasks by the newest, wherever they run.
+pub(crate) async fn show_live_progress(api: &Api, tasks: &mut [TaskRecord]) {
     let newest = api.engine.live_progress(tasks).await;
     for (task, newest) in tasks.iter_mut().zip(newest) {
         task.progress = newest

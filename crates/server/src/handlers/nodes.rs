@@ -1,33 +1,28 @@
-//! The processes that run tasks.
+//! The nodes.
 
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use longhaul_api::{Moment, NodeView, Page};
-use longhaul_domain::Node;
+use longhaul_domain::NodeRecord;
 
 use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
 
 pub(crate) fn list_doc() -> Doc {
-    Doc::new("listNodes", "The processes that run tasks").page::<NodeView>("All nodes")
+    Doc::new("listNodes", "Lists the processes that run tasks").page::<NodeView>("All nodes")
 }
 
 pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
-    let items: Vec<NodeView> = api
-        .engine
-        .store
-        .list_nodes()
-        .await?
-        .into_iter()
-        .map(view)
-        .collect();
+    let nodes = api.engine.leases().list_nodes().await?;
+    let items: Vec<NodeView> = nodes.into_iter().map(view).collect();
+
     Ok(reply::ok(&Page {
         items,
         next_cursor: None,
     }))
 }
 
-fn view(node: Node) -> NodeView {
+fn view(node: NodeRecord) -> NodeView {
     let serves = node.serves;
     NodeView {
         node_id: node.id,

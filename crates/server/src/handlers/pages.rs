@@ -1,7 +1,8 @@
-//! The pages for browsers: the live status, the API for reading and trying, and what they are made of.
+//! The pages for browsers: the live status, and the API reference.
 //!
-//! They tell nothing of any task: what they show they ask from the API, with the rights of whoever looks. Everything is
-//! in this program and no page asks another host for anything, which their Content-Security-Policy holds them to.
+//! The pages hold no data. They read it from the API with the rights of the visitor. They are
+//! embedded in the program and load nothing from other hosts, which their Content-Security-Policy
+//! enforces.
 
 use axum::{
     body::Body,
@@ -14,7 +15,7 @@ use crate::{api::PathText, openapi::Doc, problem::ApiError};
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Every file of the folder `pages` that pages are made of.
+/// The scripts, styles and images of the folder `pages`.
 const FILES: [(&str, &str, &str); 6] = [
     ("common.js", SCRIPT, include_str!("../../pages/common.js")),
     ("docs.js", SCRIPT, include_str!("../../pages/docs.js")),
@@ -32,11 +33,12 @@ const FILES: [(&str, &str, &str); 6] = [
     ("status.js", SCRIPT, include_str!("../../pages/status.js")),
 ];
 
-/// Scripts, styles and data come from this server and from nowhere else; nobody puts a page into a frame of theirs.
+/// Scripts, styles and data come from this server only, and no other site may frame a page.
 const HEADERS: [(HeaderName, &str); 4] = [
     (
         header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+         object-src 'none'",
     ),
     (header::REFERRER_POLICY, "same-origin"),
     (header::X_FRAME_OPTIONS, "DENY"),
@@ -45,7 +47,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 pub(crate) fn status_doc() -> Doc {
-    Doc::new("statusPage", "A page with what runs now, live").text("text/html", "The page")
+    Doc::new("statusPage", "A page with the live status").text("text/html", "The page")
 }
 
 pub(crate) async fn status() -> Response {
@@ -53,7 +55,7 @@ pub(crate) async fn status() -> Response {
 }
 
 pub(crate) fn docs_doc() -> Doc {
-    Doc::new("docsPage", "A page to read and try this API").text("text/html", "The page")
+    Doc::new("docsPage", "A page with the reference of this API").text("text/html", "The page")
 }
 
 pub(crate) async fn docs() -> Response {
@@ -61,7 +63,7 @@ pub(crate) async fn docs() -> Response {
 }
 
 pub(crate) fn file_doc() -> Doc {
-    Doc::new("pageFile", "A script, style or picture of the pages")
+    Doc::new("pageFile", "A script, style or image of the pages")
         .text("text/javascript", "The file")
         .problems(&[404])
 }

@@ -1,4 +1,4 @@
-//! Queues: what is in them, and whether anything is claimed from them.
+//! Queues: their tasks by status, pause and resume.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use axum::{
 };
 use longhaul_api::{Moment, Page, QueueView};
 use longhaul_domain::bounds;
-use longhaul_engine::queries::census::QueueCensus;
+use longhaul_engine::queries::queue_counts::QueueCounts;
 
 use crate::{
     api::{Api, PathText},
@@ -19,18 +19,20 @@ use crate::{
 };
 
 pub(crate) fn list_doc() -> Doc {
-    Doc::new("listQueues", "Every queue with its tasks by status").page::<QueueView>("All queues")
+    Doc::new("listQueues", "Lists every queue with its tasks by status")
+        .page::<QueueView>("All queues")
 }
 
 pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiError> {
-    let view = |QueueCensus { queue, tasks }: QueueCensus| QueueView {
+    let view = |QueueCounts { queue, tasks }: QueueCounts| QueueView {
         paused: queue.paused_at.is_some(),
         paused_at: queue.paused_at.map(Moment),
         name: queue.name,
         tasks,
     };
-    let census = api.engine.queue_census().await?;
-    let items: Vec<QueueView> = census.into_iter().map(view).collect();
+
+    let queue_counts = api.engine.queue_counts().await?;
+    let items: Vec<QueueView> = queue_counts.into_iter().map(view).collect();
     Ok(reply::ok(&Page {
         items,
         next_cursor: None,
@@ -40,7 +42,7 @@ pub(crate) async fn list(State(api): State<Arc<Api>>) -> Result<Response, ApiErr
 pub(crate) fn pause_doc() -> Doc {
     Doc::new(
         "pauseQueue",
-        "Claims nothing more from a queue; what runs goes on",
+        "Stops claiming tasks of a queue; running tasks continue",
     )
     .empty(204, "The queue is paused")
     .problems(&[422])
@@ -56,8 +58,8 @@ pub(crate) async fn pause(
 }
 
 pub(crate) fn resume_doc() -> Doc {
-    Doc::new("resumeQueue", "Claims from a queue again")
-        .empty(204, "The queue is open")
+    Doc::new("resumeQueue", "Claims tasks of a queue again")
+        .empty(204, "The queue is not paused")
         .problems(&[422])
 }
 

@@ -17,12 +17,13 @@ use crate::{
 const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 pub(crate) fn of_task_doc() -> Doc {
-    let what = "The id of the last event that the reader has; what follows it is sent. 0, and without it: everything";
+    let last_event_id = "The id of the last received event; the stream continues after it. \
+                         By default, or with 0, it starts at the beginning";
     Doc::new(
         "readOutput",
-        "A task's output: an event `chunk` for each piece, until `end`",
+        "Streams a task's output: one event `chunk` per piece, then `end`",
     )
-    .parameters(vec![header_parameter(LAST_EVENT_ID, what)])
+    .parameters(vec![header_parameter(LAST_EVENT_ID, last_event_id)])
     .stream::<OutputChunk>(
         "Server-sent events `chunk`, `rewind`, `reset` and `end`; their ids are offsets",
     )
@@ -38,24 +39,22 @@ pub(crate) async fn of_task(
     PathId(id): PathId,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    // Whose task it is comes first: what is wrong with a call is told to those alone who may make it.
+    // The access check comes first: a caller who may not see the task learns nothing else.
     let reader = OutputReader::start(api, caller.access(), id).await?;
-    Ok(event_stream(
-        reader.after(last_event_id(&headers)?).into_stream(),
-    ))
+    let reader = reader.after(last_event_id(&headers)?);
+    Ok(event_stream(reader.into_stream()))
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<u64, ApiError> {
     let Some(value) = headers.get(LAST_EVENT_ID) else {
         return Ok(0);
     };
-    let number = value
-        .to_str()
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| ApiError::BadFilter {
+
+    let text = value.to_str().unwrap_or("");
+    let offset = text.trim().parse().ok();
+    offset.ok_or_else(|| ApiError::BadFilter {
         field: LAST_EVENT_ID.to_owned(),
-        problem: "is no offset".to_owned(),
+        problem: "is not an offset".to_owned(),
         allowed: "the id of an event of this stream, a whole number from 0".to_owned(),
     })
 }

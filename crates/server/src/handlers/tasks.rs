@@ -1,4 +1,4 @@
-//! One task: its record, its attempts, its log lines.
+//! One task: its record, its attempts and its log lines.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(crate) fn get_doc() -> Doc {
-    Doc::new("getTask", "The whole record of a task").answer::<TaskView>(200, "The task")
+    Doc::new("getTask", "Reads the whole record of a task").answer::<TaskView>(200, "The task")
 }
 
 pub(crate) async fn get(
@@ -25,7 +25,7 @@ pub(crate) async fn get(
     caller: Caller,
     PathId(id): PathId,
 ) -> Result<Response, ApiError> {
-    let mut task = api.engine.store.get_task(&caller.access(), id).await?;
+    let mut task = api.engine.reads().get_task(&caller.access(), id).await?;
     show_live_progress(&api, std::slice::from_mut(&mut task)).await;
     Ok(reply::ok(&TaskView::from(task)))
 }
@@ -33,7 +33,7 @@ pub(crate) async fn get(
 pub(crate) fn attempts_doc() -> Doc {
     Doc::new(
         "listAttempts",
-        "Every attempt of a task with its outcome, the first one first",
+        "Lists the attempts of a task with their outcomes, oldest first",
     )
     .parameters(numbered_parameters())
     .page::<AttemptView>("A page of attempts")
@@ -48,31 +48,27 @@ pub(crate) async fn attempts(
 ) -> Result<Response, ApiError> {
     let (after, size) = query.numbered()?;
     let after = u32::try_from(after.unwrap_or(0)).unwrap_or(u32::MAX);
-    // One more than is shown tells whether there is another page.
-    let mut found = api
-        .engine
-        .store
-        .list_attempts(&caller.access(), id, after, size + 1)
-        .await?;
-    let is_more = found.len() > size;
+
+    // One item more than the page shows whether there is another page.
+    let access = caller.access();
+    let store = api.engine.reads();
+    let mut found = store.list_attempts(&access, id, after, size + 1).await?;
+    let has_more = found.len() > size;
     found.truncate(size);
-    let last = found
-        .last()
-        .filter(|_| is_more)
-        .map(|one| u64::from(one.attempt));
+
+    let next_cursor = match found.last() {
+        Some(last) if has_more => Some(cursor::of_number(u64::from(last.attempt))),
+        Some(_) | None => None,
+    };
     let items: Vec<AttemptView> = found.into_iter().map(AttemptView::from).collect();
-    let next_cursor = last.map(cursor::of_number);
     Ok(reply::ok(&Page { items, next_cursor }))
 }
 
 pub(crate) fn logs_doc() -> Doc {
-    Doc::new(
-        "listLogs",
-        "The log lines that are kept with a task, the oldest first",
-    )
-    .parameters(numbered_parameters())
-    .page::<LogView>("A page of lines")
-    .problems(&[400])
+    Doc::new("listLogs", "Lists the log lines of a task, oldest first")
+        .parameters(numbered_parameters())
+        .page::<LogView>("A page of lines")
+        .problems(&[400])
 }
 
 pub(crate) async fn logs(
@@ -82,12 +78,11 @@ pub(crate) async fn logs(
     query: Query,
 ) -> Result<Response, ApiError> {
     let (after, size) = query.numbered()?;
-    let found = api
-        .engine
-        .store
-        .list_logs(&caller.access(), id, after, size)
-        .await?;
+    let access = caller.access();
+    let store = api.engine.reads();
+    let found = store.list_logs(&access, id, after, size).await?;
     let items: Vec<LogView> = found.items.into_iter().map(LogView::from).collect();
+
     Ok(reply::ok(&Page {
         items,
         next_cursor: found.next.map(cursor::of_number),

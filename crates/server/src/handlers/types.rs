@@ -1,19 +1,15 @@
-//! The types that tasks can be submitted of.
+//! The registered task types.
 
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use longhaul_api::{Page, TypeView, WireDuration};
-use longhaul_engine::catalog::TaskType;
+use longhaul_engine::catalog::TypeDefinition;
 
 use crate::{api::Api, openapi::Doc, reply};
 
 pub(crate) fn list_doc() -> Doc {
-    Doc::new(
-        "listTypes",
-        "The types that tasks can be submitted of, with their schemas",
-    )
-    .page::<TypeView>("All types")
+    Doc::new("listTypes", "Lists the task types with their schemas").page::<TypeView>("All types")
 }
 
 pub(crate) async fn list(State(api): State<Arc<Api>>) -> Response {
@@ -24,16 +20,16 @@ pub(crate) async fn list(State(api): State<Arc<Api>>) -> Response {
     })
 }
 
-fn view(kind: &TaskType) -> TypeView {
+fn view(definition: &TypeDefinition) -> TypeView {
     TypeView {
-        task_type: kind.name.clone(),
-        parameters: kind.params_schema.clone(),
-        result: kind.result_schema.clone(),
-        progress: kind.progress_schema.clone(),
-        queue: kind.queue.clone(),
-        expected_duration: kind.expected_duration.map(WireDuration),
-        max_attempts: kind.max_attempts,
-        timeout: kind.timeout.map(WireDuration),
-        cancellable: kind.is_cancellable,
+        task_type: definition.name.clone(),
+        parameters: definition.params_schema.clone(),
+        result: definition.result_schema.clone(),
+        progress: definition.progress_schema.clone(),
+        queue: definition.queue.clone(),
+        expected_duration: definition.expected_duration.map(WireDuration),
+        max_attempts: definition.max_attempts,
+        timeout: definition.timeout.map(WireDuration),
+        cancellable: definition.is_cancellable,
     }
 }

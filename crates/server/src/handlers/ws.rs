@@ -1,4 +1,4 @@
-//! The WebSocket.
+//! The upgrade to a WebSocket.
 
 use std::sync::Arc;
 
@@ -7,43 +7,46 @@ use axum::{
     extract::{State, WebSocketUpgrade, ws::rejection::WebSocketUpgradeRejection},
     response::Response,
 };
-use longhaul_api::{TaskNews, TaskSummary, socket::SocketMessage, socket::SocketRequest};
+use longhaul_api::{TaskEventView, TaskSummary, socket::SocketMessage, socket::SocketRequest};
 
 use crate::{
     api::Api,
     identity::Caller,
-    listener::Place,
+    listener::Connection,
     openapi::Doc,
     problem::ApiError,
     socket::{self, MESSAGE_BYTES},
-    tokens::Standing,
+    tokens::PresentedToken,
 };
 
 pub(crate) fn connect_doc() -> Doc {
-    let what =
-        "Live news over a WebSocket: send SocketRequest messages, receive SocketMessage ones";
-    Doc::new("connectSocket", what)
+    let summary =
+        "Live updates over a WebSocket: send SocketRequest messages, receive SocketMessage ones";
+    Doc::new("connectSocket", summary)
         .refers_to::<SocketRequest>()
         .refers_to::<SocketMessage>()
-        .refers_to::<TaskNews>()
+        .refers_to::<TaskEventView>()
         .refers_to::<TaskSummary>()
-        .empty(101, "The connection is a WebSocket now")
+        .empty(101, "The connection is now a WebSocket")
         .problems(&[400])
 }
 
 pub(crate) async fn connect(
     State(api): State<Arc<Api>>,
     caller: Caller,
-    Extension(place): Extension<Place>,
-    token: Option<Extension<Standing>>,
+    Extension(connection): Extension<Connection>,
+    token: Option<Extension<PresentedToken>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|_| ApiError::NotWebSocket)?;
-    // Twice the bound: what is a little too large can still be told so. Buffers are small, for there may be thousands.
+
+    // Twice the bound, so that a message that is slightly too large gets a close reason. Small
+    // buffers, because there may be thousands of sockets.
     let upgrade = upgrade
         .max_message_size(2 * MESSAGE_BYTES)
         .max_frame_size(2 * MESSAGE_BYTES);
     let upgrade = upgrade.read_buffer_size(2 * 1024).write_buffer_size(0);
+
     Ok(upgrade.on_upgrade(async move |socket| {
         let until_refused = async {
             match token {
@@ -51,10 +54,12 @@ pub(crate) async fn connect(
                 None => std::future::pending().await,
             }
         };
+
+        // The connection counts as open until the socket has ended.
         tokio::select! {
             () = socket::serve(socket, api, caller.access(), until_refused) => {}
-            () = place.cut() => {}
+            () = connection.aborted() => {}
         }
-        drop(place);
+        drop(connection);
     }))
 }

@@ -1,70 +1,70 @@
-//! How often an address has shown tokens that are none. Guessing finds nothing, but each guess would cost a read.
+//! How many unknown tokens each address has presented. Guessing finds no token, but each guess
+//! costs a read.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::problem::ApiError;
 
-/// Failures that an address has free in each stretch of time. A client with a wrong token retries; a hundred is a storm.
-const FREE: u32 = 100;
-const STRETCH: Duration = Duration::from_secs(60);
-/// Addresses that are counted. Past it the count starts anew.
+/// Failures of one address per [`WINDOW`]. A client with a wrong token retries; a hundred failures
+/// are an attack.
+const ALLOWED: u32 = 100;
+const WINDOW: Duration = Duration::from_secs(60);
+/// Addresses that are counted. A full table is cleared.
 const ADDRESSES: usize = 10_000;
 
 #[derive(Debug, Default)]
-pub(super) struct Failures(Mutex<HashMap<IpAddr, Count>>);
+pub(super) struct TokenFailures(Mutex<HashMap<IpAddr, Window>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Count {
+struct Window {
     since: Instant,
     failures: u32,
 }
 
-impl Failures {
-    /// Refuses an address that has failed too often, until its stretch ends.
+impl TokenFailures {
+    /// Refuses an address with too many failures until its window ends.
     pub(super) fn check(&self, peer: IpAddr, now: Instant) -> Result<(), ApiError> {
-        let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(count) = counts
-            .get(&caller_at(peer))
-            .filter(|count| count.failures >= FREE)
-        else {
+        let Some(window) = self.0.lock().get(&client_of(peer)).copied() else {
             return Ok(());
         };
-        let left = STRETCH.saturating_sub(now.duration_since(count.since));
-        if left.is_zero() {
-            Ok(())
-        } else {
-            Err(ApiError::TooManyFailures {
-                seconds: left.as_secs() + 1,
-            })
+
+        let left = WINDOW.saturating_sub(now.duration_since(window.since));
+        if window.failures < ALLOWED || left.is_zero() {
+            return Ok(());
         }
+
+        Err(ApiError::TooManyFailures {
+            seconds: left.as_secs() + 1,
+        })
     }
 
-    pub(super) fn note(&self, peer: IpAddr, now: Instant) {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= ADDRESSES {
-            counts.clear();
-        }
-        let count = counts.entry(caller_at(peer)).or_insert(Count {
+    pub(super) fn record(&self, peer: IpAddr, now: Instant) {
+        let fresh = Window {
             since: now,
             failures: 0,
-        });
-        if now.duration_since(count.since) >= STRETCH {
-            *count = Count {
-                since: now,
-                failures: 0,
-            };
+        };
+
+        // One lock for the whole update, so that concurrent failures are all counted.
+        let mut windows = self.0.lock();
+        if windows.len() >= ADDRESSES {
+            windows.clear();
         }
-        count.failures = count.failures.saturating_add(1);
+
+        let window = windows.entry(client_of(peer)).or_insert(fresh);
+        if now.duration_since(window.since) >= WINDOW {
+            *window = fresh;
+        }
+        window.failures = window.failures.saturating_add(1);
     }
 }
 
-/// Who is counted as one. Whoever has an IPv6 address has a network of 64 bits of them.
-fn caller_at(peer: IpAddr) -> IpAddr {
+/// The address to count by. A client with an IPv6 address usually has its whole /64.
+fn client_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -76,34 +76,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_addresses_of_one_network_are_one_caller() {
-        let (failures, now) = (Failures::default(), Instant::now());
+    fn all_addresses_of_one_ipv6_network_count_as_one_client() {
+        let failures = TokenFailures::default();
+        let now = Instant::now();
         let at = |text: &str| text.parse::<IpAddr>().unwrap();
-        for n in 0..FREE {
-            failures.note(at(&format!("fd00::1:{n:x}")), now);
+        for n in 0..ALLOWED {
+            failures.record(at(&format!("fd00::1:{n:x}")), now);
         }
+
         assert!(failures.check(at("fd00::2"), now).is_err());
         assert!(failures.check(at("fd00:0:0:1::2"), now).is_ok());
     }
 
     #[test]
-    fn an_address_that_fails_too_often_waits_and_others_do_not() {
-        let (failures, now) = (Failures::default(), Instant::now());
+    fn an_address_with_too_many_failures_waits_and_others_do_not() {
+        let failures = TokenFailures::default();
+        let now = Instant::now();
         let [one, two] = [1, 2].map(|last| IpAddr::from([10, 0, 0, last]));
-        for _ in 0..FREE {
+        for _ in 0..ALLOWED {
             assert!(failures.check(one, now).is_ok());
-            failures.note(one, now);
+            failures.record(one, now);
         }
+
         assert!(matches!(
             failures.check(one, now),
             Err(ApiError::TooManyFailures { seconds: 1..=61 })
         ));
         assert!(failures.check(two, now).is_ok());
-        assert!(failures.check(one, now + STRETCH).is_ok());
-        failures.note(one, now + STRETCH);
+
+        let later = now + WINDOW;
+        assert!(failures.check(one, later).is_ok());
+        failures.record(one, later);
         assert!(
-            failures.check(one, now + STRETCH).is_ok(),
-            "the count starts anew"
+            failures.check(one, later).is_ok(),
+            "a new window starts at zero"
         );
     }
 }

@@ -30,12 +30,24 @@ CREATE TABLE `attempts` (
   PRIMARY KEY (`task_id`,`attempt`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
-CREATE TABLE `duties` (
-  `name` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `node_id` binary(16) DEFAULT NULL,
-  `epoch` bigint(20) NOT NULL,
-  `leased_until` bigint(20) NOT NULL,
-  PRIMARY KEY (`name`)
+CREATE TABLE `count_deltas` (
+  `id` bigint(20) NOT NULL AUTO_INCREMENT,
+  `span_start` bigint(20) NOT NULL,
+  `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `task_type` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `measure` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `label` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `bucket` int(11) NOT NULL,
+  `n` bigint(20) NOT NULL,
+  PRIMARY KEY (`id`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+CREATE TABLE `host_affinity` (
+  `task_id` binary(16) NOT NULL,
+  `host` varbinary(200) NOT NULL,
+  `due_at` bigint(20) NOT NULL,
+  PRIMARY KEY (`task_id`),
+  KEY `host_affinity_host` (`host`,`task_id`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE TABLE `idempotency_keys` (
@@ -48,14 +60,6 @@ CREATE TABLE `idempotency_keys` (
   KEY `idempotency_keys_expires` (`expires_at`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
-CREATE TABLE `kept_tasks` (
-  `task_id` binary(16) NOT NULL,
-  `host` varbinary(200) NOT NULL,
-  `due_at` bigint(20) NOT NULL,
-  PRIMARY KEY (`task_id`),
-  KEY `kept_tasks_host` (`host`,`task_id`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
-
 CREATE TABLE `lanes` (
   `id` int(11) NOT NULL AUTO_INCREMENT,
   `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -63,6 +67,14 @@ CREATE TABLE `lanes` (
   `priority` smallint(6) NOT NULL CHECK (`priority` between 1 and 10),
   PRIMARY KEY (`id`),
   UNIQUE KEY `queue` (`queue`,`task_type`,`priority`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
+CREATE TABLE `maintenance_leases` (
+  `name` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `node_id` binary(16) DEFAULT NULL,
+  `epoch` bigint(20) NOT NULL,
+  `leased_until` bigint(20) NOT NULL,
+  PRIMARY KEY (`name`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE TABLE `nodes` (
@@ -91,29 +103,6 @@ CREATE TABLE `queues` (
   `name` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   `paused_at` bigint(20) DEFAULT NULL,
   PRIMARY KEY (`name`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
-
-CREATE TABLE `tallies` (
-  `span_start` bigint(20) NOT NULL,
-  `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `task_type` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `measure` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `label` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `bucket` int(11) NOT NULL,
-  `n` bigint(20) NOT NULL,
-  PRIMARY KEY (`span_start`,`queue`,`task_type`,`measure`,`label`,`bucket`)
-) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
-
-CREATE TABLE `tally_deltas` (
-  `id` bigint(20) NOT NULL AUTO_INCREMENT,
-  `span_start` bigint(20) NOT NULL,
-  `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `task_type` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `measure` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `label` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  `bucket` int(11) NOT NULL,
-  `n` bigint(20) NOT NULL,
-  PRIMARY KEY (`id`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
 CREATE TABLE `tasks` (
@@ -175,6 +164,17 @@ CREATE TABLE `tasks` (
   CONSTRAINT `tasks_lane` CHECK (`lane` is not null = `status` in ('QUEUED','RETRYING'))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
 
+CREATE TABLE `task_counts` (
+  `span_start` bigint(20) NOT NULL,
+  `queue` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `task_type` varchar(100) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `measure` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `label` varchar(40) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  `bucket` int(11) NOT NULL,
+  `n` bigint(20) NOT NULL,
+  PRIMARY KEY (`span_start`,`queue`,`task_type`,`measure`,`label`,`bucket`)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+
 CREATE TABLE `task_logs` (
   `id` bigint(20) NOT NULL AUTO_INCREMENT,
   `task_id` binary(16) NOT NULL,
@@ -205,12 +205,12 @@ CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_artifacts` AS select lca
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_attempts` AS select lcase(insert(insert(insert(insert(hex(`attempts`.`task_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,`attempts`.`attempt` AS `attempt`,`attempts`.`outcome` AS `outcome`,lcase(insert(insert(insert(insert(hex(`attempts`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `node_id`,`attempts`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`started_at` microsecond AS `started_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `attempts`.`ended_at` microsecond AS `ended_at`,`attempts`.`error` AS `error` from `attempts` union all select lcase(insert(insert(insert(insert(hex(`t`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_1`,`t`.`attempt` AS `attempt`,case `t`.`status` when 'RUNNING' then 'running' when 'CANCELLED' then 'cancelled' when 'COMPLETED' then 'completed' when 'COMPLETED_WITH_ERRORS' then 'completed' else 'failed' end AS `Name_exp_3`,lcase(insert(insert(insert(insert(hex(`t`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `Name_exp_4`,`t`.`host` AS `host`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`last_attempt_at` microsecond AS `Name_exp_6`,TIMESTAMP'1970-01-01 00:00:00' + interval `t`.`finished_at` microsecond AS `Name_exp_7`,`t`.`error` AS `error` from `tasks` `t` where `t`.`attempt` > 0 and `t`.`status` not in ('QUEUED','RETRYING','WAITING') and !exists(select 1 from `attempts` `a` where `a`.`task_id` = `t`.`id` and `a`.`attempt` = `t`.`attempt` limit 1);
 
-CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_counts` AS select `entries`.`queue` AS `queue`,`entries`.`task_type` AS `task_type`,`entries`.`label` AS `status`,sum(`entries`.`n`) AS `tasks` from (select `tallies`.`queue` AS `queue`,`tallies`.`task_type` AS `task_type`,`tallies`.`label` AS `label`,`tallies`.`n` AS `n` from `tallies` where `tallies`.`measure` = 'status' and `tallies`.`span_start` = 0 union all select `tally_deltas`.`queue` AS `queue`,`tally_deltas`.`task_type` AS `task_type`,`tally_deltas`.`label` AS `label`,`tally_deltas`.`n` AS `n` from `tally_deltas` where `tally_deltas`.`measure` = 'status' and `tally_deltas`.`span_start` = 0) `entries` group by `entries`.`queue`,`entries`.`task_type`,`entries`.`label` having sum(`entries`.`n`) <> 0;
+CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_counts` AS select `entries`.`queue` AS `queue`,`entries`.`task_type` AS `task_type`,`entries`.`label` AS `status`,sum(`entries`.`n`) AS `tasks` from (select `task_counts`.`queue` AS `queue`,`task_counts`.`task_type` AS `task_type`,`task_counts`.`label` AS `label`,`task_counts`.`n` AS `n` from `task_counts` where `task_counts`.`measure` = 'status' and `task_counts`.`span_start` = 0 union all select `count_deltas`.`queue` AS `queue`,`count_deltas`.`task_type` AS `task_type`,`count_deltas`.`label` AS `label`,`count_deltas`.`n` AS `n` from `count_deltas` where `count_deltas`.`measure` = 'status' and `count_deltas`.`span_start` = 0) `entries` group by `entries`.`queue`,`entries`.`task_type`,`entries`.`label` having sum(`entries`.`n`) <> 0;
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_dead_letters` AS select lcase(insert(insert(insert(insert(hex(`tasks`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,convert(`tasks`.`owner` using utf8mb4) AS `owner`,`tasks`.`task_type` AS `task_type`,convert(`tasks`.`task_key` using utf8mb4) AS `task_key`,`tasks`.`queue` AS `queue`,`tasks`.`status` AS `status`,`tasks`.`attempt` AS `attempt`,`tasks`.`retry_count` AS `retry_count`,`tasks`.`crash_count` AS `crash_count`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`finished_at` microsecond AS `finished_at`,`tasks`.`error` AS `error`,`tasks`.`parameters` AS `parameters` from `tasks` where `tasks`.`status` in ('FAILED','DEAD_LETTER');
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_logs` AS select lcase(insert(insert(insert(insert(hex(`task_logs`.`task_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,`task_logs`.`id` AS `number`,`task_logs`.`attempt` AS `attempt`,`task_logs`.`level` AS `level`,TIMESTAMP'1970-01-01 00:00:00' + interval `task_logs`.`logged_at` microsecond AS `logged_at`,`task_logs`.`message` AS `message` from `task_logs`;
 
-CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_statistics` AS select TIMESTAMP'1970-01-01 00:00:00' + interval `entries`.`span_start` microsecond AS `hour`,`entries`.`queue` AS `queue`,`entries`.`task_type` AS `task_type`,`entries`.`label` AS `status`,`entries`.`measure` AS `measure`,`entries`.`bucket` AS `bucket`,case when `entries`.`measure` in ('wait','run') then round(pow(2,(`entries`.`bucket` + 0.5) / 4.0) / 1000.0,3) end AS `milliseconds`,sum(`entries`.`n`) AS `tasks` from (select `tallies`.`span_start` AS `span_start`,`tallies`.`queue` AS `queue`,`tallies`.`task_type` AS `task_type`,`tallies`.`measure` AS `measure`,`tallies`.`label` AS `label`,`tallies`.`bucket` AS `bucket`,`tallies`.`n` AS `n` from `tallies` where `tallies`.`span_start` > 0 union all select `tally_deltas`.`span_start` AS `span_start`,`tally_deltas`.`queue` AS `queue`,`tally_deltas`.`task_type` AS `task_type`,`tally_deltas`.`measure` AS `measure`,`tally_deltas`.`label` AS `label`,`tally_deltas`.`bucket` AS `bucket`,`tally_deltas`.`n` AS `n` from `tally_deltas` where `tally_deltas`.`span_start` > 0) `entries` group by `entries`.`span_start`,`entries`.`queue`,`entries`.`task_type`,`entries`.`measure`,`entries`.`label`,`entries`.`bucket` having sum(`entries`.`n`) <> 0;
+CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_statistics` AS select TIMESTAMP'1970-01-01 00:00:00' + interval `entries`.`span_start` microsecond AS `hour`,`entries`.`queue` AS `queue`,`entries`.`task_type` AS `task_type`,`entries`.`label` AS `status`,`entries`.`measure` AS `measure`,`entries`.`bucket` AS `bucket`,case when `entries`.`measure` in ('wait','run') then round(pow(2,(`entries`.`bucket` + 0.5) / 4.0) / 1000.0,3) end AS `milliseconds`,sum(`entries`.`n`) AS `tasks` from (select `task_counts`.`span_start` AS `span_start`,`task_counts`.`queue` AS `queue`,`task_counts`.`task_type` AS `task_type`,`task_counts`.`measure` AS `measure`,`task_counts`.`label` AS `label`,`task_counts`.`bucket` AS `bucket`,`task_counts`.`n` AS `n` from `task_counts` where `task_counts`.`span_start` > 0 union all select `count_deltas`.`span_start` AS `span_start`,`count_deltas`.`queue` AS `queue`,`count_deltas`.`task_type` AS `task_type`,`count_deltas`.`measure` AS `measure`,`count_deltas`.`label` AS `label`,`count_deltas`.`bucket` AS `bucket`,`count_deltas`.`n` AS `n` from `count_deltas` where `count_deltas`.`span_start` > 0) `entries` group by `entries`.`span_start`,`entries`.`queue`,`entries`.`task_type`,`entries`.`measure`,`entries`.`label`,`entries`.`bucket` having sum(`entries`.`n`) <> 0;
 
 CREATE ALGORITHM=UNDEFINED SQL SECURITY DEFINER VIEW `v_tasks` AS select lcase(insert(insert(insert(insert(hex(`tasks`.`id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `task_id`,lcase(insert(insert(insert(insert(hex(`tasks`.`parent_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `parent_task_id`,convert(`tasks`.`owner` using utf8mb4) AS `owner`,`tasks`.`tier` AS `tier`,`tasks`.`task_type` AS `task_type`,convert(`tasks`.`task_key` using utf8mb4) AS `task_key`,`tasks`.`queue` AS `queue`,`tasks`.`priority` AS `priority`,`tasks`.`status` AS `status`,`tasks`.`phase` AS `phase`,`tasks`.`attempt` AS `attempt`,`tasks`.`max_attempts` AS `max_attempts`,`tasks`.`retry_count` AS `retry_count`,`tasks`.`snooze_count` AS `snooze_count`,`tasks`.`crash_count` AS `crash_count`,`tasks`.`version` AS `version`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`created_at` microsecond AS `created_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`updated_at` microsecond AS `updated_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`due_at` microsecond AS `due_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`started_at` microsecond AS `started_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`last_attempt_at` microsecond AS `last_attempt_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`finished_at` microsecond AS `finished_at`,TIMESTAMP'1970-01-01 00:00:00' + interval `tasks`.`deadline_at` microsecond AS `deadline_at`,`tasks`.`timeout_ms` AS `timeout_ms`,lcase(insert(insert(insert(insert(hex(`tasks`.`node_id`),21,0,'-'),17,0,'-'),13,0,'-'),9,0,'-')) AS `node_id`,`tasks`.`host` AS `host`,`tasks`.`children_total` AS `children_total`,`tasks`.`children_completed` AS `children_completed`,`tasks`.`children_with_errors` AS `children_with_errors`,`tasks`.`children_failed` AS `children_failed`,`tasks`.`children_cancelled` AS `children_cancelled`,`tasks`.`parameters` AS `parameters`,`tasks`.`checkpoint` AS `checkpoint`,`tasks`.`progress` AS `progress`,`tasks`.`result` AS `result`,`tasks`.`result_url` AS `result_url`,`tasks`.`error` AS `error`,`tasks`.`memo` AS `memo`,`tasks`.`correlation_id` AS `correlation_id` from `tasks`;

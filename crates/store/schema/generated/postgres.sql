@@ -26,11 +26,20 @@ TABLE attempts (
     error text
 );
 
-TABLE duties (
-    name text NOT NULL,
-    node_id uuid,
-    epoch bigint NOT NULL,
-    leased_until bigint NOT NULL
+TABLE count_deltas (
+    span_start bigint NOT NULL,
+    queue text NOT NULL,
+    task_type text NOT NULL,
+    measure text NOT NULL,
+    label text NOT NULL,
+    bucket integer NOT NULL,
+    n bigint NOT NULL
+) REPLICA IDENTITY FULL;
+
+TABLE host_affinity (
+    task_id uuid NOT NULL,
+    host text NOT NULL,
+    due_at bigint NOT NULL
 );
 
 TABLE idempotency_keys (
@@ -41,17 +50,18 @@ TABLE idempotency_keys (
     expires_at bigint NOT NULL
 );
 
-TABLE kept_tasks (
-    task_id uuid NOT NULL,
-    host text NOT NULL,
-    due_at bigint NOT NULL
-);
-
 TABLE lanes (
     id integer NOT NULL,
     queue text NOT NULL,
     task_type text NOT NULL,
     priority smallint NOT NULL
+);
+
+TABLE maintenance_leases (
+    name text NOT NULL,
+    node_id uuid,
+    epoch bigint NOT NULL,
+    leased_until bigint NOT NULL
 );
 
 TABLE nodes (
@@ -79,7 +89,7 @@ TABLE queues (
     paused_at bigint
 );
 
-TABLE tallies (
+TABLE task_counts (
     span_start bigint NOT NULL,
     queue text NOT NULL,
     task_type text NOT NULL,
@@ -88,16 +98,6 @@ TABLE tallies (
     bucket integer NOT NULL,
     n bigint NOT NULL
 );
-
-TABLE tally_deltas (
-    span_start bigint NOT NULL,
-    queue text NOT NULL,
-    task_type text NOT NULL,
-    measure text NOT NULL,
-    label text NOT NULL,
-    bucket integer NOT NULL,
-    n bigint NOT NULL
-) REPLICA IDENTITY FULL;
 
 TABLE task_logs (
     id bigint NOT NULL,
@@ -176,11 +176,9 @@ CONSTRAINT artifacts.artifacts_pkey PRIMARY KEY (id);
 
 CONSTRAINT attempts.attempts_pkey PRIMARY KEY (task_id, attempt);
 
-CONSTRAINT duties.duties_pkey PRIMARY KEY (name);
+CONSTRAINT host_affinity.host_affinity_pkey PRIMARY KEY (task_id);
 
 CONSTRAINT idempotency_keys.idempotency_keys_pkey PRIMARY KEY (owner, idempotency_key);
-
-CONSTRAINT kept_tasks.kept_tasks_pkey PRIMARY KEY (task_id);
 
 CONSTRAINT lanes.lanes_pkey PRIMARY KEY (id);
 
@@ -188,13 +186,15 @@ CONSTRAINT lanes.lanes_priority_check CHECK (((priority >= 1) AND (priority <= 1
 
 CONSTRAINT lanes.lanes_queue_task_type_priority_key UNIQUE (queue, task_type, priority);
 
+CONSTRAINT maintenance_leases.maintenance_leases_pkey PRIMARY KEY (name);
+
 CONSTRAINT nodes.nodes_pkey PRIMARY KEY (id);
 
 CONSTRAINT outbox.outbox_pkey PRIMARY KEY (id);
 
 CONSTRAINT queues.queues_pkey PRIMARY KEY (name);
 
-CONSTRAINT tallies.tallies_pkey PRIMARY KEY (span_start, queue, task_type, measure, label, bucket);
+CONSTRAINT task_counts.task_counts_pkey PRIMARY KEY (span_start, queue, task_type, measure, label, bucket);
 
 CONSTRAINT task_logs.task_logs_pkey PRIMARY KEY (id);
 
@@ -210,19 +210,19 @@ CREATE INDEX artifacts_task ON public.artifacts USING btree (task_id);
 
 CREATE UNIQUE INDEX attempts_pkey ON public.attempts USING btree (task_id, attempt);
 
-CREATE UNIQUE INDEX duties_pkey ON public.duties USING btree (name);
+CREATE INDEX host_affinity_host ON public.host_affinity USING btree (host, task_id);
+
+CREATE UNIQUE INDEX host_affinity_pkey ON public.host_affinity USING btree (task_id);
 
 CREATE INDEX idempotency_keys_expires ON public.idempotency_keys USING btree (expires_at);
 
 CREATE UNIQUE INDEX idempotency_keys_pkey ON public.idempotency_keys USING btree (owner, idempotency_key);
 
-CREATE INDEX kept_tasks_host ON public.kept_tasks USING btree (host, task_id);
-
-CREATE UNIQUE INDEX kept_tasks_pkey ON public.kept_tasks USING btree (task_id);
-
 CREATE UNIQUE INDEX lanes_pkey ON public.lanes USING btree (id);
 
 CREATE UNIQUE INDEX lanes_queue_task_type_priority_key ON public.lanes USING btree (queue, task_type, priority);
+
+CREATE UNIQUE INDEX maintenance_leases_pkey ON public.maintenance_leases USING btree (name);
 
 CREATE UNIQUE INDEX nodes_pkey ON public.nodes USING btree (id);
 
@@ -230,7 +230,7 @@ CREATE UNIQUE INDEX outbox_pkey ON public.outbox USING btree (id);
 
 CREATE UNIQUE INDEX queues_pkey ON public.queues USING btree (name);
 
-CREATE UNIQUE INDEX tallies_pkey ON public.tallies USING btree (span_start, queue, task_type, measure, label, bucket);
+CREATE UNIQUE INDEX task_counts_pkey ON public.task_counts USING btree (span_start, queue, task_type, measure, label, bucket);
 
 CREATE UNIQUE INDEX task_logs_pkey ON public.task_logs USING btree (id);
 
@@ -303,19 +303,19 @@ VIEW v_counts AS
     entries.task_type,
     entries.label AS status,
     (sum(entries.n))::bigint AS tasks
-   FROM ( SELECT tallies.queue,
-            tallies.task_type,
-            tallies.label,
-            tallies.n
-           FROM tallies
-          WHERE ((tallies.measure = 'status'::text) AND (tallies.span_start = 0))
+   FROM ( SELECT task_counts.queue,
+            task_counts.task_type,
+            task_counts.label,
+            task_counts.n
+           FROM task_counts
+          WHERE ((task_counts.measure = 'status'::text) AND (task_counts.span_start = 0))
         UNION ALL
-         SELECT tally_deltas.queue,
-            tally_deltas.task_type,
-            tally_deltas.label,
-            tally_deltas.n
-           FROM tally_deltas
-          WHERE ((tally_deltas.measure = 'status'::text) AND (tally_deltas.span_start = 0))) entries
+         SELECT count_deltas.queue,
+            count_deltas.task_type,
+            count_deltas.label,
+            count_deltas.n
+           FROM count_deltas
+          WHERE ((count_deltas.measure = 'status'::text) AND (count_deltas.span_start = 0))) entries
   GROUP BY entries.queue, entries.task_type, entries.label
  HAVING (sum(entries.n) <> (0)::numeric);
 
@@ -356,25 +356,25 @@ VIEW v_statistics AS
             ELSE NULL::numeric
         END AS milliseconds,
     (sum(entries.n))::bigint AS tasks
-   FROM ( SELECT tallies.span_start,
-            tallies.queue,
-            tallies.task_type,
-            tallies.measure,
-            tallies.label,
-            tallies.bucket,
-            tallies.n
-           FROM tallies
-          WHERE (tallies.span_start > 0)
+   FROM ( SELECT task_counts.span_start,
+            task_counts.queue,
+            task_counts.task_type,
+            task_counts.measure,
+            task_counts.label,
+            task_counts.bucket,
+            task_counts.n
+           FROM task_counts
+          WHERE (task_counts.span_start > 0)
         UNION ALL
-         SELECT tally_deltas.span_start,
-            tally_deltas.queue,
-            tally_deltas.task_type,
-            tally_deltas.measure,
-            tally_deltas.label,
-            tally_deltas.bucket,
-            tally_deltas.n
-           FROM tally_deltas
-          WHERE (tally_deltas.span_start > 0)) entries
+         SELECT count_deltas.span_start,
+            count_deltas.queue,
+            count_deltas.task_type,
+            count_deltas.measure,
+            count_deltas.label,
+            count_deltas.bucket,
+            count_deltas.n
+           FROM count_deltas
+          WHERE (count_deltas.span_start > 0)) entries
   GROUP BY entries.span_start, entries.queue, entries.task_type, entries.measure, entries.label, entries.bucket
  HAVING (sum(entries.n) <> (0)::numeric);
 
@@ -485,7 +485,7 @@ BEGIN
     VALUES (new_id, owner, task_type, task_key, queue, priority, lane_id, max_attempts, parameters::text,
         correlation_id, longhaul_now(), longhaul_now(),
         COALESCE((extract(epoch FROM run_at) * 1000000)::bigint, longhaul_now()));
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     VALUES (0, queue, task_type, 'status', 'QUEUED', 0, 1);
     RETURN new_id;
 END;

@@ -31,17 +31,29 @@ CREATE TABLE attempts (
     PRIMARY KEY (task_id, attempt)
 );
 
-CREATE TABLE duties (
-    name         text NOT NULL PRIMARY KEY,
-    node_id      blob,
-    epoch        integer NOT NULL,
-    leased_until integer NOT NULL
+CREATE TABLE count_deltas (
+    id         INTEGER PRIMARY KEY,
+    span_start integer NOT NULL,
+    queue      text NOT NULL,
+    task_type  text NOT NULL,
+    measure    text NOT NULL,
+    label      text NOT NULL,
+    bucket     integer NOT NULL,
+    n          integer NOT NULL
 );
+
+CREATE TABLE host_affinity (
+    task_id blob NOT NULL PRIMARY KEY,
+    host    text NOT NULL,
+    due_at  integer NOT NULL
+);
+
+CREATE INDEX host_affinity_host ON host_affinity (host, task_id);
 
 CREATE TABLE idempotency_keys (
     owner      text NOT NULL,
     idempotency_key text NOT NULL,
-    -- Of the request's body, in hexadecimal.
+    -- The digest of the request's body, in hexadecimal.
     digest     text NOT NULL,
     task_id    blob NOT NULL,
     expires_at integer NOT NULL,
@@ -49,14 +61,6 @@ CREATE TABLE idempotency_keys (
 );
 
 CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires_at);
-
-CREATE TABLE kept_tasks (
-    task_id blob NOT NULL PRIMARY KEY,
-    host    text NOT NULL,
-    due_at  integer NOT NULL
-);
-
-CREATE INDEX kept_tasks_host ON kept_tasks (host, task_id);
 
 CREATE TABLE lanes (
     id        INTEGER PRIMARY KEY,
@@ -66,14 +70,23 @@ CREATE TABLE lanes (
     UNIQUE (queue, task_type, priority)
 );
 
+CREATE TABLE maintenance_leases (
+    name         text NOT NULL PRIMARY KEY,
+    node_id      blob,
+    epoch        integer NOT NULL,
+    leased_until integer NOT NULL
+);
+
 CREATE TABLE nodes (
     id           blob NOT NULL PRIMARY KEY,
     name         text NOT NULL,
     host         text NOT NULL,
     started_at   integer NOT NULL,
     heartbeat_at integer NOT NULL,
-    lost_at      integer
-, serves text);
+    lost_at      integer,
+    -- JSON: the queues, task types and slots of the node, as it registered them.
+    serves       text
+);
 
 CREATE TABLE outbox (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -90,7 +103,7 @@ CREATE TABLE queues (
     paused_at integer
 );
 
-CREATE TABLE tallies (
+CREATE TABLE task_counts (
     span_start integer NOT NULL,
     queue      text NOT NULL,
     task_type  text NOT NULL,
@@ -99,17 +112,6 @@ CREATE TABLE tallies (
     bucket     integer NOT NULL,
     n          integer NOT NULL,
     PRIMARY KEY (span_start, queue, task_type, measure, label, bucket)
-);
-
-CREATE TABLE tally_deltas (
-    id         INTEGER PRIMARY KEY,
-    span_start integer NOT NULL,
-    queue      text NOT NULL,
-    task_type  text NOT NULL,
-    measure    text NOT NULL,
-    label      text NOT NULL,
-    bucket     integer NOT NULL,
-    n          integer NOT NULL
 );
 
 CREATE TABLE task_logs (
@@ -133,11 +135,11 @@ CREATE TABLE tasks (
     last_attempt_at      integer,
     finished_at          integer,
     deadline_at          integer,
-    -- The deadline while the task is open; what the expiry looks for.
+    -- The deadline while the task is open: the column that the expiry looks for.
     expires_at           integer,
     timeout_ms           integer,
     version              integer NOT NULL DEFAULT 1,
-    -- Set exactly while the task can be claimed: the index of claims holds nothing else.
+    -- Set exactly while the task can be claimed, so the claim index holds nothing else.
     lane                 integer,
     attempt              integer NOT NULL DEFAULT 0,
     max_attempts         integer NOT NULL DEFAULT 5,
@@ -161,7 +163,7 @@ CREATE TABLE tasks (
     lease_token          blob,
     node_id              blob,
     host                 text,
-    -- JSON; absent means the default policy.
+    -- JSON; NULL is the default policy.
     retry_policy         text,
     parameters           text NOT NULL,
     checkpoint           text,
@@ -174,7 +176,7 @@ CREATE TABLE tasks (
     trace_context        text,
     artifact_expires_at  integer,
     artifact_state       text,
-    -- A waiting task outside every lane would never be claimed, and nobody would know.
+    -- A waiting task without a lane would never be claimed, and nothing would report it.
     CONSTRAINT tasks_lane CHECK ((lane IS NOT NULL) = (status IN ('QUEUED', 'RETRYING')))
 );
 
@@ -251,7 +253,7 @@ BEGIN
     WHERE lanes.queue = COALESCE(NEW.queue, 'free_default') AND lanes.task_type = NEW.task_type
         AND lanes.priority = COALESCE(NEW.priority, 1);
 
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     VALUES (0, COALESCE(NEW.queue, 'free_default'), NEW.task_type, 'status', 'QUEUED', 0, 1);
 END;
 
@@ -271,15 +273,24 @@ SELECT lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || sub
 FROM artifacts;
 
 CREATE VIEW v_attempts AS
-SELECT lower(substr(hex(task_id), 1, 8) || '-' || substr(hex(task_id), 9, 4) || '-' || substr(hex(task_id), 13, 4) || '-' || substr(hex(task_id), 17, 4) || '-' || substr(hex(task_id), 21)) AS task_id, attempt, outcome,
-    NULLIF(lower(substr(hex(node_id), 1, 8) || '-' || substr(hex(node_id), 9, 4) || '-' || substr(hex(node_id), 13, 4) || '-' || substr(hex(node_id), 17, 4) || '-' || substr(hex(node_id), 21)), '----') AS node_id, host, strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at,
-    strftime('%Y-%m-%dT%H:%M:%S', ended_at / 1000000, 'unixepoch') || printf('.%06dZ', ended_at % 1000000) AS ended_at, error
+SELECT lower(substr(hex(task_id), 1, 8) || '-' || substr(hex(task_id), 9, 4) || '-' || substr(hex(task_id), 13, 4) || '-' || substr(hex(task_id), 17, 4) || '-' || substr(hex(task_id), 21)) AS task_id,
+    attempt, outcome,
+    NULLIF(lower(substr(hex(node_id), 1, 8) || '-' || substr(hex(node_id), 9, 4) || '-' || substr(hex(node_id), 13, 4) || '-' || substr(hex(node_id), 17, 4) || '-' || substr(hex(node_id), 21)), '----') AS node_id,
+    host,
+    strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', ended_at / 1000000, 'unixepoch') || printf('.%06dZ', ended_at % 1000000) AS ended_at,
+    error
 FROM attempts
 UNION ALL
-SELECT lower(substr(hex(t.id), 1, 8) || '-' || substr(hex(t.id), 9, 4) || '-' || substr(hex(t.id), 13, 4) || '-' || substr(hex(t.id), 17, 4) || '-' || substr(hex(t.id), 21)), t.attempt,
+SELECT lower(substr(hex(t.id), 1, 8) || '-' || substr(hex(t.id), 9, 4) || '-' || substr(hex(t.id), 13, 4) || '-' || substr(hex(t.id), 17, 4) || '-' || substr(hex(t.id), 21)),
+    t.attempt,
     CASE t.status WHEN 'RUNNING' THEN 'running' WHEN 'CANCELLED' THEN 'cancelled'
         WHEN 'COMPLETED' THEN 'completed' WHEN 'COMPLETED_WITH_ERRORS' THEN 'completed' ELSE 'failed' END,
-    NULLIF(lower(substr(hex(t.node_id), 1, 8) || '-' || substr(hex(t.node_id), 9, 4) || '-' || substr(hex(t.node_id), 13, 4) || '-' || substr(hex(t.node_id), 17, 4) || '-' || substr(hex(t.node_id), 21)), '----'), t.host, strftime('%Y-%m-%dT%H:%M:%S', t.last_attempt_at / 1000000, 'unixepoch') || printf('.%06dZ', t.last_attempt_at % 1000000), strftime('%Y-%m-%dT%H:%M:%S', t.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', t.finished_at % 1000000), t.error
+    NULLIF(lower(substr(hex(t.node_id), 1, 8) || '-' || substr(hex(t.node_id), 9, 4) || '-' || substr(hex(t.node_id), 13, 4) || '-' || substr(hex(t.node_id), 17, 4) || '-' || substr(hex(t.node_id), 21)), '----'),
+    t.host,
+    strftime('%Y-%m-%dT%H:%M:%S', t.last_attempt_at / 1000000, 'unixepoch') || printf('.%06dZ', t.last_attempt_at % 1000000),
+    strftime('%Y-%m-%dT%H:%M:%S', t.finished_at / 1000000, 'unixepoch') || printf('.%06dZ', t.finished_at % 1000000),
+    t.error
 FROM tasks t
 WHERE t.attempt > 0 AND t.status NOT IN ('QUEUED', 'RETRYING', 'WAITING')
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.task_id = t.id AND a.attempt = t.attempt);
@@ -287,9 +298,9 @@ WHERE t.attempt > 0 AND t.status NOT IN ('QUEUED', 'RETRYING', 'WAITING')
 CREATE VIEW v_counts AS
 SELECT queue, task_type, label AS status, sum(n) AS tasks
 FROM (
-    SELECT queue, task_type, label, n FROM tallies WHERE measure = 'status' AND span_start = 0
+    SELECT queue, task_type, label, n FROM task_counts WHERE measure = 'status' AND span_start = 0
     UNION ALL
-    SELECT queue, task_type, label, n FROM tally_deltas WHERE measure = 'status' AND span_start = 0
+    SELECT queue, task_type, label, n FROM count_deltas WHERE measure = 'status' AND span_start = 0
 ) AS entries
 GROUP BY queue, task_type, label
 HAVING sum(n) <> 0;
@@ -297,7 +308,8 @@ HAVING sum(n) <> 0;
 CREATE VIEW v_dead_letters AS
 SELECT lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || substr(hex(id), 13, 4) || '-' || substr(hex(id), 17, 4) || '-' || substr(hex(id), 21)) AS task_id,
     owner, task_type, task_key, queue, status, attempt, retry_count, crash_count,
-    strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at, error, parameters
+    strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at,
+    error, parameters
 FROM tasks
 WHERE status IN ('FAILED', 'DEAD_LETTER');
 
@@ -309,15 +321,18 @@ SELECT lower(substr(hex(task_id), 1, 8) || '-' || substr(hex(task_id), 9, 4) || 
 FROM task_logs;
 
 CREATE VIEW v_statistics AS
-SELECT strftime('%Y-%m-%dT%H:%M:%S', span_start / 1000000, 'unixepoch') || printf('.%06dZ', span_start % 1000000) AS hour, queue, task_type, label AS status, measure, bucket,
+SELECT strftime('%Y-%m-%dT%H:%M:%S', span_start / 1000000, 'unixepoch') || printf('.%06dZ', span_start % 1000000) AS hour,
+    queue, task_type, label AS status, measure, bucket,
     CASE WHEN measure IN ('wait', 'run') THEN round((1 << (bucket / 4))
         * CASE bucket % 4 WHEN 0 THEN 1.0905 WHEN 1 THEN 1.2968 WHEN 2 THEN 1.5422 ELSE 1.8340 END / 1000.0, 3)
     END AS milliseconds,
     sum(n) AS tasks
 FROM (
-    SELECT span_start, queue, task_type, measure, label, bucket, n FROM tallies WHERE span_start > 0
+    SELECT span_start, queue, task_type, measure, label, bucket, n
+    FROM task_counts WHERE span_start > 0
     UNION ALL
-    SELECT span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas WHERE span_start > 0
+    SELECT span_start, queue, task_type, measure, label, bucket, n
+    FROM count_deltas WHERE span_start > 0
 ) AS entries
 GROUP BY span_start, queue, task_type, measure, label, bucket
 HAVING sum(n) <> 0;
@@ -327,10 +342,16 @@ SELECT lower(substr(hex(id), 1, 8) || '-' || substr(hex(id), 9, 4) || '-' || sub
     NULLIF(lower(substr(hex(parent_id), 1, 8) || '-' || substr(hex(parent_id), 9, 4) || '-' || substr(hex(parent_id), 13, 4) || '-' || substr(hex(parent_id), 17, 4) || '-' || substr(hex(parent_id), 21)), '----') AS parent_task_id,
     owner, tier, task_type, task_key, queue, priority, status, phase,
     attempt, max_attempts, retry_count, snooze_count, crash_count, version,
-    strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch') || printf('.%06dZ', created_at % 1000000) AS created_at, strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch') || printf('.%06dZ', updated_at % 1000000) AS updated_at, strftime('%Y-%m-%dT%H:%M:%S', due_at / 1000000, 'unixepoch') || printf('.%06dZ', due_at % 1000000) AS due_at,
-    strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at, strftime('%Y-%m-%dT%H:%M:%S', last_attempt_at / 1000000, 'unixepoch') || printf('.%06dZ', last_attempt_at % 1000000) AS last_attempt_at,
-    strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at, strftime('%Y-%m-%dT%H:%M:%S', deadline_at / 1000000, 'unixepoch') || printf('.%06dZ', deadline_at % 1000000) AS deadline_at, timeout_ms,
-    NULLIF(lower(substr(hex(node_id), 1, 8) || '-' || substr(hex(node_id), 9, 4) || '-' || substr(hex(node_id), 13, 4) || '-' || substr(hex(node_id), 17, 4) || '-' || substr(hex(node_id), 21)), '----') AS node_id, host,
+    strftime('%Y-%m-%dT%H:%M:%S', created_at / 1000000, 'unixepoch') || printf('.%06dZ', created_at % 1000000) AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%S', updated_at / 1000000, 'unixepoch') || printf('.%06dZ', updated_at % 1000000) AS updated_at,
+    strftime('%Y-%m-%dT%H:%M:%S', due_at / 1000000, 'unixepoch') || printf('.%06dZ', due_at % 1000000) AS due_at,
+    strftime('%Y-%m-%dT%H:%M:%S', started_at / 1000000, 'unixepoch') || printf('.%06dZ', started_at % 1000000) AS started_at,
+    strftime('%Y-%m-%dT%H:%M:%S', last_attempt_at / 1000000, 'unixepoch') || printf('.%06dZ', last_attempt_at % 1000000) AS last_attempt_at,
+    strftime('%Y-%m-%dT%H:%M:%S', finished_at / 1000000, 'unixepoch') || printf('.%06dZ', finished_at % 1000000) AS finished_at,
+    strftime('%Y-%m-%dT%H:%M:%S', deadline_at / 1000000, 'unixepoch') || printf('.%06dZ', deadline_at % 1000000) AS deadline_at,
+    timeout_ms,
+    NULLIF(lower(substr(hex(node_id), 1, 8) || '-' || substr(hex(node_id), 9, 4) || '-' || substr(hex(node_id), 13, 4) || '-' || substr(hex(node_id), 17, 4) || '-' || substr(hex(node_id), 21)), '----') AS node_id,
+    host,
     children_total, children_completed, children_with_errors, children_failed, children_cancelled,
     parameters, checkpoint, progress, result, result_url, error, memo, correlation_id
 FROM tasks;

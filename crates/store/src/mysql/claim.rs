@@ -1,14 +1,14 @@
-//! Claims: rows are read and locked once, the lifecycle decides, and few statements take them all.
+//! Claims. Rows are read and locked once, the lifecycle decides, and a few statements take them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Instant;
 
 use longhaul_domain::{
-    LeaseToken, Task, TaskId, Timestamp,
+    LeaseToken, TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     lifecycle,
-    statistics::TallySheet,
+    statistics::CountSheet,
 };
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -18,13 +18,13 @@ use crate::{
     bounds::LaneBound,
     catalog::{MYSQL_DIALECT, Sql},
     chunks::Chunked,
-    failure::Failure,
-    ledger,
+    effects,
     operations::claim::{Claimant, Lane, by_priority, in_order, shares},
     random,
     record::{self, TASK_COLUMNS, hex_list},
     row::{Columns as _, SqlRow},
     session::Session as _,
+    sql_error::SqlError,
 };
 
 macro_rules! own {
@@ -41,7 +41,7 @@ static NAMED_FIND: LazyLock<Sql> = own!(one, "named_find");
 static NAMED_PICK: LazyLock<Chunked> = own!(chunked, "named_pick");
 static TAKE: LazyLock<Chunked> = own!(chunked, "claim_take");
 
-/// Lanes in one statement.
+/// The most lanes in one statement.
 const HEADS_AT_ONCE: usize = 64;
 
 fn one(name: &'static str, file: &str) -> Sql {
@@ -61,17 +61,19 @@ pub(super) fn statements() -> impl Iterator<Item = &'static Sql> {
         .chain(chunked)
 }
 
-/// Claims from where the claims before have come to. The entries of tasks that were claimed stay in the index until the server
-/// has cleaned up behind them, and a claim that began at the front would walk over them all.
+/// Claims from where earlier claims ended. The index keeps the entries of claimed tasks until the
+/// server purges them, and a claim from the front would scan them all.
 pub(super) async fn claim_tasks(
     session: &mut MySqlSession<'_>,
     request: &ClaimRequest,
-) -> Result<Vec<Task>, Failure> {
+) -> Result<Vec<TaskRecord>, SqlError> {
     let mut bounds = session.shared().claim_bounds.current();
     let mut picked = Vec::new();
     if !bounds.is_empty() {
         picked = pick(session, request, &bounds).await?;
     }
+
+    // A task may be due before the bounds, so an empty result calls for a full scan.
     if picked.is_empty() && (bounds.is_empty() || session.shared().claim_bounds.may_look_again()) {
         bounds.clear();
         let started = Instant::now();
@@ -81,6 +83,7 @@ pub(super) async fn claim_tasks(
             .claim_bounds
             .note_full_scan(started.elapsed());
     }
+
     for Picked { task, lane, .. } in &picked {
         lane.iter().for_each(|lane| {
             session
@@ -88,6 +91,7 @@ pub(super) async fn claim_tasks(
                 .claimed(&bounds, *lane, task.due_at.as_micros())
         });
     }
+
     take(
         session,
         Claimant {
@@ -104,13 +108,14 @@ async fn pick(
     session: &mut MySqlSession<'_>,
     request: &ClaimRequest,
     bounds: &[LaneBound],
-) -> Result<Vec<Picked>, Failure> {
+) -> Result<Vec<Picked>, SqlError> {
     let mut picked = Vec::new();
     for group in by_priority(open_lanes(session, request, bounds).await?) {
         let wanted = request.limit - picked.len();
         if wanted == 0 {
             break;
         }
+
         for (lane, share) in shares(session, &PEEK, &group, wanted).await? {
             let params = [
                 session.clock().into(),
@@ -123,30 +128,31 @@ async fn pick(
             }
         }
     }
+
     Ok(picked)
 }
 
-/// The lanes that hold due tasks. One lane alone is not asked.
+/// The lanes that hold due tasks. A single lane is returned unchecked.
 async fn open_lanes(
     session: &mut MySqlSession<'_>,
     request: &ClaimRequest,
     bounds: &[LaneBound],
-) -> Result<Vec<Lane>, Failure> {
+) -> Result<Vec<Lane>, SqlError> {
     let from: HashMap<i64, i64> = bounds
         .iter()
         .map(|bound| (bound.lane, bound.due_at))
         .collect();
-    let (queues, types) = (
-        serde_json::to_string(&request.queues)?,
-        serde_json::to_string(&request.task_types)?,
-    );
+    let queues = serde_json::to_string(&request.queues)?;
+    let types = serde_json::to_string(&request.task_types)?;
     let params = [
         session.clock().into(),
         (&queues).into(),
         (&types).into(),
         request.node_id.0.into(),
     ];
-    let (mut lanes, mut now) = (Vec::new(), 0);
+
+    let mut lanes = Vec::new();
+    let mut now = 0;
     for row in session.fetch_sql(&LANES, &params).await? {
         let id = row.must_int(0)?;
         lanes.push(Lane {
@@ -159,8 +165,9 @@ async fn open_lanes(
     if lanes.len() < 2 {
         return Ok(lanes);
     }
+
     let mut open = Vec::new();
-    // Each column opens the table once more, and the server keeps only so many open.
+    // Each column opens the table again, and the server limits open tables.
     for (sql, chunk) in lanes
         .chunks(HEADS_AT_ONCE)
         .flat_map(|lanes| HEADS.filled(lanes))
@@ -170,6 +177,7 @@ async fn open_lanes(
             query.bind(lane.id).bind(lane.id).bind(lane.from)
         });
         let heads = SqlRow::MySql(query.fetch_one(session.connection()).await?);
+
         for (place, lane) in chunk.into_iter().enumerate() {
             let is_open = heads.int(place)?.is_some_and(|head| head <= now);
             if is_open && open.last().is_none_or(|last: &Lane| last.id != lane.id) {
@@ -177,30 +185,33 @@ async fn open_lanes(
             }
         }
     }
+
     Ok(open)
 }
 
-/// Claims what can be claimed of the named tasks.
+/// Claims those of the named tasks that are claimable.
 pub(super) async fn claim_named(
     session: &mut MySqlSession<'_>,
     request: &ClaimNamed,
-) -> Result<Vec<Task>, Failure> {
-    let (list, types) = (
-        hex_list(request.ids.iter().copied()),
-        serde_json::to_string(&request.task_types)?,
-    );
+) -> Result<Vec<TaskRecord>, SqlError> {
+    let list = hex_list(request.ids.iter().copied());
+    let types = serde_json::to_string(&request.task_types)?;
     let params = [
         session.clock().into(),
         (&list).into(),
         (&types).into(),
         request.node_id.0.into(),
     ];
+
     let mut standings = HashMap::new();
     for row in session.fetch_sql(&NAMED_FIND, &params).await? {
         standings.insert(TaskId(row.must_id(0)?), row.must_int(1)?);
     }
+
+    // Rows are locked in the order of their ids, which avoids deadlocks.
     let mut found: Vec<TaskId> = standings.keys().copied().collect();
     found.sort_unstable();
+
     let mut picked = Vec::new();
     for (sql, ids) in NAMED_PICK.filled(&found) {
         let query = sqlx::query(super::text(sql)).bind(session.clock());
@@ -208,6 +219,7 @@ pub(super) async fn claim_named(
             .iter()
             .fold(query, |query, id| query.bind(id.0.as_bytes().to_vec()))
             .bind(session.clock());
+
         for row in query.fetch_all(session.connection()).await? {
             let row = SqlRow::MySql(row);
             let standing = standings
@@ -217,6 +229,7 @@ pub(super) async fn claim_named(
             picked.push(Picked::from_row(&row, None, standing)?);
         }
     }
+
     take(
         session,
         Claimant {
@@ -229,17 +242,17 @@ pub(super) async fn claim_named(
 }
 
 struct Picked {
-    task: Task,
-    /// When it was picked.
+    task: TaskRecord,
+    /// The server's time of the pick.
     at: i64,
-    /// The lane that it stands in, if it was picked from one.
+    /// Its lane; `None` if it was picked by name.
     lane: Option<i64>,
-    /// The priority of that.
+    /// The priority of its lane.
     standing: i64,
 }
 
 impl Picked {
-    fn from_row(row: &SqlRow, lane: Option<i64>, standing: i64) -> Result<Self, Failure> {
+    fn from_row(row: &SqlRow, lane: Option<i64>, standing: i64) -> Result<Self, SqlError> {
         Ok(Self {
             task: record::task(row)?,
             at: row.must_int(TASK_COLUMNS)?,
@@ -249,18 +262,21 @@ impl Picked {
     }
 }
 
-/// Claims what was picked and locked.
+/// Claims the picked and locked tasks.
 async fn take(
     session: &mut MySqlSession<'_>,
     claimant: Claimant<'_>,
     picked: &[Picked],
-) -> Result<Vec<Task>, Failure> {
+) -> Result<Vec<TaskRecord>, SqlError> {
     let Some(now) = picked.iter().map(|picked| picked.at).max() else {
         return Ok(Vec::new());
     };
+
+    // One random value per claim; each task's token is a digest of it and the id.
     let drawn = random::token();
     let mut ids: Vec<TaskId> = picked.iter().map(|picked| picked.task.id).collect();
     ids.sort_unstable();
+
     let mut taken = 0;
     for (sql, ids) in TAKE.filled(&ids) {
         let query = sqlx::query(super::text(sql)).bind(drawn.as_bytes().to_vec());
@@ -273,36 +289,42 @@ async fn take(
             .fold(query, |query, id| query.bind(id.0.as_bytes().to_vec()));
         taken += query.execute(session.connection()).await?.rows_affected();
     }
+
     if taken != picked.len() as u64 {
-        return Err(Failure::Again(format!(
+        return Err(SqlError::LostRace(format!(
             "{taken} of {} picked tasks were taken",
             picked.len()
         )));
     }
-    let (mut claimed, mut sheet) = (Vec::with_capacity(picked.len()), TallySheet::default());
+
+    let mut claimed = Vec::with_capacity(picked.len());
+    let mut sheet = CountSheet::default();
     for Picked {
         task: before,
         standing,
         ..
     } in picked
     {
-        let (token, at) = (token(drawn, before.id), Timestamp::from_micros(now));
+        let token = token(drawn, before.id);
+        let at = Timestamp::from_micros(now);
         let after =
             lifecycle::claim::decide(before, claimant.node, claimant.host, token, at)?.after;
         sheet.record_move(before, &after);
         claimed.push((*standing, after));
     }
-    ledger::insert_tallies(session, &sheet.into_tallies()).await?;
+
+    effects::insert_task_counts(session, &sheet.into_task_counts()).await?;
     Ok(in_order(claimed))
 }
 
-/// The token of one task of a claim, as `claim_take` makes it, too: the first half of a digest.
+/// The token of one task of a claim: the first half of a digest. `claim_take` computes the same.
 fn token(drawn: Uuid, id: TaskId) -> LeaseToken {
     let digest: [u8; 32] = Sha256::new_with_prefix(drawn.as_bytes())
         .chain_update(id.0.as_bytes())
         .finalize()
         .into();
     let (first, _) = digest.split_at(16);
+
     LeaseToken(Uuid::from_u128(
         first
             .iter()

@@ -1,7 +1,7 @@
 //! The store on MySQL (from 8.0) and MariaDB (from 10.10, for RANDOM_BYTES).
 //!
-//! READ COMMITTED keeps gap locks away, rows are touched by primary key in the order of their ids, and a deadlock
-//! that happens all the same is run again by the caller of this module.
+//! READ COMMITTED avoids gap locks. Statements lock rows by primary key in the order of their ids.
+//! After a deadlock the caller of this module runs the operation again.
 
 mod claim;
 mod session;
@@ -16,14 +16,14 @@ use sqlx::{Connection as _, MySqlConnection};
 use crate::{
     catalog::Sql,
     connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
-    failure::Failure,
     migrate, savepoint,
     session::{Operation, Shared},
+    sql_error::SqlError,
 };
 use session::MySqlSession;
 pub(crate) use session::statements;
 
-/// How long a process waits for another that migrates the same database.
+/// How long a process waits while another migrates the same database.
 const MIGRATION_WAIT: Duration = Duration::from_secs(600);
 
 /// A pool of connections to one MySQL or MariaDB database.
@@ -34,13 +34,14 @@ pub(crate) struct MySqlDatabase {
 }
 
 impl MySqlDatabase {
-    pub(crate) async fn open(url: &str, bounds: Bounds, shared: Shared) -> Result<Self, Failure> {
+    pub(crate) async fn open(url: &str, bounds: Bounds, shared: Shared) -> Result<Self, SqlError> {
         let pool = MySqlPoolOptions::new()
             .max_connections(bounds.max_connections)
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .after_release(|connection, _| Box::pin(lives::<sqlx::MySql>(connection)))
             .after_connect(|connection, _| Box::pin(set_session(connection)));
+
         let pool = open_pool(pool, connect_options(url)?).await?;
         Ok(Self {
             connections: Connections::new(pool, bounds.operation_wait),
@@ -56,8 +57,9 @@ impl MySqlDatabase {
             .await
             .map_err(migrate::failed)?
             .detach();
-        // sqlx asks for a lock without an end to the wait, which MariaDB does not know, and then goes on without one. This one goes
-        // with the connection.
+
+        // sqlx asks for its lock with an endless wait. MariaDB does not support that, and sqlx then
+        // continues without a lock. This lock ends with the connection.
         let is_ours: Option<i64> =
             sqlx::query_scalar("SELECT GET_LOCK(CONCAT('longhaul.', MD5(DATABASE())), ?)")
                 .bind(MIGRATION_WAIT.as_secs())
@@ -69,8 +71,9 @@ impl MySqlDatabase {
                 "another process has been at it for {MIGRATION_WAIT:?}"
             )));
         }
+
         let migrated = migrate::run(&mut connection, &migrate::MYSQL).await;
-        // Whatever becomes of the goodbye, the server notices that it is gone.
+        // The lock goes with the connection, even if the close fails.
         let _ = connection.close().await;
         migrated
     }
@@ -96,7 +99,10 @@ impl MySqlDatabase {
     }
 
     /// Runs the operation in one transaction.
-    pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+    pub(crate) async fn transact<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<O::Output, SqlError> {
         let mut taken = self.connections.take().await?;
         let done = self.transact_on(&mut taken.connection, operation).await;
         taken.answered(done)
@@ -106,12 +112,14 @@ impl MySqlDatabase {
         &self,
         connection: &mut MySqlConnection,
         operation: &O,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         let mut transaction = connection.begin().await?;
         let mut session = MySqlSession::new(&mut transaction, &self.shared);
         let ran = operation.run(&mut session).await;
         let moves = session.into_moves();
+
         match ran {
+            // Note the moves after the commit: a rolled back claim must not raise a bound.
             Ok(output) => {
                 transaction.commit().await?;
                 self.shared.note_moves(&moves);
@@ -122,7 +130,7 @@ impl MySqlDatabase {
     }
 
     /// Runs an operation that only reads.
-    pub(crate) async fn read<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+    pub(crate) async fn read<O: Operation>(&self, operation: &O) -> Result<O::Output, SqlError> {
         let mut taken = self.connections.take().await?;
         let read = operation
             .run(&mut MySqlSession::new(&mut taken.connection, &self.shared))
@@ -130,12 +138,12 @@ impl MySqlDatabase {
         taken.answered(read)
     }
 
-    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
+    /// Runs the operation in the caller's open transaction. A refused operation leaves no changes.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut MySqlConnection,
         operation: &O,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         savepoint::set::<sqlx::MySql>(connection).await?;
         let ran = operation
             .run(&mut MySqlSession::new(connection, &self.shared))
@@ -143,9 +151,10 @@ impl MySqlDatabase {
         savepoint::settle::<sqlx::MySql, _>(connection, ran).await
     }
 
-    /// Prepares every statement and answers with those that the database refuses.
-    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+    /// Prepares every statement and returns those that the database refuses.
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, SqlError> {
         use sqlx::Executor as _;
+
         let mut connection = self.connections.pool.acquire().await?;
         let mut refused = Vec::new();
         for sql in statements() {
@@ -153,11 +162,12 @@ impl MySqlDatabase {
                 refused.push(format!("{}: {error}", sql.name));
             }
         }
+
         Ok(refused)
     }
 
     /// The settings on which a commit's durability rests.
-    pub(crate) async fn durability(&self) -> Result<String, Failure> {
+    pub(crate) async fn durability(&self) -> Result<String, SqlError> {
         let query =
             "SELECT CONCAT('innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit)";
         Ok(sqlx::query_scalar(query)
@@ -174,43 +184,53 @@ impl MySqlDatabase {
     }
 }
 
-/// How every connection is made.
-fn connect_options(url: &str) -> Result<MySqlConnectOptions, Failure> {
+/// The options of every connection.
+fn connect_options(url: &str) -> Result<MySqlConnectOptions, SqlError> {
     let options: MySqlConnectOptions = url.parse()?;
     Ok(options.charset("utf8mb4").statement_cache_capacity(256))
 }
 
-/// What every connection is told before its first use.
+/// Sets up a connection before its first use.
 async fn set_session(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
     use sqlx::Executor as _;
+
     connection
         .execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         .await?;
-    // The second is MariaDB's alone: how long a transaction may wait for its next statement. A node that is cut off or
-    // stopped in the middle of one would hold its locks, and whoever rescues its tasks would wait for them.
+
+    // The second setting is MariaDB's: how long a transaction may idle between statements. A node
+    // that stops in a transaction holds its locks that long, and the rescue of its tasks waits for
+    // them.
     connection
-        .execute("SET SESSION innodb_lock_wait_timeout = 10 /*M!100300 , SESSION idle_transaction_timeout = 5 */")
+        .execute(
+            "SET SESSION innodb_lock_wait_timeout = 10 /*M!100300 , SESSION \
+             idle_transaction_timeout = 5 */",
+        )
         .await?;
+
     Ok(())
 }
 
-/// A connection like those of the pool.
-pub(crate) async fn connect(url: &str) -> Result<MySqlConnection, Failure> {
+/// A connection with the pool's options.
+pub(crate) async fn connect(url: &str) -> Result<MySqlConnection, SqlError> {
     let mut connection = MySqlConnection::connect_with(&connect_options(url)?).await?;
     set_session(&mut connection).await?;
     Ok(connection)
 }
 
-/// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that
-/// skips locked rows would pass over them.
-async fn rolled_back(transaction: sqlx::MySqlTransaction<'_>, failure: Failure) -> Failure {
+/// Ends a failed transaction before its caller continues. A dropped transaction keeps its locks for
+/// a moment, and claims would skip those rows.
+async fn rolled_back(transaction: sqlx::MySqlTransaction<'_>, failure: SqlError) -> SqlError {
     if let Err(error) = transaction.rollback().await {
-        tracing::debug!(%error, "a failed transaction could not be rolled back; the server does it");
+        tracing::debug!(
+            %error,
+            "a failed transaction could not be rolled back; the server does it"
+        );
     }
     failure
 }
 
-/// The statement as sqlx wants it.
+/// The statement as sqlx's string type.
 fn text(sql: &'static Sql) -> sqlx::SqlStr {
     sqlx::SqlSafeStr::into_sql_str(sql.text.as_str())
 }

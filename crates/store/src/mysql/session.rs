@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Json, Lease, LeaseToken, Status, Task, TaskId, Timestamp,
+    Json, Lease, LeaseToken, Status, TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
-    statistics::{Ending, Tally, TallySheet},
+    statistics::{CountSheet, EndedTask, TaskCount},
 };
 use sqlx::MySqlConnection;
 
@@ -16,10 +16,10 @@ use crate::{
     bounds::Moves,
     catalog::{MYSQL_CATALOG, MYSQL_DIALECT, Sql, Statement},
     chunks::Chunked,
-    failure::Failure,
-    ledger,
+    effects,
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
+    sql_error::SqlError,
 };
 
 macro_rules! chunked {
@@ -35,11 +35,11 @@ macro_rules! chunked {
 }
 
 static INSERT: LazyLock<Chunked> = chunked!("insert_tasks");
-static APPEND: LazyLock<Chunked> = chunked!("append_tallies");
+static APPEND: LazyLock<Chunked> = chunked!("append_task_counts");
 static FIND: LazyLock<Chunked> = chunked!("complete_find");
 static COMPLETE: LazyLock<Chunked> = chunked!("complete_tasks");
 
-/// Every statement that this database is ever sent.
+/// Every statement that the store sends to this database.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     let own = [&*INSERT, &*APPEND, &*FIND, &*COMPLETE]
         .into_iter()
@@ -110,7 +110,7 @@ impl Session for MySqlSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SqlError> {
         Ok(bind(sql, params)
             .execute(&mut *self.connection)
             .await?
@@ -121,7 +121,7 @@ impl Session for MySqlSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure> {
+    ) -> Result<Vec<SqlRow>, SqlError> {
         let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
         Ok(rows.into_iter().map(SqlRow::MySql).collect())
     }
@@ -129,8 +129,8 @@ impl Session for MySqlSession<'_> {
     async fn insert_tasks(
         &mut self,
         tasks: &[Submission<'_>],
-        tallies: &[Tally],
-    ) -> Result<(), Failure> {
+        task_counts: &[TaskCount],
+    ) -> Result<(), SqlError> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let mut query = sqlx::query(super::text(sql));
             for submission in chunk {
@@ -138,13 +138,14 @@ impl Session for MySqlSession<'_> {
             }
             query.execute(&mut *self.connection).await?;
         }
-        ledger::insert_tallies(self, tallies).await
+
+        effects::insert_task_counts(self, task_counts).await
     }
 
-    async fn append_tallies(&mut self, tallies: &[Tally]) -> Result<(), Failure> {
-        for (sql, chunk) in APPEND.chunks(tallies) {
+    async fn append_task_counts(&mut self, task_counts: &[TaskCount]) -> Result<(), SqlError> {
+        for (sql, chunk) in APPEND.chunks(task_counts) {
             let mut query = sqlx::query(super::text(sql));
-            for Tally { key, n } in chunk {
+            for TaskCount { key, n } in chunk {
                 query = query
                     .bind(key.span_start)
                     .bind(&key.queue)
@@ -152,30 +153,36 @@ impl Session for MySqlSession<'_> {
                     .bind(key.measure.as_str());
                 query = query.bind(&key.label).bind(key.bucket).bind(n);
             }
+
             query.execute(&mut *self.connection).await?;
         }
+
         Ok(())
     }
 
-    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<TaskRecord>, SqlError> {
         claim::claim_tasks(self, request).await
     }
 
-    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<TaskRecord>, SqlError> {
         claim::claim_named(self, request).await
     }
 
     async fn complete_tasks(
         &mut self,
         completions: &[Completion<'_>],
-    ) -> Result<Vec<TaskId>, Failure> {
-        // An address is rare; with one, the longer way is short enough.
+    ) -> Result<Vec<TaskId>, SqlError> {
+        // Results with an address are rare and take the longer way.
         let mut plain: Vec<&Completion<'_>> = completions
             .iter()
             .filter(|done| done.result_url.is_none())
             .collect();
+
+        // Rows are locked in the order of their ids, which avoids deadlocks.
         plain.sort_unstable_by_key(|done| done.lease.task_id);
-        let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(plain.len()));
+        let mut sheet = CountSheet::default();
+        let mut ended = Vec::with_capacity(plain.len());
+
         for (sql, chunk) in FIND.filled(&plain) {
             let query = sqlx::query(super::text(sql)).bind(self.clock());
             let rows = bind_ids(query, &chunk)
@@ -185,14 +192,16 @@ impl Session for MySqlSession<'_> {
                 .into_iter()
                 .map(|row| Found::from_row(&SqlRow::MySql(row)));
             let mut found = found.collect::<Result<HashMap<_, _>, _>>()?;
+
             for done in chunk {
-                // A row that fills the chunk up was looked for before.
+                // A row that pads the chunk has been handled before.
                 let Some(found) = found.remove(&done.lease) else {
                     continue;
                 };
                 ended.push((done, found));
             }
         }
+
         let Some(now) = ended.iter().map(|(_, found)| found.at).max() else {
             return Ok(Vec::new());
         };
@@ -203,31 +212,35 @@ impl Session for MySqlSession<'_> {
                 &found.task_type,
             );
         }
+
         let done: Vec<&Completion<'_>> = ended.iter().map(|(done, _)| *done).collect();
         self.complete(&done, now).await?;
-        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
+        effects::insert_task_counts(self, &sheet.into_task_counts()).await?;
         Ok(done.into_iter().map(|done| done.lease.task_id).collect())
     }
 }
 
 impl MySqlSession<'_> {
-    /// Ends tasks whose rows are found and locked.
-    async fn complete(&mut self, ended: &[&Completion<'_>], now: i64) -> Result<(), Failure> {
+    /// Ends tasks whose rows are locked.
+    async fn complete(&mut self, ended: &[&Completion<'_>], now: i64) -> Result<(), SqlError> {
         let mut updated = 0;
         for (sql, chunk) in COMPLETE.filled(ended) {
             let mut query = bind_ids(sqlx::query(super::text(sql)), &chunk);
             let mut last = None;
             for done in &chunk {
-                // A row that fills the chunk up is found where its id stands first: its result is sent once.
+                // A row that pads the chunk repeats the last id. The statement uses the first
+                // match, so the result is sent once.
                 let is_new = last.replace(done.lease.task_id) != Some(done.lease.task_id);
-                query = query.bind(done.result.filter(|_| is_new));
+                query = query.bind(if is_new { done.result } else { None });
             }
+
             let query = bind_ids(query.bind(now).bind(now), &chunk);
             updated += query.execute(&mut *self.connection).await?.rows_affected();
         }
+
         match updated == ended.len() as u64 {
             true => Ok(()),
-            false => Err(Failure::Again(format!(
+            false => Err(SqlError::LostRace(format!(
                 "{updated} of {} tasks were completed",
                 ended.len()
             ))),
@@ -235,26 +248,27 @@ impl MySqlSession<'_> {
     }
 }
 
-/// A task that a report can end the short way.
+/// A task that a completion can end the short way.
 struct Found {
     queue: String,
     task_type: String,
     waits_since: Timestamp,
     last_attempt_at: Option<Timestamp>,
     updated_at: i64,
-    /// When it was found.
+    /// The server's time of the search.
     at: i64,
 }
 
 impl Found {
-    /// With the lease that runs it, from a row of `complete_find`.
-    fn from_row(row: &SqlRow) -> Result<(Lease, Self), Failure> {
-        let attempt = u32::try_from(row.must_int(1)?).map_err(Failure::internal)?;
+    /// Reads the lease and the task from a row of `complete_find`.
+    fn from_row(row: &SqlRow) -> Result<(Lease, Self), SqlError> {
+        let attempt = u32::try_from(row.must_int(1)?).map_err(SqlError::internal)?;
         let lease = Lease {
             task_id: TaskId(row.must_id(0)?),
             attempt,
             token: LeaseToken(row.must_id(2)?),
         };
+
         let found = Self {
             queue: row.must_text(3)?,
             task_type: row.must_text(4)?,
@@ -266,9 +280,9 @@ impl Found {
         Ok((lease, found))
     }
 
-    /// Its end at `now`, dated as `complete_tasks` dates it.
-    fn ending(&self, attempt: u32, now: i64) -> Ending {
-        Ending {
+    /// Its end at `now`, with the same time as in `complete_tasks`.
+    fn ending(&self, attempt: u32, now: i64) -> EndedTask {
+        EndedTask {
             status: Status::Completed,
             attempt,
             waits_since: self.waits_since,
@@ -288,10 +302,11 @@ fn bind_submission<'q>(
     query: MySqlQuery<'q>,
     submission: &Submission<'_>,
     clock: i64,
-) -> Result<MySqlQuery<'q>, Failure> {
+) -> Result<MySqlQuery<'q>, SqlError> {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     let deadline = task.deadline_at.map(Timestamp::as_micros);
+
     Ok(query
         .bind(submission.id.0.as_bytes().to_vec())
         .bind(task.parent.map(|lease| lease.task_id.0.as_bytes().to_vec()))

@@ -1,8 +1,9 @@
-//! Files of tasks: noted under the lease of the running attempt, seen when its result was accepted, swept when due.
+//! Files of tasks: recorded under the lease of the running attempt, published when its result is
+//! accepted, deleted when due.
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    AttemptOutcome, Invalid, Status, StoreError, TaskId,
+    AttemptEndKind, Invalid, Status, StoreError, TaskId,
     artifact::{ArtifactNote, ArtifactRecord, Swept, is_published},
     bounds,
     contract::store::{Access, Verdict},
@@ -10,29 +11,29 @@ use longhaul_domain::{
 };
 
 use super::{
+    check_limit,
     logs::check_owner,
     progress::{read_holders, verdict},
 };
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     record::{self, hex_list},
     row::{Columns as _, SqlRow},
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Notes a file of the running attempt.
-#[derive(Debug)]
-pub(crate) struct NoteArtifact {
-    pub(crate) note: ArtifactNote,
-}
-
+/// Records a file of the running attempt.
 #[async_trait]
-impl Operation for NoteArtifact {
+impl Operation for ArtifactNote {
     type Output = (Verdict, Option<ArtifactRecord>);
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        Self::check(self)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, SqlError> {
         let ArtifactNote {
             lease,
             id,
@@ -41,13 +42,15 @@ impl Operation for NoteArtifact {
             content_type,
             bytes,
             keep_ms,
-        } = &self.note;
-        // The task stays locked until the note is committed: no attempt can end in between.
+        } = self;
+
+        // The task stays locked until commit: the attempt cannot end in between.
         let held = read_holders(session, Statement::LockLeases, &[*lease]).await?;
         let told = verdict(&held, lease);
         if told != Verdict::Applied(Status::Running) {
             return Ok((told, None));
         }
+
         let task_id = lease.task_id.0;
         let counted = session
             .fetch(Statement::CountArtifacts, &[task_id.into()])
@@ -59,10 +62,11 @@ impl Operation for NoteArtifact {
             .unwrap_or(0);
         if count >= bounds::ARTIFACTS as i64 {
             let allowed = format!("at most {} of one task", bounds::ARTIFACTS);
-            return Err(Failure::Store(
+            return Err(SqlError::Store(
                 Invalid::new("artifacts", "are too many", allowed).into(),
             ));
         }
+
         let micros = i64::try_from(keep_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
         let params = [
             session.clock().into(),
@@ -75,6 +79,7 @@ impl Operation for NoteArtifact {
             i64::try_from(*bytes).unwrap_or(i64::MAX).into(),
             micros.into(),
         ];
+
         session.execute(Statement::InsertArtifact, &params).await?;
         let rows = session
             .fetch(Statement::GetArtifact, &[id.0.into()])
@@ -84,15 +89,17 @@ impl Operation for NoteArtifact {
     }
 }
 
-/// The record, if people see it.
-fn published(row: &SqlRow) -> Result<Option<ArtifactRecord>, Failure> {
+/// The record, if it is published.
+fn published(row: &SqlRow) -> Result<Option<ArtifactRecord>, SqlError> {
     let record = record::artifact(row)?;
-    let unknown = |text: &str| Failure::internal(format!("unknown outcome {text:?}"));
+
+    let unknown = |text: &str| SqlError::internal(format!("unknown outcome {text:?}"));
     let archived = row
         .text(13)?
-        .map(|text| AttemptOutcome::parse(&text).ok_or_else(|| unknown(&text)))
+        .map(|text| AttemptEndKind::parse(&text).ok_or_else(|| unknown(&text)))
         .transpose()?;
-    let task_attempt = u32::try_from(row.must_int(12)?).map_err(Failure::internal)?;
+    let task_attempt = u32::try_from(row.must_int(12)?).map_err(SqlError::internal)?;
+
     let is_seen = is_published(
         record.attempt,
         archived,
@@ -112,8 +119,9 @@ pub(crate) struct ListArtifacts {
 #[async_trait]
 impl Operation for ListArtifacts {
     type Output = Vec<ArtifactRecord>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, SqlError> {
         check_owner(session, &self.access, self.id).await?;
         let rows = session
             .fetch(Statement::ListArtifacts, &[self.id.0.into()])
@@ -133,17 +141,18 @@ pub(crate) struct GetArtifact {
 #[async_trait]
 impl Operation for GetArtifact {
     type Output = ArtifactRecord;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<ArtifactRecord, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<ArtifactRecord, SqlError> {
         let rows = session
             .fetch(Statement::GetArtifact, &[self.id.0.into()])
             .await?;
         let found = rows.first().map(published).transpose()?.flatten();
-        found.ok_or(Failure::Store(StoreError::NotFound))
+        found.ok_or(SqlError::Store(StoreError::NotFound))
     }
 }
 
-/// What is to be deleted now.
+/// The files to delete now.
 #[derive(Debug)]
 pub(crate) struct ListExpiredArtifacts {
     pub(crate) limit: usize,
@@ -152,8 +161,13 @@ pub(crate) struct ListExpiredArtifacts {
 #[async_trait]
 impl Operation for ListExpiredArtifacts {
     type Output = Vec<ArtifactRecord>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<ArtifactRecord>, SqlError> {
         let params = [session.clock().into(), self.limit.into()];
         let rows = session
             .fetch(Statement::FindExpiredArtifacts, &params)
@@ -162,7 +176,7 @@ impl Operation for ListExpiredArtifacts {
     }
 }
 
-/// What became of files that were to be deleted.
+/// The outcome of deleting files.
 #[derive(Debug)]
 pub(crate) struct NoteSweep {
     pub(crate) swept: Vec<Swept>,
@@ -173,12 +187,18 @@ pub(crate) struct NoteSweep {
 impl Operation for NoteSweep {
     type Output = ();
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        // A task that is pruned meanwhile must not leave a row behind that nobody looks at again.
-        let mut ledger = Ledger::default();
-        ledger
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("swept", self.swept.len(), bounds::MAINTENANCE_BATCH)?;
+        bounds::check_duration_ms("retry", self.retry_ms)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
+        // Locked: a task pruned during the sweep would leave its file rows behind forever.
+        let mut effects = TransactionEffects::default();
+        effects
             .lock(session, self.swept.iter().map(|one| one.task_id))
             .await?;
+
         let list = |wanted: &dyn Fn(&Swept) -> bool| {
             let ids: Vec<TaskId> = self
                 .swept
@@ -188,18 +208,24 @@ impl Operation for NoteSweep {
                 .collect();
             (!ids.is_empty()).then(|| hex_list(ids))
         };
-        let has_task = |one: &Swept| ledger.get(one.task_id).is_some();
+
+        let has_task = |one: &Swept| effects.get(one.task_id).is_some();
         let clock = session.clock();
+        // A stored task keeps the rows of its deleted files.
         if let Some(ids) = list(&|one| one.is_deleted && has_task(one)) {
             session
                 .execute(Statement::CleanArtifacts, &[clock.into(), (&ids).into()])
                 .await?;
         }
+
+        // Without its task, the row goes with the file.
         if let Some(ids) = list(&|one| one.is_deleted && !has_task(one)) {
             session
                 .execute(Statement::DeleteArtifacts, &[(&ids).into()])
                 .await?;
         }
+
+        // A failed delete is tried again after a delay.
         if let Some(ids) = list(&|one| !one.is_deleted) {
             let micros = i64::try_from(self.retry_ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
             session
@@ -209,6 +235,7 @@ impl Operation for NoteSweep {
                 )
                 .await?;
         }
+
         Ok(())
     }
 }

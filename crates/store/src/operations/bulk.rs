@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Status, Task, TaskId, Timestamp,
+    Invalid, Status, TaskId, TaskRecord, Timestamp, bounds,
     contract::store::{BulkChange, BulkOutcome, BulkRequest},
     filter::{PageRequest, SortOrder},
     lifecycle::{Transition, reschedule, retry},
@@ -10,51 +10,62 @@ use longhaul_domain::{
 
 use super::{
     cancel::{cancel_trees, lock_trees},
+    check_access, check_limit,
     read::list_page,
 };
 use crate::{
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     session::{Operation, Session},
+    sql_error::SqlError,
 };
 
 /// Changes up to `limit` matching tasks in one transaction.
-#[derive(Debug)]
-pub(crate) struct ChangeTasks {
-    pub(crate) request: BulkRequest,
-}
-
 #[async_trait]
-impl Operation for ChangeTasks {
+impl Operation for BulkRequest {
     type Output = BulkOutcome;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<BulkOutcome, Failure> {
-        let request = &self.request;
+    fn check(&self) -> Result<(), Invalid> {
+        self.filter.check()?;
+        check_access(&self.access)?;
+        check_limit(self.limit, bounds::MAINTENANCE_BATCH)?;
+
+        match &self.change {
+            BulkChange::Reschedule(change) => change.check(),
+            BulkChange::Cancel | BulkChange::Retry => Ok(()),
+        }
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<BulkOutcome, SqlError> {
         let page = PageRequest {
             order: SortOrder::OldestFirst,
-            after: request.after,
-            size: request.limit,
+            after: self.after,
+            size: self.limit,
         };
-        let matched = list_page(session, &request.access, &request.filter, &page).await?;
+        let matched = list_page(session, &self.access, &self.filter, &page).await?;
         let ids: Vec<TaskId> = matched.items.iter().map(|task| task.id).collect();
-        let mut ledger = Ledger::default();
-        if request.change == BulkChange::Cancel {
-            lock_trees(session, &mut ledger, &ids).await?;
+        let mut effects = TransactionEffects::default();
+
+        // A cancel moves whole trees; the other changes move single tasks.
+        if self.change == BulkChange::Cancel {
+            lock_trees(session, &mut effects, &ids).await?;
         } else {
-            ledger.lock(session, ids.iter().copied()).await?;
+            effects.lock(session, ids.iter().copied()).await?;
         }
-        // Whoever was faster may have moved a task out of the filter between the list and the lock.
-        let is_spared = |task: &Task| {
-            request.change == BulkChange::Cancel
+
+        // Another transaction may have moved a task out of the filter between the list and the
+        // lock.
+        let is_spared = |task: &TaskRecord| {
+            self.change == BulkChange::Cancel
                 && task.status == Status::Running
-                && request.spared.contains(&task.task_type)
+                && self.spared.contains(&task.task_type)
         };
-        let is_wanted = |task: &Task| request.filter.matches(task) && !is_spared(task);
-        let still = |id: &TaskId| ledger.get(*id).is_some_and(is_wanted);
+        let is_wanted = |task: &TaskRecord| self.filter.matches(task) && !is_spared(task);
+        let still = |id: &TaskId| effects.get(*id).is_some_and(is_wanted);
         let wanted: Vec<TaskId> = ids.iter().filter(|id| still(id)).copied().collect();
+
         let now = session.now().await?;
-        let changed = change(session, &mut ledger, &request.change, &wanted, now).await?;
-        ledger.save(session, now).await?;
+        let changed = change(session, &mut effects, &self.change, &wanted, now).await?;
+        effects.save(session, now).await?;
         Ok(BulkOutcome {
             matched: ids.len(),
             changed,
@@ -65,26 +76,28 @@ impl Operation for ChangeTasks {
 
 async fn change(
     session: &mut dyn Session,
-    ledger: &mut Ledger,
+    effects: &mut TransactionEffects,
     change: &BulkChange,
     ids: &[TaskId],
     now: Timestamp,
-) -> Result<usize, Failure> {
+) -> Result<usize, SqlError> {
     if *change == BulkChange::Cancel {
-        return cancel_trees(session, ledger, ids, now).await;
+        return cancel_trees(session, effects, ids, now).await;
     }
+
     let mut changed = 0;
     for id in ids {
-        // What a task's state does not allow is left alone; the rest goes on.
-        if let Some(transition) = ledger.get(*id).and_then(|task| decide(task, change, now)) {
-            ledger.record(session, transition);
+        // A task whose state does not allow the change is skipped.
+        if let Some(transition) = effects.get(*id).and_then(|task| decide(task, change, now)) {
+            effects.record(session, transition);
             changed += 1;
         }
     }
+
     Ok(changed)
 }
 
-fn decide(task: &Task, change: &BulkChange, now: Timestamp) -> Option<Transition> {
+fn decide(task: &TaskRecord, change: &BulkChange, now: Timestamp) -> Option<Transition> {
     match change {
         BulkChange::Cancel => None,
         BulkChange::Retry => retry::decide(task, now).ok(),

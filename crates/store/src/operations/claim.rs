@@ -1,74 +1,100 @@
-//! Claim: due tasks, in the store's order, for a node that lives.
+//! Claim: due tasks in the store's order, for a live node.
 
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    NodeId, StoreError, Task,
+    Invalid, NodeId, StoreError, TaskRecord, bounds,
     contract::store::{ClaimNamed, ClaimRequest},
     event::EventKind,
 };
 
+use super::{check_limit, check_names};
 use crate::{
     catalog::{Sql, Statement},
-    failure::Failure,
-    ledger,
+    effects,
     row::Columns as _,
-    session::{Operation, Session},
+    session::{Mode, Operation, Session, Shared},
+    sql_error::SqlError,
 };
 
-/// Takes up to `limit` tasks.
-#[derive(Debug)]
-pub(crate) struct ClaimTasks {
-    pub(crate) request: ClaimRequest,
-}
-
+/// Claims up to `limit` due tasks.
 #[async_trait]
-impl Operation for ClaimTasks {
-    type Output = Vec<Task>;
+impl Operation for ClaimRequest {
+    type Output = Vec<TaskRecord>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
-        let claimed = session.claim_tasks(&self.request).await?;
+    fn mode(&self, shared: &Shared) -> Mode {
+        claim_mode(shared, &self.task_types)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::CLAIM_BATCH)?;
+        bounds::check_name("host", &self.host)?;
+        check_names(&self.queues, &self.task_types)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskRecord>, SqlError> {
+        let claimed = session.claim_tasks(self).await?;
         if claimed.is_empty() {
-            check_node(session, self.request.node_id).await?;
+            check_node(session, self.node_id).await?;
         }
-        tell_started(session, &claimed).await?;
+
+        write_started(session, &claimed).await?;
         Ok(claimed)
     }
 }
 
-/// Takes those of the named tasks that can be claimed.
-#[derive(Debug)]
-pub(crate) struct ClaimTheNamed {
-    pub(crate) request: ClaimNamed,
-}
-
+/// Claims the named tasks that are claimable.
 #[async_trait]
-impl Operation for ClaimTheNamed {
-    type Output = Vec<Task>;
+impl Operation for ClaimNamed {
+    type Output = Vec<TaskRecord>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Task>, Failure> {
-        let claimed = session.claim_named(&self.request).await?;
+    fn mode(&self, shared: &Shared) -> Mode {
+        claim_mode(shared, &self.task_types)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("ids", self.ids.len(), bounds::CLAIM_BATCH)?;
+        bounds::check_name("host", &self.host)?;
+        check_names(&[], &self.task_types)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskRecord>, SqlError> {
+        let claimed = session.claim_named(self).await?;
         if claimed.is_empty() {
-            check_node(session, self.request.node_id).await?;
+            check_node(session, self.node_id).await?;
         }
-        tell_started(session, &claimed).await?;
+
+        write_started(session, &claimed).await?;
         Ok(claimed)
     }
 }
 
-/// Writes the messages of claims, if the policy wants any.
-async fn tell_started(session: &mut dyn Session, claimed: &[Task]) -> Result<(), Failure> {
+/// A claim that writes messages needs a transaction.
+fn claim_mode(shared: &Shared, task_types: &[String]) -> Mode {
+    let events = &shared.outbox().events;
+    let has_messages = task_types
+        .iter()
+        .any(|name| events.selects(EventKind::Started, name));
+
+    match has_messages {
+        true => Mode::Transaction,
+        false => Mode::OneStatement,
+    }
+}
+
+/// Writes the messages of claims, if the policy selects any.
+async fn write_started(session: &mut dyn Session, claimed: &[TaskRecord]) -> Result<(), SqlError> {
     let policy = session.shared().outbox();
     let messages: Vec<_> = claimed
         .iter()
         .flat_map(|task| policy.messages(task, EventKind::Started))
         .collect();
-    ledger::insert_messages(session, &messages).await
+    effects::insert_messages(session, &messages).await
 }
 
-/// Refuses a node that is unknown or was declared dead.
-pub(crate) async fn check_node(session: &mut dyn Session, node: NodeId) -> Result<(), Failure> {
+/// Refuses a node that is unknown or declared dead.
+pub(crate) async fn check_node(session: &mut dyn Session, node: NodeId) -> Result<(), SqlError> {
     match session
         .fetch(Statement::FindLiveNode, &[node.0.into()])
         .await?
@@ -79,44 +105,43 @@ pub(crate) async fn check_node(session: &mut dyn Session, node: NodeId) -> Resul
     }
 }
 
-/// Tasks that only differ in their due time.
+/// Tasks that differ only in due time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lane {
     pub(crate) id: i64,
     pub(crate) priority: i64,
-    /// From when on its tasks are looked for.
+    /// Its tasks are searched from this due time on.
     pub(crate) from: i64,
 }
 
-/// Who claims.
+/// The node that claims.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claimant<'a> {
     pub(crate) node: NodeId,
     pub(crate) host: &'a str,
 }
 
-/// Claimed tasks in the order of claims; each comes with the priority of the lane that it stood in.
-pub(crate) fn in_order(mut claimed: Vec<(i64, Task)>) -> Vec<Task> {
+/// Claimed tasks in claim order. Each comes with the priority of its lane.
+pub(crate) fn in_order(mut claimed: Vec<(i64, TaskRecord)>) -> Vec<TaskRecord> {
     claimed.sort_by_key(|(standing, task)| (Reverse(*standing), task.due_at, task.id));
     claimed.into_iter().map(|(_, task)| task).collect()
 }
 
-/// The lanes that hold due tasks, grouped by priority, as one statement finds them.
+/// The lanes with due tasks, grouped by priority.
 pub(crate) async fn open_lanes(
     session: &mut dyn Session,
     lanes: &'static Sql,
     request: &ClaimRequest,
-) -> Result<Vec<Vec<Lane>>, Failure> {
-    let (queues, types) = (
-        serde_json::to_string(&request.queues)?,
-        serde_json::to_string(&request.task_types)?,
-    );
+) -> Result<Vec<Vec<Lane>>, SqlError> {
+    let queues = serde_json::to_string(&request.queues)?;
+    let types = serde_json::to_string(&request.task_types)?;
     let params = [
         session.clock().into(),
         (&queues).into(),
         (&types).into(),
         request.node_id.0.into(),
     ];
+
     let mut open = Vec::new();
     for row in session.fetch_sql(lanes, &params).await? {
         if row.int(2)?.is_some() {
@@ -127,13 +152,15 @@ pub(crate) async fn open_lanes(
             });
         }
     }
+
     Ok(by_priority(open))
 }
 
-/// Groups of one priority, highest first.
+/// Lanes grouped by priority, highest first.
 pub(crate) fn by_priority(mut lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
     lanes.sort_by_key(|lane| Reverse(lane.priority));
     let mut groups: Vec<Vec<Lane>> = Vec::new();
+
     for lane in lanes {
         match groups
             .last_mut()
@@ -143,6 +170,7 @@ pub(crate) fn by_priority(mut lanes: Vec<Lane>) -> Vec<Vec<Lane>> {
             None => groups.push(vec![lane]),
         }
     }
+
     groups
 }
 
@@ -152,10 +180,11 @@ pub(crate) async fn shares<'g>(
     peek: &'static Sql,
     group: &'g [Lane],
     wanted: usize,
-) -> Result<Vec<(&'g Lane, usize)>, Failure> {
+) -> Result<Vec<(&'g Lane, usize)>, SqlError> {
     if let [only] = group {
         return Ok(vec![(only, wanted)]);
     }
+
     let mut heads = Vec::new();
     for (place, lane) in group.iter().enumerate() {
         let params = [
@@ -168,11 +197,13 @@ pub(crate) async fn shares<'g>(
             heads.push((row.must_int(1)?, row.must_id(0)?, place));
         }
     }
+
     heads.sort_unstable();
     let mut shares = vec![0; group.len()];
     for (_, _, place) in heads.into_iter().take(wanted) {
         shares[place] += 1;
     }
+
     Ok(group
         .iter()
         .zip(shares)

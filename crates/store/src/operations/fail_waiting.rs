@@ -1,15 +1,15 @@
-//! Fail waiting: tasks that cannot be brought to any node end here.
+//! Fail waiting: ends tasks that cannot reach any node.
 
 use async_trait::async_trait;
-use longhaul_domain::{TaskId, contract::store, lifecycle::fail_waiting};
+use longhaul_domain::{Invalid, TaskId, bounds, contract::store, lifecycle::fail_waiting};
 
 use crate::{
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     session::{Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Fails those of the tasks that wait to be claimed.
+/// Fails the given tasks, as far as they still wait.
 #[derive(Debug)]
 pub(crate) struct FailWaiting {
     pub(crate) ids: Vec<TaskId>,
@@ -20,26 +20,35 @@ pub(crate) struct FailWaiting {
 impl Operation for FailWaiting {
     type Output = Vec<TaskId>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskId>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("ids", self.ids.len(), bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<TaskId>, SqlError> {
         let mut ids = self.ids.clone();
         ids.sort_unstable();
         ids.dedup();
-        let mut ledger = Ledger::default();
-        ledger.lock(session, ids.iter().copied()).await?;
+
+        // Locked, so that no node claims them before the failures are committed.
+        let mut effects = TransactionEffects::default();
+        effects.lock(session, ids.iter().copied()).await?;
         let now = session.now().await?;
         let mut failed = Vec::new();
+
         for id in ids {
-            // Whoever claimed or ended it in between has won.
-            let decide = |task: &longhaul_domain::Task| {
+            // A task that was claimed or has ended since is skipped.
+            let decide = |task: &longhaul_domain::TaskRecord| {
                 fail_waiting::decide(task, self.failure.at(now, task.attempt), now).ok()
             };
-            let Some(transition) = ledger.get(id).and_then(decide) else {
+            let Some(transition) = effects.get(id).and_then(decide) else {
                 continue;
             };
-            ledger.record(session, transition);
+
+            effects.record(session, transition);
             failed.push(id);
         }
-        ledger.save(session, now).await?;
+
+        effects.save(session, now).await?;
         Ok(failed)
     }
 }

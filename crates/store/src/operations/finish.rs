@@ -1,61 +1,97 @@
-//! Finish: the ends of many attempts, with results, history, parents and messages in one transaction.
+//! Finish: ends many attempts. Results, history, parents and messages share one transaction.
 
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Invalid, Json, Status, TaskId, Timestamp, bounds,
-    contract::store::{Outcome, Report, Verdict},
+    Invalid, Json, Status, StoreError, TaskId, Timestamp, bounds,
+    contract::store::{AttemptEnd, AttemptReport, Verdict},
+    event::EventKind,
     lifecycle::{Refusal, Transition, cancel, fail, finish, hand_back, snooze},
-    task::Task,
+    task::TaskRecord,
 };
 
 use crate::{
-    failure::Failure,
-    ledger::Ledger,
+    database::Database,
+    effects::TransactionEffects,
     operations::cancel::cancel_below,
-    portions::portions,
-    session::{Completion, Operation, Session},
+    session::{Completion, Mode, Operation, Session},
+    split_by_bytes::split_by_bytes,
+    sql_error::SqlError,
 };
 
-/// Decides how attempts ended on locked rows; the answer has one verdict for each report.
-#[derive(Debug)]
-pub(crate) struct FinishTasks {
-    pub(crate) reports: Vec<Report>,
+/// Finishes attempts: plain successes in one statement, the rest one by one in a transaction.
+pub(crate) async fn finish_tasks(
+    database: &Database,
+    reports: &[AttemptReport],
+) -> Result<Vec<Verdict>, StoreError> {
+    check(reports)?;
+    if reports.is_empty() {
+        return Ok(Vec::new());
+    }
+
+    // Only the slow path writes messages about completed tasks.
+    let events = &database.shared().outbox().events;
+    let ended = match events.selects_some(EventKind::Completed) {
+        true => HashSet::new(),
+        false => {
+            let reports = reports.to_vec();
+            database.run(CompleteTasks { reports }).await?
+        }
+    };
+
+    let (mut verdicts, rest) = settle(reports, ended);
+    if rest.is_empty() {
+        return Ok(verdicts);
+    }
+
+    let left = rest.iter().map(|index| reports[*index].clone());
+    let operation = FinishTasks {
+        reports: left.collect(),
+    };
+    let decided = database.run(operation).await?;
+    for (index, verdict) in rest.into_iter().zip(decided) {
+        verdicts[index] = verdict;
+    }
+
+    Ok(verdicts)
 }
 
-/// Refuses reports that no store could keep.
-pub(crate) fn check(reports: &[Report]) -> Result<(), Invalid> {
+/// Refuses reports that no store can keep.
+fn check(reports: &[AttemptReport]) -> Result<(), Invalid> {
     bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
+
     reports.iter().try_for_each(|report| match &report.outcome {
-        Outcome::Completed {
+        AttemptEnd::Completed {
             result_url: Some(url),
             ..
         } => bounds::check_text("resultUrl", url, bounds::URL_BYTES),
-        Outcome::Failed {
+        AttemptEnd::Failed {
             retry_in_ms: Some(ms),
             ..
         } => bounds::check_duration_ms("retryIn", *ms),
-        Outcome::Snoozed { delay_ms, .. } => bounds::check_duration_ms("delay", *delay_ms),
-        Outcome::Completed { .. }
-        | Outcome::Failed { .. }
-        | Outcome::HandedBack
-        | Outcome::Cancelled => Ok(()),
+        AttemptEnd::Snoozed { delay_ms, .. } => bounds::check_duration_ms("delay", *delay_ms),
+        AttemptEnd::Completed { .. }
+        | AttemptEnd::Failed { .. }
+        | AttemptEnd::HandedBack
+        | AttemptEnd::Cancelled => Ok(()),
     })
 }
 
-/// Ends the plain successes among the reports with one statement; the answer names the tasks that were ended.
+/// Ends the plain successes with one statement. Answers with the ended tasks.
 #[derive(Debug)]
-pub(crate) struct CompleteTasks {
-    pub(crate) reports: Vec<Report>,
+struct CompleteTasks {
+    reports: Vec<AttemptReport>,
 }
 
 #[async_trait]
 impl Operation for CompleteTasks {
     type Output = HashSet<TaskId>;
+    const MODE: Mode = Mode::OneStatement;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, Failure> {
-        // A second report on a task must see what the first did, so only the first of each takes the short way.
+    async fn run(&self, session: &mut dyn Session) -> Result<HashSet<TaskId>, SqlError> {
+        // A second report on a task must see the first. Only the first report of each task takes
+        // the fast path.
         let mut named = HashSet::with_capacity(self.reports.len());
         let plain: Vec<Completion<'_>> = self
             .reports
@@ -63,16 +99,18 @@ impl Operation for CompleteTasks {
             .filter(|report| named.insert(report.lease.task_id))
             .filter_map(completion)
             .collect();
+
         let mut ended = HashSet::with_capacity(plain.len());
-        for portion in portions(&plain, |done| 200 + done.result.map_or(0, str::len)) {
-            ended.extend(session.complete_tasks(portion).await?);
+        for chunk in split_by_bytes(&plain, |done| 200 + done.result.map_or(0, str::len)) {
+            ended.extend(session.complete_tasks(chunk).await?);
         }
+
         Ok(ended)
     }
 }
 
-/// Gives the verdict on what took the short way, and the places of the reports that must take the longer one.
-pub(crate) fn settle(reports: &[Report], mut ended: HashSet<TaskId>) -> (Vec<Verdict>, Vec<usize>) {
+/// Splits the reports: verdicts of the fast path, and the indexes left for the slow path.
+fn settle(reports: &[AttemptReport], mut ended: HashSet<TaskId>) -> (Vec<Verdict>, Vec<usize>) {
     let mut verdicts = vec![Verdict::Missing; reports.len()];
     let mut rest = Vec::new();
     for (index, report) in reports.iter().enumerate() {
@@ -81,76 +119,96 @@ pub(crate) fn settle(reports: &[Report], mut ended: HashSet<TaskId>) -> (Vec<Ver
             false => rest.push(index),
         }
     }
+
     (verdicts, rest)
+}
+
+/// Decides the end of attempts on locked rows. Answers with one verdict per report.
+#[derive(Debug)]
+struct FinishTasks {
+    reports: Vec<AttemptReport>,
 }
 
 #[async_trait]
 impl Operation for FinishTasks {
     type Output = Vec<Verdict>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
-        let mut ledger = Ledger::default();
-        ledger
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, SqlError> {
+        let mut effects = TransactionEffects::default();
+        // Locked until commit: no other writer can end these attempts in between.
+        effects
             .lock(
                 session,
                 self.reports.iter().map(|report| report.lease.task_id),
             )
             .await?;
+
         let now = session.now().await?;
         let mut verdicts = Vec::with_capacity(self.reports.len());
         for report in &self.reports {
-            verdicts.push(decide_one(session, &mut ledger, report, now).await?);
+            verdicts.push(decide_one(session, &mut effects, report, now).await?);
         }
-        ledger.save(session, now).await?;
+
+        effects.save(session, now).await?;
         Ok(verdicts)
     }
 }
 
 async fn decide_one(
     session: &mut dyn Session,
-    ledger: &mut Ledger,
-    report: &Report,
+    effects: &mut TransactionEffects,
+    report: &AttemptReport,
     now: Timestamp,
-) -> Result<Verdict, Failure> {
-    // Reports count in their order: a child's end earlier in the batch is known to its parent here.
-    ledger.count_children(session, report.lease.task_id, now)?;
-    let Some(task) = ledger.get(report.lease.task_id) else {
+) -> Result<Verdict, SqlError> {
+    // Reports apply in order: a parent here must see a child's end from earlier in the batch.
+    effects.count_children(session, report.lease.task_id, now)?;
+    let Some(task) = effects.get(report.lease.task_id) else {
         return Ok(Verdict::Missing);
     };
-    let (task_id, open) = (task.id, task.children.open());
+
+    let task_id = task.id;
+    let open = task.children.open();
     let transition = match decide(task, report, now) {
         Ok(transition) => transition,
         Err(refusal) => return Ok(verdict(task, &refusal)),
     };
+
     let status = transition.after.status;
-    ledger.record(session, transition);
+    effects.record(session, transition);
+    // A cancelled parent takes its open children with it.
     if status == Status::Cancelled && open > 0 {
-        cancel_below(session, ledger, &[task_id], now).await?;
+        cancel_below(session, effects, &[task_id], now).await?;
     }
+
     Ok(Verdict::Applied(status))
 }
 
-fn completion(report: &Report) -> Option<Completion<'_>> {
+fn completion(report: &AttemptReport) -> Option<Completion<'_>> {
     match &report.outcome {
-        Outcome::Completed { result, result_url } => Some(Completion {
+        AttemptEnd::Completed { result, result_url } => Some(Completion {
             lease: report.lease,
             result: result.as_ref().map(Json::as_str),
             result_url: result_url.as_deref(),
         }),
-        Outcome::Failed { .. }
-        | Outcome::Snoozed { .. }
-        | Outcome::HandedBack
-        | Outcome::Cancelled => None,
+        AttemptEnd::Failed { .. }
+        | AttemptEnd::Snoozed { .. }
+        | AttemptEnd::HandedBack
+        | AttemptEnd::Cancelled => None,
     }
 }
 
-fn decide(task: &Task, report: &Report, now: Timestamp) -> Result<Transition, Refusal> {
+fn decide(
+    task: &TaskRecord,
+    report: &AttemptReport,
+    now: Timestamp,
+) -> Result<Transition, Refusal> {
     let lease = &report.lease;
+
     match &report.outcome {
-        Outcome::Completed { result, result_url } => {
+        AttemptEnd::Completed { result, result_url } => {
             finish::decide(task, lease, result.clone(), result_url.clone(), now)
         }
-        Outcome::Failed {
+        AttemptEnd::Failed {
             failure,
             retry_in_ms,
         } => fail::decide(
@@ -160,17 +218,17 @@ fn decide(task: &Task, report: &Report, now: Timestamp) -> Result<Transition, Re
             *retry_in_ms,
             now,
         ),
-        Outcome::Snoozed { reason, delay_ms } => {
+        AttemptEnd::Snoozed { reason, delay_ms } => {
             let reason = reason.as_ref().map(|reason| reason.at(now, lease.attempt));
             snooze::decide(task, lease, reason, *delay_ms, now)
         }
-        Outcome::HandedBack => hand_back::decide(task, lease, now),
-        Outcome::Cancelled => cancel::decide_by_handler(task, lease, now),
+        AttemptEnd::HandedBack => hand_back::decide(task, lease, now),
+        AttemptEnd::Cancelled => cancel::decide_by_handler(task, lease, now),
     }
 }
 
-/// What a worker is told when its write does not count.
-pub(crate) fn verdict(task: &Task, refusal: &Refusal) -> Verdict {
+/// The verdict on a refused write.
+pub(crate) fn verdict(task: &TaskRecord, refusal: &Refusal) -> Verdict {
     match refusal {
         Refusal::AlreadyApplied { status } => Verdict::Repeated(*status),
         Refusal::WrongState { .. }

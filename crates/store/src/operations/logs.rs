@@ -1,23 +1,25 @@
-//! Log lines: appended under the lease of the running attempt, trimmed as they grow, listed by their numbers.
+//! Log lines: appended under the lease of the running attempt, trimmed as they grow, listed by
+//! number.
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Lease, LogLine, LogPage, Status, StoreError, TaskId, bounds,
+    Invalid, Lease, LogLine, LogPage, Status, StoreError, TaskId, bounds,
     contract::store::{Access, Verdict},
 };
 use serde::Serialize;
 
+use super::check_limit;
 use super::progress::{read_holders, verdict};
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    portions::portions,
     record::{self, hex, hex_list},
     row::Columns as _,
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    split_by_bytes::split_by_bytes,
+    sql_error::SqlError,
 };
 
-/// Keeps the lines of running attempts; the answer has one verdict for each.
+/// Appends lines of running attempts. Answers with one verdict for each.
 #[derive(Debug)]
 pub(crate) struct AppendLogs {
     pub(crate) lines: Vec<LogLine>,
@@ -50,42 +52,53 @@ impl LogRow {
 impl Operation for AppendLogs {
     type Output = Vec<Verdict>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("lines", self.lines.len(), bounds::LOG_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, SqlError> {
         let leases: Vec<Lease> = self.lines.iter().map(|line| line.lease).collect();
-        // The tasks stay locked until the lines are committed. No attempt can end in between, and of two writers to
-        // one task the second has the higher numbers.
+
+        // The tasks stay locked until commit. No attempt ends in between, and of two writers to one
+        // task the second gets the higher numbers.
         let held = read_holders(session, Statement::LockLeases, &leases).await?;
         let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
+
         let kept = self
             .lines
             .iter()
             .zip(&verdicts)
             .filter(|(_, told)| **told == Verdict::Applied(Status::Running));
+
         let kept: Vec<&LogLine> = kept.map(|(line, _)| line).collect();
         if kept.is_empty() {
             return Ok(verdicts);
         }
+
         let rows: Vec<LogRow> = kept.iter().map(|line| LogRow::new(line)).collect();
-        for portion in portions(&rows, |row| 200 + row.message.len()) {
-            let document = serde_json::to_string(portion)?;
+        for chunk in split_by_bytes(&rows, |row| 200 + row.message.len()) {
+            let document = serde_json::to_string(chunk)?;
             let clock = session.clock();
             session
                 .execute(Statement::AppendLogs, &[clock.into(), (&document).into()])
                 .await?;
         }
+
         let mut written: Vec<TaskId> = kept.iter().map(|line| line.lease.task_id).collect();
         written.sort_unstable();
         written.dedup();
         trim(session, written).await?;
+
         Ok(verdicts)
     }
 }
 
-/// Removes the oldest lines of tasks that have more than enough. Only the lines of these tasks are counted, and the
-/// slack makes a removal one of many lines.
-async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), Failure> {
+/// Removes the oldest lines of tasks over the limit. Only these tasks are counted; the slack makes
+/// removals rare.
+async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), SqlError> {
     let list = hex_list(tasks);
     let most = bounds::LOG_LINES + bounds::LOG_SLACK;
+
     for row in session
         .fetch(Statement::FindLongLogs, &[(&list).into(), most.into()])
         .await?
@@ -98,6 +111,7 @@ async fn trim(session: &mut dyn Session, tasks: Vec<TaskId>) -> Result<(), Failu
             )
             .await?;
     }
+
     Ok(())
 }
 
@@ -113,8 +127,13 @@ pub(crate) struct ListLogs {
 #[async_trait]
 impl Operation for ListLogs {
     type Output = LogPage;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<LogPage, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::PAGE_SIZE)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<LogPage, SqlError> {
         check_owner(session, &self.access, self.id).await?;
         let after = self
             .after
@@ -125,21 +144,22 @@ impl Operation for ListLogs {
             .iter()
             .map(record::log_entry)
             .collect::<Result<Vec<_>, _>>()?;
-        let next = items
-            .last()
-            .map(|entry| entry.number)
-            .filter(|_| items.len() == self.limit);
+
+        let next = match items.last() {
+            Some(entry) if items.len() == self.limit => Some(entry.number),
+            Some(_) | None => None,
+        };
         Ok(LogPage { items, next })
     }
 }
 
-/// Refuses a task that the caller may not see. Readers come often, and the whole row of a task may be large: its owner is
-/// enough to know.
+/// Refuses a task that the caller may not see. It reads only the owner: readers call often, and a
+/// task's row may be large.
 pub(crate) async fn check_owner(
     session: &mut dyn Session,
     access: &Access,
     id: TaskId,
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     let rows = session.fetch(Statement::FindOwner, &[id.0.into()]).await?;
     let owner = rows.first().map(|row| row.must_text(0)).transpose()?;
     let is_visible = owner.is_some_and(|owner| match access {
@@ -149,6 +169,6 @@ pub(crate) async fn check_owner(
     if is_visible {
         Ok(())
     } else {
-        Err(Failure::Store(StoreError::NotFound))
+        Err(SqlError::Store(StoreError::NotFound))
     }
 }

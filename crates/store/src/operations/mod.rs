@@ -5,7 +5,7 @@ pub(crate) mod submit;
 pub(crate) mod artifacts;
 pub(crate) mod claim;
 pub(crate) mod finish;
-pub(crate) mod kept;
+pub(crate) mod host_affinity;
 pub(crate) mod logs;
 pub(crate) mod nodes;
 pub(crate) mod progress;
@@ -16,28 +16,62 @@ pub(crate) mod cancel;
 pub(crate) mod reschedule;
 pub(crate) mod retry;
 
-pub(crate) mod duties;
 pub(crate) mod expire;
 pub(crate) mod fail_waiting;
+pub(crate) mod maintenance;
 pub(crate) mod outbox;
 pub(crate) mod prune;
 pub(crate) mod rescue;
-pub(crate) mod tallies;
+pub(crate) mod task_counts;
 pub(crate) mod waiting;
 
 pub(crate) mod read;
 
 pub(crate) mod tokens;
 
-use longhaul_domain::{StoreError, Task, contract::store::Access};
+use longhaul_domain::{Invalid, StoreError, TaskRecord, bounds, contract::store::Access};
 
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// The task, unless it is missing or not for the caller to see: both look the same.
-pub(crate) fn visible<'a>(task: Option<&'a Task>, access: &Access) -> Result<&'a Task, Failure> {
+/// The task. A missing task and one that the caller may not see look the same.
+pub(crate) fn visible<'a>(
+    task: Option<&'a TaskRecord>,
+    access: &Access,
+) -> Result<&'a TaskRecord, SqlError> {
     let seen = task.filter(|task| match access {
         Access::All => true,
         Access::Owner(owner) => task.owner == *owner,
     });
-    seen.ok_or(Failure::Store(StoreError::NotFound))
+    seen.ok_or(SqlError::Store(StoreError::NotFound))
+}
+
+fn check_limit(limit: usize, most: usize) -> Result<(), Invalid> {
+    if (1..=most).contains(&limit) {
+        return Ok(());
+    }
+
+    Err(Invalid::new(
+        "limit",
+        format!("is {limit}"),
+        format!("1 to {most}"),
+    ))
+}
+
+/// Checks the queues and types that a node names.
+fn check_names(queues: &[String], task_types: &[String]) -> Result<(), Invalid> {
+    for queue in queues {
+        bounds::check_label("queue", queue)?;
+    }
+    for name in task_types {
+        bounds::check_label("taskType", name)?;
+    }
+
+    Ok(())
+}
+
+fn check_access(access: &Access) -> Result<(), Invalid> {
+    match access {
+        Access::All => Ok(()),
+        Access::Owner(owner) => bounds::check_name("userId", owner),
+    }
 }

@@ -1,17 +1,20 @@
 //! Nodes: registration, heartbeat, retirement, and the declaration of death.
 
 use async_trait::async_trait;
-use longhaul_domain::{NodeId, Serves, Status, StoreError, contract::store::Verdict, task::Lease};
+use longhaul_domain::{
+    Invalid, NodeId, NodeRecord, Serves, Status, StoreError, bounds, contract::store::Verdict,
+    task::Lease,
+};
 
 use super::progress::{read_holders, verdict};
 use crate::{
     catalog::Statement,
-    failure::Failure,
     row::Param,
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Makes a node known.
+/// Registers a node.
 #[derive(Debug)]
 pub(crate) struct RegisterNode {
     pub(crate) id: NodeId,
@@ -23,14 +26,20 @@ pub(crate) struct RegisterNode {
 #[async_trait]
 impl Operation for RegisterNode {
     type Output = ();
+    const MODE: Mode = Mode::OneStatement;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        NodeRecord::check(&self.name, &self.host)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
         let serves = self
             .serves
             .as_ref()
             .map(serde_json::to_string)
             .transpose()
-            .map_err(Failure::internal)?;
+            .map_err(SqlError::internal)?;
+
         let params = [
             session.clock().into(),
             self.id.0.into(),
@@ -38,12 +47,13 @@ impl Operation for RegisterNode {
             (&self.host).into(),
             Param::Text(serves.as_deref()),
         ];
+
         session.execute(Statement::InsertNode, &params).await?;
         Ok(())
     }
 }
 
-/// Renews all leases of a node and tells which of those it believes in are gone.
+/// Renews all leases of a node. Answers with those of its leases that no longer hold.
 #[derive(Debug)]
 pub(crate) struct HeartbeatNode {
     pub(crate) id: NodeId,
@@ -54,7 +64,11 @@ pub(crate) struct HeartbeatNode {
 impl Operation for HeartbeatNode {
     type Output = Vec<(Lease, Verdict)>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("leases", self.leases.len(), bounds::CLAIM_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, SqlError> {
         let clock = session.clock();
         if session
             .execute(Statement::BeatNode, &[clock.into(), self.id.0.into()])
@@ -63,18 +77,20 @@ impl Operation for HeartbeatNode {
         {
             return Err(StoreError::NodeLost.into());
         }
+
         let held = read_holders(session, Statement::ReadLeases, &self.leases).await?;
         let told = self
             .leases
             .iter()
             .map(|lease| (*lease, verdict(&held, lease)));
+
         Ok(told
             .filter(|(_, verdict)| *verdict != Verdict::Applied(Status::Running))
             .collect())
     }
 }
 
-/// Forgets a node.
+/// Removes a node.
 #[derive(Debug)]
 pub(crate) struct RetireNode {
     pub(crate) id: NodeId,
@@ -83,8 +99,9 @@ pub(crate) struct RetireNode {
 #[async_trait]
 impl Operation for RetireNode {
     type Output = ();
+    const MODE: Mode = Mode::OneStatement;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
         session
             .execute(Statement::DeleteNode, &[self.id.0.into()])
             .await?;
@@ -92,7 +109,7 @@ impl Operation for RetireNode {
     }
 }
 
-/// Declares every node but one dead, and frees their duties.
+/// Declares every other node dead and frees its maintenance leases.
 #[derive(Debug)]
 pub(crate) struct DeclareOthersDead {
     pub(crate) survivor: NodeId,
@@ -102,7 +119,7 @@ pub(crate) struct DeclareOthersDead {
 impl Operation for DeclareOthersDead {
     type Output = ();
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
         let clock = session.clock();
         session
             .execute(
@@ -110,9 +127,15 @@ impl Operation for DeclareOthersDead {
                 &[clock.into(), self.survivor.0.into()],
             )
             .await?;
+
+        // Dead nodes must not hold maintenance leases.
         session
-            .execute(Statement::FreeOtherDuties, &[self.survivor.0.into()])
+            .execute(
+                Statement::FreeOtherMaintenanceLeases,
+                &[self.survivor.0.into()],
+            )
             .await?;
+
         Ok(())
     }
 }

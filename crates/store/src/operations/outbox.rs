@@ -1,18 +1,18 @@
-//! The outbox: handed out for a while, removed when the broker has confirmed. No cursor, so nothing that is
-//! committed late is skipped.
+//! The outbox: messages are leased for a while and removed when the broker has confirmed them.
+//! There is no cursor, so a late commit is not skipped.
 
 use async_trait::async_trait;
-use longhaul_domain::event::LeasedMessage;
+use longhaul_domain::{Invalid, bounds, event::LeasedMessage};
 
-use super::read::count;
+use super::{check_limit, read::count};
 use crate::{
     catalog::Statement,
-    failure::Failure,
     record,
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Hands out messages that nobody holds.
+/// Leases messages that no process holds.
 #[derive(Debug)]
 pub(crate) struct LeaseOutbox {
     pub(crate) limit: usize,
@@ -23,7 +23,12 @@ pub(crate) struct LeaseOutbox {
 impl Operation for LeaseOutbox {
     type Output = Vec<LeasedMessage>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<LeasedMessage>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::MAINTENANCE_BATCH)?;
+        bounds::check_duration_ms("ttl", self.ttl_ms)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<LeasedMessage>, SqlError> {
         let clock = session.clock();
         let rows = session
             .fetch(Statement::FindOutbox, &[clock.into(), self.limit.into()])
@@ -32,6 +37,7 @@ impl Operation for LeaseOutbox {
             .iter()
             .map(record::message)
             .collect::<Result<Vec<_>, _>>()?;
+
         if !messages.is_empty() {
             let ids: Vec<i64> = messages.iter().map(|message| message.id).collect();
             let list = serde_json::to_string(&ids)?;
@@ -43,11 +49,12 @@ impl Operation for LeaseOutbox {
                 )
                 .await?;
         }
+
         Ok(messages)
     }
 }
 
-/// Removes messages that are published.
+/// Removes published messages.
 #[derive(Debug)]
 pub(crate) struct ConfirmOutbox {
     pub(crate) ids: Vec<i64>,
@@ -56,8 +63,13 @@ pub(crate) struct ConfirmOutbox {
 #[async_trait]
 impl Operation for ConfirmOutbox {
     type Output = ();
+    const MODE: Mode = Mode::OneStatement;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("ids", self.ids.len(), bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
         let list = serde_json::to_string(&self.ids)?;
         session
             .execute(Statement::DeleteOutbox, &[(&list).into()])
@@ -75,8 +87,13 @@ pub(crate) struct CountOutbox {
 #[async_trait]
 impl Operation for CountOutbox {
     type Output = usize;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::COUNT)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, SqlError> {
         count(
             &session
                 .fetch(Statement::CountOutbox, &[self.limit.into()])

@@ -1,18 +1,20 @@
-//! Progress and checkpoints of running attempts, and which leases still hold.
+//! Progress and checkpoints of running attempts, and lease checks.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use longhaul_domain::{Json, LeaseToken, Status, TaskId, contract::store::Verdict, task::Lease};
+use longhaul_domain::{
+    Invalid, Json, LeaseToken, Status, TaskId, bounds, contract::store::Verdict, task::Lease,
+};
 use serde::Serialize;
 
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    portions::portions,
     record::{self, hex, hex_list},
     row::Columns as _,
     session::{Operation, Session},
+    split_by_bytes::split_by_bytes,
+    sql_error::SqlError,
 };
 
 /// What a running attempt saves.
@@ -22,7 +24,7 @@ pub(crate) enum Saved {
     Checkpoint,
 }
 
-/// Saves progress or checkpoints of many attempts; the answer has one verdict for each.
+/// Saves progress or checkpoints of many attempts. Answers with one verdict for each.
 #[derive(Debug)]
 pub(crate) struct SaveState {
     pub(crate) saved: Saved,
@@ -41,15 +43,22 @@ struct StateRow<'a> {
 impl Operation for SaveState {
     type Output = Vec<Verdict>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("progress", self.reports.len(), bounds::CLAIM_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Verdict>, SqlError> {
         let leases: Vec<Lease> = self.reports.iter().map(|(lease, _)| *lease).collect();
+        // Locked until commit: no attempt ends before its state is saved.
         let held = read_holders(session, Statement::LockLeases, &leases).await?;
         let verdicts: Vec<Verdict> = leases.iter().map(|lease| verdict(&held, lease)).collect();
-        // The last word of an attempt in one batch is the one that stays.
+
+        // The last write of an attempt in one batch is kept.
         let mut rows: HashMap<TaskId, StateRow<'_>> = HashMap::new();
         for ((lease, body), verdict) in self.reports.iter().zip(&verdicts) {
             if *verdict == Verdict::Applied(Status::Running) {
-                let (id, token) = (hex(lease.task_id.0), hex(lease.token.0));
+                let id = hex(lease.task_id.0);
+                let token = hex(lease.token.0);
                 rows.insert(
                     lease.task_id,
                     StateRow {
@@ -61,41 +70,45 @@ impl Operation for SaveState {
                 );
             }
         }
+
         if !rows.is_empty() {
             let statement = match self.saved {
                 Saved::Progress => Statement::SaveProgress,
                 Saved::Checkpoint => Statement::SaveCheckpoint,
             };
             let rows: Vec<StateRow<'_>> = rows.into_values().collect();
-            for portion in portions(&rows, |row| 200 + row.body.len()) {
-                let document = serde_json::to_string(portion)?;
+            for chunk in split_by_bytes(&rows, |row| 200 + row.body.len()) {
+                let document = serde_json::to_string(chunk)?;
                 let clock = session.clock();
                 session
                     .execute(statement, &[clock.into(), (&document).into()])
                     .await?;
             }
         }
+
         Ok(verdicts)
     }
 }
 
-/// Who holds a task: its status, attempt and token.
+/// The holder of a task: its status, attempt and token.
 type Holders = HashMap<TaskId, (Status, i64, Option<LeaseToken>)>;
 
-/// Reads who holds the tasks of these leases now.
+/// Reads the current holders of the leased tasks.
 pub(crate) async fn read_holders(
     session: &mut dyn Session,
     statement: Statement,
     leases: &[Lease],
-) -> Result<Holders, Failure> {
+) -> Result<Holders, SqlError> {
     if leases.is_empty() {
         return Ok(Holders::new());
     }
+
     let mut ids: Vec<TaskId> = leases.iter().map(|lease| lease.task_id).collect();
     ids.sort_unstable();
     ids.dedup();
     let list = hex_list(ids);
     let mut held = Holders::new();
+
     for row in session.fetch(statement, &[(&list).into()]).await? {
         let holder = (
             record::status(&row, 1)?,
@@ -104,10 +117,11 @@ pub(crate) async fn read_holders(
         );
         held.insert(TaskId(row.must_id(0)?), holder);
     }
+
     Ok(held)
 }
 
-/// Whether a lease is that of the running attempt.
+/// Whether the lease belongs to the running attempt.
 pub(crate) fn verdict(held: &Holders, lease: &Lease) -> Verdict {
     match held.get(&lease.task_id) {
         None => Verdict::Missing,

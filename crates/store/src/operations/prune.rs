@@ -1,26 +1,26 @@
-//! Prune: what ended long ago goes, in batches; a child only with its parent.
+//! Prune: removes tasks that ended long ago, in batches. Children only go with their parent.
 
 use std::collections::HashSet;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Task, TaskId,
+    Invalid, TaskId, TaskRecord, bounds,
     filter::{Page, Retention},
     lifecycle::prune,
 };
 use uuid::Uuid;
 
-use super::read::id_floor;
+use super::{check_limit, read::id_floor};
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     record::{self, hex_list},
     row::Columns as _,
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Lists what could be removed.
+/// Lists tasks that could be removed.
 #[derive(Debug)]
 pub(crate) struct ListPrunable {
     pub(crate) keep: Retention,
@@ -30,12 +30,18 @@ pub(crate) struct ListPrunable {
 
 #[async_trait]
 impl Operation for ListPrunable {
-    type Output = Page<Task>;
+    type Output = Page<TaskRecord>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Page<Task>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Page<TaskRecord>, SqlError> {
         let micros = |ms: u64| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
         let shortest_ms = self.keep.ended_ms.min(self.keep.dead_letter_ms);
         let ceiling = id_floor(session.now().await?.minus_ms(shortest_ms), true);
+
         let params = [
             session.clock().into(),
             micros(self.keep.ended_ms).into(),
@@ -44,27 +50,30 @@ impl Operation for ListPrunable {
             ceiling.into(),
             self.limit.into(),
         ];
+
         let rows = session.fetch(Statement::FindPrunable, &params).await?;
         let mut items = rows
             .iter()
             .map(record::task)
             .collect::<Result<Vec<_>, _>>()?;
-        let next = items
-            .last()
-            .map(|task| task.id)
-            .filter(|_| items.len() == self.limit);
+        let next = match items.last() {
+            Some(task) if items.len() == self.limit => Some(task.id),
+            Some(_) | None => None,
+        };
+
         let parents: Vec<TaskId> = items
             .iter()
             .filter(|task| task.children.total > 0)
             .map(|task| task.id)
             .collect();
         let protected = roots_with_open_descendants(session, &parents).await?;
+
         items.retain(|task| !protected.contains(&task.id));
         Ok(Page { items, next })
     }
 }
 
-/// Removes tasks that are old enough, with all below them.
+/// Removes tasks that are old enough, with their descendants.
 #[derive(Debug)]
 pub(crate) struct PruneTasks {
     pub(crate) keep: Retention,
@@ -75,35 +84,47 @@ pub(crate) struct PruneTasks {
 impl Operation for PruneTasks {
     type Output = usize;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
-        let mut ledger = Ledger::default();
-        ledger.lock(session, self.ids.iter().copied()).await?;
+    fn check(&self) -> Result<(), Invalid> {
+        bounds::check_batch("ids", self.ids.len(), bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, SqlError> {
+        let mut effects = TransactionEffects::default();
+        // Locked, so that no retry reopens a root after the decision.
+        effects.lock(session, self.ids.iter().copied()).await?;
         let now = session.now().await?;
+
         let old = |id: &&TaskId| {
-            ledger
+            effects
                 .get(**id)
                 .is_some_and(|task| prune::decide(task, &self.keep, now).is_ok())
         };
         let roots: Vec<TaskId> = self.ids.iter().filter(old).copied().collect();
+
         let mut doomed: Vec<TaskId> = Vec::new();
         for root in roots {
-            let tree = locked_tree(session, &mut ledger, root).await?;
+            let tree = locked_tree(session, &mut effects, root).await?;
             let open = tree
                 .iter()
-                .any(|id| ledger.get(*id).is_none_or(|task| !task.status.is_ended()));
+                .any(|id| effects.get(*id).is_none_or(|task| !task.status.is_ended()));
             if !open {
                 doomed.extend(tree);
             }
         }
+
+        // Trees may overlap: each task is removed once.
         doomed.sort_unstable();
         doomed.dedup();
         if doomed.is_empty() {
             return Ok(0);
         }
+
         for id in &doomed {
-            let task = ledger.get(*id).cloned();
-            task.iter().for_each(|task| ledger.count_removed(task));
+            let task = effects.get(*id).cloned();
+            task.iter().for_each(|task| effects.count_removed(task));
         }
+
+        // Attempts and logs go before their tasks.
         let list = hex_list(doomed.iter().copied());
         session
             .execute(Statement::DeleteAttempts, &[(&list).into()])
@@ -112,6 +133,8 @@ impl Operation for PruneTasks {
             .execute(Statement::DeleteLogs, &[(&list).into()])
             .await?;
         let clock = session.clock();
+
+        // The row of a file stays until the file is deleted. What still has a file is swept next.
         session
             .execute(Statement::ExpireArtifacts, &[clock.into(), (&list).into()])
             .await?;
@@ -121,20 +144,24 @@ impl Operation for PruneTasks {
         session
             .execute(Statement::DeleteTasks, &[(&list).into()])
             .await?;
-        ledger.save(session, now).await?;
+
+        effects.save(session, now).await?;
         Ok(doomed.len())
     }
 }
 
-/// A root and everything below it, locked.
+/// Locks a root and all its descendants.
 async fn locked_tree(
     session: &mut dyn Session,
-    ledger: &mut Ledger,
+    effects: &mut TransactionEffects,
     root: TaskId,
-) -> Result<Vec<TaskId>, Failure> {
+) -> Result<Vec<TaskId>, SqlError> {
     let mut tree = vec![root];
-    let has_children = ledger.get(root).is_some_and(|task| task.children.total > 0);
+    let has_children = effects
+        .get(root)
+        .is_some_and(|task| task.children.total > 0);
     let mut level = if has_children { vec![root] } else { Vec::new() };
+
     while !level.is_empty() {
         let list = hex_list(level);
         let rows = session
@@ -143,24 +170,28 @@ async fn locked_tree(
         level = rows
             .iter()
             .map(|row| Ok(TaskId(row.must_id(0)?)))
-            .collect::<Result<_, Failure>>()?;
-        ledger.lock(session, level.iter().copied()).await?;
+            .collect::<Result<_, SqlError>>()?;
+        // Locked, so that no retry reopens a descendant before the delete.
+        effects.lock(session, level.iter().copied()).await?;
+
         tree.extend(&level);
     }
+
     Ok(tree)
 }
 
-/// Which of the roots have an open task somewhere below.
+/// The roots that have an open descendant.
 async fn roots_with_open_descendants(
     session: &mut dyn Session,
     roots: &[TaskId],
-) -> Result<HashSet<TaskId>, Failure> {
+) -> Result<HashSet<TaskId>, SqlError> {
     let mut protected = HashSet::new();
     let mut level: Vec<(TaskId, TaskId)> = roots.iter().map(|root| (*root, *root)).collect();
     while !level.is_empty() {
         let root_of: std::collections::HashMap<TaskId, TaskId> = level.iter().copied().collect();
         let list = hex_list(root_of.keys().copied());
         let mut below = Vec::new();
+
         for row in session
             .fetch(Statement::FindChildren, &[(&list).into()])
             .await?
@@ -173,12 +204,14 @@ async fn roots_with_open_descendants(
             }
             below.push((TaskId(row.must_id(0)?), *root));
         }
+
         level = below;
     }
+
     Ok(protected)
 }
 
-/// Removes idempotency keys whose promise has run out.
+/// Removes expired idempotency keys.
 #[derive(Debug)]
 pub(crate) struct PruneIdempotencyKeys {
     pub(crate) limit: usize,
@@ -187,8 +220,13 @@ pub(crate) struct PruneIdempotencyKeys {
 #[async_trait]
 impl Operation for PruneIdempotencyKeys {
     type Output = usize;
+    const MODE: Mode = Mode::OneStatement;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::MAINTENANCE_BATCH)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, SqlError> {
         let clock = session.clock();
         let removed = session
             .execute(

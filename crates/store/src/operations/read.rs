@@ -1,29 +1,30 @@
-//! Reading: one task, pages of tasks, attempts, queues and nodes.
+//! Reads: one task, pages of tasks, attempts, queues and nodes.
 //!
-//! A page is the merge of a few index ranges, each read in the order of ids. Which ranges depends on what the
-//! filter names; the rest of the filter is checked on the rows that a range yields.
+//! A page merges a few index ranges, each in order of ids. The filter selects the ranges; the rest
+//! of it is checked on the rows.
 
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Attempt, Node, Status, Task, TaskId, Timestamp,
+    Attempt, Invalid, NodeRecord, Status, TaskId, TaskRecord, Timestamp, bounds,
     contract::store::Access,
     filter::{Page, PageRequest, SortOrder, TaskFilter},
     queue::Queue,
 };
 use uuid::Uuid;
 
-use super::visible;
+use super::{check_access, check_limit, check_names, visible};
 use crate::{
     catalog::Statement,
-    failure::Failure,
     record,
     row::{Columns as _, Param},
-    session::{Operation, Session},
+    session::{Mode, Operation, Session},
+    sql_error::SqlError,
 };
 
-/// How far an id's time may be from its task's creation, in milliseconds: ids are made by the nodes' clocks.
+/// The most that an id's time may differ from its task's creation, in milliseconds. Ids are made by
+/// the clocks of nodes.
 const ID_SKEW_MS: u64 = 600_000;
 
 /// One task that the caller may see.
@@ -35,9 +36,10 @@ pub(crate) struct GetTask {
 
 #[async_trait]
 impl Operation for GetTask {
-    type Output = Task;
+    type Output = TaskRecord;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<TaskRecord, SqlError> {
         let rows = session
             .fetch(Statement::GetTask, &[self.id.0.into()])
             .await?;
@@ -58,29 +60,39 @@ pub(crate) struct ListAttempts {
 #[async_trait]
 impl Operation for ListAttempts {
     type Output = Vec<Attempt>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::PAGE_SIZE + 1)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Attempt>, SqlError> {
         let task = GetTask {
             access: self.access.clone(),
             id: self.id,
         }
         .run(session)
         .await?;
+
         let page = [
             self.id.0.into(),
             i64::from(self.after).into(),
             self.limit.into(),
         ];
+
         let rows = session.fetch(Statement::ListAttempts, &page).await?;
         let mut attempts = rows
             .iter()
             .map(record::attempt)
             .collect::<Result<Vec<_>, _>>()?;
+
+        // The history may hold the current attempt already. It is listed once.
         let is_new = |last: &Attempt| attempts.iter().all(|past| past.attempt != last.attempt);
-        let told = Attempt::told_by(&task).filter(|last| last.attempt > self.after && is_new(last));
+        let told = Attempt::of_row(&task).filter(|last| last.attempt > self.after && is_new(last));
         if attempts.len() < self.limit {
             attempts.extend(told);
         }
+
         Ok(attempts)
     }
 }
@@ -95,14 +107,21 @@ pub(crate) struct ListTasks {
 
 #[async_trait]
 impl Operation for ListTasks {
-    type Output = Page<Task>;
+    type Output = Page<TaskRecord>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Page<Task>, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        self.filter.check()?;
+        self.page.check()?;
+        check_access(&self.access)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Page<TaskRecord>, SqlError> {
         list_page(session, &self.access, &self.filter, &self.page).await
     }
 }
 
-/// The lowest id of a task made at `moment`, allowing for clocks that differ; the highest when `above`.
+/// The lowest id of a task made at `moment`, or the highest if `above`. Allows for clock skew.
 pub(crate) fn id_floor(moment: Timestamp, above: bool) -> Uuid {
     let moment = if above {
         moment.plus_ms(ID_SKEW_MS)
@@ -113,16 +132,16 @@ pub(crate) fn id_floor(moment: Timestamp, above: bool) -> Uuid {
     Uuid::from_u128((millis << 80) | if above { (1 << 80) - 1 } else { 0 })
 }
 
-/// A page of the tasks that match, as part of a larger operation.
+/// A page of matching tasks, for use within a larger operation.
 pub(crate) async fn list_page(
     session: &mut dyn Session,
     access: &Access,
     filter: &TaskFilter,
     page: &PageRequest,
-) -> Result<Page<Task>, Failure> {
+) -> Result<Page<TaskRecord>, SqlError> {
     let owner = match access {
         Access::All => filter.owner.clone(),
-        // A filter for somebody else's tasks finds none, as if there were none.
+        // The caller may not see tasks of other owners: the page is empty.
         Access::Owner(own) if filter.owner.as_ref().is_some_and(|owner| owner != own) => {
             return Ok(Page {
                 items: Vec::new(),
@@ -131,30 +150,35 @@ pub(crate) async fn list_page(
         }
         Access::Owner(own) => Some(own.clone()),
     };
+
     let narrowed = TaskFilter {
         owner,
         ..filter.clone()
     };
     let bound = Conditions::new(&narrowed)?;
     let mut items = Vec::new();
+
     for range in ranges(session, &narrowed).await? {
         items.extend(bound.read(session, &range, page).await?);
     }
+
     match page.order {
         SortOrder::NewestFirst => items.sort_by_key(|task| std::cmp::Reverse(task.id)),
         SortOrder::OldestFirst => items.sort_by_key(|task| task.id),
     }
-    // A task that moved between two reads is in both; once is enough.
+
+    // A task that moved between two reads is in both results; keep one.
     items.dedup_by_key(|task| task.id);
     items.truncate(page.size);
-    let next = items
-        .last()
-        .map(|task| task.id)
-        .filter(|_| items.len() == page.size);
+    let next = match items.last() {
+        Some(task) if items.len() == page.size => Some(task.id),
+        Some(_) | None => None,
+    };
+
     Ok(Page { items, next })
 }
 
-/// One stretch of one index.
+/// A stretch of one index.
 enum Range {
     All,
     Parent,
@@ -165,15 +189,17 @@ enum Range {
 
 /// The fewest ranges that hold every task the filter asks for.
 ///
-/// An owner's tasks lie by status, but for the running ones: those are few, and are found among everybody's. All
-/// owners' tasks lie by status and type, but for the completed ones: those are most, and are found along the ids.
-async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Range>, Failure> {
+/// An owner's tasks are indexed by status. Running tasks are few and are found across all owners.
+/// Without an owner, tasks are indexed by status and type. Completed tasks are the most and are
+/// read by id.
+async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Range>, SqlError> {
     if filter.parent_id.is_some() {
         return Ok(vec![Range::Parent]);
     }
     if filter.task_key.is_some() {
         return Ok(vec![Range::Key]);
     }
+
     let named: BTreeSet<Status> = filter.statuses.iter().copied().collect();
     let wanted = if named.is_empty() {
         Status::ALL.into()
@@ -183,6 +209,7 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
     if filter.owner.is_none() && wanted.contains(&Status::Completed) {
         return Ok(vec![Range::All]);
     }
+
     let mut ranges = Vec::new();
     for status in wanted {
         match &filter.owner {
@@ -199,15 +226,17 @@ async fn ranges(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<Ra
             }
         }
     }
+
     Ok(ranges)
 }
 
-/// The types that the filter names, or all that there are.
-async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<String>, Failure> {
+/// The types that the filter names, or all types.
+async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<String>, SqlError> {
     if !filter.task_types.is_empty() {
         let named: BTreeSet<&String> = filter.task_types.iter().collect();
         return Ok(named.into_iter().cloned().collect());
     }
+
     session
         .fetch(Statement::ListTypes, &[])
         .await?
@@ -216,7 +245,7 @@ async fn types_of(session: &mut dyn Session, filter: &TaskFilter) -> Result<Vec<
         .collect()
 }
 
-/// The filter as the statements take it.
+/// The filter as statement parameters.
 struct Conditions<'a> {
     filter: &'a TaskFilter,
     statuses: Option<String>,
@@ -225,7 +254,7 @@ struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    fn new(filter: &'a TaskFilter) -> Result<Self, Failure> {
+    fn new(filter: &'a TaskFilter) -> Result<Self, SqlError> {
         let list = |names: &[String]| match names.is_empty() {
             true => Ok(None),
             false => serde_json::to_string(names).map(Some),
@@ -235,6 +264,7 @@ impl<'a> Conditions<'a> {
             .iter()
             .map(|status| status.as_str().to_owned())
             .collect();
+
         Ok(Self {
             filter,
             statuses: list(&statuses)?,
@@ -248,11 +278,12 @@ impl<'a> Conditions<'a> {
         session: &mut dyn Session,
         range: &Range,
         page: &PageRequest,
-    ) -> Result<Vec<Task>, Failure> {
+    ) -> Result<Vec<TaskRecord>, SqlError> {
         let filter = self.filter;
         let micros =
             |moment: Option<Timestamp>, otherwise| moment.map_or(otherwise, Timestamp::as_micros);
         let (above, below) = self.id_bounds(page);
+
         let mut params: Vec<Param<'_>> = vec![
             Param::Text(filter.owner.as_deref()),
             Param::Text(self.statuses.as_deref()),
@@ -268,6 +299,7 @@ impl<'a> Conditions<'a> {
             below.into(),
             page.size.into(),
         ];
+
         match range {
             Range::All | Range::Parent | Range::Key => {}
             Range::Owner(owner, status) => {
@@ -277,11 +309,12 @@ impl<'a> Conditions<'a> {
                 params.extend([Param::from(status.as_str()), name.into()])
             }
         }
+
         let rows = session.fetch(statement(range, page.order), &params).await?;
         rows.iter().map(record::task).collect()
     }
 
-    /// The ids between which the page lies, both excluded. The times of creation narrow them.
+    /// The ids that bound the page, both exclusive. Creation times narrow them.
     fn id_bounds(&self, page: &PageRequest) -> (Uuid, Uuid) {
         let lowest = self
             .filter
@@ -291,6 +324,7 @@ impl<'a> Conditions<'a> {
             .filter
             .created_before
             .map_or(Uuid::max(), |moment| id_floor(moment, true));
+
         match (page.order, page.after) {
             (_, None) => (lowest, highest),
             (SortOrder::NewestFirst, Some(after)) => (lowest, highest.min(after.0)),
@@ -321,8 +355,9 @@ pub(crate) struct ListQueues;
 #[async_trait]
 impl Operation for ListQueues {
     type Output = Vec<Queue>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Queue>, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Queue>, SqlError> {
         let rows = session.fetch(Statement::ListQueues, &[]).await?;
         let queue = |row: &crate::row::SqlRow| {
             Ok(Queue {
@@ -330,19 +365,21 @@ impl Operation for ListQueues {
                 paused_at: row.int(1)?.map(Timestamp::from_micros),
             })
         };
+
         rows.iter().map(queue).collect()
     }
 }
 
-/// All nodes that are known.
+/// All known nodes.
 #[derive(Debug)]
 pub(crate) struct ListNodes;
 
 #[async_trait]
 impl Operation for ListNodes {
-    type Output = Vec<Node>;
+    type Output = Vec<NodeRecord>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Vec<Node>, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Vec<NodeRecord>, SqlError> {
         session
             .fetch(Statement::ListNodes, &[])
             .await?
@@ -362,12 +399,15 @@ pub(crate) struct NextDueAt {
 #[async_trait]
 impl Operation for NextDueAt {
     type Output = Option<Timestamp>;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, Failure> {
-        let (queues, types) = (
-            serde_json::to_string(&self.queues)?,
-            serde_json::to_string(&self.task_types)?,
-        );
+    fn check(&self) -> Result<(), Invalid> {
+        check_names(&self.queues, &self.task_types)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<Option<Timestamp>, SqlError> {
+        let queues = serde_json::to_string(&self.queues)?;
+        let types = serde_json::to_string(&self.task_types)?;
         let rows = session
             .fetch(Statement::FindNextDue, &[(&queues).into(), (&types).into()])
             .await?;
@@ -390,8 +430,13 @@ pub(crate) struct CountAhead {
 #[async_trait]
 impl Operation for CountAhead {
     type Output = usize;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<usize, Failure> {
+    fn check(&self) -> Result<(), Invalid> {
+        check_limit(self.limit, bounds::COUNT)
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<usize, SqlError> {
         let params = [
             (&self.queue).into(),
             i64::from(self.priority).into(),
@@ -400,12 +445,13 @@ impl Operation for CountAhead {
             self.id.0.into(),
             self.limit.into(),
         ];
+
         count(&session.fetch(Statement::CountAhead, &params).await?)
     }
 }
 
-/// The one number of an answer.
-pub(crate) fn count(rows: &[crate::row::SqlRow]) -> Result<usize, Failure> {
+/// The single number of an answer.
+pub(crate) fn count(rows: &[crate::row::SqlRow]) -> Result<usize, SqlError> {
     let number = rows
         .first()
         .map(|row| row.int(0))
@@ -422,8 +468,9 @@ pub(crate) struct Now;
 #[async_trait]
 impl Operation for Now {
     type Output = Timestamp;
+    const MODE: Mode = Mode::ReadOnly;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Timestamp, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Timestamp, SqlError> {
         session.now().await
     }
 }

@@ -1,17 +1,17 @@
-//! Reschedule: a person changes time, priority, queue or attempts of one task.
+//! Reschedule: changes time, priority, queue or attempts of one task.
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Task, TaskId,
+    Invalid, TaskId, TaskRecord,
     contract::store::Access,
     lifecycle::reschedule::{self, Reschedule},
 };
 
 use super::visible;
 use crate::{
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     session::{Operation, Session},
+    sql_error::SqlError,
 };
 
 /// Changes one task and answers with it.
@@ -24,17 +24,24 @@ pub(crate) struct RescheduleTask {
 
 #[async_trait]
 impl Operation for RescheduleTask {
-    type Output = Task;
+    type Output = TaskRecord;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Task, Failure> {
-        let mut ledger = Ledger::default();
-        ledger.lock(session, [self.id]).await?;
-        let task = visible(ledger.get(self.id), &self.access)?;
+    fn check(&self) -> Result<(), Invalid> {
+        self.change.check()
+    }
+
+    async fn run(&self, session: &mut dyn Session) -> Result<TaskRecord, SqlError> {
+        let mut effects = TransactionEffects::default();
+        // Locked, so that no node claims the task during the change.
+        effects.lock(session, [self.id]).await?;
+
+        let task = visible(effects.get(self.id), &self.access)?;
         let now = session.now().await?;
         let transition = reschedule::decide(task, &self.change, now)?;
         let after = transition.after.clone();
-        ledger.record(session, transition);
-        ledger.save(session, now).await?;
+
+        effects.record(session, transition);
+        effects.save(session, now).await?;
         Ok(after)
     }
 }

@@ -1,4 +1,4 @@
-//! Retry: a person replays a task, or only its failed children.
+//! Retry: replays a task, or only its failed children.
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -10,14 +10,14 @@ use longhaul_domain::{
 use super::visible;
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    ledger::Ledger,
+    effects::TransactionEffects,
     record::{self, hex_list},
     row::Columns as _,
     session::{Operation, Session},
+    sql_error::SqlError,
 };
 
-/// Replays what a person names.
+/// Retries a task or its failed children.
 #[derive(Debug)]
 pub(crate) struct RetryTask {
     pub(crate) access: Access,
@@ -29,54 +29,61 @@ pub(crate) struct RetryTask {
 impl Operation for RetryTask {
     type Output = ();
 
-    async fn run(&self, session: &mut dyn Session) -> Result<(), Failure> {
-        let mut ledger = Ledger::default();
+    async fn run(&self, session: &mut dyn Session) -> Result<(), SqlError> {
+        let mut effects = TransactionEffects::default();
         if self.scope == RetryScope::FailedChildren {
             let failed = failed_children(session, self.id).await?;
-            ledger.lock(session, failed).await?;
+            // Children are locked before their parent, in the order in which ends travel.
+            effects.lock(session, failed).await?;
         }
-        ledger.lock(session, [self.id]).await?;
-        let task = visible(ledger.get(self.id), &self.access)?;
+
+        effects.lock(session, [self.id]).await?;
+        let task = visible(effects.get(self.id), &self.access)?;
         let now = session.now().await?;
+
         match self.scope {
             RetryScope::Task => {
                 let transition = retry::decide(task, now)?;
-                ledger.record(session, transition);
+                effects.record(session, transition);
             }
             RetryScope::FailedChildren => {
                 let transition = retry::decide_children(task, now)?;
-                ledger.record(session, transition);
-                redo_children(session, &mut ledger, self.id, now).await?;
+                effects.record(session, transition);
+                redo_children(session, &mut effects, self.id, now).await?;
             }
         }
-        ledger.save(session, now).await
+
+        effects.save(session, now).await
     }
 }
 
 async fn redo_children(
     session: &mut dyn Session,
-    ledger: &mut Ledger,
+    effects: &mut TransactionEffects,
     parent: TaskId,
     now: Timestamp,
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     let failed = failed_children(session, parent).await?;
-    ledger.lock(session, failed.iter().copied()).await?;
+    // Includes children that failed since the first search.
+    effects.lock(session, failed.iter().copied()).await?;
+
     for child in failed {
-        let decided = ledger
+        let decided = effects
             .get(child)
             .filter(|task| retry::is_redone(task.status))
             .map(|task| retry::decide(task, now));
         if let Some(transition) = decided.transpose()? {
-            ledger.record(session, transition);
+            effects.record(session, transition);
         }
     }
+
     Ok(())
 }
 
 async fn failed_children(
     session: &mut dyn Session,
     parent: TaskId,
-) -> Result<Vec<TaskId>, Failure> {
+) -> Result<Vec<TaskId>, SqlError> {
     let list = hex_list([parent]);
     let mut failed = Vec::new();
     for row in session
@@ -87,5 +94,6 @@ async fn failed_children(
             failed.push(TaskId(row.must_id(0)?));
         }
     }
+
     Ok(failed)
 }

@@ -1,39 +1,38 @@
-//! Submit: tasks, their idempotency keys, their parent's counters and their messages in one transaction.
+//! Submit: tasks, idempotency keys, parent counters and messages in one transaction.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Idempotency, Invalid, NewTask, Status, StoreError, Task, TaskId, bounds,
-    contract::store::Submitted,
+    Idempotency, Invalid, NewTask, Status, StoreError, TaskId, TaskRecord, bounds,
+    contract::store::{ClaimRequest, Submitted},
     event::EventKind,
     lifecycle::{child_ended::ChildMove, heartbeat},
-    statistics::TallySheet,
+    statistics::CountSheet,
 };
 use serde::Serialize;
 
 use crate::{
     catalog::Statement,
-    failure::Failure,
-    ledger::{self, Ledger},
-    operations::claim::ClaimTasks,
-    portions::portions,
+    effects::{self, TransactionEffects},
     record::{self, hex, hex_list},
     row::{Columns as _, SqlRow},
     session::{LaneKey, Operation, Session, Submission},
+    split_by_bytes::split_by_bytes,
+    sql_error::SqlError,
 };
 
-/// Makes all of the tasks or none. Ids are settled before, so that a repeat makes no second task.
+/// Creates all tasks or none. Ids are fixed before, so a repeat creates no second task.
 #[derive(Debug)]
 pub(crate) struct SubmitTasks {
     pub(crate) tasks: Vec<NewTask>,
     pub(crate) ids: Vec<TaskId>,
-    /// Those that are known to be committed. The others are made with the tasks, so that a submit that is refused
+    /// Lanes known to be committed. The others are created with the tasks, so a refused submit
     /// leaves nothing behind.
     pub(crate) lanes: Vec<Option<i64>>,
 }
 
-/// Refuses a batch that is too large, holds a task that does not fit, or names more than one parent.
+/// Refuses a batch that is too large, holds an invalid task, or names more than one parent.
 pub(crate) fn check(tasks: &[NewTask]) -> Result<(), Invalid> {
     bounds::check_batch("tasks", tasks.len(), bounds::SUBMIT_BATCH)?;
     tasks.iter().try_for_each(NewTask::check)?;
@@ -46,6 +45,7 @@ pub(crate) fn check(tasks: &[NewTask]) -> Result<(), Invalid> {
             "one parent for all children of a batch",
         ));
     }
+
     Ok(())
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn is_same_lane(one: &NewTask, other: &NewTask) -> bool {
     (&one.queue, &one.task_type, one.priority) == (&other.queue, &other.task_type, other.priority)
 }
 
-/// The lane that a new task belongs to.
+/// The lane of a new task.
 pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
     (
         task.queue.to_string(),
@@ -64,7 +64,7 @@ pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
 }
 
 impl SubmitTasks {
-    /// Whether plain tasks go in with one statement.
+    /// Whether the tasks fit into one statement.
     pub(crate) fn is_one_statement(&self) -> bool {
         let bytes = |task: &NewTask| {
             Submission {
@@ -74,34 +74,38 @@ impl SubmitTasks {
             }
             .bytes()
         };
-        portions(&self.tasks, bytes).len() == 1
+
+        split_by_bytes(&self.tasks, bytes).len() == 1
     }
 
-    async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
+    async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), SqlError> {
         if fresh.is_empty() {
             return Ok(());
         }
+
         let submissions = self.with_lanes(session, fresh).await?;
-        let mut sheet = TallySheet::default();
-        // Those of one lane are counted together, as far as they follow each other.
+        let mut sheet = CountSheet::default();
+
+        // Consecutive tasks of one lane are counted together.
         for alike in submissions.chunk_by(|one, next| one.lane == next.lane) {
-            let (first, count) = (
-                alike[0].task,
-                i64::try_from(alike.len()).unwrap_or(i64::MAX),
-            );
+            let first = alike[0].task;
+            let count = i64::try_from(alike.len()).unwrap_or(i64::MAX);
             sheet.count(&first.queue, &first.task_type, Status::Queued, count);
         }
+
         for submission in &submissions {
             if let longhaul_domain::RunAt::At(moment) = submission.task.run_at {
                 session.note_requeued(submission.lane, moment.as_micros());
             }
         }
-        let mut tallies = sheet.into_tallies();
-        for portion in portions(&submissions, Submission::bytes) {
-            session.insert_tasks(portion, &tallies).await?;
-            // They are counted once, with the first.
-            tallies.clear();
+
+        let mut task_counts = sheet.into_task_counts();
+        for chunk in split_by_bytes(&submissions, Submission::bytes) {
+            session.insert_tasks(chunk, &task_counts).await?;
+            // The first statement carries all counts.
+            task_counts.clear();
         }
+
         Ok(())
     }
 
@@ -109,37 +113,44 @@ impl SubmitTasks {
         &self,
         session: &mut dyn Session,
         fresh: &[usize],
-    ) -> Result<Vec<Submission<'_>>, Failure> {
+    ) -> Result<Vec<Submission<'_>>, SqlError> {
         let mut submissions = Vec::with_capacity(fresh.len());
         let mut made: HashMap<LaneKey, i64> = HashMap::new();
+
         for index in fresh {
-            let (id, task) = (self.ids[*index], &self.tasks[*index]);
+            let id = self.ids[*index];
+            let task = &self.tasks[*index];
             let lane = match self.lanes[*index] {
                 Some(lane) => lane,
                 None => {
                     let key = lane_key(task);
                     let lane = match made.get(&key) {
                         Some(lane) => *lane,
-                        None => ledger::find_or_make_lane(session, &key).await?,
+                        None => effects::find_or_make_lane(session, &key).await?,
                     };
                     made.insert(key, lane);
                     lane
                 }
             };
+
             submissions.push(Submission { id, lane, task });
         }
+
         Ok(submissions)
     }
 
-    async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), Failure> {
+    /// Writes the messages about new tasks, if the policy selects any.
+    async fn tell(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), SqlError> {
         let events = &session.shared().outbox().events;
         let told = fresh
             .iter()
             .filter(|index| events.selects(EventKind::Submitted, &self.tasks[**index].task_type));
+
         let told: Vec<TaskId> = told.map(|index| self.ids[*index]).collect();
         if told.is_empty() {
             return Ok(());
         }
+
         let list = hex_list(told);
         let mut messages = Vec::new();
         for row in session
@@ -153,7 +164,8 @@ impl SubmitTasks {
                     .messages(&record::task(&row)?, EventKind::Submitted),
             );
         }
-        ledger::insert_messages(session, &messages).await
+
+        effects::insert_messages(session, &messages).await
     }
 }
 
@@ -161,20 +173,23 @@ impl SubmitTasks {
 impl Operation for SubmitTasks {
     type Output = Vec<Submitted>;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, SqlError> {
         let parent = self.tasks.iter().find_map(|task| task.parent);
-        let mut ledger = Ledger::default();
+        let mut effects = TransactionEffects::default();
         if let Some(lease) = &parent {
-            ledger.lock(session, [lease.task_id]).await?;
-            let task = ledger
+            // The parent stays locked: its attempt cannot end while it gets children.
+            effects.lock(session, [lease.task_id]).await?;
+            let task = effects
                 .get(lease.task_id)
-                .ok_or(Failure::Store(StoreError::NotFound))?;
+                .ok_or(SqlError::Store(StoreError::NotFound))?;
             heartbeat::decide(task, lease)?;
         }
+
         let answers = settle_keys(session, &self.tasks, &self.ids).await?;
         let fresh: Vec<usize> = (0..self.tasks.len())
             .filter(|index| !answers[*index].repeated)
             .collect();
+
         if let Some(lease) = &parent {
             let children = fresh
                 .iter()
@@ -184,17 +199,21 @@ impl Operation for SubmitTasks {
                 from: None,
                 to: Status::Queued,
             };
-            ledger.add_children(lease.task_id, vec![made; children]);
+
+            effects.add_children(lease.task_id, vec![made; children]);
             let now = session.now().await?;
-            ledger.save(session, now).await?;
+            effects.save(session, now).await?;
         }
+
         self.insert(session, &fresh).await?;
+
+        // Messages are made from the inserted rows.
         self.tell(session, &fresh).await?;
         Ok(answers)
     }
 }
 
-/// A promise as `take_idempotency_keys` takes it.
+/// An idempotency key as `take_idempotency_keys` takes it.
 #[derive(Serialize)]
 struct KeyRow<'a> {
     owner: &'a str,
@@ -204,12 +223,12 @@ struct KeyRow<'a> {
     ttl_us: u64,
 }
 
-/// Settles for each task whether it is new or was made before under the same key.
+/// Decides for each task whether it is new or repeats an earlier submit.
 async fn settle_keys(
     session: &mut dyn Session,
     tasks: &[NewTask],
     ids: &[TaskId],
-) -> Result<Vec<Submitted>, Failure> {
+) -> Result<Vec<Submitted>, SqlError> {
     let mut answers: Vec<Submitted> = ids
         .iter()
         .map(|id| Submitted {
@@ -217,6 +236,7 @@ async fn settle_keys(
             repeated: false,
         })
         .collect();
+
     let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     let mut rows = Vec::new();
     for (index, task) in tasks.iter().enumerate() {
@@ -228,26 +248,31 @@ async fn settle_keys(
             rows.push(key_row(task, promise, ids[index]));
         }
     }
+
     if rows.is_empty() {
         return Ok(answers);
     }
+
     let found = take_and_read(session, &mut rows).await?;
     for (index, task) in tasks.iter().enumerate() {
         let Some(promise) = &task.idempotency else {
             continue;
         };
+
         let key = (task.owner.to_string(), promise.key.clone());
         let (digest, task_id) = found
             .get(&key)
-            .ok_or_else(|| Failure::Again("the key was removed at this moment".to_owned()))?;
+            .ok_or_else(|| SqlError::LostRace("the key was removed at this moment".to_owned()))?;
         if *digest != digest_text(promise) {
             return Err(StoreError::IdempotencyMismatch.into());
         }
+
         answers[index] = Submitted {
             task_id: *task_id,
             repeated: *task_id != ids[index],
         };
     }
+
     Ok(answers)
 }
 
@@ -256,7 +281,8 @@ type FoundKeys = HashMap<(String, String), (String, TaskId)>;
 async fn take_and_read(
     session: &mut dyn Session,
     rows: &mut [KeyRow<'_>],
-) -> Result<FoundKeys, Failure> {
+) -> Result<FoundKeys, SqlError> {
+    // Sorted, so that concurrent submits take the same keys in one order.
     rows.sort_by_key(|row| (row.owner, row.idempotency_key));
     let document = serde_json::to_string(rows)?;
     let clock = session.clock();
@@ -266,6 +292,7 @@ async fn take_and_read(
             &[clock.into(), (&document).into()],
         )
         .await?;
+
     let found = session
         .fetch(Statement::ReadIdempotencyKeys, &[(&document).into()])
         .await?;
@@ -273,6 +300,7 @@ async fn take_and_read(
         let key = (row.must_text(0)?, row.must_text(1)?);
         Ok((key, (row.must_text(2)?, TaskId(row.must_id(3)?))))
     };
+
     found.iter().map(read).collect()
 }
 
@@ -288,6 +316,7 @@ fn key_row<'a>(task: &'a NewTask, promise: &'a Idempotency, id: TaskId) -> KeyRo
 
 fn digest_text(promise: &Idempotency) -> String {
     use std::fmt::Write as _;
+
     promise
         .digest
         .iter()
@@ -298,24 +327,24 @@ fn digest_text(promise: &Idempotency) -> String {
         })
 }
 
-/// Makes tasks and claims behind them, in one transaction.
+/// Creates tasks and claims due ones, in one transaction.
 #[derive(Debug)]
 pub(crate) struct SubmitAndClaim {
     pub(crate) submit: SubmitTasks,
-    pub(crate) claim: ClaimTasks,
+    pub(crate) claim: ClaimRequest,
 }
 
 #[async_trait]
 impl Operation for SubmitAndClaim {
-    type Output = (Vec<Submitted>, Vec<Task>);
+    type Output = (Vec<Submitted>, Vec<TaskRecord>);
 
-    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, Failure> {
+    async fn run(&self, session: &mut dyn Session) -> Result<Self::Output, SqlError> {
         let submitted = self.submit.run(session).await?;
         Ok((submitted, self.claim.run(session).await?))
     }
 }
 
-/// Makes sure that a lane exists, in a transaction of its own.
+/// Creates a missing lane in a transaction of its own.
 #[derive(Debug)]
 pub(crate) struct EnsureLane {
     pub(crate) key: LaneKey,
@@ -325,7 +354,7 @@ pub(crate) struct EnsureLane {
 impl Operation for EnsureLane {
     type Output = i64;
 
-    async fn run(&self, session: &mut dyn Session) -> Result<i64, Failure> {
-        ledger::find_or_make_lane(session, &self.key).await
+    async fn run(&self, session: &mut dyn Session) -> Result<i64, SqlError> {
+        effects::find_or_make_lane(session, &self.key).await
     }
 }

@@ -1,9 +1,9 @@
 //! The store on PostgreSQL.
 //!
-//! Arrays carry batches in, one statement claims, and claims start where the ones before ended (see
-//! `crate::bounds`). Nothing here decides anything: that is `crate::operations` and the domain.
+//! Batches travel as arrays. One statement claims, and each claim starts where the last one ended
+//! (see `crate::bounds`). Decisions belong to `crate::operations` and the domain.
 
-mod doorbell;
+mod notifier;
 mod session;
 
 use std::sync::Arc;
@@ -16,16 +16,17 @@ use sqlx::{Connection as _, PgConnection};
 use crate::{
     catalog::Sql,
     connections::{Bounds, CONNECT_WAIT, Connections, lives, open_pool},
-    failure::Failure,
     migrate, savepoint,
     session::{Operation, Shared},
+    sql_error::SqlError,
 };
-use doorbell::PgDoorbell;
+use notifier::PgNotifier;
 use session::PgSession;
 pub(crate) use session::statements;
 
-/// Every statement of this store goes by keys and indexes, whatever the statistics say of a table that was empty a
-/// minute ago and holds a million rows now; only lines of counts, which are few, are read as they stand. Plans are made once for each connection and stay the same.
+/// Every statement uses keys and indexes, except scans of the few count rows. Statistics must not
+/// change that: a table may grow from empty to a million rows in a minute. Each connection plans
+/// once and keeps its plans.
 const PLANS: [(&str, &str); 6] = [
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
@@ -43,13 +44,14 @@ pub(crate) struct PostgresDatabase {
 }
 
 impl PostgresDatabase {
-    pub(crate) async fn open(url: &str, bounds: Bounds, shared: Shared) -> Result<Self, Failure> {
+    pub(crate) async fn open(url: &str, bounds: Bounds, shared: Shared) -> Result<Self, SqlError> {
         let pool = PgPoolOptions::new()
             .max_connections(bounds.max_connections)
             .acquire_timeout(CONNECT_WAIT)
             .test_before_acquire(false)
             .after_release(|connection, _| Box::pin(lives::<sqlx::Postgres>(connection)));
         let pool = open_pool(pool, connect_options(url)?).await?;
+
         Ok(Self {
             connections: Connections::new(pool, bounds.operation_wait),
             shared: Arc::new(shared),
@@ -64,6 +66,7 @@ impl PostgresDatabase {
             .await
             .map_err(migrate::failed)?
             .detach();
+
         migrate::run(&mut connection, &migrate::POSTGRES).await
     }
 
@@ -88,7 +91,10 @@ impl PostgresDatabase {
     }
 
     /// Runs the operation in one transaction.
-    pub(crate) async fn transact<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+    pub(crate) async fn transact<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<O::Output, SqlError> {
         let mut taken = self.connections.take().await?;
         let done = self.transact_on(&mut taken.connection, operation).await;
         taken.answered(done)
@@ -98,38 +104,43 @@ impl PostgresDatabase {
         &self,
         connection: &mut PgConnection,
         operation: &O,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         let mut transaction = connection.begin().await?;
         let mut session = PgSession::new(&mut transaction, &self.shared);
         let ran = operation.run(&mut session).await;
         let moves = session.into_moves();
+
         let output = match ran {
             Ok(output) => output,
             Err(failure) => return Err(rolled_back(transaction, failure).await),
         };
+
+        // Note the moves after the commit: a rolled back claim must not raise a bound.
         transaction.commit().await?;
         self.shared.note_moves(&moves);
         Ok(output)
     }
 
-    /// Runs an operation that is one statement, or only reads: it needs no transaction of its own.
-    pub(crate) async fn once<O: Operation>(&self, operation: &O) -> Result<O::Output, Failure> {
+    /// Runs an operation that only reads or is one statement. It needs no transaction.
+    pub(crate) async fn once<O: Operation>(&self, operation: &O) -> Result<O::Output, SqlError> {
         let mut taken = self.connections.take().await?;
         let mut session = PgSession::new(&mut taken.connection, &self.shared);
         let ran = operation.run(&mut session).await;
         let moves = session.into_moves();
+
         if ran.is_ok() {
             self.shared.note_moves(&moves);
         }
+
         taken.answered(ran)
     }
 
-    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
+    /// Runs the operation in the caller's open transaction. A refused operation leaves no changes.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut PgConnection,
         operation: &O,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         savepoint::set::<sqlx::Postgres>(connection).await?;
         let ran = operation
             .run(&mut PgSession::new(connection, &self.shared))
@@ -137,9 +148,10 @@ impl PostgresDatabase {
         savepoint::settle::<sqlx::Postgres, _>(connection, ran).await
     }
 
-    /// Prepares every statement and answers with those that the database refuses.
-    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+    /// Prepares every statement and returns those that the database refuses.
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, SqlError> {
         use sqlx::Executor as _;
+
         let mut connection = self.connections.pool.acquire().await?;
         let mut refused = Vec::new();
         for sql in statements() {
@@ -147,11 +159,12 @@ impl PostgresDatabase {
                 refused.push(format!("{}: {error}", sql.name));
             }
         }
+
         Ok(refused)
     }
 
     /// The settings on which a commit's durability rests.
-    pub(crate) async fn durability(&self) -> Result<String, Failure> {
+    pub(crate) async fn durability(&self) -> Result<String, SqlError> {
         let query = "SELECT 'fsync=' || current_setting('fsync') || ', synchronous_commit=' \
                      || current_setting('synchronous_commit')";
         Ok(sqlx::query_scalar(query)
@@ -159,8 +172,8 @@ impl PostgresDatabase {
             .await?)
     }
 
-    pub(crate) fn doorbell(&self) -> PgDoorbell {
-        PgDoorbell::new(self.connections.pool.clone())
+    pub(crate) fn notifier(&self) -> PgNotifier {
+        PgNotifier::new(self.connections.pool.clone())
     }
 
     pub(crate) async fn close(&self) {
@@ -172,12 +185,12 @@ impl PostgresDatabase {
     }
 }
 
-/// How long a transaction may wait for its next statement. A node that is cut off or stopped in the middle of one would
-/// hold its locks until then, and whoever rescues its tasks would wait for them.
+/// How long a transaction may idle between statements. A node that stops in a transaction holds its
+/// locks that long, and the rescue of its tasks waits for them.
 const SILENCE: &str = "5s";
 
-/// How every connection is made.
-fn connect_options(url: &str) -> Result<PgConnectOptions, Failure> {
+/// The options of every connection.
+fn connect_options(url: &str) -> Result<PgConnectOptions, SqlError> {
     let options: PgConnectOptions = url.parse()?;
     Ok(options
         .application_name("longhaul")
@@ -190,21 +203,24 @@ fn connect_options(url: &str) -> Result<PgConnectOptions, Failure> {
         .options(PLANS))
 }
 
-/// A connection like those of the pool.
-pub(crate) async fn connect(url: &str) -> Result<PgConnection, Failure> {
+/// A connection with the pool's options.
+pub(crate) async fn connect(url: &str) -> Result<PgConnection, SqlError> {
     Ok(PgConnection::connect_with(&connect_options(url)?).await?)
 }
 
-/// Ends a failed transaction before its caller goes on: dropped, it would keep its locks for a moment, and a claim that
-/// skips locked rows would pass over them.
-async fn rolled_back(transaction: sqlx::PgTransaction<'_>, failure: Failure) -> Failure {
+/// Ends a failed transaction before its caller continues. A dropped transaction keeps its locks for
+/// a moment, and claims would skip those rows.
+async fn rolled_back(transaction: sqlx::PgTransaction<'_>, failure: SqlError) -> SqlError {
     if let Err(error) = transaction.rollback().await {
-        tracing::debug!(%error, "a failed transaction could not be rolled back; the server does it");
+        tracing::debug!(
+            %error,
+            "a failed transaction could not be rolled back; the server does it"
+        );
     }
     failure
 }
 
-/// The statement as sqlx wants it.
+/// The statement as sqlx's string type.
 fn text(sql: &'static Sql) -> sqlx::SqlStr {
     sqlx::SqlSafeStr::into_sql_str(sql.text.as_str())
 }

@@ -6,9 +6,9 @@ use std::time::Instant;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use longhaul_domain::{
-    Task, TaskId, Timestamp,
+    TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
-    statistics::Tally,
+    statistics::TaskCount,
 };
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -16,11 +16,11 @@ use uuid::Uuid;
 use crate::{
     bounds::{LaneBound, Moves},
     catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
-    failure::Failure,
     operations::claim::in_order,
     record::{self, TASK_COLUMNS},
     row::{Columns as _, Param, SqlRow},
     session::{Completion, LaneHead, Session, Shared, Submission},
+    sql_error::SqlError,
 };
 
 macro_rules! own {
@@ -36,12 +36,12 @@ static COMPLETE: LazyLock<Sql> = own!(for_many, "complete_tasks");
 static INSERT: LazyLock<Sql> = own!(for_many, "insert_tasks");
 static ALIKE: LazyLock<Sql> = own!(for_many, "insert_alike");
 static INSERT_ONE: LazyLock<Sql> = own!(for_one, "insert_task");
-static INSERT_AND_RING: LazyLock<Sql> = LazyLock::new(|| {
+static INSERT_AND_NOTIFY: LazyLock<Sql> = LazyLock::new(|| {
     for_one(
-        "insert_and_ring",
+        "insert_and_notify",
         concat!(
             include_str!("sql/insert_task.sql"),
-            include_str!("sql/ring_for_it.fragment")
+            include_str!("sql/notify_hint.fragment")
         ),
     )
 });
@@ -55,14 +55,14 @@ fn with_taken(file: &str, token: &str) -> String {
         .replace("{token}", token)
 }
 
-/// The clock is worked out wherever it stands: for one row that is cheaper than to set it up once for the statement.
+/// A statement for one row. It computes the clock in place, which is cheaper than a subquery.
 fn for_one(name: &'static str, file: &str) -> Sql {
     let file = with_taken(file, "$6");
     let now = "((date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)";
     POSTGRES_DIALECT.sql(name, &file.replace("{now}", now))
 }
 
-/// Every statement that this database is ever sent.
+/// Every statement that the store sends to this database.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     POSTGRES_CATALOG.iter().chain([
         &*CLAIM,
@@ -72,7 +72,7 @@ pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
         &*INSERT,
         &*ALIKE,
         &*INSERT_ONE,
-        &*INSERT_AND_RING,
+        &*INSERT_AND_NOTIFY,
     ])
 }
 
@@ -102,7 +102,7 @@ impl<'c> PgSession<'c> {
         &mut self,
         request: &ClaimRequest,
         bounds: &[LaneBound],
-    ) -> Result<Vec<Claimed>, Failure> {
+    ) -> Result<Vec<Claimed>, SqlError> {
         let (lanes, dues): (Vec<i64>, Vec<i64>) = bounds
             .iter()
             .map(|bound| (bound.lane, bound.due_at))
@@ -112,52 +112,60 @@ impl<'c> PgSession<'c> {
             .bind(&request.queues)
             .bind(&request.task_types);
         let query = query.bind(request.node_id.0).bind(&request.host);
+
         let query = query
             .bind(i64::try_from(request.limit).unwrap_or(i64::MAX))
             .bind(lanes)
             .bind(dues);
+
         self.read_claimed(query).await
     }
 
-    /// Reads what a claim brings as it comes, and to its end, also if a row cannot be read: a server that is left in the middle
-    /// of its answer may take the claim back or not, and nobody would know.
-    async fn read_claimed(&mut self, query: PgQuery<'_>) -> Result<Vec<Claimed>, Failure> {
-        let (mut claimed, mut trouble) = (Vec::new(), None);
+    /// Reads the claimed rows to the end, even if one cannot be read. If the read stopped early, it
+    /// would be unknown whether the claim is committed.
+    async fn read_claimed(&mut self, query: PgQuery<'_>) -> Result<Vec<Claimed>, SqlError> {
+        let mut claimed = Vec::new();
+        let mut trouble = None;
         let mut rows = query.fetch(&mut *self.connection);
+
         while let Some(row) = rows.try_next().await? {
             match Claimed::from_row(&SqlRow::Postgres(row)) {
                 Ok(one) => claimed.push(one),
                 Err(error) => trouble = trouble.or(Some(error)),
             }
         }
+
         trouble.map_or(Ok(claimed), Err)
     }
 
-    /// Claims without bounds, and notes how long that took.
+    /// Claims without bounds and records how long it took.
     async fn claim_from_the_front(
         &mut self,
         request: &ClaimRequest,
-    ) -> Result<Vec<Claimed>, Failure> {
+    ) -> Result<Vec<Claimed>, SqlError> {
         let started = Instant::now();
         let claimed = self.claim_from(request, &[]).await?;
         self.shared.claim_bounds.note_full_scan(started.elapsed());
         Ok(claimed)
     }
 
-    /// What was claimed, in the order of claims. Lanes that were looked at are known from now on.
-    fn known(&self, claimed: Vec<Claimed>) -> Vec<Task> {
+    /// The claimed tasks, in claim order. Remembers the lanes that the statement returned.
+    fn known(&self, claimed: Vec<Claimed>) -> Vec<TaskRecord> {
         let standing = |claimed: Claimed| {
             let Claimed {
                 task,
                 lane,
                 standing,
             } = claimed;
+
             if let Some(priority) = standing.and_then(|standing| u8::try_from(standing).ok()) {
                 self.shared
                     .note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
             }
+
             (standing.unwrap_or(i64::from(task.priority)), task)
         };
+
         in_order(claimed.into_iter().map(standing).collect())
     }
 
@@ -165,7 +173,7 @@ impl<'c> PgSession<'c> {
         &mut self,
         queue: Option<&str>,
         bounds: &[LaneBound],
-    ) -> Result<Vec<LaneHead>, Failure> {
+    ) -> Result<Vec<LaneHead>, SqlError> {
         let bounds = serde_json::to_string(bounds)?;
         let params = [self.clock().into(), Param::Text(queue), (&bounds).into()];
         let rows = self.fetch(Statement::FindHeads, &params).await?;
@@ -173,16 +181,17 @@ impl<'c> PgSession<'c> {
     }
 }
 
-/// A task that was claimed, the lane that it stood in, and the priority of that if the statement has looked.
+/// A claimed task and its lane, with the lane's priority if the statement returned it.
 struct Claimed {
-    task: Task,
+    task: TaskRecord,
     lane: i64,
     standing: Option<i64>,
 }
 
 impl Claimed {
-    fn from_row(row: &SqlRow) -> Result<Self, Failure> {
-        let (lane, standing) = (row.must_int(TASK_COLUMNS)?, row.int(TASK_COLUMNS + 1)?);
+    fn from_row(row: &SqlRow) -> Result<Self, SqlError> {
+        let lane = row.must_int(TASK_COLUMNS)?;
+        let standing = row.int(TASK_COLUMNS + 1)?;
         Ok(Self {
             task: record::task(row)?,
             lane,
@@ -225,7 +234,7 @@ impl Session for PgSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SqlError> {
         Ok(bind(sql, params)
             .execute(&mut *self.connection)
             .await?
@@ -236,7 +245,7 @@ impl Session for PgSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure> {
+    ) -> Result<Vec<SqlRow>, SqlError> {
         let rows = bind(sql, params).fetch_all(&mut *self.connection).await?;
         Ok(rows.into_iter().map(SqlRow::Postgres).collect())
     }
@@ -244,58 +253,67 @@ impl Session for PgSession<'_> {
     async fn insert_tasks(
         &mut self,
         tasks: &[Submission<'_>],
-        tallies: &[Tally],
-    ) -> Result<(), Failure> {
-        if let ([only], [_queued]) = (tasks, tallies) {
+        task_counts: &[TaskCount],
+    ) -> Result<(), SqlError> {
+        if let ([only], [_queued]) = (tasks, task_counts) {
             let policy = only.policy_text()?;
-            let sql = if only.task.rings {
-                &INSERT_AND_RING
+            let sql = if only.task.notifies {
+                &INSERT_AND_NOTIFY
             } else {
                 &INSERT_ONE
             };
+
             self.execute_sql(sql, &inserted(only, policy.as_deref(), self.clock()))
                 .await?;
             return Ok(());
         }
-        let tallies = serde_json::to_string(tallies)?;
+
+        let task_counts = serde_json::to_string(task_counts)?;
         if let Some(first) = Submission::shared(tasks) {
-            let rings = tasks.iter().any(|submission| submission.task.rings);
-            bind_alike(first, tasks, self.clock(), &tallies, rings)?
+            let notifies = tasks.iter().any(|submission| submission.task.notifies);
+            bind_alike(first, tasks, self.clock(), &task_counts, notifies)?
                 .execute(&mut *self.connection)
                 .await?;
             return Ok(());
         }
+
         let columns = Columns::of(tasks)?;
         columns
-            .bind(self.clock(), &tallies)
+            .bind(self.clock(), &task_counts)
             .execute(&mut *self.connection)
             .await?;
+
         Ok(())
     }
 
-    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<TaskRecord>, SqlError> {
         let mut bounds = self.shared.claim_bounds.current();
         let mut claimed = match bounds.is_empty() {
             true => self.claim_from_the_front(request).await?,
             false => self.claim_from(request, &bounds).await?,
         };
+
+        // A task may be due before the bounds, so an empty result calls for a full scan.
         if claimed.is_empty() && !bounds.is_empty() && self.shared.claim_bounds.may_look_again() {
             bounds.clear();
             claimed = self.claim_from_the_front(request).await?;
         }
+
         for Claimed { task, lane, .. } in &claimed {
             self.moves.claimed(&bounds, *lane, task.due_at.as_micros());
         }
+
         Ok(self.known(claimed))
     }
 
-    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<TaskRecord>, SqlError> {
         let ClaimNamed {
             node_id,
             host,
             task_types,
             ..
         } = request;
+
         let query = match &*request.ids {
             [only] => {
                 let query = sqlx::query(super::text(&CLAIM_ONE))
@@ -316,38 +334,45 @@ impl Session for PgSession<'_> {
                 query.bind(node_id.0).bind(host)
             }
         };
+
         let claimed = self.read_claimed(query).await?;
-        // Where all tasks come one by one and by name, looks would begin at the front each time, and walk over all that are gone.
+        // If all tasks are claimed one by one and by name, nothing else raises the bounds, and each
+        // scan would start at the front.
         if let [Claimed { task, lane, .. }] = &*claimed {
             self.moves.claimed_by_name(*lane, task.due_at.as_micros());
         }
+
         Ok(self.known(claimed))
     }
 
-    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, Failure> {
+    async fn find_heads(&mut self, queue: Option<&str>) -> Result<Vec<LaneHead>, SqlError> {
         let mut bounds = self.shared.look_bounds.current();
         let mut heads = match bounds.is_empty() {
             true => Vec::new(),
             false => self.find_heads_from(queue, &bounds).await?,
         };
+
+        // A task may be due before the bounds, so an empty result calls for a full scan.
         if heads.is_empty() && (bounds.is_empty() || self.shared.look_bounds.may_look_again()) {
             bounds.clear();
             let started = Instant::now();
             heads = self.find_heads_from(queue, &[]).await?;
             self.shared.look_bounds.note_full_scan(started.elapsed());
         }
+
         let mut seen = Moves::default();
         heads
             .iter()
             .for_each(|head| seen.claimed(&bounds, head.lane, head.due_at));
         self.shared.look_bounds.raise(&seen);
+
         Ok(heads)
     }
 
     async fn complete_tasks(
         &mut self,
         completions: &[Completion<'_>],
-    ) -> Result<Vec<TaskId>, Failure> {
+    ) -> Result<Vec<TaskId>, SqlError> {
         let ids: Vec<Uuid> = completions
             .iter()
             .map(|done| done.lease.task_id.0)
@@ -357,6 +382,7 @@ impl Session for PgSession<'_> {
             .map(|done| i64::from(done.lease.attempt))
             .collect();
         let tokens: Vec<Uuid> = completions.iter().map(|done| done.lease.token.0).collect();
+
         let results: Vec<Option<&str>> = completions.iter().map(|done| done.result).collect();
         let urls: Vec<Option<&str>> = completions.iter().map(|done| done.result_url).collect();
         let query = sqlx::query(super::text(&COMPLETE))
@@ -369,10 +395,12 @@ impl Session for PgSession<'_> {
             .bind(urls)
             .fetch_all(&mut *self.connection)
             .await?;
+
         let mut ended = Vec::with_capacity(rows.len());
         for row in rows {
             ended.push(TaskId(SqlRow::Postgres(row).must_id(0)?));
         }
+
         Ok(ended)
     }
 }
@@ -385,6 +413,7 @@ fn inserted<'a>(
 ) -> [Param<'a>; 21] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
+
     [
         clock.into(),
         submission.id.0.into(),
@@ -410,19 +439,19 @@ fn inserted<'a>(
     ]
 }
 
-/// `insert_alike` with its parameters.
+/// `insert_alike` with its parameters bound.
 fn bind_alike<'a>(
     first: &Submission<'a>,
     tasks: &[Submission<'a>],
     clock: i64,
-    tallies: &'a str,
-    rings: bool,
-) -> Result<PgQuery<'a>, Failure> {
+    task_counts: &'a str,
+    notifies: bool,
+) -> Result<PgQuery<'a>, SqlError> {
     let task = first.task;
     let query = sqlx::query(super::text(&ALIKE))
         .bind(clock)
-        .bind(tallies)
-        .bind(i64::from(rings))
+        .bind(task_counts)
+        .bind(i64::from(notifies))
         .bind(tasks.iter().map(|one| one.id.0).collect::<Vec<_>>())
         .bind(
             tasks
@@ -453,6 +482,7 @@ fn bind_alike<'a>(
         .bind(task.memo.as_ref().map(longhaul_domain::Json::as_str))
         .bind(task.correlation_id.as_deref())
         .bind(task.trace_context.as_deref());
+
     Ok(query)
 }
 
@@ -479,11 +509,11 @@ struct Columns<'a> {
     memos: Vec<Option<&'a str>>,
     correlations: Vec<Option<&'a str>>,
     traces: Vec<Option<&'a str>>,
-    rings: bool,
+    notifies: bool,
 }
 
 impl<'a> Columns<'a> {
-    fn of(tasks: &[Submission<'a>]) -> Result<Self, Failure> {
+    fn of(tasks: &[Submission<'a>]) -> Result<Self, SqlError> {
         let mut columns = Self::default();
         for submission in tasks {
             columns.push(submission)?;
@@ -491,7 +521,7 @@ impl<'a> Columns<'a> {
         Ok(columns)
     }
 
-    fn push(&mut self, submission: &Submission<'a>) -> Result<(), Failure> {
+    fn push(&mut self, submission: &Submission<'a>) -> Result<(), SqlError> {
         let task = submission.task;
         let (run_at, delay_us) = submission.run_time();
         self.ids.push(submission.id.0);
@@ -501,6 +531,7 @@ impl<'a> Columns<'a> {
         self.types.push(&task.task_type);
         self.keys.push(task.task_key.as_deref());
         self.queues.push(&task.queue);
+
         self.priorities.push(i64::from(task.priority));
         self.lanes.push(submission.lane);
         self.run_ats.push(run_at);
@@ -510,6 +541,7 @@ impl<'a> Columns<'a> {
             .push(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()));
         self.deadlines
             .push(task.deadline_at.map(Timestamp::as_micros));
+
         self.finish_steps.push(task.finish_step);
         self.policies.push(submission.policy_text()?);
         self.parameters.push(task.parameters.as_str());
@@ -517,14 +549,15 @@ impl<'a> Columns<'a> {
             .push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
         self.correlations.push(task.correlation_id.as_deref());
         self.traces.push(task.trace_context.as_deref());
-        self.rings |= task.rings;
+        self.notifies |= task.notifies;
+
         Ok(())
     }
 
-    fn bind(self, clock: i64, tallies: &'a str) -> PgQuery<'a> {
+    fn bind(self, clock: i64, task_counts: &'a str) -> PgQuery<'a> {
         sqlx::query(super::text(&INSERT))
             .bind(clock)
-            .bind(tallies)
+            .bind(task_counts)
             .bind(self.ids)
             .bind(self.parents)
             .bind(self.owners)
@@ -545,6 +578,6 @@ impl<'a> Columns<'a> {
             .bind(self.memos)
             .bind(self.correlations)
             .bind(self.traces)
-            .bind(i64::from(self.rings))
+            .bind(i64::from(self.notifies))
     }
 }

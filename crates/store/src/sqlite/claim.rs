@@ -1,24 +1,25 @@
-//! Claims in the one writer's transaction: rows are read once, the lifecycle decides, and each is written by its number.
+//! Claims in the writer's transaction. Each row is read once, decided by the lifecycle and written
+//! by its row number.
 
 use std::sync::LazyLock;
 
 use longhaul_domain::{
-    LeaseToken, Task, Timestamp,
+    LeaseToken, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     lifecycle,
-    statistics::TallySheet,
+    statistics::CountSheet,
 };
 
 use super::session::{SqliteSession, bind, execute};
 use crate::{
     catalog::{SQLITE_DIALECT, Sql},
-    failure::Failure,
-    ledger,
+    effects,
     operations::claim::{Claimant, in_order, open_lanes, shares},
     random,
     record::{self, TASK_COLUMNS, hex_list},
     row::{Columns as _, Param},
     session::Session as _,
+    sql_error::SqlError,
 };
 
 macro_rules! own {
@@ -41,17 +42,20 @@ pub(super) fn statements() -> [&'static Sql; 5] {
 pub(super) async fn claim_tasks(
     session: &mut SqliteSession<'_>,
     request: &ClaimRequest,
-) -> Result<Vec<Task>, Failure> {
+) -> Result<Vec<TaskRecord>, SqlError> {
     let claimant = Claimant {
         node: request.node_id,
         host: &request.host,
     };
-    let (mut claimed, mut sheet) = (Vec::new(), TallySheet::default());
+    let mut claimed = Vec::new();
+    let mut sheet = CountSheet::default();
+
     for group in open_lanes(session, &LANES, request).await? {
         let wanted = request.limit - claimed.len();
         if wanted == 0 {
             break;
         }
+
         for (lane, share) in shares(session, &PEEK, &group, wanted).await? {
             let params = [
                 session.clock().into(),
@@ -59,6 +63,7 @@ pub(super) async fn claim_tasks(
                 share.into(),
                 lane.priority.into(),
             ];
+
             claimed.extend(take(
                 session,
                 claimant,
@@ -67,45 +72,46 @@ pub(super) async fn claim_tasks(
             )?);
         }
     }
-    ledger::insert_tallies(session, &sheet.into_tallies()).await?;
+
+    effects::insert_task_counts(session, &sheet.into_task_counts()).await?;
     Ok(in_order(claimed))
 }
 
-/// Claims what can be claimed of the named tasks.
+/// Claims those of the named tasks that are claimable.
 pub(super) async fn claim_named(
     session: &mut SqliteSession<'_>,
     request: &ClaimNamed,
-) -> Result<Vec<Task>, Failure> {
-    let (list, types) = (
-        hex_list(request.ids.iter().copied()),
-        serde_json::to_string(&request.task_types)?,
-    );
+) -> Result<Vec<TaskRecord>, SqlError> {
+    let list = hex_list(request.ids.iter().copied());
+    let types = serde_json::to_string(&request.task_types)?;
     let params = [
         session.clock().into(),
         (&list).into(),
         (&types).into(),
         request.node_id.0.into(),
     ];
+
     let claimant = Claimant {
         node: request.node_id,
         host: &request.host,
     };
-    let mut sheet = TallySheet::default();
+    let mut sheet = CountSheet::default();
     let claimed = take(
         session,
         claimant,
         pick(session, &NAMED, &params)?,
         &mut sheet,
     )?;
-    ledger::insert_tallies(session, &sheet.into_tallies()).await?;
+
+    effects::insert_task_counts(session, &sheet.into_task_counts()).await?;
     Ok(in_order(claimed))
 }
 
 struct Picked {
-    task: Task,
-    /// The number of its row.
+    task: TaskRecord,
+    /// Its row number.
     number: i64,
-    /// The priority of the lane that it stands in.
+    /// The priority of its lane.
     standing: i64,
 }
 
@@ -113,11 +119,12 @@ fn take(
     session: &SqliteSession<'_>,
     claimant: Claimant<'_>,
     picked: Vec<Picked>,
-    sheet: &mut TallySheet,
-) -> Result<Vec<(i64, Task)>, Failure> {
+    sheet: &mut CountSheet,
+) -> Result<Vec<(i64, TaskRecord)>, SqlError> {
     let mut update = session.prepared(&TAKE)?;
     let now = Timestamp::from_micros(session.clock());
     let mut taken = Vec::with_capacity(picked.len());
+
     for Picked {
         task: before,
         number,
@@ -132,11 +139,10 @@ fn take(
             LeaseToken(token),
             now,
         )?;
+
         let after = &claim.after;
-        let (attempt, version) = (
-            i64::from(after.attempt),
-            i64::try_from(after.version).unwrap_or(i64::MAX),
-        );
+        let attempt = i64::from(after.attempt);
+        let version = i64::try_from(after.version).unwrap_or(i64::MAX);
         let params = [
             number.into(),
             token.into(),
@@ -147,14 +153,17 @@ fn take(
             Param::Int(after.started_at.map(Timestamp::as_micros)),
             after.updated_at.as_micros().into(),
         ];
+
         if execute(&mut update, &params)? != 1 {
-            return Err(Failure::internal(
+            return Err(SqlError::internal(
                 "a task that was read in this transaction is gone",
             ));
         }
+
         sheet.record_move(&before, &claim.after);
         taken.push((standing, claim.after));
     }
+
     Ok(taken)
 }
 
@@ -163,17 +172,21 @@ fn pick(
     session: &SqliteSession<'_>,
     sql: &'static Sql,
     params: &[Param<'_>],
-) -> Result<Vec<Picked>, Failure> {
+) -> Result<Vec<Picked>, SqlError> {
     let mut pick = session.prepared(sql)?;
     bind(&mut pick, params)?;
-    let (mut rows, mut picked) = (pick.raw_query(), Vec::new());
+    let mut rows = pick.raw_query();
+    let mut picked = Vec::new();
+
     while let Some(row) = rows.next()? {
-        let (number, standing) = (row.must_int(TASK_COLUMNS)?, row.must_int(TASK_COLUMNS + 1)?);
+        let number = row.must_int(TASK_COLUMNS)?;
+        let standing = row.must_int(TASK_COLUMNS + 1)?;
         picked.push(Picked {
             task: record::task(row)?,
             number,
             standing,
         });
     }
+
     Ok(picked)
 }

@@ -1,7 +1,6 @@
-//! Connections to the file, by the driver that runs statements on the thread that asks.
+//! Connections to the file, through a driver that runs statements on the calling thread.
 //!
-//! SQLite has no server to wait for: handing each statement to another thread and its answer back would take longer than
-//! most statements.
+//! SQLite has no server. Most statements take less time than a hand-over to another thread.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,9 +10,9 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// How long SQLite itself waits for another program that writes the file before we try again.
+/// How long SQLite waits for another program's write lock before the store retries.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared; the store has fewer.
 const STATEMENTS: usize = 256;
@@ -24,7 +23,7 @@ const PRAGMAS: [(&str, &str); 3] = [
 ];
 
 /// Opens the connection that writes.
-pub(crate) fn writer(path: &Path) -> Result<Connection, Failure> {
+pub(crate) fn writer(path: &Path) -> Result<Connection, SqlError> {
     let connection = open(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
@@ -35,31 +34,35 @@ pub(crate) fn writer(path: &Path) -> Result<Connection, Failure> {
 }
 
 /// Opens a connection that only reads.
-pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
+pub(super) fn reader(path: &Path) -> Result<Connection, SqlError> {
     open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
 }
 
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, Failure> {
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    // Plans that do not depend on what is bound: a statement with a bound LIMIT would be planned anew at each binding.
+    // Plans must not depend on bound values: SQLite would plan a bound LIMIT again at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+
     for (name, value) in PRAGMAS {
         connection.pragma_update(None, name, value)?;
     }
+
     Ok(connection)
 }
 
-/// A connection of sqlx with the settings of the writer, for migrations.
+/// An sqlx connection with the writer's settings, for migrations.
 pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error> {
     use sqlx::ConnectOptions as _;
+
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
+
     PRAGMAS
         .iter()
         .fold(options, |options, (name, value)| {
@@ -80,6 +83,7 @@ pub(super) fn path_of(url: &str) -> Result<PathBuf, StoreError> {
         let allowed = "sqlite://path/to/file.db (a store in memory would not be durable)";
         return Err(Invalid::new("the store's URL", format!("is {url:?}"), allowed).into());
     }
+
     Ok(PathBuf::from(path))
 }
 
@@ -101,12 +105,14 @@ mod tests {
         let mut statement = connection
             .prepare("SELECT n FROM t ORDER BY n LIMIT ?1")
             .unwrap();
+
         for limit in [1_i64, 2, 3] {
             let rows = statement
                 .query_map([limit], |row| row.get::<_, i64>(0))
                 .unwrap();
             assert_eq!(rows.last().unwrap().unwrap(), limit);
         }
+
         assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
         drop(statement);
         drop(connection);

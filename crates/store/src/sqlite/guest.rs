@@ -1,20 +1,20 @@
-//! A transaction that a caller has open with sqlx on the same file: tasks are submitted in it, and nothing else.
+//! A caller's own sqlx transaction on the same file. It can submit tasks and do nothing else.
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Task, TaskId, Timestamp,
+    TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
-    statistics::Tally,
+    statistics::TaskCount,
 };
 use sqlx::SqliteConnection;
 
 use super::session::{INSERT, inserted};
 use crate::{
     catalog::{SQLITE_CATALOG, Sql, Statement},
-    failure::Failure,
-    ledger,
+    effects,
     row::{Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
+    sql_error::SqlError,
 };
 
 /// The caller's connection.
@@ -64,7 +64,7 @@ impl Session for GuestSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SqlError> {
         Ok(bind(sql, params.iter().copied())
             .execute(&mut *self.connection)
             .await?
@@ -75,7 +75,7 @@ impl Session for GuestSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure> {
+    ) -> Result<Vec<SqlRow>, SqlError> {
         let rows = bind(sql, params.iter().copied())
             .fetch_all(&mut *self.connection)
             .await?;
@@ -85,8 +85,8 @@ impl Session for GuestSession<'_> {
     async fn insert_tasks(
         &mut self,
         tasks: &[Submission<'_>],
-        tallies: &[Tally],
-    ) -> Result<(), Failure> {
+        task_counts: &[TaskCount],
+    ) -> Result<(), SqlError> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let policies = chunk
                 .iter()
@@ -95,31 +95,33 @@ impl Session for GuestSession<'_> {
             let rows = chunk.iter().zip(&policies);
             let params = rows
                 .flat_map(|(submission, policy)| inserted(submission, policy.as_deref(), self.now));
+
             bind(sql, params).execute(&mut *self.connection).await?;
         }
-        ledger::insert_tallies(self, tallies).await
+
+        effects::insert_task_counts(self, task_counts).await
     }
 
-    async fn claim_tasks(&mut self, _request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+    async fn claim_tasks(&mut self, _request: &ClaimRequest) -> Result<Vec<TaskRecord>, SqlError> {
         Err(only_submits())
     }
 
-    async fn claim_named(&mut self, _request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+    async fn claim_named(&mut self, _request: &ClaimNamed) -> Result<Vec<TaskRecord>, SqlError> {
         Err(only_submits())
     }
 
     async fn complete_tasks(
         &mut self,
         _completions: &[Completion<'_>],
-    ) -> Result<Vec<TaskId>, Failure> {
+    ) -> Result<Vec<TaskId>, SqlError> {
         Err(only_submits())
     }
 
-    async fn now(&mut self) -> Result<Timestamp, Failure> {
+    async fn now(&mut self) -> Result<Timestamp, SqlError> {
         Ok(Timestamp::from_micros(self.now))
     }
 }
 
-fn only_submits() -> Failure {
-    Failure::internal("a caller's own transaction is for submitting")
+fn only_submits() -> SqlError {
+    SqlError::internal("a caller's own transaction is for submitting")
 }

@@ -1,8 +1,9 @@
-//! Room for the write-ahead log on the disk, before it is needed.
+//! Preallocates the write-ahead log.
 //!
-//! A commit that makes its file longer waits for the file system to find room and to note the new length, and one that finds
-//! room does not. SQLite writes its log from the front again after each checkpoint, so this is about the commits between an
-//! opening of the file and the first checkpoint. What is refused here is no reason not to open the file.
+//! A commit that grows the log waits until the file system has allocated blocks and recorded the
+//! new length. After each checkpoint SQLite reuses the log from the front. So preallocation speeds
+//! up the commits between the opening of the file and the first checkpoint. If it fails, the store
+//! opens all the same.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,19 +13,21 @@ use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
 use rustix::process::{Resource, getrlimit};
 
 use super::connection::BUSY_TIMEOUT;
-use crate::failure::Failure;
+use crate::sql_error::SqlError;
 
-/// About as much as the log grows to between two checkpoints (`wal_autocheckpoint`).
+/// About the size of the log between two checkpoints (`wal_autocheckpoint`).
 const BYTES: u64 = 32 << 20;
-/// The log takes at most this part of what is free: the file itself, and the files of others, need room as well.
+/// The log takes at most this fraction of the free space. The database and other files need space
+/// too.
 const PART_OF_FREE: u64 = 8;
-/// Disks that are memory, by the numbers that Linux gives them (tmpfs, ramfs). Room there is memory at once, and nothing is
-/// waited for.
+/// File systems in memory, by their numbers in Linux (tmpfs, ramfs). Preallocation there would use
+/// memory and save no time.
 const MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// Makes the log as long as it is going to be, unless the disk is short of room or somebody else writes just now. What stands
-/// behind the last commit is never taken for one: SQLite reads up to the first frame that does not follow from those before.
-pub(super) fn make(connection: &Connection) -> Result<(), Failure> {
+/// Extends the log to its full length, unless the disk is short of space or another connection is
+/// writing. The bytes after the last commit are harmless: SQLite stops at the first frame that does
+/// not continue the ones before.
+pub(super) fn make(connection: &Connection) -> Result<(), SqlError> {
     connection.busy_timeout(std::time::Duration::ZERO)?;
     if let Err(error) = lengthen_alone(connection) {
         tracing::debug!(%error, "the write-ahead log grows as it is written");
@@ -33,7 +36,7 @@ pub(super) fn make(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// While we may write, nobody else makes the log longer or shorter.
+/// Extends the log under the write lock, so that no other connection changes its length.
 fn lengthen_alone(connection: &Connection) -> io::Result<()> {
     let alone = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)
         .map_err(io::Error::other)?;
@@ -43,6 +46,7 @@ fn lengthen_alone(connection: &Connection) -> io::Result<()> {
     let lengthened = lengthen(&log, |length, wanted| {
         fallocate(&log, FallocateFlags::empty(), length, wanted)
     });
+
     alone.rollback().map_err(io::Error::other)?;
     lengthened
 }
@@ -56,21 +60,23 @@ fn lengthen(
     if wanted == 0 {
         return Ok(());
     }
-    // A disk that is full before the end keeps what it has given so far.
+
+    // A full disk keeps a partial allocation; cut the log back to its old length.
     allocate(length, wanted).or_else(|error| {
         log.set_len(length)?;
         Err(error.into())
     })
 }
 
-/// How many bytes are free for a log, on a disk where room is worth asking for.
+/// The free bytes for a log; 0 where preallocation does not help.
 fn room_for(log: &File) -> io::Result<u64> {
-    // Whoever makes a file longer than the process may is ended by a signal.
+    // A process that exceeds its file size limit is killed by a signal.
     let may_be_long = getrlimit(Resource::Fsize)
         .current
         .is_none_or(|most| most >= BYTES);
     let is_memory = u64::try_from(fstatfs(log)?.f_type).is_ok_and(|kind| MEMORY.contains(&kind));
     let disk = fstatvfs(log)?;
+
     Ok(if may_be_long && !is_memory {
         disk.f_bavail.saturating_mul(disk.f_frsize)
     } else {
@@ -78,7 +84,7 @@ fn room_for(log: &File) -> io::Result<u64> {
     })
 }
 
-/// How much longer a log of this length is made on a disk with so much free.
+/// The bytes to add to a log of this length on a disk with this much free.
 const fn wanted_bytes(length: u64, free_bytes: u64) -> u64 {
     let wanted = BYTES.saturating_sub(length);
     if wanted.saturating_mul(PART_OF_FREE) > free_bytes {
@@ -95,14 +101,14 @@ mod tests {
     use super::*;
     use crate::{SqlStore, StoreOptions, sqlite::connection};
 
-    /// Said by the tests that want a disk with room.
+    /// The message of tests that need free disk space.
     const DISK: &str =
         "this test needs 256 MiB free below `target`, on a file system with fallocate";
 
     struct Folder(PathBuf);
 
     impl Folder {
-        /// Beside what is built: the folder for temporary files may be memory.
+        /// Beside the test binary: the temporary folder may be in memory.
         fn new() -> Self {
             let beside = std::env::current_exe().unwrap().with_file_name("log-room");
             let folder = beside.join(format!("{:016x}", crate::random::next_u64()));
@@ -120,7 +126,7 @@ mod tests {
                 .len()
         }
 
-        /// What a crash leaves behind, in a folder of its own.
+        /// A copy of the files as a crash would leave them.
         fn as_after_a_crash(&self) -> Self {
             let copy = Self::new();
             for name in ["tasks.db", "tasks.db-wal"] {
@@ -132,7 +138,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What is left of a test that failed must not hide why.
+            // A failed cleanup must not hide why a test failed.
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
@@ -170,9 +176,11 @@ mod tests {
         make(&connection).unwrap();
         assert_eq!(folder.log_bytes(), BYTES, "{DISK}");
         assert_eq!(rows(&folder.as_after_a_crash()), 100);
+
         write(&connection, 100..300);
         assert_eq!(rows(&folder.as_after_a_crash()), 300);
-        // From the front again, over frames of the time before.
+
+        // SQLite now reuses the log from the front, over old frames.
         connection
             .query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
             .unwrap();
@@ -182,7 +190,8 @@ mod tests {
 
     #[test]
     fn a_new_file_has_room_at_once_also_behind_a_link() {
-        let (folder, links) = (Folder::new(), Folder::new());
+        let folder = Folder::new();
+        let links = Folder::new();
         std::os::unix::fs::symlink(folder.0.join("tasks.db"), links.0.join("tasks.db")).unwrap();
         let connection = links.open();
         make(&connection).unwrap();
@@ -192,27 +201,32 @@ mod tests {
         connection
             .execute_batch("CREATE TABLE t (n integer)")
             .unwrap();
+
         assert_eq!(rows(&folder.as_after_a_crash()), 0);
     }
 
     #[test]
-    fn nobody_waits_for_somebody_else_who_writes() {
+    fn no_operation_waits_for_another_writer() {
         let folder = Folder::new();
-        let (ours, theirs) = (folder.open(), folder.open());
+        let ours = folder.open();
+        let theirs = folder.open();
         theirs
             .execute_batch("CREATE TABLE t (n integer); BEGIN IMMEDIATE")
             .unwrap();
         write(&theirs, 0..10);
-        let (before, asked) = (folder.log_bytes(), std::time::Instant::now());
+        let before = folder.log_bytes();
+        let asked = std::time::Instant::now();
+
         make(&ours).unwrap();
         assert!(asked.elapsed() < BUSY_TIMEOUT);
         assert_eq!(
             folder.log_bytes(),
             before,
-            "nobody makes the log longer while another writes"
+            "the log does not grow while another connection writes"
         );
         theirs.execute_batch("COMMIT").unwrap();
         make(&ours).unwrap();
+
         write(&ours, 10..20);
         assert_eq!(
             (folder.log_bytes(), rows(&folder.as_after_a_crash())),
@@ -229,8 +243,10 @@ mod tests {
             .execute_batch("CREATE TABLE t (n integer)")
             .unwrap();
         write(&connection, 0..100);
-        let (before, log) = (folder.log_bytes(), folder.0.join("tasks.db-wal"));
+        let before = folder.log_bytes();
+        let log = folder.0.join("tasks.db-wal");
         let log = OpenOptions::new().write(true).open(log).unwrap();
+
         let full = lengthen(&log, |length, wanted| {
             log.set_len(length + wanted / 2).unwrap();
             Err(rustix::io::Errno::NOSPC)
@@ -251,6 +267,7 @@ mod tests {
             ..StoreOptions::default()
         };
         let beside = SqlStore::open(&url, of(true)).await.unwrap();
+
         assert!(folder.log_bytes() < BYTES);
         let store = SqlStore::open(&url, of(false)).await.unwrap();
         assert_eq!(folder.log_bytes(), BYTES, "{DISK}");

@@ -1,7 +1,7 @@
 //! The store in one SQLite file.
 //!
-//! One connection writes, every write transaction takes the write lock when it begins, and readers have
-//! connections of their own. A lock file makes sure that one process at a time has the store open.
+//! One connection writes, and each write transaction takes the write lock when it begins. Readers
+//! have their own connections. A lock file keeps the store to one process at a time.
 
 mod claim;
 mod connection;
@@ -19,9 +19,9 @@ use longhaul_domain::StoreError;
 use sqlx::{Connection as _, SqliteConnection};
 
 use crate::{
-    failure::Failure,
     migrate, savepoint,
     session::{Operation, Shared},
+    sql_error::SqlError,
 };
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 pub(crate) use connection::writer as open_writer;
@@ -30,26 +30,28 @@ use readers::Readers;
 pub(crate) use session::statements;
 use writer::Writer;
 
-/// The file, its one writer and its readers.
+/// The file, its writer and its readers.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
     path: PathBuf,
     writer: Writer,
     readers: Readers,
     pub(crate) shared: Arc<Shared>,
-    /// Held as long as the store is open, but by who only stands beside the process that works with it.
+    /// Held while the store is open. `None` if the store was opened beside another process.
     lock: Option<Arc<File>>,
 }
 
 impl SqliteDatabase {
-    pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, Failure> {
+    pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, SqlError> {
         let path = connection::path_of(url)?;
         let lock = if is_beside {
             None
         } else {
             Some(Arc::new(lock_file(&path)?))
         };
-        let (writer, readers) = (Writer::start(&path, !is_beside)?, Readers::new(&path));
+        let writer = Writer::start(&path, !is_beside)?;
+        let readers = Readers::new(&path);
+
         Ok(Self {
             path,
             writer,
@@ -83,11 +85,11 @@ impl SqliteDatabase {
         closed(connection, answer).await
     }
 
-    /// Runs the operation in a transaction of the one writer.
+    /// Runs the operation in a transaction of the writer.
     pub(crate) async fn transact<O: Operation>(
         &self,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         self.writer.transact(&self.shared, operation).await
     }
 
@@ -95,31 +97,32 @@ impl SqliteDatabase {
     pub(crate) async fn read<O: Operation>(
         &self,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         self.readers.read(&self.shared, operation).await
     }
 
-    /// Runs the operation in a transaction that the caller has open. One that is refused leaves nothing behind.
+    /// Runs the operation in the caller's open transaction. A refused operation leaves no changes.
     pub(crate) async fn within<O: Operation>(
         &self,
         connection: &mut SqliteConnection,
         operation: &O,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         savepoint::set::<sqlx::Sqlite>(connection).await?;
         let ran = operation
             .run(&mut GuestSession::new(connection, &self.shared))
             .await;
         let settled = savepoint::settle::<sqlx::Sqlite, _>(connection, ran).await;
+
         settled.map_err(|failure| match failure {
-            Failure::Again(why) => {
-                Failure::Again(format!("begin the transaction with BEGIN IMMEDIATE: {why}"))
+            SqlError::LostRace(why) => {
+                SqlError::LostRace(format!("begin the transaction with BEGIN IMMEDIATE: {why}"))
             }
-            failure @ Failure::Store(_) => failure,
+            failure @ SqlError::Store(_) => failure,
         })
     }
 
-    /// Prepares every statement and answers with those that the database refuses.
-    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, Failure> {
+    /// Prepares every statement and returns those that the database refuses.
+    pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, SqlError> {
         let connection = connection::writer(&self.path)?;
         let refusal = |sql: &crate::catalog::Sql| {
             let refused = connection.prepare(&sql.text).err()?;
@@ -129,7 +132,7 @@ impl SqliteDatabase {
     }
 
     /// The settings on which a commit's durability rests.
-    pub(crate) async fn durability(&self) -> Result<String, Failure> {
+    pub(crate) async fn durability(&self) -> Result<String, SqlError> {
         let connection = connection::writer(&self.path)?;
         let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         let synchronous: i64 =
@@ -138,6 +141,8 @@ impl SqliteDatabase {
     }
 
     pub(crate) async fn close(&self) {
+        // The writer closes last: SQLite removes the log with the last connection. The lock goes
+        // after both, so that the next process finds the file closed.
         self.readers.close().await;
         self.writer.close().await;
         if let Some(Err(error)) = self.lock.as_ref().map(|lock| lock.unlock()) {
@@ -146,8 +151,8 @@ impl SqliteDatabase {
     }
 }
 
-/// The answer, once the connection that it came by is closed. One that is only dropped is closed some time later, and whoever
-/// closes the store meanwhile is not the last on the file.
+/// Closes the connection, then returns the answer. A dropped connection closes later; until then
+/// the store would not be the last user of the file.
 async fn closed<T>(
     connection: SqliteConnection,
     answer: Result<T, StoreError>,
@@ -156,7 +161,7 @@ async fn closed<T>(
     answer.and_then(|answer| closed.map(|()| answer))
 }
 
-/// Takes the file's lock for this process, or says who must let go.
+/// Takes the file's lock for this process.
 fn lock_file(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -166,11 +171,14 @@ fn lock_file(path: &Path) -> Result<File, StoreError> {
             "{shown}: cannot create its lock file, so make its folder first: {error}"
         ))
     })?;
+
+    // The lock ends with the process, so a crash leaves no stale lock.
     file.try_lock().map_err(|_| {
         StoreError::Unavailable(format!(
             "{shown} is open in another process, or was opened twice in this one. An embedded store has one process: stop the \
              other one, or use PostgreSQL; within a process share what is open (`Longhaul::client`)"
         ))
     })?;
+
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! The connections that only read: they never wait for the writer, nor it for them.
+//! The read-only connections. Readers and the writer never wait for each other.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +12,18 @@ use super::{
     session::{SqliteSession, at_once},
 };
 use crate::{
-    failure::Failure,
     session::{Operation, Shared},
+    sql_error::SqlError,
 };
 
 /// Readers beside the one writer.
 const READERS: usize = 4;
 
-/// A few connections, opened when they are first needed, each used on whichever thread may block.
+/// A few connections, opened on first use. Each read runs on a thread that may block.
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
     path: Arc<PathBuf>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
@@ -32,7 +32,7 @@ impl Readers {
         let path = Arc::new(path.to_owned());
         Self {
             path,
-            places: Arc::new(Semaphore::new(READERS)),
+            slots: Arc::new(Semaphore::new(READERS)),
             idle: Arc::default(),
         }
     }
@@ -42,13 +42,18 @@ impl Readers {
         &self,
         shared: &Arc<Shared>,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         let closed = |_| StoreError::Unavailable("the store is closed".to_owned());
-        let place = Arc::clone(&self.places)
+        let place = Arc::clone(&self.slots)
             .acquire_owned()
             .await
             .map_err(closed)?;
-        let (own, shared, operation) = (self.clone(), Arc::clone(shared), Arc::clone(operation));
+        let own = self.clone();
+        let shared = Arc::clone(shared);
+        let operation = Arc::clone(operation);
+
+        // rusqlite blocks, so the read runs on the blocking pool. It holds its place to the end,
+        // even if the caller has gone.
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;
             let idle = own.idle().pop();
@@ -57,19 +62,21 @@ impl Readers {
             own.idle().push(connection);
             Ok(read)
         });
-        reading.await.map_err(Failure::internal)?
+
+        reading.await.map_err(SqlError::internal)?
     }
 
-    /// Waits for whoever reads, and closes the connections. Nobody reads from now on.
+    /// Waits for running reads, closes the connections and refuses new reads.
     pub(super) async fn close(&self) {
-        // All places at once: nobody has a connection then. An error means that it was closed before.
-        let all = self.places.acquire_many(READERS as u32).await;
-        self.places.close();
+        // With all slots taken, no connection is in use. An error means that it is closed already.
+        let all = self.slots.acquire_many(READERS as u32).await;
+        self.slots.close();
         self.idle().clear();
         drop(all);
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        // A panic cannot leave the list half changed, so a poisoned lock is still good.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,13 @@
-//! One connection of the store's own to the SQLite file, as the operations use it.
+//! One of the store's connections to the SQLite file, as the operations use it.
 
 use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use futures::FutureExt as _;
 use longhaul_domain::{
-    Lease, Status, Task, TaskId, Timestamp,
+    Lease, Status, TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
-    statistics::{Ending, Tally, TallySheet},
+    statistics::{CountSheet, EndedTask, TaskCount},
 };
 use rusqlite::{
     CachedStatement, Connection,
@@ -18,10 +18,10 @@ use super::claim;
 use crate::{
     catalog::{SQLITE_CATALOG, SQLITE_DIALECT, Sql, Statement},
     chunks::Chunked,
-    failure::Failure,
-    ledger,
+    effects,
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
+    sql_error::SqlError,
 };
 
 pub(super) static INSERT: LazyLock<Chunked> = LazyLock::new(|| {
@@ -43,7 +43,7 @@ static FIND: LazyLock<Sql> =
 static COMPLETE: LazyLock<Sql> =
     LazyLock::new(|| SQLITE_DIALECT.sql("complete_tasks", include_str!("sql/complete_tasks.sql")));
 
-/// Every statement that this database is ever sent.
+/// Every statement that the store sends to this database.
 pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
     SQLITE_CATALOG
         .iter()
@@ -53,10 +53,10 @@ pub(crate) fn statements() -> impl Iterator<Item = &'static Sql> {
         .chain(ALIKE.statements())
 }
 
-/// The output of an operation that only asks such sessions: they answer at once, so nothing in it ever waits.
-pub(super) fn at_once<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs an operation that uses SQLite sessions only. They answer at once, so it never waits.
+pub(super) fn at_once<T>(work: impl Future<Output = Result<T, SqlError>>) -> Result<T, SqlError> {
     work.now_or_never().unwrap_or_else(|| {
-        Err(Failure::internal(
+        Err(SqlError::internal(
             "an operation on SQLite waited for something else",
         ))
     })
@@ -66,7 +66,7 @@ pub(super) fn at_once<T>(work: impl Future<Output = Result<T, Failure>>) -> Resu
 pub(super) struct SqliteSession<'c> {
     connection: &'c mut Connection,
     shared: &'c Shared,
-    /// One moment for the whole operation.
+    /// The time of the whole operation.
     now: i64,
 }
 
@@ -80,8 +80,8 @@ impl<'c> SqliteSession<'c> {
         }
     }
 
-    /// A statement that the connection keeps prepared.
-    pub(super) fn prepared(&self, sql: &'static Sql) -> Result<CachedStatement<'_>, Failure> {
+    /// A statement from the connection's cache.
+    pub(super) fn prepared(&self, sql: &'static Sql) -> Result<CachedStatement<'_>, SqlError> {
         Ok(self.connection.prepare_cached(&sql.text)?)
     }
 
@@ -89,9 +89,10 @@ impl<'c> SqliteSession<'c> {
         &self,
         first: &Submission<'_>,
         tasks: &[Submission<'_>],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SqlError> {
         let policy = first.policy_text()?;
         let shared = shared_by_all(first, policy.as_deref(), self.now);
+
         for (sql, chunk) in ALIKE.chunks(tasks) {
             let mut insert = self.prepared(sql)?;
             bind(&mut insert, &shared)?;
@@ -99,12 +100,14 @@ impl<'c> SqliteSession<'c> {
                 let own = own(submission, self.now);
                 bind_from(&mut insert, shared.len() + row * own.len(), &own)?;
             }
+
             insert.raw_execute()?;
         }
+
         Ok(())
     }
 
-    fn insert_mixed(&self, tasks: &[Submission<'_>]) -> Result<(), Failure> {
+    fn insert_mixed(&self, tasks: &[Submission<'_>]) -> Result<(), SqlError> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let mut insert = self.prepared(sql)?;
             for (row, submission) in chunk.iter().enumerate() {
@@ -114,15 +117,16 @@ impl<'c> SqliteSession<'c> {
             }
             insert.raw_execute()?;
         }
+
         Ok(())
     }
 }
 
-/// Runs a statement whose parameters are these.
+/// Runs a statement with these parameters.
 pub(super) fn execute(
     statement: &mut CachedStatement<'_>,
     params: &[Param<'_>],
-) -> Result<u64, Failure> {
+) -> Result<u64, SqlError> {
     bind(statement, params)?;
     Ok(statement.raw_execute()? as u64)
 }
@@ -130,7 +134,7 @@ pub(super) fn execute(
 pub(super) fn bind(
     statement: &mut CachedStatement<'_>,
     params: &[Param<'_>],
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     bind_from(statement, 0, params)
 }
 
@@ -138,7 +142,7 @@ fn bind_from(
     statement: &mut CachedStatement<'_>,
     from: usize,
     params: &[Param<'_>],
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     for (index, param) in params.iter().enumerate() {
         let value = match param {
             Param::Int(value) => value.map_or(ValueRef::Null, ValueRef::Integer),
@@ -149,26 +153,30 @@ fn bind_from(
                 .as_ref()
                 .map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
         };
+
         statement.raw_bind_parameter(from + index + 1, ToSqlOutput::Borrowed(value))?;
     }
+
     Ok(())
 }
 
-/// The rows of a statement whose parameters are these.
+/// The rows of a statement with these parameters.
 fn fetch(
     statement: &mut CachedStatement<'_>,
     params: &[Param<'_>],
-) -> Result<Vec<SqlRow>, Failure> {
+) -> Result<Vec<SqlRow>, SqlError> {
     bind(statement, params)?;
     let columns = statement.column_count();
     let mut rows = statement.raw_query();
     let mut fetched = Vec::new();
+
     while let Some(row) = rows.next()? {
         let values = (0..columns)
             .map(|column| row.get(column))
             .collect::<Result<Vec<Value>, _>>()?;
         fetched.push(SqlRow::Sqlite(values));
     }
+
     Ok(fetched)
 }
 
@@ -190,7 +198,7 @@ impl Session for SqliteSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<u64, Failure> {
+    ) -> Result<u64, SqlError> {
         execute(&mut self.prepared(sql)?, params)
     }
 
@@ -198,43 +206,49 @@ impl Session for SqliteSession<'_> {
         &mut self,
         sql: &'static Sql,
         params: &[Param<'_>],
-    ) -> Result<Vec<SqlRow>, Failure> {
+    ) -> Result<Vec<SqlRow>, SqlError> {
         fetch(&mut self.prepared(sql)?, params)
     }
 
     async fn insert_tasks(
         &mut self,
         tasks: &[Submission<'_>],
-        tallies: &[Tally],
-    ) -> Result<(), Failure> {
+        task_counts: &[TaskCount],
+    ) -> Result<(), SqlError> {
         match Submission::shared(tasks) {
             Some(first) => self.insert_alike(first, tasks)?,
             None => self.insert_mixed(tasks)?,
         }
-        ledger::insert_tallies(self, tallies).await
+        effects::insert_task_counts(self, task_counts).await
     }
 
-    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<Task>, Failure> {
+    async fn claim_tasks(&mut self, request: &ClaimRequest) -> Result<Vec<TaskRecord>, SqlError> {
         claim::claim_tasks(self, request).await
     }
 
-    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<Task>, Failure> {
+    async fn claim_named(&mut self, request: &ClaimNamed) -> Result<Vec<TaskRecord>, SqlError> {
         claim::claim_named(self, request).await
     }
 
     async fn complete_tasks(
         &mut self,
         completions: &[Completion<'_>],
-    ) -> Result<Vec<TaskId>, Failure> {
-        let (mut sheet, mut ended) = (TallySheet::default(), Vec::with_capacity(completions.len()));
+    ) -> Result<Vec<TaskId>, SqlError> {
+        let mut sheet = CountSheet::default();
+        let mut ended = Vec::with_capacity(completions.len());
+
+        // The statements borrow the session, which the counts need below.
         {
-            let (mut find, mut complete) = (self.prepared(&FIND)?, self.prepared(&COMPLETE)?);
+            let mut find = self.prepared(&FIND)?;
+            let mut complete = self.prepared(&COMPLETE)?;
             for done in completions {
                 let Some(number) = count_found(&mut find, &done.lease, self.now, &mut sheet)?
                 else {
                     continue;
                 };
-                let (result, url) = (Param::Text(done.result), Param::Text(done.result_url));
+
+                let result = Param::Text(done.result);
+                let url = Param::Text(done.result_url);
                 execute(
                     &mut complete,
                     &[self.now.into(), number.into(), result, url],
@@ -242,22 +256,24 @@ impl Session for SqliteSession<'_> {
                 ended.push(done.lease.task_id);
             }
         }
-        ledger::insert_tallies(self, &sheet.into_tallies()).await?;
+
+        effects::insert_task_counts(self, &sheet.into_task_counts()).await?;
         Ok(ended)
     }
 
-    async fn now(&mut self) -> Result<Timestamp, Failure> {
+    async fn now(&mut self) -> Result<Timestamp, SqlError> {
         Ok(Timestamp::from_micros(self.now))
     }
 }
 
-/// The number of the row that this lease can end the short way; its end is counted.
+/// Counts the end of the task under this lease and returns its row number. `None` if the short way
+/// does not apply.
 fn count_found(
     find: &mut CachedStatement<'_>,
     lease: &Lease,
     now: i64,
-    sheet: &mut TallySheet,
-) -> Result<Option<i64>, Failure> {
+    sheet: &mut CountSheet,
+) -> Result<Option<i64>, SqlError> {
     bind(
         find,
         &[
@@ -266,18 +282,21 @@ fn count_found(
             lease.token.0.into(),
         ],
     )?;
+
     let mut rows = find.raw_query();
     let Some(row) = rows.next()? else {
         return Ok(None);
     };
-    let ending = Ending {
+
+    let ending = EndedTask {
         status: Status::Completed,
         attempt: lease.attempt,
         waits_since: Timestamp::from_micros(row.must_int(3)?),
         last_attempt_at: row.int(4)?.map(Timestamp::from_micros),
         finished_at: Timestamp::from_micros(now.max(row.must_int(5)?)),
     };
-    let name = |column| row.get_ref(column)?.as_str().map_err(Failure::internal);
+
+    let name = |column| row.get_ref(column)?.as_str().map_err(SqlError::internal);
     sheet.end_running(&ending, name(1)?, name(2)?);
     Ok(Some(row.must_int(0)?))
 }
@@ -291,6 +310,7 @@ pub(super) fn inserted<'a>(
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     let deadline = Param::Int(task.deadline_at.map(Timestamp::as_micros));
+
     [
         submission.id.0.into(),
         Param::Id(task.parent.map(|lease| lease.task_id.0)),
@@ -317,9 +337,10 @@ pub(super) fn inserted<'a>(
     ]
 }
 
-/// The parameters of `insert_alike` that its tasks share.
+/// The parameters of `insert_alike` that all its tasks share.
 fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 16] {
     let task = first.task;
+
     [
         Param::Id(task.parent.map(|lease| lease.task_id.0)),
         (&*task.owner).into(),
@@ -340,7 +361,7 @@ fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>, now: i64) 
     ]
 }
 
-/// Those that each has for itself.
+/// The parameters of `insert_alike` for each task.
 fn own<'a>(submission: &Submission<'a>, now: i64) -> [Param<'a>; 4] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();

@@ -1,8 +1,8 @@
-//! The one thread that writes the file, and the commits that its users share.
+//! The thread that writes the file, and its group commits.
 //!
-//! An operation comes to the thread whole and runs there in one go; a caller that goes away changes nothing about it.
-//! Whatever came while the last commit was under way shares the next one, each in a savepoint of its own, and nobody
-//! hears of success before that commit. A lone operation is committed at once.
+//! The thread runs each operation from start to end, even if its caller has gone. Operations that
+//! arrive during a commit share the next one, each in its own savepoint. Their callers get their
+//! answers after that commit. A lone operation commits at once.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,16 +22,16 @@ use super::{
     session::{SqliteSession, at_once},
 };
 use crate::{
-    failure::Failure,
     session::{Operation, Shared},
+    sql_error::SqlError,
 };
 
-/// Operations in one commit.
+/// The most operations in one commit.
 const GROUP: usize = 64;
-/// How long a group may grow: the first of it waits this much longer for its answer at most.
+/// How long a group may grow. This bounds the extra wait of its first operation.
 const GROUP_AGE: Duration = Duration::from_millis(10);
 
-/// The way to the thread. It ends when it is told to, or when the last of these is gone.
+/// The handle of the thread. The thread ends on [`Message::Close`] or when the last handle drops.
 #[derive(Debug, Clone)]
 pub(super) struct Writer {
     messages: Sender<Message>,
@@ -42,19 +42,19 @@ enum Message {
     Close(oneshot::Sender<()>),
 }
 
-/// An operation with somebody who waits for it.
+/// An operation and its waiting caller.
 trait Job: Send {
-    /// Does the work in the open transaction; whether it succeeded.
+    /// Runs in the open transaction. Returns whether it succeeded.
     fn run(&mut self, connection: &mut Connection) -> bool;
-    /// What it did is committed, or why it is not.
-    fn answer(self: Box<Self>, committed: Result<(), Failure>);
+    /// Sends the answer, once the work is committed or has failed.
+    fn answer(self: Box<Self>, committed: Result<(), SqlError>);
 }
 
 struct Asked<O: Operation> {
     operation: Arc<O>,
     shared: Arc<Shared>,
-    ran: Option<Result<O::Output, Failure>>,
-    answer: oneshot::Sender<Result<O::Output, Failure>>,
+    ran: Option<Result<O::Output, SqlError>>,
+    answer: oneshot::Sender<Result<O::Output, SqlError>>,
 }
 
 impl<O: Operation> Job for Asked<O> {
@@ -66,20 +66,20 @@ impl<O: Operation> Job for Asked<O> {
         self.ran.insert(ran).is_ok()
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+    fn answer(self: Box<Self>, committed: Result<(), SqlError>) {
         let ran = self.ran.unwrap_or_else(|| {
-            Err(Failure::internal(
+            Err(SqlError::internal(
                 "an operation that did not run was committed",
             ))
         });
-        // A caller that went away does not need its answer.
+        // The caller may have gone.
         let _ = self.answer.send(committed.and(ran));
     }
 }
 
 impl Writer {
-    /// `has_room` asks for a log that commits find room in: whoever only stands beside another process needs none.
-    pub(super) fn start(path: &Path, has_room: bool) -> Result<Self, Failure> {
+    /// `has_room` preallocates the log. A store opened beside another process does not need it.
+    pub(super) fn start(path: &Path, has_room: bool) -> Result<Self, SqlError> {
         let (messages, inbox) = mpsc::channel();
         let mut thread = Thread {
             path: path.to_owned(),
@@ -87,20 +87,23 @@ impl Writer {
             connection: None,
             inbox,
         };
+
         thread.connection = Some(thread.open()?);
+        // rusqlite blocks, so the writer has a thread outside the async runtime.
         let named = std::thread::Builder::new().name("longhaul-sqlite".to_owned());
         named
             .spawn(|| thread.work())
             .map_err(|error| StoreError::Unavailable(format!("no thread: {error}")))?;
+
         Ok(Self { messages })
     }
 
-    /// Runs the operation, alone or with others in one transaction, and answers when that is committed.
+    /// Runs the operation, alone or in a shared transaction, and returns after the commit.
     pub(super) async fn transact<O: Operation>(
         &self,
         shared: &Arc<Shared>,
         operation: &Arc<O>,
-    ) -> Result<O::Output, Failure> {
+    ) -> Result<O::Output, SqlError> {
         let (answer, answered) = oneshot::channel();
         let job = Asked {
             operation: Arc::clone(operation),
@@ -108,18 +111,20 @@ impl Writer {
             ran: None,
             answer,
         };
-        let closed = || Failure::from(StoreError::Unavailable("the store is closed".to_owned()));
+
+        let closed = || SqlError::from(StoreError::Unavailable("the store is closed".to_owned()));
         self.messages
             .send(Message::Job(Box::new(job)))
             .map_err(|_| closed())?;
+
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    /// Lets whoever is at work finish, and closes the connection for good.
+    /// Finishes the current group and closes the connection.
     pub(super) async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.messages.send(Message::Close(done)).is_ok() {
-            // Gone without a word is closed as well.
+            // An error means that the thread has ended, which also closes the connection.
             let _ = closed.await;
         }
     }
@@ -128,13 +133,13 @@ impl Writer {
 struct Thread {
     path: PathBuf,
     has_room: bool,
-    /// Absent after a failure that left it in doubt; the next group opens it anew.
+    /// `None` after a failure that left its state unknown; the next group opens a new one.
     connection: Option<Connection>,
     inbox: Receiver<Message>,
 }
 
 impl Thread {
-    fn open(&self) -> Result<Connection, Failure> {
+    fn open(&self) -> Result<Connection, SqlError> {
         let connection = connection::writer(&self.path)?;
         if self.has_room {
             log_room::make(&connection)?;
@@ -150,16 +155,20 @@ impl Thread {
             };
             if let Some(done) = closing {
                 drop(self.connection.take());
-                // Whoever asked may have gone; the file is closed all the same.
+                // The caller may have gone.
                 let _ = done.send(());
                 return;
             }
         }
     }
 
-    /// Runs the job and what has come meanwhile in one transaction. Answers with who wants the thread to end.
+    /// Runs the job and those already queued in one transaction. Returns the sender of a close
+    /// request.
     fn commit_group(&mut self, first: Box<dyn Job>) -> Option<oneshot::Sender<()>> {
-        let (mut group, began, mut closing) = (Group::default(), Instant::now(), None);
+        let mut group = Group::default();
+        let began = Instant::now();
+        let mut closing = None;
+
         let connection = self.connection.take().map_or_else(|| self.open(), Ok);
         let mut connection = match connection {
             Ok(connection) => connection,
@@ -168,6 +177,7 @@ impl Thread {
                 return None;
             }
         };
+
         let mut ran = group.run(&mut connection, first);
         while ran.is_ok() && group.members.len() < GROUP && began.elapsed() < GROUP_AGE {
             match self.inbox.try_recv() {
@@ -179,10 +189,11 @@ impl Thread {
                 Err(_) => break,
             }
         }
+
         let committed = match ran {
             Ok(()) => group.commit(&connection),
             Err(Halt::InDoubt(failure)) => Err(failure),
-            // Another program that holds the lock is no reason to doubt the connection.
+            // Another program holds the lock; the connection is still good.
             Err(Halt::Locked(failure)) => {
                 closing = self.refuse_waiting(&failure);
                 Ok(())
@@ -190,18 +201,21 @@ impl Thread {
         };
         match &committed {
             Ok(()) => self.connection = Some(connection),
-            // Closed, it rolls back what may be left.
+            // Dropping the connection rolls back an open transaction.
             Err(failure) => tracing::warn!(?failure, "the writer is in doubt and is opened anew"),
         }
+
+        // Answer last: the callers may act on the commit.
         for member in group.members {
             member.answer(committed.clone());
         }
+
         closing
     }
 
-    /// Answers everybody who waits: to wait for the lock once more for each of them, one after the other, would be without
-    /// end. Answers with who wants the thread to end.
-    fn refuse_waiting(&self, failure: &Failure) -> Option<oneshot::Sender<()>> {
+    /// Refuses all queued jobs: each would wait for the lock again, one after the other. Returns
+    /// the sender of a close request.
+    fn refuse_waiting(&self, failure: &SqlError) -> Option<oneshot::Sender<()>> {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Job(job) => job.answer(Err(failure.clone())),
@@ -212,22 +226,22 @@ impl Thread {
     }
 }
 
-/// Why a group takes nobody else in.
+/// Why a group takes no more jobs.
 enum Halt {
-    /// Somebody else has the file's write lock; nothing was begun.
-    Locked(Failure),
-    /// The transaction is not what it was.
-    InDoubt(Failure),
+    /// Another connection holds the file's write lock; no transaction began.
+    Locked(SqlError),
+    /// The state of the transaction is unknown.
+    InDoubt(SqlError),
 }
 
-/// The jobs of one transaction, which is open while there are any.
+/// The jobs of one transaction. It is open while the group has members.
 #[derive(Default)]
 struct Group {
     members: Vec<Box<dyn Job>>,
 }
 
 impl Group {
-    /// Runs the job. A failure of its own is the job's to tell; the answer here is whether the group can go on.
+    /// Runs the job. The job reports its own failure; an error here ends the group.
     fn run(&mut self, connection: &mut Connection, mut job: Box<dyn Job>) -> Result<(), Halt> {
         let is_first = self.members.is_empty();
         if let Err(halt) = self.begin(connection) {
@@ -235,6 +249,7 @@ impl Group {
             job.answer(Err(failure.clone()));
             return Err(halt);
         }
+
         let ran = catch_unwind(AssertUnwindSafe(|| job.run(connection)));
         let is_good = match ran {
             Ok(is_good) => is_good,
@@ -244,47 +259,54 @@ impl Group {
                 return Err(Halt::InDoubt(failure));
             }
         };
-        // Even a refusal waits for the commit when it is not alone: it may rest on what the others have not committed.
+
+        // In a group even a refusal waits for the commit: it may depend on uncommitted work of the
+        // others.
         let ended = match (is_first, is_good) {
             (true, true) => Ok(()),
             (true, false) => connection.execute_batch("ROLLBACK"),
             (false, true) => connection.execute_batch("RELEASE operation"),
             (false, false) => connection.execute_batch("ROLLBACK TO operation; RELEASE operation"),
         };
+
         match ended {
             Ok(()) if is_first && !is_good => job.answer(Ok(())),
             Ok(()) => self.members.push(job),
             Err(error) => {
-                // SQLite rolls back by itself when the disk is full; the job's own failure says why.
+                // SQLite itself rolls back when the disk is full; the job's failure names the
+                // cause.
                 job.answer(if is_good {
-                    Err(Failure::Again(error.to_string()))
+                    Err(SqlError::LostRace(error.to_string()))
                 } else {
                     Ok(())
                 });
-                return Err(Halt::InDoubt(Failure::Again(format!(
+                return Err(Halt::InDoubt(SqlError::LostRace(format!(
                     "the shared transaction was given up: {error}"
                 ))));
             }
         }
+
         Ok(())
     }
 
-    /// A transaction for the first job, a savepoint in it for the others.
+    /// Begins a transaction for the first job and a savepoint for each later one.
     fn begin(&self, connection: &Connection) -> Result<(), Halt> {
         if !self.members.is_empty() {
             return connection
                 .execute_batch("SAVEPOINT operation")
                 .map_err(|error| Halt::InDoubt(error.into()));
         }
-        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| match Failure::from(error) {
-            Failure::Again(why) => Halt::Locked(Failure::Again(format!(
-                "another connection is writing the file, perhaps a transaction that this program has open: {why}"
+
+        connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| match SqlError::from(error) {
+            SqlError::LostRace(why) => Halt::Locked(SqlError::LostRace(format!(
+                "another connection is writing the file, perhaps a transaction that this program \
+                 has open: {why}"
             ))),
-            failure @ Failure::Store(_) => Halt::InDoubt(failure),
+            failure @ SqlError::Store(_) => Halt::InDoubt(failure),
         })
     }
 
-    fn commit(&self, connection: &Connection) -> Result<(), Failure> {
+    fn commit(&self, connection: &Connection) -> Result<(), SqlError> {
         match self.members.is_empty() {
             true => Ok(()),
             false => Ok(connection.execute_batch("COMMIT")?),
@@ -292,12 +314,12 @@ impl Group {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Failure {
+fn panicked(panic: &(dyn Any + Send)) -> SqlError {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
         .unwrap_or("of unknown cause");
-    Failure::internal(format!("a panic in the store: {message}"))
+    SqlError::internal(format!("a panic in the store: {message}"))
 }
 
 #[cfg(test)]
@@ -308,7 +330,8 @@ mod tests {
 
     use super::*;
 
-    /// What became of a write that another program tries between our read and our write, and of ours: the codes of SQLite.
+    /// The results of another program's write between our read and our write, and of our write, as
+    /// SQLite's codes.
     #[derive(Debug, PartialEq, Eq)]
     struct Race {
         theirs: Result<(), i32>,
@@ -322,24 +345,25 @@ mod tests {
         };
         ours.query_row("SELECT n FROM counter", [], |row| row.get::<_, i64>(0))
             .unwrap();
+
         Race {
             theirs: write(theirs),
             ours: write(ours),
         }
     }
 
-    /// An operation with another program at its heels.
+    /// An operation that races another program.
     struct Raced {
         theirs: Connection,
-        told: Sender<Race>,
+        events: Sender<Race>,
     }
 
     impl Job for Raced {
         fn run(&mut self, connection: &mut Connection) -> bool {
-            self.told.send(race(connection, &self.theirs)).is_ok()
+            self.events.send(race(connection, &self.theirs)).is_ok()
         }
 
-        fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+        fn answer(self: Box<Self>, committed: Result<(), SqlError>) {
             committed.unwrap();
         }
     }
@@ -356,10 +380,11 @@ mod tests {
             Self(folder)
         }
 
-        /// Our connection, and that of a program that does not wait for the lock.
+        /// Our connection, and one of another program that does not wait for the lock.
         fn open_twice(&self) -> (Connection, Connection) {
             let open = || connection::writer(&self.0.join("tasks.db")).unwrap();
-            let (ours, theirs) = (open(), open());
+            let ours = open();
+            let theirs = open();
             ours.execute_batch("CREATE TABLE counter (n integer); INSERT INTO counter VALUES (0)")
                 .unwrap();
             theirs.busy_timeout(Duration::ZERO).unwrap();
@@ -374,16 +399,17 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_between_what_an_operation_reads_and_what_it_writes() {
+    fn no_write_comes_between_the_reads_and_writes_of_an_operation() {
         let folder = Folder::new();
         let (mut ours, theirs) = folder.open_twice();
-        let (told, races) = mpsc::channel();
+        let (events, races) = mpsc::channel();
         let mut group = Group::default();
         assert!(
             group
-                .run(&mut ours, Box::new(Raced { theirs, told }))
+                .run(&mut ours, Box::new(Raced { theirs, events }))
                 .is_ok()
         );
+
         group.commit(&ours).unwrap();
         assert_eq!(
             races.recv().unwrap(),
@@ -394,21 +420,21 @@ mod tests {
         );
     }
 
-    /// Passes on why it did not run.
-    struct Refused(Sender<Failure>);
+    /// Reports why it did not run.
+    struct Refused(Sender<SqlError>);
 
     impl Job for Refused {
         fn run(&mut self, _connection: &mut Connection) -> bool {
-            panic!("nobody else writes")
+            panic!("no other connection writes")
         }
 
-        fn answer(self: Box<Self>, committed: Result<(), Failure>) {
+        fn answer(self: Box<Self>, committed: Result<(), SqlError>) {
             self.0.send(committed.unwrap_err()).unwrap();
         }
     }
 
     #[test]
-    fn all_who_wait_for_another_connection_wait_once_together_and_hear_of_it() {
+    fn operations_that_wait_for_another_connection_wait_once_together() {
         static WAITS: AtomicUsize = AtomicUsize::new(0);
         let folder = Folder::new();
         let (ours, theirs) = folder.open_twice();
@@ -417,6 +443,7 @@ mod tests {
             WAITS.fetch_add(1, Ordering::Relaxed);
             false
         };
+
         ours.busy_handler(Some(give_up)).unwrap();
         let (messages, inbox) = mpsc::channel();
         let mut thread = Thread {
@@ -425,6 +452,7 @@ mod tests {
             connection: Some(ours),
             inbox,
         };
+
         let (told, answers) = mpsc::channel();
         let (done, _closed) = oneshot::channel();
         for _ in 0..2 {
@@ -432,15 +460,17 @@ mod tests {
                 .send(Message::Job(Box::new(Refused(told.clone()))))
                 .unwrap();
         }
+
         messages.send(Message::Close(done)).unwrap();
         assert!(
             thread.commit_group(Box::new(Refused(told))).is_some(),
             "it is still told to end"
         );
-        let refusals: Vec<Failure> = answers.iter().collect();
+        let refusals: Vec<SqlError> = answers.iter().collect();
+
         assert_eq!(refusals.len(), 3);
         for refusal in refusals {
-            let Failure::Again(why) = refusal else {
+            let SqlError::LostRace(why) = refusal else {
                 panic!("it is tried again")
             };
             assert!(
@@ -448,13 +478,15 @@ mod tests {
                 "{why}"
             );
         }
+
         assert_eq!(WAITS.load(Ordering::Relaxed), 1);
         assert!(thread.connection.is_some(), "the connection is good");
     }
 
-    /// The bug that the first test is there for, planted: such a failure comes at once, however long the busy timeout is.
+    /// Plants the bug that the first test guards against. The failure comes at once, whatever the
+    /// busy timeout is.
     #[test]
-    fn the_same_work_in_a_deferred_transaction_cannot_write_once_somebody_came_between() {
+    fn a_deferred_transaction_cannot_write_after_another_write() {
         let folder = Folder::new();
         let (ours, theirs) = folder.open_twice();
         ours.execute_batch("BEGIN DEFERRED").unwrap();

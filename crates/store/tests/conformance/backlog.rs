@@ -1,14 +1,12 @@
-//! What a backlog costs MySQL. Claims and counts must not pass over all that is due tomorrow: its planner finds a lane by
-//! equality and then reads it to its end, unless the statement keeps it from that. And the rows of a backlog lie close together:
-//! one that grows where it stands makes the server put its page in order again.
+//! What a backlog costs MySQL. Claims and counts must not pass over all that is due tomorrow: its
+//! planner finds a lane by equality and then reads it to its end, unless the statement keeps it
+//! from that. And the rows of a backlog lie close together: one that grows where it stands makes
+//! the server put its page in order again.
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
     Json, NewTask, NodeId, RunAt, Status,
-    contract::{
-        Store as _,
-        store::{ClaimRequest, Outcome, Report, Verdict},
-    },
+    contract::store::{AttemptEnd, AttemptReport, ClaimRequest, Leases, TaskCommands, Verdict},
     event::OutboxPolicy,
 };
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
@@ -36,8 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The bytes of a row that a claim or an end changes, as InnoDB lays them out: what is NULL takes none, and what may be of any
-/// length one or two more for that.
+/// The bytes of a row that a claim or an end changes, as InnoDB lays them out: what is NULL takes
+/// none, and what may be of any length one or two more for that.
 const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL) + 8 * ((started_at IS NOT NULL)
         + (last_attempt_at IS NOT NULL) + (finished_at IS NOT NULL)) + COALESCE(LENGTH(lease_token), 0)
         + COALESCE(LENGTH(node_id), 0) + COALESCE(LENGTH(host) + 2, 0) + COALESCE(LENGTH(result) + 2, 0)
@@ -46,21 +44,21 @@ const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL) + 8
 
 async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
     let (store, _, database) = Backend::MySql.store(OutboxPolicy::default()).await;
-    let (node_id, host) = (
-        NodeId(random_id()),
-        "worker-7f9c4b6d5-x2x9p.example".to_owned(),
-    );
+    let node_id = NodeId(random_id());
+    let host = "worker-7f9c4b6d5-x2x9p.example".to_owned();
     store
         .register_node(node_id, "n", &host, None)
         .await
         .unwrap();
     let json = |text| Json::parse("a document", text).unwrap();
+
     store
         .submit_task(NewTask::new("u-1", "t", "q", json("{}")))
         .await
         .unwrap();
     let waiting = database.count(CHANGING_BYTES).await;
-    let (queues, task_types) = (vec!["q".to_owned()], vec!["t".to_owned()]);
+    let queues = vec!["q".to_owned()];
+    let task_types = vec!["t".to_owned()];
     let request = ClaimRequest {
         node_id,
         host,
@@ -68,20 +66,22 @@ async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
         task_types,
         limit: 1,
     };
+
     let claimed = store.claim_tasks(&request).await.unwrap();
     let running = database.count(CHANGING_BYTES).await;
     assert!(running <= waiting, "{waiting} bytes grew to {running}");
-    let outcome = Outcome::Completed {
+    let outcome = AttemptEnd::Completed {
         result: Some(json(r#"{"pages":12,"words":3406}"#)),
         result_url: None,
     };
     let verdicts = store
-        .finish_tasks(&[Report {
+        .finish_tasks(&[AttemptReport {
             lease: claimed[0].lease().unwrap(),
             outcome,
         }])
         .await
         .unwrap();
+
     assert_eq!(verdicts, [Verdict::Applied(Status::Completed)]);
     let ended = database.count(CHANGING_BYTES).await;
     assert!(ended <= running, "{running} bytes grew to {ended}");
@@ -92,6 +92,7 @@ async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
         1,
         "history keeps no reserve"
     );
+
     store.close().await;
 }
 
@@ -104,9 +105,11 @@ async fn what_is_due_tomorrow_is_not_read_today() {
         run_at: RunAt::AfterMs(24 * 3_600 * 1_000),
         ..task
     };
+
     for _ in 0..TOMORROW / 500 {
         store.submit_tasks(vec![later.clone(); 500]).await.unwrap();
     }
+
     let node = format!("X'{}'", node_id.0.simple());
     let no_id = format!("X'{}'", "f".repeat(32));
     let statements = [
@@ -127,11 +130,13 @@ async fn what_is_due_tomorrow_is_not_read_today() {
             vec!["'q'", "1", "1000", "1000", &no_id, "1000"],
         ),
     ];
+
     let mut connection = MySqlConnection::connect(&database.url).await.unwrap();
     connection
         .execute("ANALYZE TABLE tasks, lanes")
         .await
         .unwrap();
+
     for (text, values) in statements {
         let mut statement = text
             .replace("{now}", "1000")
@@ -139,6 +144,7 @@ async fn what_is_due_tomorrow_is_not_read_today() {
         for (n, value) in values.iter().enumerate() {
             statement = statement.replace(&format!("?{}", n + 1), value);
         }
+
         connection.execute("FLUSH STATUS").await.unwrap();
         connection
             .fetch_all(AssertSqlSafe(statement.clone()))
@@ -147,6 +153,7 @@ async fn what_is_due_tomorrow_is_not_read_today() {
         let read = rows_read(&mut connection).await;
         assert!(read <= FEW, "{read} rows are read by {statement}");
     }
+
     store.close().await;
 }
 

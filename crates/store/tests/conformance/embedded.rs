@@ -5,7 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::Trial;
 use longhaul_domain::{
     Idempotency, Json, NewTask,
-    contract::{Store, store::Access},
+    contract::store::{Access, Queues, TaskCommands, TaskReads},
     event::OutboxPolicy,
     lifecycle::reschedule::Reschedule,
 };
@@ -66,13 +66,15 @@ async fn a_store_in_memory_is_refused() {
     assert!(refused.to_string().contains("not be durable"), "{refused}");
 }
 
-/// Somebody else holds the write lock for longer than SQLite's own patience; the submits wait it out.
+/// Somebody else holds the write lock for longer than SQLite's own patience; the submits wait it
+/// out.
 async fn a_busy_file_never_reaches_a_caller() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     store.submit_task(task()).await.unwrap();
     let mut outsider = sqlx::SqliteConnection::connect(&database.url)
         .await
         .unwrap();
+
     outsider.execute("BEGIN IMMEDIATE").await.unwrap();
     let store = Arc::new(store);
     let submits: Vec<_> = (0..8)
@@ -81,12 +83,14 @@ async fn a_busy_file_never_reaches_a_caller() {
             tokio::spawn(async move { store.submit_task(task()).await })
         })
         .collect();
+
     // Reads go on meanwhile.
     let held_since = std::time::Instant::now();
     while held_since.elapsed() < std::time::Duration::from_millis(5_500) {
         assert_eq!(store.list_queues().await.unwrap().len(), 1);
         tokio::task::yield_now().await;
     }
+
     assert!(submits.iter().all(|submit| !submit.is_finished()));
     outsider.execute("COMMIT").await.unwrap();
     for submit in submits {
@@ -98,7 +102,8 @@ async fn a_busy_file_never_reaches_a_caller() {
     }
 }
 
-/// A second look at the file by another program sees every task that was acknowledged, and full durability is on.
+/// A second look at the file by another program sees every task that was acknowledged, and full
+/// durability is on.
 async fn accepted_is_on_disk() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     let submits = (0..50).map(|_| store.submit_task(task()));
@@ -107,7 +112,8 @@ async fn accepted_is_on_disk() {
     assert_eq!(store.durability().await.unwrap(), "wal, synchronous=2");
 }
 
-/// Operations that wait for the writer share a commit; a refused one among them changes nothing for the others.
+/// Operations that wait for the writer share a commit; a refused one among them changes nothing for
+/// the others.
 async fn in_a_shared_commit_each_hears_its_own_answer() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     let mut tasks = Vec::new();
@@ -139,7 +145,8 @@ async fn in_a_shared_commit_each_hears_its_own_answer() {
         40
     );
 
-    // A batch that is refused after it has written its first key takes that key back, and nothing else.
+    // A batch that is refused after it has written its first key takes that key back, and nothing
+    // else.
     let keyed = |key: &str, digest: u8| NewTask {
         idempotency: Some(Idempotency {
             key: key.to_owned(),
@@ -173,13 +180,15 @@ async fn in_a_shared_commit_each_hears_its_own_answer() {
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 61 + 80);
 }
 
-/// A future that was polled once and then rests, as in a buffer that is waited for later, holds up nobody.
+/// A future that was polled once and then rests, as in a buffer that is waited for later, holds up
+/// nobody.
 async fn a_caller_that_rests_holds_up_nobody() {
     let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
     store.submit_task(task()).await.unwrap();
     let mut outsider = sqlx::SqliteConnection::connect(&database.url)
         .await
         .unwrap();
+
     // Nobody can begin, so the one that rests comes to stand before the others.
     outsider.execute("BEGIN IMMEDIATE").await.unwrap();
     let mut rests = [
@@ -189,15 +198,18 @@ async fn a_caller_that_rests_holds_up_nobody() {
     for resting in &mut rests {
         assert!(futures::poll!(resting.as_mut()).is_pending());
     }
+
     let mut batch = Box::pin(store.submit_tasks(vec![task()]));
     assert!(futures::poll!(batch.as_mut()).is_pending());
     outsider.execute("COMMIT").await.unwrap();
     store.submit_task(task()).await.unwrap();
     store.submit_tasks(vec![task()]).await.unwrap();
+
     // One that goes away has asked all the same.
     drop(batch);
     for resting in rests {
         resting.await.unwrap();
     }
+
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 6);
 }

@@ -1,4 +1,5 @@
-//! A fresh, empty database for each case, on the servers that `make test` starts or the environment names.
+//! A fresh, empty database for each case, on the servers that `make test` starts or the environment
+//! names.
 
 use std::sync::Arc;
 
@@ -81,6 +82,7 @@ impl FreshDatabase {
                 with_database(&server(backend), &name)
             }
         };
+
         Self { url, backend, name }
     }
 }
@@ -133,6 +135,7 @@ impl FreshDatabase {
                 sqlx::query_scalar(sql).fetch_one(&mut connection).await
             }
         };
+
         number.unwrap_or_else(|error| panic!("{query}: {error}"))
     }
 }
@@ -148,8 +151,10 @@ impl Drop for FreshDatabase {
             Backend::Postgres => format!("DROP DATABASE {} WITH (FORCE)", self.name),
             Backend::MySql => format!("DROP DATABASE {}", self.name),
         };
+
         let backend = self.backend;
-        // A drop can come inside a runtime, where nothing may block on another: a thread of its own may.
+        // A drop can come inside a runtime, where nothing may block on another: a thread of its own
+        // may.
         let dropped = std::thread::spawn(move || {
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -157,6 +162,7 @@ impl Drop for FreshDatabase {
                 .unwrap()
                 .block_on(administer(backend, statement));
         });
+
         let _ = dropped.join();
     }
 }

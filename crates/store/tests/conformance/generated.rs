@@ -104,7 +104,8 @@ async fn mysql(url: &str) -> Vec<String> {
     let mut statements = Vec::new();
     let database = url.rsplit('/').next().unwrap();
     for row in sqlx::query(query).fetch_all(&mut connection).await.unwrap() {
-        let (name, kind): (String, String) = (row.get(0), row.get(1));
+        let name: String = row.get(0);
+        let kind: String = row.get(1);
         let show = format!(
             "SHOW CREATE {} {name}",
             if kind == "VIEW" { "VIEW" } else { "TABLE" }

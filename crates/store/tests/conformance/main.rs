@@ -1,8 +1,9 @@
 //! Every test of the stores, on every database, in one program.
 //!
-//! The contract's suite comes from the testkit; what only SQL stores have (migrations, views, submit in the
-//! caller's transaction) stands beside it here. Each case has a fresh database. Names start with the database,
-//! so `cargo test -p longhaul-store --features mysql,postgres --test conformance -- postgres::races` runs a part.
+//! The contract's suite comes from the testkit; what only SQL stores have (migrations, views,
+//! submit in the caller's transaction) stands beside it here. Each case has a fresh database. Names
+//! start with the database, so `cargo test -p longhaul-store --features mysql,postgres --test
+//! conformance -- postgres::races` runs a part.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,11 +13,11 @@
 )]
 
 mod backlog;
-mod doorbell;
 mod embedded;
 mod fresh;
 mod generated;
 mod network;
+mod notifier;
 mod plain_sql;
 mod schema;
 mod transactions;
@@ -36,8 +37,9 @@ fn main() {
         trials.extend(transactions::trials(backend));
         trials.extend(plain_sql::trials(backend));
     }
+
     trials.extend(backlog::trials());
-    trials.extend(doorbell::trials());
+    trials.extend(notifier::trials());
     trials.extend(generated::trials());
     trials.extend(network::trials());
     libtest_mimic::run(&arguments, trials).exit();

@@ -1,10 +1,14 @@
-//! A network that breaks between a store and its server: operations end, and the store goes on when it can.
+//! A network that breaks between a store and its server: operations end, and the store goes on when
+//! it can.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use libtest_mimic::Trial;
-use longhaul_domain::{NodeId, StoreError, contract::Store as _};
+use longhaul_domain::{
+    NodeId, StoreError,
+    contract::store::{Leases, Maintenance, TaskReads},
+};
 use longhaul_store::{SqlStore, StoreOptions, connect_mysql, connect_postgres};
 use longhaul_testkit::fault_proxy::{Fault, FaultProxy, Way};
 use sqlx::Executor as _;
@@ -40,6 +44,7 @@ pub(crate) fn trials() -> Vec<Trial> {
             ),
         ]
     };
+
     [Backend::Postgres, Backend::MySql]
         .into_iter()
         .flat_map(cases)
@@ -57,6 +62,7 @@ async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabas
         .split('/')
         .next()
         .unwrap();
+
     let server: SocketAddr = place
         .parse()
         .expect("a server of the tests is named by its address");
@@ -67,6 +73,7 @@ async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabas
         operation_wait: OPERATION_WAIT,
         ..StoreOptions::default()
     };
+
     let store = SqlStore::connect(&url, options).await.unwrap();
     store.migrate().await.unwrap();
     tokio::join!(
@@ -74,6 +81,7 @@ async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabas
         until_it_answers(&store),
         until_it_answers(&store)
     );
+
     (store, proxy, database)
 }
 
@@ -84,6 +92,7 @@ async fn until_it_answers(store: &SqlStore) {
             assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
         }
     };
+
     tokio::time::timeout(DEADLINE, answered)
         .await
         .expect("the store goes on in time");
@@ -95,11 +104,13 @@ async fn half_open(backend: Backend) {
     let asked = tokio::time::timeout(DEADLINE, store.now())
         .await
         .expect("it ends");
+
     assert!(
         matches!(asked, Err(StoreError::Unavailable(_))),
         "{asked:?}"
     );
     proxy.heal();
+
     // More often than there are connections: none of them may stay lost.
     for _ in 0..3 {
         until_it_answers(&store).await;
@@ -117,6 +128,7 @@ async fn cut(backend: Backend) {
     let asked = tokio::time::timeout(DEADLINE, store.now())
         .await
         .expect("it ends");
+
     assert!(
         matches!(asked, Err(StoreError::Unavailable(_))),
         "{asked:?}"
@@ -129,6 +141,7 @@ async fn cut(backend: Backend) {
 async fn late(backend: Backend) {
     let (store, proxy, database) = behind_a_proxy(backend).await;
     let nodes = [1, 2, 3].map(|n| NodeId(uuid::Uuid::from_u128(n)));
+
     // By another way, for nothing is in doubt about it.
     let direct = SqlStore::connect(&database.url, StoreOptions::default())
         .await
@@ -136,27 +149,31 @@ async fn late(backend: Backend) {
     for node in nodes {
         direct.register_node(node, "n", "h", None).await.unwrap();
     }
+
     for _ in 0..3 {
         // So long that a connection is asked whether it still lives before it is used.
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         proxy.set(Fault::OneWay {
-            held: Way::ToClient,
+            blocked: Way::ToClient,
         });
         let asked = tokio::join!(store.now(), store.now(), store.now());
+
         assert!(
             asked.0.is_err() && asked.1.is_err() && asked.2.is_err(),
             "{asked:?}"
         );
         proxy.heal();
         until_it_answers(&store).await;
+
         for _ in 0..10 {
-            let take = |duty: &'static str, node| store.take_duty(duty, node, 60_000);
+            let take = |job: &'static str, node| store.take_maintenance_lease(job, node, 60_000);
             let taken = tokio::join!(
                 take("a", nodes[0]),
                 take("b", nodes[1]),
                 take("c", nodes[2]),
                 store.now()
             );
+
             let is_own = |taken: &Result<_, StoreError>| {
                 matches!(taken, Ok(Some(_)) | Err(StoreError::Unavailable(_)))
             };
@@ -172,17 +189,22 @@ async fn late(backend: Backend) {
     }
 }
 
-/// A node that is stopped in the middle of a transaction: its connection stays open, and nothing comes any more.
+/// A node that is stopped in the middle of a transaction: its connection stays open, and nothing
+/// comes any more.
 async fn silent(backend: Backend) {
-    const LOCK: [&str; 2] = ["BEGIN", "UPDATE duties SET epoch = epoch + 1"];
+    const LOCK: [&str; 2] = ["BEGIN", "UPDATE maintenance_leases SET epoch = epoch + 1"];
     let database = FreshDatabase::make(backend).await;
     let store = SqlStore::open(&database.url, StoreOptions::default())
         .await
         .unwrap();
     let node = NodeId(uuid::Uuid::from_u128(1));
     store.register_node(node, "n", "h", None).await.unwrap();
-    store.take_duty("rescuer", node, 60_000).await.unwrap();
-    let (mut postgres, mut mysql) = (None, None);
+    store
+        .take_maintenance_lease("rescuer", node, 60_000)
+        .await
+        .unwrap();
+    let mut postgres = None;
+    let mut mysql = None;
     match backend {
         Backend::Postgres => {
             let connection = postgres.insert(connect_postgres(&database.url).await.unwrap());
@@ -198,9 +220,12 @@ async fn silent(backend: Backend) {
         }
         Backend::Sqlite => panic!("a file has no network"),
     }
-    let taken = tokio::time::timeout(DEADLINE, store.take_duty("rescuer", node, 60_000))
-        .await
-        .expect("it ends");
+    let taken = tokio::time::timeout(
+        DEADLINE,
+        store.take_maintenance_lease("rescuer", node, 60_000),
+    )
+    .await
+    .expect("it ends");
     assert!(taken.is_ok(), "{taken:?}");
     drop((postgres, mysql));
 }

@@ -1,15 +1,19 @@
-//! What people do with plain SQL: submit from any language (R10) and read the views (R28), as `docs/sql.md` says.
+//! What people do with plain SQL: submit from any language (R10) and read the views (R28), as
+//! `docs/sql.md` says.
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Json, LogLevel, LogLine, NodeId, RetryPolicy, Status, Task,
+    Json, LogLevel, LogLine, NodeId, RetryPolicy, Status, TaskRecord,
     contract::{
         Store,
-        store::{Access, ClaimRequest, Failure, Outcome, Report, RescueRequest},
+        store::{
+            Access, AttemptData, AttemptEnd, AttemptReport, ClaimRequest, Failure, Leases,
+            Maintenance, QueueCommands, Queues, RescueRequest, TaskCommands, TaskReads,
+        },
     },
     event::OutboxPolicy,
     filter::Retention,
-    statistics::TallyFilter,
+    statistics::CountFilter,
 };
 
 use crate::{
@@ -65,12 +69,13 @@ fn submit_statement(
              priority => {priority})"
         ),
         Backend::MySql => format!(
-            "CALL longhaul_submit('{kind}', '{parameters}', '{owner}', NULL, {priority}, NULL, NULL, NULL, NULL)"
+            "CALL longhaul_submit('{kind}', '{parameters}', '{owner}', NULL, {priority}, NULL, \
+             NULL, NULL, NULL)"
         ),
     }
 }
 
-async fn claim_all(store: &dyn Store) -> Vec<Task> {
+async fn claim_all(store: &dyn Store) -> Vec<TaskRecord> {
     let node_id = NodeId(random_id());
     store.register_node(node_id, "n", "h", None).await.unwrap();
     let request = ClaimRequest {
@@ -80,6 +85,7 @@ async fn claim_all(store: &dyn Store) -> Vec<Task> {
         task_types: vec!["send_mail".to_owned()],
         limit: 50,
     };
+
     store.claim_tasks(&request).await.unwrap()
 }
 
@@ -96,6 +102,7 @@ async fn submit_and_run(backend: Backend) {
             ))
             .await;
     }
+
     let claimed = claim_all(&store).await;
     assert_eq!(claimed.len(), 2);
     for task in &claimed {
@@ -108,6 +115,7 @@ async fn submit_and_run(backend: Backend) {
             ),
             ("u-1", 7, 1, 5)
         );
+
         assert_eq!(task.id.0.get_version_num(), 7);
         assert_eq!(task.id.0.get_variant(), uuid::Variant::RFC4122);
         let made_ms = (task.id.0.as_u128() >> 80) as i64;
@@ -116,13 +124,18 @@ async fn submit_and_run(backend: Backend) {
             "the id tells the time"
         );
     }
+
     let mut parameters: Vec<&str> = claimed
         .iter()
         .map(|task| task.parameters.as_str())
         .collect();
     parameters.sort_unstable();
     assert_eq!(parameters, ["[1, 2.50]", r#"{"to":"a@b.c"}"#]);
-    let counts = store.read_tallies(&TallyFilter::default()).await.unwrap();
+    let counts = store
+        .read_task_counts(&CountFilter::default())
+        .await
+        .unwrap();
+
     assert_eq!(
         counts
             .iter()
@@ -145,19 +158,22 @@ async fn refusals(backend: Backend) {
         ("priority", submit_statement(backend, "t", "1", "u", "0")),
         ("priority", submit_statement(backend, "t", "1", "u", "10")),
     ];
+
     for (field, statement) in cases {
         let refusal = database
             .try_execute(&statement)
             .await
             .expect_err(&statement);
         let named = refusal.contains(field) || refusal.contains("json");
+
         assert!(
             named,
             "{statement} was refused without naming {field}: {refusal}"
         );
     }
+
     assert_eq!(database.count("SELECT count(*) FROM tasks").await, 0);
-    assert_eq!(database.count("SELECT count(*) FROM tally_deltas").await, 0);
+    assert_eq!(database.count("SELECT count(*) FROM count_deltas").await, 0);
 }
 
 async fn views(backend: Backend) {
@@ -169,11 +185,12 @@ async fn views(backend: Backend) {
         .execute(&submit_statement(backend, "send_mail", "{}", "u-2", "1"))
         .await;
     let claimed = claim_all(&store).await;
-    let done = Outcome::Completed {
+    let done = AttemptEnd::Completed {
         result: Some(Json::parse("result", "42").unwrap()),
         result_url: None,
     };
-    let failed = Outcome::Failed {
+
+    let failed = AttemptEnd::Failed {
         failure: Failure {
             class: "fatal".to_owned(),
             message: "no such address".to_owned(),
@@ -181,39 +198,46 @@ async fn views(backend: Backend) {
         },
         retry_in_ms: None,
     };
+
     let outcomes = [done, failed];
-    let reports: Vec<Report> = claimed
+    let reports: Vec<AttemptReport> = claimed
         .iter()
         .zip(outcomes)
-        .map(|(task, outcome)| Report {
+        .map(|(task, outcome)| AttemptReport {
             lease: task.lease().unwrap(),
             outcome,
         })
         .collect();
+
     store.finish_tasks(&reports).await.unwrap();
 
     let id = claimed[0].id.to_string();
     let text = |sql: &str| sql.replace("{id}", &id);
-    let count = "SELECT count(*) FROM v_tasks WHERE task_id = '{id}' AND status = 'COMPLETED' AND result = '42'";
+    let count = "SELECT count(*) FROM v_tasks WHERE task_id = '{id}' AND status = 'COMPLETED' \
+         AND result = '42'";
     assert_eq!(database.count(&text(count)).await, 1);
     let attempts =
         "SELECT count(*) FROM v_attempts WHERE task_id = '{id}' AND outcome = 'completed'";
+
     assert_eq!(database.count(&text(attempts)).await, 1);
     let dead = "SELECT count(*) FROM v_dead_letters WHERE error LIKE '%no such address%'";
     assert_eq!(database.count(dead).await, 1);
     let counted =
         "SELECT count(*) FROM v_counts WHERE status IN ('COMPLETED', 'FAILED') AND tasks = 1";
+
     assert_eq!(database.count(counted).await, 2);
     let ended =
         "SELECT count(*) FROM v_statistics WHERE measure = 'ended' AND bucket = 1 AND tasks = 1";
     assert_eq!(database.count(ended).await, 2);
     let years = "SELECT count(*) FROM v_tasks WHERE CAST(created_at AS CHAR(4)) >= '2020'";
+
     assert_eq!(database.count(years).await, 2);
     let status = store
         .get_task(&Access::All, claimed[1].id)
         .await
         .unwrap()
         .status;
+
     assert_eq!(status, Status::Failed);
 }
 
@@ -230,10 +254,12 @@ async fn submit_spoilt(database: &FreshDatabase, spoils: &[&str]) {
                 "7",
             ))
             .await;
+
         database
             .execute(&format!("UPDATE tasks SET {spoil} WHERE owner = '{owner}'"))
             .await;
     }
+
     database
         .execute(&submit_statement(
             database.backend,
@@ -246,6 +272,7 @@ async fn submit_spoilt(database: &FreshDatabase, spoils: &[&str]) {
 }
 
 /// What people write into the table themselves, or a program of another version did.
+#[expect(clippy::too_many_lines, reason = "one scenario in its order")]
 async fn spoilt_rows(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     let spoils = [
@@ -261,12 +288,13 @@ async fn spoilt_rows(backend: Backend) {
         "children_completed = 2",
         "max_attempts = -1",
     ];
+
     submit_spoilt(&database, &spoils).await;
     assert_eq!(
         store.list_due("free_default", 100).await.unwrap().len(),
         spoils.len() + 1
     );
-    store.bring_forward("free_default", 0, 1).await.unwrap();
+    store.promote_tasks("free_default", 0, 1).await.unwrap();
 
     let claimed = claim_all(&store).await;
     let task = |place: usize| {
@@ -275,12 +303,14 @@ async fn spoilt_rows(backend: Backend) {
             .find(|task| task.owner == format!("u-{place}"))
             .unwrap()
     };
+
     let error = |place: usize| {
         task(place)
             .error
             .as_ref()
             .map(|error| (error.class.as_str(), error.message.as_str()))
     };
+
     assert_eq!(
         claimed.len(),
         spoils.len() + 1,
@@ -290,6 +320,7 @@ async fn spoilt_rows(backend: Backend) {
         (task(0).retry, task(2).retry),
         (RetryPolicy::default(), RetryPolicy::default())
     );
+
     assert_eq!(
         task(1).retry,
         RetryPolicy {
@@ -297,6 +328,7 @@ async fn spoilt_rows(backend: Backend) {
             ..RetryPolicy::default()
         }
     );
+
     assert_eq!(
         (error(3), error(4)),
         (
@@ -304,6 +336,7 @@ async fn spoilt_rows(backend: Backend) {
             Some(("fatal", "I stopped it"))
         )
     );
+
     assert_eq!(task(5).parameters.as_str(), "{\"to\":");
     assert_eq!((task(6).priority, task(7).priority), (1, 9));
     assert_eq!(
@@ -320,17 +353,19 @@ async fn spoilt_rows(backend: Backend) {
         message: "busy".to_owned(),
         detail: None,
     };
-    let outcome = |task: &Task| match task.owner.as_str() {
-        "u-9" => Outcome::Completed {
+
+    let outcome = |task: &TaskRecord| match task.owner.as_str() {
+        "u-9" => AttemptEnd::Completed {
             result: None,
             result_url: None,
         },
-        _ => Outcome::Failed {
+        _ => AttemptEnd::Failed {
             failure: failure.clone(),
             retry_in_ms: Some(0),
         },
     };
-    let report = |task: &Task| Report {
+
+    let report = |task: &TaskRecord| AttemptReport {
         lease: task.lease().unwrap(),
         outcome: outcome(task),
     };
@@ -338,6 +373,7 @@ async fn spoilt_rows(backend: Backend) {
         .finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>())
         .await
         .unwrap();
+
     for before in &claimed {
         let after = store.get_task(&Access::All, before.id).await.unwrap();
         let wanted = match before.owner.as_str() {
@@ -357,6 +393,7 @@ async fn spoilt_rows(backend: Backend) {
         .await
         .unwrap();
     let errors = attempts.iter().filter_map(|attempt| attempt.error.as_ref());
+
     assert_eq!(
         errors.map(|error| error.message.as_str()).next(),
         Some("forgotten")
@@ -372,6 +409,7 @@ async fn spoilt_types(backend: Backend) {
         "version = -5",
         "version = 9223372036854775807",
     ];
+
     if backend == Backend::Sqlite {
         spoils.extend([
             "priority = 'high'",
@@ -391,22 +429,25 @@ async fn spoilt_types(backend: Backend) {
             "children_total = 'many'",
         ]);
     }
+
     submit_spoilt(&database, &spoils).await;
     assert_eq!(
         store.list_due("free_default", 100).await.unwrap().len(),
         spoils.len() + 1
     );
     let claimed = claim_all(&store).await;
+
     assert_eq!(claimed.len(), spoils.len() + 1);
     assert!(
         claimed.iter().all(|task| task.parameters.as_str() == "{}"),
         "bytes are text, too"
     );
-    let done = || Outcome::Completed {
+    let done = || AttemptEnd::Completed {
         result: None,
         result_url: None,
     };
-    let report = |task: &Task| Report {
+
+    let report = |task: &TaskRecord| AttemptReport {
         lease: task.lease().unwrap(),
         outcome: done(),
     };
@@ -414,6 +455,7 @@ async fn spoilt_types(backend: Backend) {
         .finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>())
         .await
         .unwrap();
+
     for task in &claimed {
         let after = store.get_task(&Access::All, task.id).await.unwrap();
         assert_eq!(after.status, Status::Completed, "{}", task.owner);
@@ -427,6 +469,7 @@ async fn said_to_run(backend: Backend) {
             .execute(&submit_statement(backend, "send_mail", "{}", owner, "1"))
             .await;
     }
+
     let say = "UPDATE tasks SET status = 'RUNNING', lane = NULL";
     database
         .execute(&format!("{say} WHERE owner <> 'u-well'"))
@@ -435,6 +478,7 @@ async fn said_to_run(backend: Backend) {
     let [well] = &claimed[..] else {
         panic!("{claimed:?}")
     };
+
     database
         .execute("UPDATE tasks SET node_id = (SELECT id FROM nodes) WHERE owner = 'u-on-a-node'")
         .await;
@@ -444,6 +488,7 @@ async fn said_to_run(backend: Backend) {
             "UPDATE tasks SET {top} WHERE owner = 'u-on-a-node'"
         ))
         .await;
+
     // What guards a write may be spoilt as well, and on SQLite the name of the node.
     database
         .execute("UPDATE tasks SET attempt = -5, version = -5 WHERE owner = 'u-said'")
@@ -453,11 +498,13 @@ async fn said_to_run(backend: Backend) {
             .execute("UPDATE tasks SET node_id = x'01' WHERE owner = 'u-said'")
             .await;
     }
+
     let node = well.node_id.unwrap();
     let strays = store
         .hand_back_strays(node, &[well.lease().unwrap()], 1_000)
         .await
         .unwrap();
+
     assert!(
         strays.is_empty(),
         "without a lease nothing can be handed back"
@@ -467,8 +514,9 @@ async fn said_to_run(backend: Backend) {
         lease_ms: 30_000,
         max_crashes: 3,
         limit: 10,
-        keep_for_host_ms: 0,
+        host_affinity_ms: 0,
     };
+
     assert_eq!(
         store.rescue_tasks(&request).await.unwrap().requeued.len(),
         2,
@@ -478,6 +526,7 @@ async fn said_to_run(backend: Backend) {
         .execute(&format!("{say} WHERE owner = 'u-said'"))
         .await;
     clock.advance_ms(60_000);
+
     let rescued = store.rescue_tasks(&request).await.unwrap();
     assert_eq!(
         (rescued.requeued.len(), rescued.quarantined.len()),
@@ -498,6 +547,7 @@ async fn logs(backend: Backend) {
         level,
         message: message.to_owned(),
     };
+
     let lines = [
         line(LogLevel::Info, "sent to a@b.c"),
         line(LogLevel::Error, "it came back, ü"),
@@ -505,7 +555,8 @@ async fn logs(backend: Backend) {
     store.append_logs(&lines).await.unwrap();
 
     let text = |sql: &str| sql.replace("{id}", &lease.task_id.to_string());
-    let all = "SELECT count(*) FROM v_logs WHERE task_id = '{id}' AND attempt = 1 AND CAST(logged_at AS CHAR(4)) >= '2020'";
+    let all = "SELECT count(*) FROM v_logs WHERE task_id = '{id}' AND attempt = 1 AND \
+         CAST(logged_at AS CHAR(4)) >= '2020'";
     assert_eq!(database.count(&text(all)).await, 2);
     let error = "SELECT count(*) FROM v_logs WHERE level = 'error' AND message = 'it came back, ü'";
     assert_eq!(database.count(error).await, 1);
@@ -514,6 +565,7 @@ async fn logs(backend: Backend) {
         .await
         .unwrap()
         .items;
+
     let last = database.count("SELECT max(number) FROM v_logs").await;
     assert_eq!(
         entries[1].number,
@@ -521,22 +573,24 @@ async fn logs(backend: Backend) {
         "the view shows the numbers that the store tells"
     );
 
-    let done = Outcome::Completed {
+    let done = AttemptEnd::Completed {
         result: None,
         result_url: None,
     };
     store
-        .finish_tasks(&[Report {
+        .finish_tasks(&[AttemptReport {
             lease,
             outcome: done,
         }])
         .await
         .unwrap();
+
     clock.advance_ms(1_000);
     let keep = Retention {
         ended_ms: 1_000,
         dead_letter_ms: 1_000,
     };
+
     assert_eq!(store.prune_tasks(&keep, &[lease.task_id]).await.unwrap(), 1);
     assert_eq!(database.count("SELECT count(*) FROM task_logs").await, 0);
 }

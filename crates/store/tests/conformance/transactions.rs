@@ -1,14 +1,12 @@
-//! Submit in the caller's own transaction (R10): the task and the caller's data commit or vanish together.
+//! Submit in the caller's own transaction (R10): the task and the caller's data commit or vanish
+//! together.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
 use libtest_mimic::Trial;
 use longhaul_domain::{
     Idempotency, Json, NewTask, StoreError,
-    contract::{
-        Store,
-        store::{Access, Submitted},
-    },
+    contract::store::{Access, Submitted, TaskCommands, TaskReads},
     event::OutboxPolicy,
     filter::{PageRequest, TaskFilter},
 };
@@ -46,12 +44,14 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
             move || other(backend),
         ),
     ];
+
     if backend == Backend::Sqlite {
         trials.push(trial(
             name("a_transaction_that_read_before_it_may_write_is_told_how_to_begin"),
             read_first,
         ));
     }
+
     trials
 }
 
@@ -73,6 +73,7 @@ async fn outcome(backend: Backend, commits: bool) {
     let submitted = in_transaction(&store, &database, &tasks, commits)
         .await
         .unwrap();
+
     assert_eq!(submitted.len(), 2);
 
     let found = store
@@ -83,17 +84,20 @@ async fn outcome(backend: Backend, commits: bool) {
         )
         .await
         .unwrap();
+
     let ids: Vec<_> = found.items.iter().rev().map(|task| task.id).collect();
     let made: Vec<_> = submitted.iter().map(|one| one.task_id).collect();
     assert_eq!(ids, if commits { made } else { Vec::new() });
     let orders = database.count("SELECT count(*) FROM orders").await;
     assert_eq!(orders, i64::from(commits));
 
-    // Lanes that a rolled-back transaction made are not remembered: the next task of that kind is claimable.
+    // Lanes that a rolled-back transaction made are not remembered: the next task of that kind is
+    // claimable.
     let next = store.submit_task(order("ship")).await.unwrap();
     let lanes = database
         .count("SELECT count(*) FROM tasks JOIN lanes ON lanes.id = tasks.lane")
         .await;
+
     assert_eq!(lanes, if commits { 3 } else { 1 }, "{next:?}");
 }
 
@@ -104,6 +108,7 @@ async fn in_transaction(
     commits: bool,
 ) -> Result<Vec<Submitted>, StoreError> {
     const WRITE: &str = "INSERT INTO orders (id) VALUES (7)";
+
     macro_rules! run {
         ($connection:ty, $submit:ident, $begin:expr) => {{
             let mut connection = <$connection>::connect(&database.url).await.unwrap();
@@ -114,9 +119,11 @@ async fn in_transaction(
                 true => transaction.commit().await.unwrap(),
                 false => transaction.rollback().await.unwrap(),
             }
+
             submitted
         }};
     }
+
     match database.backend {
         Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite, "BEGIN IMMEDIATE"),
         Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres, "BEGIN"),
@@ -124,8 +131,8 @@ async fn in_transaction(
     }
 }
 
-/// The first task takes its key before the second is refused for its own: the key must be free again, although the caller
-/// goes on and commits.
+/// The first task takes its key before the second is refused for its own: the key must be free
+/// again, although the caller goes on and commits.
 async fn refused(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     database
@@ -134,6 +141,7 @@ async fn refused(backend: Backend) {
     store.submit_task(keyed("taken", 1)).await.unwrap();
     let tasks = [keyed("free", 1), keyed("taken", 2)];
     let refused = in_transaction(&store, &database, &tasks, true).await;
+
     assert!(
         matches!(refused, Err(StoreError::IdempotencyMismatch)),
         "{refused:?}"
@@ -152,20 +160,22 @@ fn keyed(key: &str, digest: u8) -> NewTask {
         digest: [digest; 32],
         ttl_ms: 60_000,
     });
+
     NewTask {
         idempotency,
         ..order("ship")
     }
 }
 
-/// Whatever the submit was doing when its caller gave it up, for a timeout say: the transaction is still the caller's to roll
-/// back, and then nothing is left.
+/// Whatever the submit was doing when its caller gave it up, for a timeout say: the transaction is
+/// still the caller's to roll back, and then nothing is left.
 async fn abandoned(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     database
         .execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
         .await;
     let mut polls = 1;
+
     while !abandoned_after(&store, &database, polls).await {
         for rows in [
             "SELECT count(*) FROM tasks",
@@ -178,14 +188,17 @@ async fn abandoned(backend: Backend) {
                 "{rows}, given up after {polls} polls"
             );
         }
+
         // A new connection alone, while its password is worked out, takes hundreds.
         polls += 1 + polls / 8;
     }
+
     assert!(polls > 1, "it was never given up");
     store.submit_task(keyed("one", 2)).await.unwrap();
 }
 
-/// Gives a submit up after so many polls, writes once more, and rolls back. Answers with whether the submit was through.
+/// Gives a submit up after so many polls, writes once more, and rolls back. Answers with whether
+/// the submit was through.
 async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usize) -> bool {
     macro_rules! run {
         ($connection:ty, $submit:ident, $begin:expr) => {{
@@ -193,16 +206,22 @@ async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usiz
             let mut transaction = connection.begin_with($begin).await.unwrap();
             let tasks = [keyed("one", 1), keyed("two", 2)];
             let submitted = first_polls(store.$submit(&mut transaction, &tasks), polls).await;
-            match sqlx::query("INSERT INTO orders (id) VALUES (1)").execute(&mut *transaction).await {
+            match sqlx::query("INSERT INTO orders (id) VALUES (1)")
+                .execute(&mut *transaction)
+                .await
+            {
                 Ok(_) => transaction.rollback().await.unwrap(),
-                // Of a statement that is given up while it is prepared sqlx may leave the server's answer unread. Whoever closes
-                // the connection has rolled back, too.
-                Err(sqlx::Error::Protocol(_)) if database.backend == Backend::MySql => drop(transaction),
+                // Of a statement that is given up while it is prepared sqlx may leave the server's
+                // answer unread. Whoever closes the connection has rolled back, too.
+                Err(sqlx::Error::Protocol(_)) if database.backend == Backend::MySql => {
+                    drop(transaction)
+                }
                 Err(error) => panic!("given up after {polls} polls: {error}"),
             }
             submitted.map(Result::unwrap).is_some()
         }};
     }
+
     match database.backend {
         Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite, "BEGIN IMMEDIATE"),
         Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres, "BEGIN"),
@@ -212,7 +231,8 @@ async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usiz
 
 /// The answer of the future if it comes within so many polls.
 async fn first_polls<T>(future: impl Future<Output = T>, polls: usize) -> Option<T> {
-    let (mut future, mut left) = (pin!(future), polls);
+    let mut future = pin!(future);
+    let mut left = polls;
     poll_fn(|context| {
         let polled = future.as_mut().poll(context).map(Some);
         left -= 1;
@@ -233,6 +253,7 @@ async fn not_open(backend: Backend) {
             store.$submit(&mut connection, &[order("ship")]).await
         }};
     }
+
     let refused = match backend {
         Backend::Sqlite => run!(sqlx::SqliteConnection, submit_in_sqlite),
         Backend::Postgres => run!(sqlx::PgConnection, submit_in_postgres),
@@ -248,6 +269,7 @@ async fn read_first() {
         .await
         .unwrap();
     let mut transaction = connection.begin().await.unwrap();
+
     sqlx::query("SELECT count(*) FROM tasks")
         .execute(&mut *transaction)
         .await
@@ -256,8 +278,10 @@ async fn read_first() {
     let refused = store
         .submit_in_sqlite(&mut transaction, &[order("ship")])
         .await;
+
     assert!(
-        matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with("begin the transaction with BEGIN IMMEDIATE")),
+        matches!(&refused, Err(StoreError::Unavailable(why)) if why.starts_with("begin the \
+             transaction with BEGIN IMMEDIATE")),
         "{refused:?}"
     );
 }
@@ -271,6 +295,7 @@ async fn other(backend: Backend) {
     };
     let elsewhere = FreshDatabase::make(stranger).await;
     let tasks = [order("ship")];
+
     let refused = match stranger {
         Backend::Postgres => {
             let mut connection = sqlx::PgConnection::connect(&elsewhere.url).await.unwrap();

@@ -1,99 +1,101 @@
-//! Bells that ring later.
+//! Delayed hints.
 
 use futures::poll;
-use longhaul_domain::contract::broker::{Bell, Broker, Published};
+use longhaul_domain::contract::broker::{Broker, Hint, Published};
 
-use super::{BrokerFactory, QUEUE, bell, bells, declare, hear, heard_ids, ids, ring};
-use crate::suite::{Case, cases, within_patience};
+use super::{BrokerFactory, QUEUE, declare, hint, hints, ids, publish, receive, received_ids};
+use crate::suite::{Case, cases, within_deadline};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
     cases![
-        a_later_bell_is_heard_as_it_was_rung,
-        a_later_bell_is_not_heard_before_those_that_ring_now,
-        a_long_delay_holds_up_no_short_one,
-        no_delay_is_now,
-        later_bells_find_their_queues,
+        a_delayed_hint_is_delivered_as_it_was_published,
+        a_delayed_hint_does_not_arrive_early,
+        a_long_delay_does_not_block_a_short_one,
+        a_hint_without_delay_is_delivered_at_once,
+        delayed_hints_reach_their_queues,
     ]
 }
 
-/// Rings later, and everything is confirmed.
-async fn ring_later(broker: &dyn Broker, bells: &[(Bell, u64)]) {
-    let answers = within_patience(broker.ring_later(bells)).await;
-    assert_eq!(answers, vec![Published::Confirmed; bells.len()]);
+/// Publishes delayed hints and expects all of them to be confirmed.
+async fn publish_hints_later(broker: &dyn Broker, hints: &[(Hint, u64)]) {
+    let answers = within_deadline(broker.publish_hints_later(hints)).await;
+    assert_eq!(answers, vec![Published::Confirmed; hints.len()]);
 }
 
-async fn a_later_bell_is_heard_as_it_was_rung(make: BrokerFactory) {
+async fn a_delayed_hint_is_delivered_as_it_was_published(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
-    let rung = Bell {
+    let published = Hint {
         retry_count: 3,
         priority: 4,
         correlation_id: Some("request 7".to_owned()),
-        ..bell(0)
+        ..hint(0)
     };
-    ring_later(&*broker, &[(rung.clone(), 300)]).await;
-    assert_eq!(hear(&mut broker.bells(QUEUE), 1).await[0].bell, rung);
-}
 
-async fn a_later_bell_is_not_heard_before_those_that_ring_now(make: BrokerFactory) {
-    let broker = make(()).await;
-    declare(&*broker, &[QUEUE]).await;
-    // So late that it does not come while this case lasts.
-    ring_later(&*broker, &[(bell(0), 3_600_000)]).await;
-    let now = bells(1);
-    let mut consumer = broker.bells(QUEUE);
-    assert!(poll!(consumer.next(2)).is_pending());
-    ring(&*broker, &now).await;
-    assert_eq!(heard_ids(&hear(&mut consumer, 1).await), ids(&now));
-}
-
-async fn a_long_delay_holds_up_no_short_one(make: BrokerFactory) {
-    let broker = make(()).await;
-    declare(&*broker, &[QUEUE]).await;
-    let rung = bells(4);
-    let delays_ms = [3_600_000, 600_000, 2_000, 250];
-    let later: Vec<_> = rung.iter().cloned().zip(delays_ms).collect();
-    ring_later(&*broker, &later).await;
-    let heard = heard_ids(&hear(&mut broker.bells(QUEUE), 2).await);
-    // On a busy machine both may be due before the first of them is looked for.
-    assert!(
-        ids(&rung[2..]).iter().all(|id| heard.contains(id)),
-        "{heard:?}"
+    publish_hints_later(&*broker, &[(published.clone(), 300)]).await;
+    assert_eq!(
+        receive(&mut broker.hints(QUEUE), 1).await[0].hint,
+        published
     );
 }
 
-async fn no_delay_is_now(make: BrokerFactory) {
+async fn a_delayed_hint_does_not_arrive_early(make: BrokerFactory) {
     let broker = make(()).await;
     declare(&*broker, &[QUEUE]).await;
-    let rung = bells(3);
-    ring_later(
-        &*broker,
-        &rung.iter().cloned().zip([0, 1, 0]).collect::<Vec<_>>(),
-    )
-    .await;
-    let heard = hear(&mut broker.bells(QUEUE), 3).await;
-    assert!(ids(&rung).iter().all(|id| heard_ids(&heard).contains(id)));
+
+    // The delay is longer than this case.
+    publish_hints_later(&*broker, &[(hint(0), 3_600_000)]).await;
+
+    let now = hints(1);
+    let mut consumer = broker.hints(QUEUE);
+    assert!(poll!(consumer.next(2)).is_pending());
+    publish(&*broker, &now).await;
+    assert_eq!(received_ids(&receive(&mut consumer, 1).await), ids(&now));
 }
 
-async fn later_bells_find_their_queues(make: BrokerFactory) {
+async fn a_long_delay_does_not_block_a_short_one(make: BrokerFactory) {
+    let broker = make(()).await;
+    declare(&*broker, &[QUEUE]).await;
+    let published = hints(4);
+    let delays_ms = [3_600_000, 600_000, 2_000, 250];
+    let later: Vec<_> = published.iter().cloned().zip(delays_ms).collect();
+
+    publish_hints_later(&*broker, &later).await;
+    let received = received_ids(&receive(&mut broker.hints(QUEUE), 2).await);
+
+    // On a busy machine both may be due before the first is received, in any order.
+    assert!(
+        ids(&published[2..]).iter().all(|id| received.contains(id)),
+        "{received:?}"
+    );
+}
+
+async fn a_hint_without_delay_is_delivered_at_once(make: BrokerFactory) {
+    let broker = make(()).await;
+    declare(&*broker, &[QUEUE]).await;
+    let published = hints(3);
+    let later: Vec<_> = published.iter().cloned().zip([0, 1, 0]).collect();
+    publish_hints_later(&*broker, &later).await;
+
+    let received = received_ids(&receive(&mut broker.hints(QUEUE), 3).await);
+    assert!(ids(&published).iter().all(|id| received.contains(id)));
+}
+
+async fn delayed_hints_reach_their_queues(make: BrokerFactory) {
     let broker = make(()).await;
     let queues = ["a", "a.b", "b"];
     declare(&*broker, &queues).await;
-    let rung: Vec<_> = queues
-        .map(|queue| Bell {
-            queue: queue.to_owned(),
-            ..bell(0)
-        })
-        .into();
-    ring_later(
-        &*broker,
-        &rung
-            .iter()
-            .map(|bell| (bell.clone(), 260))
-            .collect::<Vec<_>>(),
-    )
-    .await;
-    for rung in &rung {
-        assert_eq!(hear(&mut broker.bells(&rung.queue), 1).await[0].bell, *rung);
+    let published = queues.map(|queue| Hint {
+        queue: queue.to_owned(),
+        ..hint(0)
+    });
+    let later = published.clone().map(|hint| (hint, 260));
+    publish_hints_later(&*broker, &later).await;
+
+    for published in &published {
+        assert_eq!(
+            receive(&mut broker.hints(&published.queue), 1).await[0].hint,
+            *published
+        );
     }
 }

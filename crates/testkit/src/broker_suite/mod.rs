@@ -1,9 +1,9 @@
 //! The conformance suite of the broker contract.
 //!
-//! Everything that a broker keeps for others is tried through a second consumer. What differs between brokers by
-//! nature is told by [`Lanes`].
+//! What a broker stores for others is checked through a second consumer. [`Lanes`] says how brokers
+//! may differ.
 
-mod bells;
+mod hints;
 mod later;
 mod others;
 mod signals;
@@ -11,16 +11,16 @@ mod signals;
 use libtest_mimic::Trial;
 use longhaul_domain::{
     TaskId,
-    contract::broker::{Bell, Bells, Broker, Delivery, Published},
+    contract::broker::{Broker, Delivery, Hint, HintConsumer, Published},
     time::Timestamp,
 };
 
-use crate::suite::{self, Factory, random_task_id, within_patience};
+use crate::suite::{self, Factory, random_task_id, within_deadline};
 
-/// Makes a broker that is up, with a namespace of its own in which nothing is declared.
+/// Makes a connected broker with its own empty namespace.
 pub type BrokerFactory = Factory<(), dyn Broker>;
 
-/// Whether bells with a higher priority overtake the others.
+/// Whether hints with a higher priority overtake the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lanes {
     ByPriority,
@@ -29,20 +29,21 @@ pub enum Lanes {
 
 /// One trial for each case, named `{backend}::broker::{sentence}`.
 pub fn trials(backend: &str, lanes: Lanes, factory: &BrokerFactory) -> Vec<Trial> {
-    let mut cases = bells::cases();
+    let mut cases = hints::cases();
     cases.extend(later::cases());
     cases.extend(signals::cases());
     cases.extend(others::cases());
     if lanes == Lanes::ByPriority {
-        cases.extend(bells::cases_of_priority());
+        cases.extend(hints::cases_of_priority());
     }
+
     suite::trials(backend, "broker", factory, cases)
 }
 
 const QUEUE: &str = "vip_short";
 
-fn bell(number: u32) -> Bell {
-    Bell {
+fn hint(number: u32) -> Hint {
+    Hint {
         task_id: random_task_id(),
         owner: "ann".to_owned(),
         task_type: "novel.write".to_owned(),
@@ -51,19 +52,19 @@ fn bell(number: u32) -> Bell {
         retry_count: number,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),
         due_at: Timestamp::from_micros(1_700_000_001_000_001),
-        looks: 0,
+        lookups: 0,
         correlation_id: None,
         trace_context: None,
     }
 }
 
-/// Bells that are told apart by their tasks.
-fn bells(count: u32) -> Vec<Bell> {
-    (0..count).map(bell).collect()
+/// Hints of different tasks.
+fn hints(count: u32) -> Vec<Hint> {
+    (0..count).map(hint).collect()
 }
 
-fn ids(bells: &[Bell]) -> Vec<TaskId> {
-    bells.iter().map(|bell| bell.task_id).collect()
+fn ids(hints: &[Hint]) -> Vec<TaskId> {
+    hints.iter().map(|hint| hint.task_id).collect()
 }
 
 async fn declare(broker: &dyn Broker, queues: &[&str]) {
@@ -71,39 +72,43 @@ async fn declare(broker: &dyn Broker, queues: &[&str]) {
     broker.declare(&queues).await.unwrap();
 }
 
-/// Rings, and everything is confirmed.
-async fn ring(broker: &dyn Broker, bells: &[Bell]) {
-    let answers = within_patience(broker.ring(bells)).await;
-    assert_eq!(answers, vec![Published::Confirmed; bells.len()]);
+/// Publishes hints and expects all of them to be confirmed.
+async fn publish(broker: &dyn Broker, hints: &[Hint]) {
+    let answers = within_deadline(broker.publish_hints(hints)).await;
+    assert_eq!(answers, vec![Published::Confirmed; hints.len()]);
 }
 
-/// The next `count` bells, however many come at a time.
-async fn hear(consumer: &mut Box<dyn Bells>, count: usize) -> Vec<Delivery> {
-    let mut heard = Vec::new();
-    while heard.len() < count {
-        let most = count - heard.len();
-        let next = within_patience(consumer.next(most)).await;
+/// The next `count` hints, in batches of any size.
+async fn receive(consumer: &mut Box<dyn HintConsumer>, count: usize) -> Vec<Delivery> {
+    let mut received = Vec::new();
+    while received.len() < count {
+        let most = count - received.len();
+        let next = within_deadline(consumer.next(most)).await;
         assert!(
             !next.is_empty() && next.len() <= most,
-            "{} bells for at most {most}",
+            "{} hints for at most {most}",
             next.len()
         );
-        heard.extend(next);
+        received.extend(next);
     }
-    heard
+
+    received
 }
 
-fn heard_ids(heard: &[Delivery]) -> Vec<TaskId> {
-    heard.iter().map(|delivery| delivery.bell.task_id).collect()
+fn received_ids(received: &[Delivery]) -> Vec<TaskId> {
+    received
+        .iter()
+        .map(|delivery| delivery.hint.task_id)
+        .collect()
 }
 
-fn tags(heard: &[Delivery]) -> Vec<u64> {
-    heard.iter().map(|delivery| delivery.tag).collect()
+fn tags(received: &[Delivery]) -> Vec<u64> {
+    received.iter().map(|delivery| delivery.tag).collect()
 }
 
-/// Waits until the broker counts so many waiting bells.
+/// Waits until the broker counts this many waiting hints.
 async fn until_depth(broker: &dyn Broker, queue: &str, depth: usize) {
-    within_patience(async {
+    within_deadline(async {
         while broker.depth(queue).await.unwrap() != depth {
             tokio::task::yield_now().await;
         }

@@ -1,104 +1,107 @@
-//! Signals: who hears them.
+//! Signals and the broker's state.
 
 use futures::poll;
 use longhaul_domain::contract::broker::{BrokerState, Published, Signal, Signals};
 
-use super::{BrokerFactory, QUEUE, bells};
-use crate::suite::{Case, cases, random_task_id, within_patience};
+use super::{BrokerFactory, QUEUE, hints};
+use crate::suite::{Case, cases, random_task_id, within_deadline};
 
 pub(super) fn cases() -> Vec<Case<BrokerFactory>> {
     cases![
-        every_listener_hears_every_signal_in_order,
-        a_listener_hears_nothing_from_before_it_came,
-        a_slow_listener_loses_the_oldest_and_hears_the_newest,
-        a_broker_that_is_up_says_so,
-        a_closed_broker_says_so_and_does_nothing_more,
+        every_listener_receives_every_signal_in_order,
+        a_listener_receives_only_what_is_sent_after_it_subscribed,
+        a_slow_listener_loses_the_oldest_signals,
+        a_connected_broker_reports_that_it_is_up,
+        a_closed_broker_reports_that_it_is_down_and_refuses_work,
     ]
 }
 
-fn held(queue: &str) -> Signal {
-    Signal::Held {
+fn backlogged(queue: &str) -> Signal {
+    Signal::Backlogged {
         queues: vec![queue.to_owned()],
     }
 }
 
 async fn next(signals: &mut Box<dyn Signals>) -> Signal {
-    within_patience(signals.next())
+    within_deadline(signals.next())
         .await
         .expect("the broker is open")
 }
 
-async fn every_listener_hears_every_signal_in_order(make: BrokerFactory) {
+async fn every_listener_receives_every_signal_in_order(make: BrokerFactory) {
     let broker = make(()).await;
     let mut listeners: Vec<_> = (0..5).map(|_| broker.signals()).collect();
-    let told = [
+    let sent = [
         Signal::Cancelled {
             task_ids: vec![random_task_id(), random_task_id()],
         },
         Signal::QueueChanged {
             queue: "vip_short".to_owned(),
         },
-        Signal::Held { queues: vec![] },
-        Signal::Held {
+        Signal::Backlogged { queues: vec![] },
+        Signal::Backlogged {
             queues: vec!["a".to_owned(), "b".to_owned()],
         },
     ];
-    told.iter().for_each(|signal| broker.signal(signal.clone()));
+
+    sent.iter().for_each(|signal| broker.signal(signal.clone()));
     for listener in &mut listeners {
-        for signal in &told {
+        for signal in &sent {
             assert_eq!(next(listener).await, *signal);
         }
     }
 }
 
-async fn a_listener_hears_nothing_from_before_it_came(make: BrokerFactory) {
+async fn a_listener_receives_only_what_is_sent_after_it_subscribed(make: BrokerFactory) {
     let broker = make(()).await;
     let mut early = broker.signals();
-    broker.signal(held("before"));
-    assert_eq!(next(&mut early).await, held("before"));
+    broker.signal(backlogged("before"));
+    assert_eq!(next(&mut early).await, backlogged("before"));
     let mut late = broker.signals();
     assert!(poll!(late.next()).is_pending());
-    broker.signal(held("after"));
-    assert_eq!(next(&mut late).await, held("after"));
+    broker.signal(backlogged("after"));
+    assert_eq!(next(&mut late).await, backlogged("after"));
 }
 
-async fn a_slow_listener_loses_the_oldest_and_hears_the_newest(make: BrokerFactory) {
+async fn a_slow_listener_loses_the_oldest_signals(make: BrokerFactory) {
     let broker = make(()).await;
     let mut slow = broker.signals();
-    (0..20_000).for_each(|number| broker.signal(held(&number.to_string())));
-    while next(&mut slow).await != held("19999") {}
-    broker.signal(held("more"));
-    assert_eq!(next(&mut slow).await, held("more"));
+    (0..20_000).for_each(|number| broker.signal(backlogged(&number.to_string())));
+    while next(&mut slow).await != backlogged("19999") {}
+    broker.signal(backlogged("more"));
+    assert_eq!(next(&mut slow).await, backlogged("more"));
 }
 
-async fn a_broker_that_is_up_says_so(make: BrokerFactory) {
+async fn a_connected_broker_reports_that_it_is_up(make: BrokerFactory) {
     let broker = make(()).await;
     assert_eq!(broker.state(), BrokerState::Up);
     assert!(poll!(broker.state_after(&BrokerState::Up)).is_pending());
     assert_eq!(
-        within_patience(broker.state_after(&BrokerState::Down(String::new()))).await,
+        within_deadline(broker.state_after(&BrokerState::Down(String::new()))).await,
         BrokerState::Up
     );
 }
 
-async fn a_closed_broker_says_so_and_does_nothing_more(make: BrokerFactory) {
+async fn a_closed_broker_reports_that_it_is_down_and_refuses_work(make: BrokerFactory) {
     let broker = make(()).await;
     let mut signals = broker.signals();
     broker.declare(&[QUEUE.to_owned()]).await.unwrap();
-    let mut consumer = broker.bells(QUEUE);
+    let mut consumer = broker.hints(QUEUE);
     assert!(poll!(consumer.next(1)).is_pending());
-    within_patience(broker.close()).await;
+    within_deadline(broker.close()).await;
     assert!(matches!(
-        within_patience(broker.state_after(&BrokerState::Up)).await,
+        within_deadline(broker.state_after(&BrokerState::Up)).await,
         BrokerState::Down(_)
     ));
-    for answer in within_patience(broker.ring(&bells(3))).await {
+
+    for answer in within_deadline(broker.publish_hints(&hints(3))).await {
         assert!(matches!(answer, Published::Unknown(_)), "{answer:?}");
     }
-    assert!(within_patience(broker.depth(QUEUE)).await.is_err());
-    assert!(within_patience(broker.declare(&[])).await.is_err());
-    broker.signal(held("nobody"));
-    within_patience(async { while signals.next().await.is_some() {} }).await;
-    within_patience(consumer.pause()).await;
-    within_patience(broker.close()).await;
+
+    assert!(within_deadline(broker.depth(QUEUE)).await.is_err());
+    assert!(within_deadline(broker.declare(&[])).await.is_err());
+    broker.signal(backlogged("closed"));
+    within_deadline(async { while signals.next().await.is_some() {} }).await;
+    within_deadline(consumer.pause()).await;
+    within_deadline(broker.close()).await;
 }

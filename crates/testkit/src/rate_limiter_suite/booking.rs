@@ -1,4 +1,4 @@
-//! Places: who gets which, and in which limits they count.
+//! Reservations: when a caller gets its permit, and in which limits it counts.
 
 use futures::future::join_all;
 use longhaul_domain::contract::rate_limiter::{Limit, Reservation};
@@ -11,24 +11,24 @@ use crate::suite::{Case, cases};
 
 pub(super) fn cases() -> Vec<Case<RateLimiterFactory>> {
     cases![
-        a_key_without_any_limit_is_never_held_up,
-        a_burst_is_granted_at_once_and_the_next_must_wait,
-        who_waits_has_a_place_and_places_follow_each_other,
+        a_key_without_a_limit_never_waits,
+        the_next_request_after_a_burst_waits,
+        reservations_are_served_one_after_the_other,
         a_refusal_books_nothing,
-        the_same_request_is_granted_after_the_told_time,
+        a_refused_request_is_granted_after_the_returned_time,
         permits_come_back_with_time_up_to_the_burst,
-        callers_at_once_get_exactly_the_burst,
-        callers_at_once_get_places_of_their_own,
-        a_key_without_a_limit_has_the_default_for_itself,
-        a_model_without_a_limit_has_its_providers,
-        both_limits_are_drawn_on,
-        a_permit_that_one_limit_refuses_is_booked_in_neither,
-        a_slow_model_does_not_hold_up_the_others_of_its_provider,
-        a_key_that_is_no_name_is_an_error,
+        concurrent_callers_get_exactly_the_burst,
+        concurrent_callers_get_different_reservations,
+        a_key_without_a_limit_has_its_own_default_limit,
+        a_model_without_a_limit_uses_its_providers_limit,
+        a_permit_counts_for_model_and_provider,
+        a_permit_refused_by_one_limit_is_booked_in_neither,
+        a_slow_model_does_not_block_other_models_of_its_provider,
+        an_invalid_key_is_an_error,
     ]
 }
 
-async fn a_key_without_any_limit_is_never_held_up(make: RateLimiterFactory) {
+async fn a_key_without_a_limit_never_waits(make: RateLimiterFactory) {
     let limiter = make(rules([("other", hourly(1))], None)).await;
     for _ in 0..1_000 {
         assert_granted_at_once(&limiter, "free").await;
@@ -36,7 +36,7 @@ async fn a_key_without_any_limit_is_never_held_up(make: RateLimiterFactory) {
     }
 }
 
-async fn a_burst_is_granted_at_once_and_the_next_must_wait(make: RateLimiterFactory) {
+async fn the_next_request_after_a_burst_waits(make: RateLimiterFactory) {
     let limiter = make(rules([("key", hourly(5))], None)).await;
     for _ in 0..5 {
         assert_granted_at_once(&limiter, "key").await;
@@ -45,13 +45,14 @@ async fn a_burst_is_granted_at_once_and_the_next_must_wait(make: RateLimiterFact
     assert_about(granted(&limiter, "key", HOUR_MS).await, HOUR_MS);
 }
 
-async fn who_waits_has_a_place_and_places_follow_each_other(make: RateLimiterFactory) {
+async fn reservations_are_served_one_after_the_other(make: RateLimiterFactory) {
     let limiter = make(rules([("key", hourly(1))], None)).await;
     assert_granted_at_once(&limiter, "key").await;
     for place in 1..=10 {
         assert_about(granted(&limiter, "key", u64::MAX).await, place * HOUR_MS);
     }
-    // Time passes, and who comes now still stands behind all who came before.
+
+    // Later callers wait behind all earlier ones.
     limiter.clock.advance_ms(5 * HOUR_MS);
     assert_about(granted(&limiter, "key", u64::MAX).await, 6 * HOUR_MS);
 }
@@ -65,7 +66,7 @@ async fn a_refusal_books_nothing(make: RateLimiterFactory) {
     assert_about(granted(&limiter, "key", HOUR_MS).await, HOUR_MS);
 }
 
-async fn the_same_request_is_granted_after_the_told_time(make: RateLimiterFactory) {
+async fn a_refused_request_is_granted_after_the_returned_time(make: RateLimiterFactory) {
     let limiter = make(rules([("key", hourly(1))], None)).await;
     assert_granted_at_once(&limiter, "key").await;
     for max_wait_ms in [0, 1, 10 * MINUTE_MS] {
@@ -87,7 +88,7 @@ async fn permits_come_back_with_time_up_to_the_burst(make: RateLimiterFactory) {
     }
 }
 
-async fn callers_at_once_get_exactly_the_burst(make: RateLimiterFactory) {
+async fn concurrent_callers_get_exactly_the_burst(make: RateLimiterFactory) {
     let limiter = make(rules([("key", hourly(7))], None)).await;
     let ask = |_| {
         let limiter = limiter.share();
@@ -97,10 +98,11 @@ async fn callers_at_once_get_exactly_the_burst(make: RateLimiterFactory) {
     let at_once = answers
         .into_iter()
         .filter(|answer| *answer.as_ref().unwrap() == Reservation::Granted { wait_ms: 0 });
+
     assert_eq!(at_once.count(), 7);
 }
 
-async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
+async fn concurrent_callers_get_different_reservations(make: RateLimiterFactory) {
     let limiter = make(rules([("p", hourly(1)), ("p/m", hourly(3))], None)).await;
     let ask = |number: usize| {
         let limiter = limiter.share();
@@ -111,6 +113,7 @@ async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
                 .unwrap()
         })
     };
+
     let mut waits_ms = Vec::new();
     for answer in join_all((0..50).map(ask)).await {
         match answer.unwrap() {
@@ -118,6 +121,7 @@ async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
             Reservation::Refused { .. } => panic!("everyone waits as long as it takes"),
         }
     }
+
     waits_ms.sort_unstable();
     assert_eq!(waits_ms[0], 0);
     for (place, wait_ms) in (1..).zip(&waits_ms[1..]) {
@@ -125,7 +129,7 @@ async fn callers_at_once_get_places_of_their_own(make: RateLimiterFactory) {
     }
 }
 
-async fn a_key_without_a_limit_has_the_default_for_itself(make: RateLimiterFactory) {
+async fn a_key_without_a_limit_has_its_own_default_limit(make: RateLimiterFactory) {
     let limiter = make(rules([("known", hourly(3))], Some(hourly(2)))).await;
     for (key, permits) in [
         ("known", 3),
@@ -141,18 +145,20 @@ async fn a_key_without_a_limit_has_the_default_for_itself(make: RateLimiterFacto
     }
 }
 
-async fn a_model_without_a_limit_has_its_providers(make: RateLimiterFactory) {
+async fn a_model_without_a_limit_uses_its_providers_limit(make: RateLimiterFactory) {
     let limiter = make(rules([("p", hourly(3))], Some(hourly(100)))).await;
     for key in ["p/a", "p/b", "p"] {
         assert_granted_at_once(&limiter, key).await;
     }
+
     for key in ["p/a", "p/b", "p", "p/c/d"] {
         refused(&limiter, key, 0).await;
     }
+
     assert_granted_at_once(&limiter, "pp/a").await;
 }
 
-async fn both_limits_are_drawn_on(make: RateLimiterFactory) {
+async fn a_permit_counts_for_model_and_provider(make: RateLimiterFactory) {
     let limiter = make(rules(
         [("p", hourly(3)), ("p/a", hourly(2)), ("p/b", hourly(2))],
         None,
@@ -166,7 +172,7 @@ async fn both_limits_are_drawn_on(make: RateLimiterFactory) {
     refused(&limiter, "p", 0).await;
 }
 
-async fn a_permit_that_one_limit_refuses_is_booked_in_neither(make: RateLimiterFactory) {
+async fn a_permit_refused_by_one_limit_is_booked_in_neither(make: RateLimiterFactory) {
     let limiter = make(rules(
         [("p", hourly(3)), ("p/a", hourly(1)), ("p/b", hourly(5))],
         None,
@@ -176,13 +182,14 @@ async fn a_permit_that_one_limit_refuses_is_booked_in_neither(make: RateLimiterF
     for _ in 0..10 {
         refused(&limiter, "p/a", MINUTE_MS).await;
     }
-    // The model has refused, and its provider still has what it had.
+    // The model refused, so its provider has lost no permit.
     assert_granted_at_once(&limiter, "p").await;
     assert_granted_at_once(&limiter, "p/b").await;
     for _ in 0..10 {
         refused(&limiter, "p/b", MINUTE_MS).await;
     }
-    // The provider has refused, and the model has lost nothing: it can use all that comes back to its provider.
+    // The provider refused, so the model has lost no permit. It can use all that the provider
+    // regains.
     limiter.clock.advance_ms(3 * HOUR_MS);
     for _ in 0..3 {
         assert_granted_at_once(&limiter, "p/b").await;
@@ -190,7 +197,7 @@ async fn a_permit_that_one_limit_refuses_is_booked_in_neither(make: RateLimiterF
     refused(&limiter, "p/b", 0).await;
 }
 
-async fn a_slow_model_does_not_hold_up_the_others_of_its_provider(make: RateLimiterFactory) {
+async fn a_slow_model_does_not_block_other_models_of_its_provider(make: RateLimiterFactory) {
     let every = |per_ms| Limit {
         permits: 1,
         per_ms,
@@ -206,7 +213,7 @@ async fn a_slow_model_does_not_hold_up_the_others_of_its_provider(make: RateLimi
     .await;
     assert_granted_at_once(&limiter, "p/slow").await;
     assert_about(granted(&limiter, "p/slow", u64::MAX).await, 24 * HOUR_MS);
-    // The provider's permits until then are for whoever can use them, and the one that is booked is not given away.
+    // Until then other models can use the provider's permits, except for the one that is booked.
     for place in 1..=143 {
         assert_about(
             granted(&limiter, "p/fast", u64::MAX).await,
@@ -219,7 +226,7 @@ async fn a_slow_model_does_not_hold_up_the_others_of_its_provider(make: RateLimi
     );
 }
 
-async fn a_key_that_is_no_name_is_an_error(make: RateLimiterFactory) {
+async fn an_invalid_key_is_an_error(make: RateLimiterFactory) {
     let limiter = make(rules([], Some(hourly(1)))).await;
     for key in ["", "a\nb", "\u{0}", &"x".repeat(10_000)] {
         assert!(limiter.reserve(key, 0).await.is_err(), "{key:?}");

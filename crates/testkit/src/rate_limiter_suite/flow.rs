@@ -1,4 +1,4 @@
-//! Permits over time: in no stretch of it are there more than the burst and what the rate gives.
+//! Permits over time: no interval has more than the burst plus the rate.
 
 use longhaul_domain::{
     Clock,
@@ -10,28 +10,29 @@ use crate::suite::{Case, Dice, cases};
 
 pub(super) fn cases() -> Vec<Case<RateLimiterFactory>> {
     cases![
-        an_hour_of_asking_grants_the_burst_and_the_rate_and_no_more,
-        an_hour_of_waiting_keeps_the_models_and_the_providers_limit,
-        keys_that_ask_alike_get_alike,
+        an_hour_of_requests_grants_exactly_burst_and_rate,
+        an_hour_of_waiting_respects_model_and_provider_limit,
+        keys_with_equal_demand_get_equal_shares,
     ]
 }
 
-/// When a permit was used, in microseconds: not before the one and not after the other.
+/// When a permit was used: a range in microseconds.
 #[derive(Clone, Copy)]
 struct Used {
     earliest: i64,
     latest: i64,
 }
 
-/// Asks for a permit and says when it is used, if there is one.
+/// Asks for a permit. Returns when it can be used.
 async fn used(limiter: &Limiter, key: &str, max_wait_ms: u64) -> Option<Used> {
     let before = limiter.clock.now().as_micros();
     let reservation = reserve(limiter, key, max_wait_ms).await;
     let after = limiter.clock.now().as_micros();
+
     match reservation {
         Reservation::Granted { wait_ms } => {
             let wait = wait_ms as i64 * 1_000;
-            // The wait is told in whole milliseconds, rounded up.
+            // The wait is in whole milliseconds, rounded up.
             let rounded = if wait > 0 { 999 } else { 0 };
             Some(Used {
                 earliest: before + wait - rounded,
@@ -42,7 +43,7 @@ async fn used(limiter: &Limiter, key: &str, max_wait_ms: u64) -> Option<Used> {
     }
 }
 
-/// Counts in every stretch from one use to another.
+/// Checks every interval from one use to another.
 fn assert_within(limit: Limit, uses: &mut [Used]) {
     uses.sort_by_key(|used| used.earliest);
     let per = i128::from(limit.per_ms) * 1_000;
@@ -58,23 +59,27 @@ fn assert_within(limit: Limit, uses: &mut [Used]) {
     }
 }
 
-async fn an_hour_of_asking_grants_the_burst_and_the_rate_and_no_more(make: RateLimiterFactory) {
+async fn an_hour_of_requests_grants_exactly_burst_and_rate(make: RateLimiterFactory) {
     let limit = Limit {
         permits: 50,
         per_ms: MINUTE_MS,
         burst: 10,
     };
     let limiter = make(rules([("key", limit)], None)).await;
-    let (mut dice, mut uses, mut passed_ms) = (Dice::new(1), Vec::new(), 0);
+    let mut dice = Dice::new(1);
+    let mut uses = Vec::new();
+    let mut passed_ms = 0;
+
     while passed_ms < HOUR_MS {
         while let Some(used) = used(&limiter, "key", 0).await {
             uses.push(used);
         }
-        // Never so long that permits are lost because the burst is full.
+        // Short enough that no permits are lost to a full burst.
         let step_ms = dice.below(10_000);
         limiter.clock.advance_ms(step_ms);
         passed_ms += step_ms;
     }
+
     assert_within(limit, &mut uses);
     let least = 10 + 50 * 59;
     assert!(
@@ -84,7 +89,7 @@ async fn an_hour_of_asking_grants_the_burst_and_the_rate_and_no_more(make: RateL
     );
 }
 
-async fn an_hour_of_waiting_keeps_the_models_and_the_providers_limit(make: RateLimiterFactory) {
+async fn an_hour_of_waiting_respects_model_and_provider_limit(make: RateLimiterFactory) {
     let provider = Limit {
         permits: 30,
         per_ms: MINUTE_MS,
@@ -95,9 +100,13 @@ async fn an_hour_of_waiting_keeps_the_models_and_the_providers_limit(make: RateL
         per_ms: MINUTE_MS,
         burst: 3,
     };
+
     let limiter = make(rules([("p", provider), ("p/slow", model)], None)).await;
-    let (mut dice, mut of_model, mut of_all, mut passed_ms) =
-        (Dice::new(2), Vec::new(), Vec::new(), 0);
+    let mut dice = Dice::new(2);
+    let mut of_model = Vec::new();
+    let mut of_all = Vec::new();
+    let mut passed_ms = 0;
+
     while passed_ms < HOUR_MS {
         for _ in 0..dice.below(6) {
             let key = ["p/slow", "p/fast", "p"][dice.below(3) as usize];
@@ -105,15 +114,18 @@ async fn an_hour_of_waiting_keeps_the_models_and_the_providers_limit(make: RateL
             let Some(used) = used(&limiter, key, max_wait_ms).await else {
                 continue;
             };
+
             of_all.push(used);
             if key == "p/slow" {
                 of_model.push(used);
             }
         }
+
         let step_ms = dice.below(4_000);
         limiter.clock.advance_ms(step_ms);
         passed_ms += step_ms;
     }
+
     assert_within(model, &mut of_model);
     assert_within(provider, &mut of_all);
     assert!(
@@ -124,14 +136,16 @@ async fn an_hour_of_waiting_keeps_the_models_and_the_providers_limit(make: RateL
     );
 }
 
-async fn keys_that_ask_alike_get_alike(make: RateLimiterFactory) {
+async fn keys_with_equal_demand_get_equal_shares(make: RateLimiterFactory) {
     let limit = Limit {
         permits: 60,
         per_ms: MINUTE_MS,
         burst: 4,
     };
     let limiter = make(rules([("p", limit)], None)).await;
-    let (keys, mut counts) = (["p/a", "p/b", "p/c"], [0_u32; 3]);
+    let keys = ["p/a", "p/b", "p/c"];
+    let mut counts = [0_u32; 3];
+
     for round in 0..600 {
         for turn in 0..3 {
             let asks = (round + turn) % 3;
@@ -141,7 +155,8 @@ async fn keys_that_ask_alike_get_alike(make: RateLimiterFactory) {
         }
         limiter.clock.advance_ms(2_000);
     }
-    // Two come back in the time in which three ask, and nobody goes away with less than most of a share.
+
+    // Two permits return while three keys ask. Each key gets most of its fair share.
     assert!(
         counts.iter().all(|count| (350..=450).contains(count)),
         "{counts:?}"

@@ -1,7 +1,7 @@
 //! The conformance suite of the rate limiter contract.
 //!
-//! Time passes when a case moves the clock, and a little by itself. Where a case wants exact answers its limits are so
-//! slow that the little does not matter; where it counts, it counts by readings of the clock before and after.
+//! Time passes when a case moves the clock, and a little by itself. Cases with exact expectations
+//! use limits so slow that this makes no difference. Other cases read the clock before and after.
 
 mod booking;
 mod flow;
@@ -14,7 +14,7 @@ use longhaul_domain::contract::rate_limiter::{Limit, LimitRules, RateLimiter, Re
 
 use crate::suite::{self, Factory, Fresh};
 
-/// Makes a limiter with these rules, in which every key has all its permits.
+/// Makes a limiter with these rules and all permits available.
 pub type RateLimiterFactory = Factory<LimitRules, dyn RateLimiter>;
 
 /// One trial for each case, named `{backend}::rate_limiter::{sentence}`.
@@ -29,10 +29,10 @@ pub fn trials(backend: &str, factory: &RateLimiterFactory) -> Vec<Trial> {
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
-/// What passes by itself while a case runs, at most.
+/// The most time that passes by itself during a case.
 const LITTLE_MS: u64 = MINUTE_MS;
 
-/// One permit an hour, and so many at once.
+/// One permit per hour, with this burst.
 const fn hourly(burst: u32) -> Limit {
     Limit {
         permits: 1,
@@ -76,7 +76,7 @@ async fn granted(limiter: &Limiter, key: &str, max_wait_ms: u64) -> u64 {
     }
 }
 
-/// A stretch of time of which a little may have passed already.
+/// Asserts a duration of which a little may have passed already.
 fn about(ms: u64) -> RangeInclusive<u64> {
     ms - LITTLE_MS..=ms
 }
@@ -84,6 +84,6 @@ fn about(ms: u64) -> RangeInclusive<u64> {
 fn assert_about(ms: u64, expected_ms: u64) {
     assert!(
         about(expected_ms).contains(&ms),
-        "{ms} ms is about {expected_ms} ms"
+        "{ms} ms is not about {expected_ms} ms"
     );
 }

@@ -1,4 +1,5 @@
-//! Files of tasks: noted under the lease of the running attempt, seen when its result was accepted, swept when due.
+//! Files of tasks: noted under the lease of the running attempt, visible once its result is
+//! accepted, swept when due.
 
 use longhaul_domain::{
     Invalid, Status, StoreError, TaskId, Timestamp,
@@ -10,8 +11,8 @@ use longhaul_domain::{
 };
 
 use super::{
+    attempts::{check_limit, verdict_of},
     state::State,
-    working::{check_limit, verdict_of},
 };
 
 impl State {
@@ -27,16 +28,14 @@ impl State {
         if let Err(refusal) = heartbeat::decide(task, &note.lease) {
             return Ok((verdict_of(refusal, task), None));
         }
-        if self
-            .artifacts
-            .values()
-            .filter(|(one, _)| one.task_id == task.id)
-            .count()
-            >= bounds::ARTIFACTS
-        {
+
+        let files = self.artifacts.values();
+        let of_task = files.filter(|(record, _)| record.task_id == task.id);
+        if of_task.count() >= bounds::ARTIFACTS {
             let allowed = format!("at most {} of one task", bounds::ARTIFACTS);
             return Err(Invalid::new("artifacts", "are too many", allowed).into());
         }
+
         let expires_at = now.plus_ms(note.keep_ms);
         let record = ArtifactRecord {
             id: note.id,
@@ -51,21 +50,21 @@ impl State {
             cleaned_at: None,
             failures: 0,
         };
-        let kept = self
-            .artifacts
-            .entry(note.id)
-            .or_insert((record, Some(expires_at)));
-        Ok((Verdict::Applied(Status::Running), Some(kept.0.clone())))
+
+        // A repeated note finds the first record and changes nothing.
+        let entry = self.artifacts.entry(note.id);
+        let (stored, _) = entry.or_insert((record, Some(expires_at)));
+        Ok((Verdict::Applied(Status::Running), Some(stored.clone())))
     }
 
-    fn is_seen(&self, record: &ArtifactRecord) -> bool {
-        self.tasks.get(&record.task_id).is_some_and(|task| {
-            let archived = self
-                .attempts
-                .get(&(record.task_id, record.attempt))
-                .map(|attempt| attempt.outcome);
-            is_published(record.attempt, archived, task.attempt, task.status)
-        })
+    fn is_visible(&self, record: &ArtifactRecord) -> bool {
+        let Some(task) = self.tasks.get(&record.task_id) else {
+            return false;
+        };
+        let archived = self.attempts.get(&(record.task_id, record.attempt));
+        let outcome = archived.map(|attempt| attempt.outcome);
+
+        is_published(record.attempt, outcome, task.attempt, task.status)
     }
 
     pub(super) fn list_artifacts(
@@ -74,26 +73,21 @@ impl State {
         id: TaskId,
     ) -> Result<Vec<ArtifactRecord>, StoreError> {
         self.accessible(access, id)?;
-        let of_task = self
-            .artifacts
-            .values()
-            .map(|(record, _)| record)
-            .filter(|record| record.task_id == id);
-        let mut seen: Vec<ArtifactRecord> = of_task
-            .filter(|record| self.is_seen(record))
-            .cloned()
-            .collect();
-        seen.sort_by_key(|record| (record.created_at, record.id));
-        Ok(seen)
+
+        let records = self.artifacts.values().map(|(record, _)| record);
+        let of_task = records.filter(|record| record.task_id == id);
+        let visible = of_task.filter(|record| self.is_visible(record));
+        let mut listed: Vec<ArtifactRecord> = visible.cloned().collect();
+        listed.sort_by_key(|record| (record.created_at, record.id));
+
+        Ok(listed)
     }
 
     pub(super) fn get_artifact(&self, id: ArtifactId) -> Result<ArtifactRecord, StoreError> {
-        let found = self
-            .artifacts
-            .get(&id)
-            .map(|(record, _)| record)
-            .filter(|record| self.is_seen(record));
-        found.cloned().ok_or(StoreError::NotFound)
+        match self.artifacts.get(&id) {
+            Some((record, _)) if self.is_visible(record) => Ok(record.clone()),
+            _ => Err(StoreError::NotFound),
+        }
     }
 
     pub(super) fn list_expired_artifacts(
@@ -102,17 +96,19 @@ impl State {
         now: Timestamp,
     ) -> Result<Vec<ArtifactRecord>, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
-        let due = self
-            .artifacts
-            .values()
-            .filter_map(|(record, at)| at.filter(|at| *at <= now).map(|at| (at, record)));
-        let mut due: Vec<_> = due.collect();
-        due.sort_by_key(|(at, record)| (*at, record.id));
-        Ok(due
-            .into_iter()
-            .take(limit)
-            .map(|(_, record)| record.clone())
-            .collect())
+
+        let mut due = Vec::new();
+        for (record, sweep_at) in self.artifacts.values() {
+            if let Some(sweep_at) = sweep_at
+                && *sweep_at <= now
+            {
+                due.push((*sweep_at, record));
+            }
+        }
+        due.sort_by_key(|(sweep_at, record)| (*sweep_at, record.id));
+        due.truncate(limit);
+
+        Ok(due.into_iter().map(|(_, record)| record.clone()).collect())
     }
 
     pub(super) fn note_sweep(
@@ -123,31 +119,35 @@ impl State {
     ) -> Result<(), StoreError> {
         bounds::check_batch("swept", swept.len(), bounds::MAINTENANCE_BATCH)?;
         bounds::check_duration_ms("retry", retry_ms)?;
+
         for one in swept {
             let has_task = self.tasks.contains_key(&one.task_id);
             if one.is_deleted && !has_task {
                 self.artifacts.remove(&one.id);
-            } else if let Some((record, at)) = self.artifacts.get_mut(&one.id) {
+            } else if let Some((record, sweep_at)) = self.artifacts.get_mut(&one.id) {
                 if one.is_deleted {
-                    (record.cleaned_at, *at) = (Some(now), None);
+                    record.cleaned_at = Some(now);
+                    *sweep_at = None;
                 } else if record.cleaned_at.is_none() {
-                    (record.failures, *at) = (record.failures + 1, Some(now.plus_ms(retry_ms)));
+                    record.failures += 1;
+                    *sweep_at = Some(now.plus_ms(retry_ms));
                 }
             }
         }
+
         Ok(())
     }
 
-    /// The task is gone: its files are to be swept now, and those that are deleted are forgotten.
+    /// Makes the files of a removed task due to be swept, and forgets those already deleted.
     pub(super) fn expire_artifacts(&mut self, task: TaskId, now: Timestamp) {
         self.artifacts
             .retain(|_, (record, _)| record.task_id != task || record.cleaned_at.is_none());
-        for (record, at) in self
-            .artifacts
-            .values_mut()
-            .filter(|(record, _)| record.task_id == task)
-        {
-            (record.expires_at, *at) = (record.expires_at.min(now), Some(now));
+
+        for (record, sweep_at) in self.artifacts.values_mut() {
+            if record.task_id == task {
+                record.expires_at = record.expires_at.min(now);
+                *sweep_at = Some(now);
+            }
         }
     }
 }

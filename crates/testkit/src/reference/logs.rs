@@ -1,4 +1,4 @@
-//! Log lines: kept with their task under the lease of the running attempt, and read by their numbers.
+//! Log lines: stored with their task under the lease of the running attempt, and listed by number.
 
 use longhaul_domain::{
     LogEntry, LogLine, LogPage, Status, StoreError, TaskId, Timestamp, bounds,
@@ -7,8 +7,9 @@ use longhaul_domain::{
 };
 
 use super::{
+    attempts::{check_limit, verdict_of},
     state::State,
-    working::{check_limit, verdict_of},
+    task_reads::cursor,
 };
 
 impl State {
@@ -18,17 +19,16 @@ impl State {
         now: Timestamp,
     ) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("lines", lines.len(), bounds::LOG_BATCH)?;
-        let verdicts = lines
-            .iter()
-            .map(|line| self.append_log(line, now))
-            .collect();
-        for kept in self
-            .logs
-            .values_mut()
-            .filter(|kept| kept.len() > bounds::LOG_LINES + bounds::LOG_SLACK)
-        {
-            kept.drain(..kept.len() - bounds::LOG_LINES);
+
+        let append = |line| self.append_log(line, now);
+        let verdicts = lines.iter().map(append).collect();
+
+        for log in self.logs.values_mut() {
+            if log.len() > bounds::LOG_LINES + bounds::LOG_SLACK {
+                log.drain(..log.len() - bounds::LOG_LINES);
+            }
         }
+
         Ok(verdicts)
     }
 
@@ -36,10 +36,12 @@ impl State {
         let Some(task) = self.tasks.get(&line.lease.task_id) else {
             return Verdict::Missing;
         };
-        // A line changes no task; it needs what a heartbeat needs.
+
+        // A log line changes no task, so it needs the same lease as a heartbeat.
         if let Err(refusal) = heartbeat::decide(task, &line.lease) {
             return verdict_of(refusal, task);
         }
+
         self.last_log_number += 1;
         let entry = LogEntry {
             number: self.last_log_number,
@@ -48,6 +50,7 @@ impl State {
             message: line.storable_message(),
             logged_at: now,
         };
+
         self.logs.entry(line.lease.task_id).or_default().push(entry);
         Verdict::Applied(Status::Running)
     }
@@ -61,13 +64,12 @@ impl State {
     ) -> Result<LogPage, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
         self.accessible(access, id)?;
-        let kept = self.logs.get(&id).into_iter().flatten();
-        let later = kept.filter(|entry| after.is_none_or(|after| entry.number > after));
+
+        let entries = self.logs.get(&id).into_iter().flatten();
+        let later = entries.filter(|entry| after.is_none_or(|after| entry.number > after));
         let items: Vec<LogEntry> = later.take(limit).cloned().collect();
-        let next = items
-            .last()
-            .map(|entry| entry.number)
-            .filter(|_| items.len() == limit);
+
+        let next = cursor(&items, limit, |entry| entry.number);
         Ok(LogPage { items, next })
     }
 }

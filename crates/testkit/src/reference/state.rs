@@ -1,7 +1,7 @@
 //! The tables of the reference store, and how a decided change is written to them.
 //!
-//! Everything that goes with a change is written here in one place: the row, the history, the tallies, the
-//! messages and the parents' counters. No decision is taken here; all come from the domain's lifecycle.
+//! Everything that belongs to a change is written here: the row, the history, the task counts, the
+//! outbox messages and the parents' counters. All decisions come from the domain's lifecycle.
 
 use std::{
     cmp::Reverse,
@@ -9,7 +9,8 @@ use std::{
 };
 
 use longhaul_domain::{
-    AccessToken, Attempt, LogEntry, Node, NodeId, Status, Task, TaskId, TaskIdSequence, Timestamp,
+    AccessToken, Attempt, LogEntry, NodeId, NodeRecord, Status, TaskId, TaskIdSequence, TaskRecord,
+    Timestamp,
     access_token::TokenDigest,
     artifact::ArtifactRecord,
     bounds,
@@ -20,20 +21,20 @@ use longhaul_domain::{
         Transition, cancel,
         child_ended::{self, ChildMove},
     },
-    node::DutyLease,
-    statistics::{Tally, TallySheet},
+    node::MaintenanceLease,
+    statistics::{CountSheet, TaskCount},
 };
 use rand::{RngExt, rngs::StdRng};
 
-/// A promise that a key leads to a task.
+/// An idempotency key and the task that it leads to.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Promise {
+pub(super) struct IdempotencyRow {
     pub(super) task_id: TaskId,
     pub(super) digest: [u8; 32],
     pub(super) expires_at: Timestamp,
 }
 
-/// A message of the outbox and who holds it until when.
+/// A message of the outbox, and until when a relay has leased it.
 #[derive(Debug)]
 pub(super) struct OutboxRow {
     pub(super) message: OutboxMessage,
@@ -41,37 +42,37 @@ pub(super) struct OutboxRow {
     pub(super) leased_until: Option<Timestamp>,
 }
 
-/// All that the store knows.
+/// All tables of the store.
 #[derive(Debug)]
 pub(super) struct State {
     outbox_policy: OutboxPolicy,
     pub(super) random: StdRng,
     pub(super) ids: TaskIdSequence,
-    pub(super) tasks: BTreeMap<TaskId, Task>,
-    /// The claimable tasks in the order of claims.
+    pub(super) tasks: BTreeMap<TaskId, TaskRecord>,
+    /// The claimable tasks, in the order of claims.
     pub(super) claimable: BTreeSet<(Reverse<u8>, Timestamp, TaskId)>,
-    /// Those of them that were brought forward.
-    pub(super) forward: BTreeSet<TaskId>,
-    /// Tasks that are kept for a host until a moment, which is their due time.
-    pub(super) kept: BTreeMap<TaskId, (String, Timestamp)>,
+    /// The claimable tasks that were promoted.
+    pub(super) promoted: BTreeSet<TaskId>,
+    /// Tasks that only one host may claim until a time, which is their due time.
+    pub(super) host_affinity: BTreeMap<TaskId, (String, Timestamp)>,
     pub(super) children: BTreeMap<TaskId, BTreeSet<TaskId>>,
-    /// Tasks that this operation has changed, and their status before it.
+    /// The tasks that this operation has changed, with their status before.
     pub(super) moved: BTreeMap<TaskId, Status>,
     pub(super) attempts: BTreeMap<(TaskId, u32), Attempt>,
     pub(super) logs: BTreeMap<TaskId, Vec<LogEntry>>,
     pub(super) last_log_number: u64,
-    /// Files, and when each is to be swept.
+    /// Files, and when each has to be swept.
     pub(super) artifacts: BTreeMap<ArtifactId, (ArtifactRecord, Option<Timestamp>)>,
-    /// Every queue that is known, and since when it is paused.
+    /// Every known queue, and since when it is paused.
     pub(super) queues: BTreeMap<String, Option<Timestamp>>,
-    pub(super) nodes: BTreeMap<NodeId, Node>,
-    pub(super) promises: BTreeMap<(String, String), Promise>,
-    pub(super) duties: BTreeMap<String, DutyLease>,
+    pub(super) nodes: BTreeMap<NodeId, NodeRecord>,
+    pub(super) idempotency_keys: BTreeMap<(String, String), IdempotencyRow>,
+    pub(super) maintenance: BTreeMap<String, MaintenanceLease>,
     pub(super) tokens: BTreeMap<String, (AccessToken, TokenDigest)>,
     pub(super) outbox: BTreeMap<i64, OutboxRow>,
     last_message_id: i64,
-    pub(super) unfolded: Vec<Tally>,
-    pub(super) folded: TallySheet,
+    pub(super) count_deltas: Vec<TaskCount>,
+    pub(super) counts: CountSheet,
 }
 
 impl State {
@@ -82,8 +83,8 @@ impl State {
             ids: TaskIdSequence::default(),
             tasks: BTreeMap::new(),
             claimable: BTreeSet::new(),
-            forward: BTreeSet::new(),
-            kept: BTreeMap::new(),
+            promoted: BTreeSet::new(),
+            host_affinity: BTreeMap::new(),
             children: BTreeMap::new(),
             moved: BTreeMap::new(),
             attempts: BTreeMap::new(),
@@ -92,13 +93,13 @@ impl State {
             artifacts: BTreeMap::new(),
             queues: BTreeMap::new(),
             nodes: BTreeMap::new(),
-            promises: BTreeMap::new(),
-            duties: BTreeMap::new(),
+            idempotency_keys: BTreeMap::new(),
+            maintenance: BTreeMap::new(),
             tokens: BTreeMap::new(),
             outbox: BTreeMap::new(),
             last_message_id: 0,
-            unfolded: Vec::new(),
-            folded: TallySheet::default(),
+            count_deltas: Vec::new(),
+            counts: CountSheet::default(),
         }
     }
 
@@ -107,47 +108,51 @@ impl State {
         self.ids.next_id(now, gap)
     }
 
-    /// Writes a decided change with all that goes with it, up to the last ancestor that it moves.
+    /// Writes a decided change and updates all ancestors that it moves.
     pub(super) fn apply(&mut self, transition: Transition, now: Timestamp) {
         if let Some((parent, step)) = self.apply_alone(transition) {
             self.count_children(parent, &[step], now);
         }
     }
 
-    /// Lets a parent's counters follow its children.
+    /// Updates a parent's counters after moves of its children.
     pub(super) fn count_children(&mut self, parent: TaskId, moves: &[ChildMove], now: Timestamp) {
         let parent = &self.tasks[&parent];
-        let transition =
-            child_ended::decide(parent, moves, now).expect("a move of old children adds none");
+        let decided = child_ended::decide(parent, moves, now);
+        let transition = decided.expect("moves of existing children add none");
         self.apply(transition, now);
     }
 
-    /// Writes a decided change, and answers with what the parent has yet to be told.
+    /// Writes a decided change. Returns the move that the parent has to count.
     pub(super) fn apply_alone(&mut self, transition: Transition) -> Option<(TaskId, ChildMove)> {
         let Transition {
             after,
             archived,
             event,
         } = transition;
+
         if let Some(attempt) = archived {
-            // The first entry tells how the attempt really ended; what comes later only repeats it.
+            // The first entry says how the attempt ended. Later ones only repeat it.
             self.attempts
                 .entry((attempt.task_id, attempt.attempt))
                 .or_insert(attempt);
         }
+
         if let Some(event) = event {
-            self.outbox_policy
-                .messages(&after, event)
-                .into_iter()
-                .for_each(|message| self.post(message));
+            for message in self.outbox_policy.messages(&after, event) {
+                self.post(message);
+            }
         }
+
         let before = self.write(&after);
-        let mut sheet = TallySheet::default();
+        let mut sheet = CountSheet::default();
         match &before {
             Some(before) => sheet.record_move(before, &after),
             None => sheet.count(&after.queue, &after.task_type, after.status, 1),
         }
-        self.unfolded.extend(sheet.into_tallies());
+
+        self.count_deltas.extend(sheet.into_task_counts());
+
         let step = ChildMove::between(before.map(|task| task.status), after.status)?;
         Some((after.parent_id?, step))
     }
@@ -164,15 +169,19 @@ impl State {
         );
     }
 
-    /// Replaces the row and what is found by it. Answers with the row as it was.
-    fn write(&mut self, after: &Task) -> Option<Task> {
+    /// Replaces the row and its index entries. Returns the row as it was.
+    fn write(&mut self, after: &TaskRecord) -> Option<TaskRecord> {
         let before = self.tasks.insert(after.id, after.clone());
         if let Some(before) = &before {
             self.moved.entry(after.id).or_insert(before.status);
-            self.claimable
-                .remove(&(Reverse(self.standing(before)), before.due_at, before.id));
-            self.forward.remove(&before.id);
+            self.claimable.remove(&(
+                Reverse(self.claim_priority(before)),
+                before.due_at,
+                before.id,
+            ));
+            self.promoted.remove(&before.id);
         }
+
         if after.status.is_claimable() {
             self.claimable
                 .insert((Reverse(after.priority), after.due_at, after.id));
@@ -180,55 +189,55 @@ impl State {
         if let Some(parent) = after.parent_id {
             self.children.entry(parent).or_default().insert(after.id);
         }
+
         self.queues.entry(after.queue.clone()).or_default();
         before
     }
 
-    /// The priority that a waiting task is claimed by: its own, unless it was brought forward.
-    pub(super) fn standing(&self, task: &Task) -> u8 {
-        if self.forward.contains(&task.id) {
+    /// The priority by which a waiting task is claimed: its own, unless it was promoted.
+    pub(super) fn claim_priority(&self, task: &TaskRecord) -> u8 {
+        if self.promoted.contains(&task.id) {
             bounds::FORWARD
         } else {
             task.priority
         }
     }
 
-    /// What this operation has moved since it was last asked.
+    /// The status changes of this operation since the last call.
     pub(super) fn take_moved(&mut self) -> Vec<Moved> {
-        let changed = std::mem::take(&mut self.moved)
-            .into_iter()
-            .map(|(id, was)| (was, &self.tasks[&id]));
-        changed
-            .filter(|(was, task)| *was != task.status)
-            .map(|(was, task)| Moved {
-                was,
-                task: task.clone(),
-            })
-            .collect()
+        let mut moved = Vec::new();
+        for (id, was) in std::mem::take(&mut self.moved) {
+            let task = &self.tasks[&id];
+            if was != task.status {
+                moved.push(Moved {
+                    was,
+                    task: task.clone(),
+                });
+            }
+        }
+
+        moved
     }
 
-    /// Removes a row with its history and its log, and counts it out.
+    /// Removes a row with its history and its log, and subtracts it from the counts.
     pub(super) fn remove(&mut self, id: TaskId, now: Timestamp) {
         let task = self.tasks.remove(&id).expect("the caller has just read it");
         self.children.remove(&id);
         self.attempts.retain(|(task_id, _), _| *task_id != id);
         self.logs.remove(&id);
         self.expire_artifacts(id, now);
-        let mut sheet = TallySheet::default();
+
+        let mut sheet = CountSheet::default();
         sheet.count(&task.queue, &task.task_type, task.status, -1);
-        self.unfolded.extend(sheet.into_tallies());
+        self.count_deltas.extend(sheet.into_task_counts());
     }
 
     pub(super) fn children_of(&self, id: TaskId) -> Vec<TaskId> {
-        self.children
-            .get(&id)
-            .into_iter()
-            .flatten()
-            .copied()
-            .collect()
+        let children = self.children.get(&id);
+        children.into_iter().flatten().copied().collect()
     }
 
-    /// All below a task, each level before the next one.
+    /// All descendants of a task, level by level.
     pub(super) fn descendants_of(&self, id: TaskId) -> Vec<TaskId> {
         let mut found = self.children_of(id);
         let mut next = 0;
@@ -236,30 +245,32 @@ impl State {
             found.extend(self.children_of(*id));
             next += 1;
         }
+
         found
     }
 
-    /// Writes the decided cancel of a task, and cancels all that is open below it, the deepest first.
+    /// Writes the decided cancel of a task and cancels its open descendants, deepest first.
     pub(super) fn cancel_tree(&mut self, root: Transition, now: Timestamp) {
-        let mut moves: BTreeMap<TaskId, Vec<ChildMove>> = BTreeMap::new();
-        let below = self.descendants_of(root.after.id);
-        let cancelled = below
-            .into_iter()
-            .rev()
-            .filter_map(|id| cancel::decide(&self.tasks[&id], now));
+        let descendants = self.descendants_of(root.after.id);
+        let deepest_first = descendants.into_iter().rev();
+        let cancelled = deepest_first.filter_map(|id| cancel::decide(&self.tasks[&id], now));
         let transitions: Vec<Transition> = cancelled.chain([root]).collect();
+
+        let mut moves: BTreeMap<TaskId, Vec<ChildMove>> = BTreeMap::new();
         for transition in transitions {
             if let Some((parent, step)) = self.apply_alone(transition) {
                 moves.entry(parent).or_default().push(step);
             }
         }
-        // Only now, when the whole tree is cancelled: no parent in it may go on because its children ended.
+
+        // The counters follow only after the whole tree is cancelled. Otherwise a parent in it
+        // could move to its finish step because its children have ended.
         for (parent, moves) in moves {
             self.count_children(parent, &moves, now);
         }
     }
 
-    /// Cancels a task and all below it. Answers with the status that it has then.
+    /// Cancels a task and its descendants. Returns the status of the task afterwards.
     pub(super) fn cancel(&mut self, id: TaskId, now: Timestamp) -> Status {
         if let Some(root) = cancel::decide(&self.tasks[&id], now) {
             self.cancel_tree(root, now);

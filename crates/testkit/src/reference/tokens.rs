@@ -1,12 +1,51 @@
-//! Tokens: made, found, listed, used and revoked.
+//! Access tokens: created, found, listed, touched, pruned and revoked.
 
+use async_trait::async_trait;
 use longhaul_domain::{
     AccessToken, Invalid, KnownToken, NewAccessToken, StoreError, Timestamp,
     access_token::{KEEP_ENDED_MS, TOUCH_EVERY_MS},
     bounds,
+    contract::store::Tokens,
 };
 
-use super::{state::State, working::check_limit};
+use super::{MemoryStore, attempts::check_limit, state::State};
+
+#[async_trait]
+impl Tokens for MemoryStore {
+    async fn create_token(&self, token: &NewAccessToken) -> Result<AccessToken, StoreError> {
+        let (mut state, now) = self.begin();
+        state.create_token(token, now)
+    }
+
+    async fn find_token(&self, id: &str) -> Result<Option<KnownToken>, StoreError> {
+        let (state, now) = self.begin();
+        Ok(state.find_token(id, now))
+    }
+
+    async fn list_tokens(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<AccessToken>, StoreError> {
+        self.begin().0.list_tokens(after, limit)
+    }
+
+    async fn touch_token(&self, id: &str) -> Result<(), StoreError> {
+        let (mut state, now) = self.begin();
+        state.touch_token(id, now);
+        Ok(())
+    }
+
+    async fn revoke_token(&self, id: &str) -> Result<Option<AccessToken>, StoreError> {
+        let (mut state, now) = self.begin();
+        Ok(state.revoke_token(id, now))
+    }
+
+    async fn prune_tokens(&self, limit: usize) -> Result<usize, StoreError> {
+        let (mut state, now) = self.begin();
+        state.prune_tokens(limit, now)
+    }
+}
 
 impl State {
     pub(super) fn create_token(
@@ -22,6 +61,7 @@ impl State {
                 Err(taken().into())
             };
         }
+
         let token = AccessToken {
             id: new.id.clone(),
             prefix: new.prefix.clone(),
@@ -34,6 +74,7 @@ impl State {
             last_used_at: None,
             revoked_at: None,
         };
+
         self.tokens
             .insert(new.id.clone(), (token.clone(), new.digest));
         Ok(token)
@@ -54,10 +95,10 @@ impl State {
         limit: usize,
     ) -> Result<Vec<AccessToken>, StoreError> {
         check_limit(limit, bounds::PAGE_SIZE)?;
-        let listed = self
-            .tokens
-            .values()
-            .filter(|(token, _)| after.is_none_or(|after| token.id.as_str() > after));
+
+        let tokens = self.tokens.values();
+        let listed =
+            tokens.filter(|(token, _)| after.is_none_or(|after| token.id.as_str() > after));
         Ok(listed.take(limit).map(|(token, _)| token.clone()).collect())
     }
 
@@ -78,14 +119,14 @@ impl State {
     ) -> Result<usize, StoreError> {
         check_limit(limit, bounds::MAINTENANCE_BATCH)?;
         let is_old = |token: &AccessToken| token.ends_at().plus_ms(KEEP_ENDED_MS) <= now;
-        let old: Vec<String> = self
-            .tokens
-            .values()
-            .filter(|(token, _)| is_old(token))
-            .map(|(token, _)| token.id.clone())
-            .take(limit)
-            .collect();
-        old.iter().for_each(|id| drop(self.tokens.remove(id)));
+        let tokens = self.tokens.values();
+        let old = tokens.filter(|(token, _)| is_old(token)).take(limit);
+        let old: Vec<String> = old.map(|(token, _)| token.id.clone()).collect();
+
+        for id in &old {
+            self.tokens.remove(id);
+        }
+
         Ok(old.len())
     }
 

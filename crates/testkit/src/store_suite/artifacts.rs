@@ -1,4 +1,5 @@
-//! Files of tasks: fenced like every write of a worker, seen only when their attempt's result was accepted, swept when due.
+//! Files of tasks: fenced like every write of an attempt, visible once the attempt's result is
+//! accepted, swept when due.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use longhaul_domain::{
     Lease, NewTask, Status, StoreError, TaskId,
     artifact::{ArtifactNote, ArtifactRecord, Swept},
     bounds,
-    contract::store::{Access, Outcome, RetryScope, Verdict},
+    contract::store::{Access, AttemptEnd, RetryScope, Verdict},
     filter::Retention,
     ids::ArtifactId,
 };
@@ -22,19 +23,19 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_file_is_seen_when_the_result_of_its_attempt_was_accepted,
-        a_file_of_an_attempt_that_lost_is_not_seen,
-        a_file_of_a_failed_or_cancelled_attempt_is_not_seen,
-        a_parents_files_of_both_phases_are_seen,
-        a_stale_lease_notes_nothing,
-        the_same_note_again_is_the_same_file,
-        anothers_files_do_not_exist,
-        files_that_do_not_fit_are_refused_by_field,
-        a_task_has_so_many_files_and_no_more,
-        a_sweep_takes_what_is_due_and_no_more_than_asked,
-        a_file_that_could_not_be_deleted_is_counted_and_due_again,
-        files_of_a_pruned_task_are_due_at_once_and_forgotten_when_deleted,
-        what_is_known_of_deleted_files_goes_with_their_task,
+        a_file_is_visible_once_the_result_of_its_attempt_is_accepted,
+        a_file_of_a_superseded_attempt_is_not_visible,
+        a_file_of_a_failed_or_cancelled_attempt_is_not_visible,
+        the_files_of_both_phases_of_a_parent_are_visible,
+        a_stale_lease_cannot_note_a_file,
+        a_repeated_note_is_the_same_file,
+        files_of_another_owner_are_not_found,
+        invalid_files_are_refused_by_field,
+        the_number_of_files_of_a_task_is_bounded,
+        a_sweep_lists_due_files_within_its_limit,
+        a_file_that_cannot_be_deleted_is_due_again_later,
+        files_of_a_pruned_task_are_due_at_once,
+        records_of_deleted_files_are_removed_with_their_task,
     ]
 }
 
@@ -73,9 +74,9 @@ impl Fixture {
             .store
             .note_artifact(note)
             .await
-            .expect("the note is good");
+            .expect("the note is valid");
         assert_eq!(verdict, Verdict::Applied(Status::Running));
-        record.expect("an accepted file")
+        record.expect("the file is accepted")
     }
 
     async fn files(&self, id: TaskId) -> Vec<ArtifactRecord> {
@@ -89,10 +90,10 @@ impl Fixture {
         self.store
             .list_expired_artifacts(MANY)
             .await
-            .expect("the request is good")
+            .expect("the request is valid")
     }
 
-    /// A task that has ended well with one file.
+    /// A completed task with one file.
     async fn with_file(&self, name: &str) -> ArtifactRecord {
         let lease = self.start(new_task()).await;
         let record = self.keep(&note(lease, name)).await;
@@ -101,37 +102,40 @@ impl Fixture {
     }
 }
 
-async fn a_file_is_seen_when_the_result_of_its_attempt_was_accepted(fixture: Arc<Fixture>) {
+async fn a_file_is_visible_once_the_result_of_its_attempt_is_accepted(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    let (one, two) = (note(lease, "一.txt"), note(lease, "b \"quoted\".txt"));
-    let kept = fixture.keep(&one).await;
+    let one = note(lease, "一.txt");
+    let two = note(lease, "b \"quoted\".txt");
+    let noted = fixture.keep(&one).await;
     assert_eq!(
-        (kept.id, &kept.key, kept.bytes, kept.attempt),
+        (noted.id, &noted.key, noted.bytes, noted.attempt),
         (one.id, &one.key, 7, 1)
     );
-    assert_eq!(kept.expires_at, kept.created_at.plus_ms(KEEP_MS));
-    assert_eq!((kept.cleaned_at, kept.failures), (None, 0));
+    assert_eq!(noted.expires_at, noted.created_at.plus_ms(KEEP_MS));
+
+    assert_eq!((noted.cleaned_at, noted.failures), (None, 0));
     fixture.clock.advance_ms(1_000);
     fixture.keep(&two).await;
     assert_eq!(
         fixture.files(lease.task_id).await,
         [],
-        "the attempt has not ended"
+        "the attempt is still running"
     );
     assert!(matches!(
         fixture.store.get_artifact(one.id).await,
         Err(StoreError::NotFound)
     ));
+
     fixture.finish(lease, completed()).await;
     let files = fixture.files(lease.task_id).await;
     assert_eq!(
         (names_of(&files), &files[0]),
-        (vec!["一.txt", "b \"quoted\".txt"], &kept)
+        (vec!["一.txt", "b \"quoted\".txt"], &noted)
     );
-    assert_eq!(fixture.store.get_artifact(one.id).await.unwrap(), kept);
+    assert_eq!(fixture.store.get_artifact(one.id).await.unwrap(), noted);
 }
 
-async fn a_file_of_an_attempt_that_lost_is_not_seen(fixture: Arc<Fixture>) {
+async fn a_file_of_a_superseded_attempt_is_not_visible(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let early = fixture.keep(&note(lease, "of the first attempt")).await;
     fixture.finish(lease, retryable(0)).await;
@@ -142,6 +146,7 @@ async fn a_file_of_an_attempt_that_lost_is_not_seen(fixture: Arc<Fixture>) {
         .note_artifact(&note(lease, "late"))
         .await
         .unwrap();
+
     assert_eq!((verdict, record), (Verdict::Stale(Status::Running), None));
     fixture.keep(&note(second, "of the second attempt")).await;
     fixture.finish(second, completed()).await;
@@ -153,12 +158,13 @@ async fn a_file_of_an_attempt_that_lost_is_not_seen(fixture: Arc<Fixture>) {
         fixture.store.get_artifact(early.id).await,
         Err(StoreError::NotFound)
     ));
-    // It is deleted like any other.
+
+    // It is swept like any other file.
     fixture.clock.advance_ms(KEEP_MS);
     assert_eq!(fixture.due_files().await.len(), 2);
 }
 
-async fn a_file_of_a_failed_or_cancelled_attempt_is_not_seen(fixture: Arc<Fixture>) {
+async fn a_file_of_a_failed_or_cancelled_attempt_is_not_visible(fixture: Arc<Fixture>) {
     let failed = fixture.start(new_task()).await;
     fixture.keep(&note(failed, "half of it")).await;
 
@@ -171,8 +177,9 @@ async fn a_file_of_a_failed_or_cancelled_attempt_is_not_seen(fixture: Arc<Fixtur
         .cancel_task(&Access::All, cancelled.task_id)
         .await
         .unwrap();
+
     assert_eq!(fixture.files(cancelled.task_id).await, []);
-    // Nor does a later success publish it.
+    // A later success does not make it visible either.
     fixture
         .store
         .retry_task(&Access::All, failed.task_id, RetryScope::Task)
@@ -182,24 +189,26 @@ async fn a_file_of_a_failed_or_cancelled_attempt_is_not_seen(fixture: Arc<Fixtur
     assert_eq!(fixture.files(failed.task_id).await, []);
 }
 
-async fn a_parents_files_of_both_phases_are_seen(fixture: Arc<Fixture>) {
+async fn the_files_of_both_phases_of_a_parent_are_visible(fixture: Arc<Fixture>) {
     let parent = fixture
         .start(NewTask {
             finish_step: true,
             ..new_task()
         })
         .await;
+
     fixture.keep(&note(parent, "run")).await;
     let children = fixture.submit_children(parent, vec![new_task()]).await;
     fixture
         .finish(
             parent,
-            Outcome::Completed {
+            AttemptEnd::Completed {
                 result: None,
                 result_url: None,
             },
         )
         .await;
+
     assert_eq!(names_of(&fixture.files(parent.task_id).await), ["run"]);
     fixture.run(children[0], completed()).await;
     let node = fixture.node().await;
@@ -214,7 +223,7 @@ async fn a_parents_files_of_both_phases_are_seen(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_stale_lease_notes_nothing(fixture: Arc<Fixture>) {
+async fn a_stale_lease_cannot_note_a_file(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     for other in [
         forged(&lease),
@@ -230,29 +239,33 @@ async fn a_stale_lease_notes_nothing(fixture: Arc<Fixture>) {
             .unwrap();
         assert_eq!((verdict, record), (Verdict::Stale(Status::Running), None));
     }
-    let nobody = Lease {
+
+    let unknown = Lease {
         task_id: TaskId(random_uuid()),
         ..lease
     };
+
     assert_eq!(
         fixture
             .store
-            .note_artifact(&note(nobody, "x"))
+            .note_artifact(&note(unknown, "x"))
             .await
             .unwrap(),
         (Verdict::Missing, None)
     );
+
     fixture.finish(lease, completed()).await;
     let (verdict, _) = fixture
         .store
         .note_artifact(&note(lease, "late"))
         .await
         .unwrap();
+
     assert_eq!(verdict, Verdict::Stale(Status::Completed));
     assert_eq!(fixture.files(lease.task_id).await, []);
 }
 
-async fn the_same_note_again_is_the_same_file(fixture: Arc<Fixture>) {
+async fn a_repeated_note_is_the_same_file(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let one = note(lease, "once");
     let first = fixture.keep(&one).await;
@@ -262,7 +275,7 @@ async fn the_same_note_again_is_the_same_file(fixture: Arc<Fixture>) {
     assert_eq!(fixture.files(lease.task_id).await, [first]);
 }
 
-async fn anothers_files_do_not_exist(fixture: Arc<Fixture>) {
+async fn files_of_another_owner_are_not_found(fixture: Arc<Fixture>) {
     let record = fixture.with_file("private").await;
     let list = async |access| fixture.store.list_artifacts(&access, record.task_id).await;
     assert_eq!(
@@ -270,9 +283,10 @@ async fn anothers_files_do_not_exist(fixture: Arc<Fixture>) {
         1
     );
     assert!(matches!(
-        list(Access::Owner("somebody-else".to_owned())).await,
+        list(Access::Owner("another-owner".to_owned())).await,
         Err(StoreError::NotFound)
     ));
+
     let missing = fixture
         .store
         .list_artifacts(&Access::All, TaskId(random_uuid()))
@@ -280,11 +294,12 @@ async fn anothers_files_do_not_exist(fixture: Arc<Fixture>) {
     assert!(matches!(missing, Err(StoreError::NotFound)));
 }
 
-async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
+async fn invalid_files_are_refused_by_field(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let good = note(lease, "good");
     let refused =
         async |note: ArtifactNote| refused_field(fixture.store.note_artifact(&note).await);
+
     assert_eq!(
         refused(ArtifactNote {
             file_name: "x".repeat(256),
@@ -293,6 +308,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "fileName"
     );
+
     assert_eq!(
         refused(ArtifactNote {
             file_name: String::new(),
@@ -301,6 +317,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "fileName"
     );
+
     assert_eq!(
         refused(ArtifactNote {
             content_type: "x".repeat(201),
@@ -309,6 +326,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "contentType"
     );
+
     assert_eq!(
         refused(ArtifactNote {
             key: "x".repeat(201),
@@ -317,6 +335,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "key"
     );
+
     assert_eq!(
         refused(ArtifactNote {
             bytes: u64::MAX,
@@ -325,6 +344,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "bytes"
     );
+
     assert_eq!(
         refused(ArtifactNote {
             keep_ms: u64::MAX,
@@ -333,6 +353,7 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         .await,
         "keep"
     );
+
     assert_eq!(
         refused_field(fixture.store.list_expired_artifacts(0).await),
         "limit"
@@ -343,34 +364,37 @@ async fn files_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_task_has_so_many_files_and_no_more(fixture: Arc<Fixture>) {
+async fn the_number_of_files_of_a_task_is_bounded(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     for number in 0..bounds::ARTIFACTS {
         fixture.keep(&note(lease, &number.to_string())).await;
     }
+
     assert_eq!(
         refused_field(fixture.store.note_artifact(&note(lease, "one more")).await),
         "artifacts"
     );
 }
 
-async fn a_sweep_takes_what_is_due_and_no_more_than_asked(fixture: Arc<Fixture>) {
+async fn a_sweep_lists_due_files_within_its_limit(fixture: Arc<Fixture>) {
     let mut records = Vec::new();
     for name in ["a", "b", "c"] {
         records.push(fixture.with_file(name).await);
         fixture.clock.advance_ms(HOUR_MS);
     }
+
     assert_eq!(fixture.due_files().await, []);
     fixture.clock.advance_ms(KEEP_MS - 2 * HOUR_MS);
     assert_eq!(
         names_of(&fixture.due_files().await),
         ["a", "b"],
-        "the longest due first"
+        "the longest overdue first"
     );
     assert_eq!(
         names_of(&fixture.store.list_expired_artifacts(1).await.unwrap()),
         ["a"]
     );
+
     let swept: Vec<Swept> = records[..2]
         .iter()
         .map(|record| deleted(record, true))
@@ -379,16 +403,18 @@ async fn a_sweep_takes_what_is_due_and_no_more_than_asked(fixture: Arc<Fixture>)
     fixture.store.note_sweep(&swept, HOUR_MS).await.unwrap();
     assert_eq!(fixture.due_files().await, []);
     let cleaned = fixture.files(records[0].task_id).await;
+
     assert!(
         cleaned[0]
             .cleaned_at
             .is_some_and(|at| at >= records[0].expires_at),
         "{cleaned:?}"
     );
+
     assert_eq!(fixture.files(records[2].task_id).await[0].cleaned_at, None);
 }
 
-async fn a_file_that_could_not_be_deleted_is_counted_and_due_again(fixture: Arc<Fixture>) {
+async fn a_file_that_cannot_be_deleted_is_due_again_later(fixture: Arc<Fixture>) {
     let record = fixture.with_file("stubborn").await;
     fixture.clock.advance_ms(KEEP_MS);
     for failures in 1..=3 {
@@ -402,6 +428,7 @@ async fn a_file_that_could_not_be_deleted_is_counted_and_due_again(fixture: Arc<
         assert_eq!(fixture.files(record.task_id).await[0].failures, failures);
         fixture.clock.advance_ms(HOUR_MS);
     }
+
     fixture
         .store
         .note_sweep(&[deleted(&record, true)], HOUR_MS)
@@ -412,11 +439,12 @@ async fn a_file_that_could_not_be_deleted_is_counted_and_due_again(fixture: Arc<
         .note_sweep(&[deleted(&record, false)], HOUR_MS)
         .await
         .unwrap();
+
     let cleaned = &fixture.files(record.task_id).await[0];
     assert_eq!(
         (cleaned.failures, cleaned.cleaned_at.is_some()),
         (3, true),
-        "what is deleted stays so"
+        "a deleted file stays deleted"
     );
 }
 
@@ -431,11 +459,9 @@ impl Fixture {
     }
 }
 
-async fn files_of_a_pruned_task_are_due_at_once_and_forgotten_when_deleted(fixture: Arc<Fixture>) {
-    let (record, other) = (
-        fixture.with_file("goes").await,
-        fixture.with_file("stays").await,
-    );
+async fn files_of_a_pruned_task_are_due_at_once(fixture: Arc<Fixture>) {
+    let record = fixture.with_file("goes").await;
+    let other = fixture.with_file("stays").await;
     fixture.prune_all(record.task_id).await;
     let due = fixture.due_files().await;
     assert_eq!((names_of(&due), &due[0].key), (vec!["goes"], &record.key));
@@ -443,6 +469,7 @@ async fn files_of_a_pruned_task_are_due_at_once_and_forgotten_when_deleted(fixtu
         fixture.store.get_artifact(record.id).await,
         Err(StoreError::NotFound)
     ));
+
     fixture
         .store
         .note_sweep(&[deleted(&record, false)], HOUR_MS)
@@ -455,6 +482,7 @@ async fn files_of_a_pruned_task_are_due_at_once_and_forgotten_when_deleted(fixtu
         .note_sweep(&[deleted(&record, true)], HOUR_MS)
         .await
         .unwrap();
+
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.due_files().await, []);
     assert_eq!(
@@ -468,7 +496,7 @@ async fn files_of_a_pruned_task_are_due_at_once_and_forgotten_when_deleted(fixtu
     );
 }
 
-async fn what_is_known_of_deleted_files_goes_with_their_task(fixture: Arc<Fixture>) {
+async fn records_of_deleted_files_are_removed_with_their_task(fixture: Arc<Fixture>) {
     let record = fixture.with_file("deleted before").await;
     fixture.clock.advance_ms(KEEP_MS);
     fixture

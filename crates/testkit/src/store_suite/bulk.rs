@@ -1,4 +1,4 @@
-//! Bulk changes: all that matches and nothing else, step by step.
+//! Bulk changes: exactly the matching tasks, in bounded steps.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_bulk_cancel_changes_what_matches_and_counts_it,
-        a_bulk_change_goes_on_from_step_to_step,
-        a_bulk_cancel_takes_trees_with_it,
+        a_bulk_cancel_changes_and_counts_matching_tasks,
+        a_bulk_change_continues_after_its_limit,
+        a_bulk_cancel_includes_descendants,
         a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable,
-        a_bulk_cancel_counts_a_child_that_went_with_its_parent,
-        a_bulk_cancel_of_children_lets_their_parents_go_on,
-        a_bulk_retry_replays_what_can_be_replayed,
-        a_bulk_reschedule_skips_what_cannot_be_rescheduled,
-        a_bulk_change_that_does_not_fit_is_refused_whole,
+        a_bulk_cancel_counts_a_child_cancelled_with_its_parent,
+        a_bulk_cancel_of_children_ends_their_parents,
+        a_bulk_retry_retries_only_retryable_tasks,
+        a_bulk_reschedule_skips_other_tasks,
+        an_invalid_bulk_change_changes_nothing,
     ]
 }
 
@@ -54,7 +54,7 @@ fn of_kind(kind: &str) -> NewTask {
     }
 }
 
-async fn a_bulk_cancel_changes_what_matches_and_counts_it(fixture: Arc<Fixture>) {
+async fn a_bulk_cancel_changes_and_counts_matching_tasks(fixture: Arc<Fixture>) {
     let ids = fixture
         .submit_all(["a", "b", "a", "a", "a"].map(of_kind).to_vec())
         .await;
@@ -64,12 +64,14 @@ async fn a_bulk_cancel_changes_what_matches_and_counts_it(fixture: Arc<Fixture>)
         .cancel_task(&Access::All, ids[4])
         .await
         .unwrap();
+
     let ended = [fixture.task(ids[0]).await, fixture.task(ids[4]).await];
     let outcome = fixture
         .store
         .change_tasks(&request(all_of("a"), BulkChange::Cancel))
         .await
         .unwrap();
+
     assert_eq!(
         outcome,
         BulkOutcome {
@@ -78,26 +80,29 @@ async fn a_bulk_cancel_changes_what_matches_and_counts_it(fixture: Arc<Fixture>)
             next: None
         }
     );
+
     assert_eq!(
         [fixture.task(ids[0]).await, fixture.task(ids[4]).await],
         ended,
-        "what has ended stays"
+        "ended tasks do not change"
     );
     assert_eq!(
         fixture.status(ids[1]).await,
         Status::Queued,
-        "what does not match stays"
+        "other tasks do not change"
     );
+
     assert_eq!(fixture.status(ids[2]).await, Status::Cancelled);
     assert_eq!(fixture.status(ids[3]).await, Status::Cancelled);
 }
 
-async fn a_bulk_change_goes_on_from_step_to_step(fixture: Arc<Fixture>) {
+async fn a_bulk_change_continues_after_its_limit(fixture: Arc<Fixture>) {
     let mut ids: Vec<TaskId> = Vec::new();
     for _ in 0..6 {
         ids.push(fixture.submit(of_kind("a")).await);
         fixture.submit(of_kind("b")).await;
     }
+
     let change = Reschedule {
         priority: Some(4),
         ..Reschedule::default()
@@ -106,6 +111,7 @@ async fn a_bulk_change_goes_on_from_step_to_step(fixture: Arc<Fixture>) {
         limit: 2,
         ..request(all_of("a"), BulkChange::Reschedule(change))
     };
+
     for pair in ids.chunks(2) {
         let outcome = fixture.store.change_tasks(&step).await.unwrap();
         assert_eq!(
@@ -115,10 +121,12 @@ async fn a_bulk_change_goes_on_from_step_to_step(fixture: Arc<Fixture>) {
                 changed: 2,
                 next: Some(pair[1])
             },
-            "older ones first"
+            "older tasks first"
         );
+
         step.after = outcome.next;
     }
+
     let outcome = fixture.store.change_tasks(&step).await.unwrap();
     assert_eq!(
         outcome,
@@ -129,21 +137,23 @@ async fn a_bulk_change_goes_on_from_step_to_step(fixture: Arc<Fixture>) {
         },
         "a full last step is followed by an empty one"
     );
+
     for task in fixture.all_tasks().await {
         let expected = if task.task_type == "a" {
             (4, 2)
         } else {
             (1, 1)
         };
+
         assert_eq!(
             (task.priority, task.version),
             expected,
-            "each is changed once"
+            "each task is changed once"
         );
     }
 }
 
-async fn a_bulk_cancel_takes_trees_with_it(fixture: Arc<Fixture>) {
+async fn a_bulk_cancel_includes_descendants(fixture: Arc<Fixture>) {
     let parent = fixture.start(of_kind("parent")).await;
     fixture
         .submit_children(parent, vec![of_kind("child"), of_kind("child")])
@@ -153,6 +163,7 @@ async fn a_bulk_cancel_takes_trees_with_it(fixture: Arc<Fixture>) {
         .change_tasks(&request(all_of("parent"), BulkChange::Cancel))
         .await
         .unwrap();
+
     assert_eq!(
         outcome,
         BulkOutcome {
@@ -160,8 +171,9 @@ async fn a_bulk_cancel_takes_trees_with_it(fixture: Arc<Fixture>) {
             changed: 1,
             next: None
         },
-        "only what matched is counted"
+        "only matching tasks are counted"
     );
+
     assert!(
         fixture
             .all_tasks()
@@ -171,7 +183,7 @@ async fn a_bulk_cancel_takes_trees_with_it(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_bulk_cancel_counts_a_child_that_went_with_its_parent(fixture: Arc<Fixture>) {
+async fn a_bulk_cancel_counts_a_child_cancelled_with_its_parent(fixture: Arc<Fixture>) {
     let parent = fixture.start(of_kind("a")).await;
     fixture
         .submit_children(parent, vec![of_kind("a"), of_kind("b")])
@@ -182,6 +194,7 @@ async fn a_bulk_cancel_counts_a_child_that_went_with_its_parent(fixture: Arc<Fix
         .change_tasks(&request(all_of("a"), BulkChange::Cancel))
         .await
         .unwrap();
+
     assert_eq!(
         outcome,
         BulkOutcome {
@@ -190,6 +203,7 @@ async fn a_bulk_cancel_counts_a_child_that_went_with_its_parent(fixture: Arc<Fix
             next: None
         }
     );
+
     assert!(
         fixture
             .all_tasks()
@@ -199,7 +213,7 @@ async fn a_bulk_cancel_counts_a_child_that_went_with_its_parent(fixture: Arc<Fix
     );
 }
 
-async fn a_bulk_cancel_of_children_lets_their_parents_go_on(fixture: Arc<Fixture>) {
+async fn a_bulk_cancel_of_children_ends_their_parents(fixture: Arc<Fixture>) {
     let parent = fixture.start(of_kind("parent")).await;
     let children = fixture
         .submit_children(parent, vec![of_kind("child"); 3])
@@ -211,6 +225,7 @@ async fn a_bulk_cancel_of_children_lets_their_parents_go_on(fixture: Arc<Fixture
         .change_tasks(&request(all_of("child"), BulkChange::Cancel))
         .await
         .unwrap();
+
     assert_eq!(
         outcome,
         BulkOutcome {
@@ -219,6 +234,7 @@ async fn a_bulk_cancel_of_children_lets_their_parents_go_on(fixture: Arc<Fixture
             next: None
         }
     );
+
     let task = fixture.task(parent.task_id).await;
     assert_eq!(
         (task.status, task.children.cancelled),
@@ -226,7 +242,7 @@ async fn a_bulk_cancel_of_children_lets_their_parents_go_on(fixture: Arc<Fixture
     );
 }
 
-async fn a_bulk_retry_replays_what_can_be_replayed(fixture: Arc<Fixture>) {
+async fn a_bulk_retry_retries_only_retryable_tasks(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 4]).await;
     fixture.run(ids[0], fatal()).await;
     fixture.run(ids[1], completed()).await;
@@ -240,6 +256,7 @@ async fn a_bulk_retry_replays_what_can_be_replayed(fixture: Arc<Fixture>) {
         .change_tasks(&request(TaskFilter::default(), BulkChange::Retry))
         .await
         .unwrap();
+
     assert_eq!(
         outcome,
         BulkOutcome {
@@ -248,12 +265,14 @@ async fn a_bulk_retry_replays_what_can_be_replayed(fixture: Arc<Fixture>) {
             next: None
         }
     );
+
     let statuses: Vec<Status> = fixture
         .all_tasks()
         .await
         .iter()
         .map(|task| task.status)
         .collect();
+
     assert_eq!(
         statuses,
         [
@@ -265,7 +284,7 @@ async fn a_bulk_retry_replays_what_can_be_replayed(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_bulk_reschedule_skips_what_cannot_be_rescheduled(fixture: Arc<Fixture>) {
+async fn a_bulk_reschedule_skips_other_tasks(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 3]).await;
     fixture.run(ids[0], completed()).await;
     let node = fixture.node().await;
@@ -275,6 +294,7 @@ async fn a_bulk_reschedule_skips_what_cannot_be_rescheduled(fixture: Arc<Fixture
         run_at: Some(run_at),
         ..Reschedule::default()
     };
+
     let step = request(TaskFilter::default(), BulkChange::Reschedule(change));
     let outcome = fixture.store.change_tasks(&step).await.unwrap();
     assert_eq!(
@@ -285,15 +305,17 @@ async fn a_bulk_reschedule_skips_what_cannot_be_rescheduled(fixture: Arc<Fixture
             next: None
         }
     );
+
     assert_eq!(fixture.task(ids[2]).await.due_at, run_at);
 }
 
-async fn a_bulk_change_that_does_not_fit_is_refused_whole(fixture: Arc<Fixture>) {
+async fn an_invalid_bulk_change_changes_nothing(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let nothing = request(
         TaskFilter::default(),
         BulkChange::Reschedule(Reschedule::default()),
     );
+
     assert_eq!(
         refused_field(fixture.store.change_tasks(&nothing).await),
         "change"
@@ -306,6 +328,7 @@ async fn a_bulk_change_that_does_not_fit_is_refused_whole(fixture: Arc<Fixture>)
         .store
         .change_tasks(&request(empty_owner, BulkChange::Cancel))
         .await;
+
     assert_eq!(refused_field(answer), "userId");
     let greedy = BulkRequest {
         limit: bounds::MAINTENANCE_BATCH + 1,
@@ -329,17 +352,18 @@ async fn a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable(
         spared: vec!["a".to_owned()],
         ..request(TaskFilter::default(), BulkChange::Cancel)
     };
+
     let outcome = fixture.store.change_tasks(&change).await.unwrap();
     assert_eq!((outcome.matched, outcome.changed), (3, 2));
     assert_eq!(fixture.status(ids[0]).await, Status::Running);
     assert_eq!(
         fixture.status(ids[1]).await,
         Status::Cancelled,
-        "its type is not spared"
+        "its type is cancellable"
     );
     assert_eq!(
         fixture.status(ids[2]).await,
         Status::Cancelled,
-        "it did not run"
+        "it was not running"
     );
 }

@@ -1,4 +1,4 @@
-//! One case of the suite and how it is run.
+//! A case of the suite and how it runs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::invariants;
 use crate::fixture::{Fixture, FixtureFactory};
 
-/// A sentence about the contract and the code that proves it.
+/// A sentence about the contract and the code that checks it.
 pub(super) struct Case {
     name: &'static str,
     outbox: OutboxPolicy,
@@ -19,7 +19,7 @@ pub(super) struct Case {
 
 enum Run {
     OnOneStore(fn(Arc<Fixture>) -> BoxFuture<'static, ()>),
-    /// For cases that compare many stores, one after the other.
+    /// For cases that compare many stores.
     OnManyStores(fn(&Runtime, &FixtureFactory)),
 }
 
@@ -40,7 +40,7 @@ impl Case {
         }
     }
 
-    /// The case on a store that writes messages.
+    /// The case on a store that writes outbox messages.
     pub(super) fn with_outbox(self, outbox: OutboxPolicy) -> Self {
         Self { outbox, ..self }
     }
@@ -52,6 +52,7 @@ impl Case {
                 .worker_threads(2)
                 .enable_all()
                 .build()?;
+
             match self.run {
                 Run::OnManyStores(run) => run(&runtime, &factory),
                 Run::OnOneStore(run) => runtime.block_on(async {
@@ -60,15 +61,20 @@ impl Case {
                     invariants::check(&fixture).await;
                 }),
             }
+
             Ok(())
         })
     }
 }
 
-/// A table of cases that are named as their functions are: a name that is written twice comes to differ.
+/// A table of cases, each named like its function.
 macro_rules! cases {
     ($($case:ident),* $(,)?) => {
-        vec![$($crate::store_suite::case::Case::new(stringify!($case), |fixture| Box::pin($case(fixture)))),*]
+        vec![$(
+            $crate::store_suite::case::Case::new(stringify!($case), |fixture| {
+                Box::pin($case(fixture))
+            })
+        ),*]
     };
 }
 pub(super) use cases;

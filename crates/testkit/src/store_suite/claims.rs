@@ -1,9 +1,9 @@
-//! Claims: who gets which task, in which order, and what stays.
+//! Claims: which tasks a node gets, in which order.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
-    NewTask, RunAt, Status, StoreError, Task, TaskId, Timestamp, bounds,
+    NewTask, RunAt, Status, StoreError, TaskId, TaskRecord, Timestamp, bounds,
     lifecycle::{self, Command},
 };
 
@@ -18,32 +18,32 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own,
+        a_claim_starts_a_new_attempt_with_a_new_lease,
         higher_priorities_go_first_then_earlier_due_times_then_older_tasks,
-        one_order_runs_across_queues_and_types,
-        one_order_runs_across_many_lanes,
+        claims_have_one_order_across_queues_and_types,
+        claims_have_one_order_across_many_lanes,
         a_claim_takes_no_more_than_its_limit,
-        queues_that_are_not_asked_for_stay,
-        types_that_the_node_does_not_know_stay,
-        a_node_that_serves_nothing_gets_nothing,
-        a_delayed_task_is_claimed_when_it_is_due_and_not_before,
-        a_task_dated_in_the_past_goes_before_those_due_later,
-        a_retry_is_claimed_when_it_is_due_and_not_before,
-        a_paused_queue_hands_out_nothing_until_it_is_resumed,
-        pausing_leaves_running_tasks_alone,
+        other_queues_are_not_claimed,
+        types_that_the_node_does_not_serve_are_not_claimed,
+        a_node_that_serves_nothing_claims_nothing,
+        a_delayed_task_is_claimed_only_when_due,
+        a_task_dated_in_the_past_is_claimed_first,
+        a_retry_is_claimed_only_when_due,
+        a_paused_queue_is_not_claimed_until_it_is_resumed,
+        a_pause_does_not_affect_running_tasks,
         an_unknown_node_may_not_claim,
         a_lost_node_may_not_claim,
         a_retired_node_may_not_claim,
-        a_limit_of_nothing_or_too_much_is_refused,
-        the_next_due_time_is_that_of_the_first_task_that_can_be_claimed,
-        a_submit_that_claims_gets_its_own_task_when_none_is_before_it,
-        a_submit_that_claims_gets_what_comes_first,
-        a_submit_that_claims_from_a_paused_queue_gets_nothing,
-        a_submit_that_claims_for_a_lost_node_makes_nothing,
+        a_limit_of_zero_or_above_the_bound_is_refused,
+        the_next_due_time_is_that_of_the_first_claimable_task,
+        submit_and_claim_claims_the_new_task_if_it_is_first,
+        submit_and_claim_claims_the_first_task,
+        submit_and_claim_claims_nothing_from_a_paused_queue,
+        submit_and_claim_for_a_lost_node_submits_nothing,
     ]
 }
 
-async fn a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own(fixture: Arc<Fixture>) {
+async fn a_claim_starts_a_new_attempt_with_a_new_lease(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(), new_task()]).await;
     let before = fixture.task(ids[0]).await;
     let node = fixture.node().await;
@@ -56,6 +56,7 @@ async fn a_claim_hands_out_a_new_attempt_with_a_lease_of_its_own(fixture: Arc<Fi
     let lease = lease_of(&task);
     let started = task.last_attempt_at.unwrap();
     let decided = lifecycle::claim::decide(&before, node, "host-1", lease.token, started).unwrap();
+
     assert_eq!(task, decided.after, "the row is what the domain decides");
     assert!(started >= before.created_at);
 }
@@ -67,6 +68,7 @@ async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixt
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
+
     let tasks = [
         place(1, 500),
         place(1, 900),
@@ -76,17 +78,19 @@ async fn higher_priorities_go_first_then_earlier_due_times_then_older_tasks(fixt
         place(5, 4),
         place(2, 0),
     ];
+
     let ids = fixture.submit_all(tasks.to_vec()).await;
     let node = fixture.node().await;
     let order: Vec<TaskId> = [2, 5, 3, 4, 6, 1, 0]
         .into_iter()
         .map(|index: usize| ids[index])
         .collect();
+
     assert_eq!(ids_of(&fixture.claim(node, 3).await), order[..3]);
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), order[3..]);
 }
 
-async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
+async fn claims_have_one_order_across_queues_and_types(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, kind: &str, ms_ago: u64| NewTask {
         queue: queue.into(),
@@ -94,6 +98,7 @@ async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
+
     let tasks = vec![
         place("a", "x", 1),
         place("b", "y", 4),
@@ -101,15 +106,17 @@ async fn one_order_runs_across_queues_and_types(fixture: Arc<Fixture>) {
         place("b", "x", 3),
         place("c", "x", 5),
     ];
+
     let ids = fixture.submit_all(tasks).await;
     let node = fixture.node().await;
     let claimed = fixture
         .claim_from(node, &["a", "b"], &["x", "y"], MANY)
         .await;
+
     assert_eq!(ids_of(&claimed), [ids[1], ids[3], ids[2], ids[0]]);
 }
 
-async fn one_order_runs_across_many_lanes(fixture: Arc<Fixture>) {
+async fn claims_have_one_order_across_many_lanes(fixture: Arc<Fixture>) {
     let kinds: Vec<String> = (0..70).map(|number| format!("kind-{number}")).collect();
     let moment = |place: usize| {
         RunAt::At(Timestamp::from_micros(
@@ -122,23 +129,27 @@ async fn one_order_runs_across_many_lanes(fixture: Arc<Fixture>) {
         run_at: moment(place),
         ..new_task()
     };
+
     let ids = fixture
         .submit_all(kinds.iter().enumerate().map(task).collect())
         .await;
     let node = fixture.node().await;
     let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
     let mut claimed = Vec::new();
+
     for limit in [1, 9, 50, 500] {
         claimed.extend(ids_of(
             &fixture.claim_from(node, &[QUEUE], &kinds, limit).await,
         ));
     }
+
     let (first, second): (Vec<usize>, Vec<usize>) = (0..70).rev().partition(|place| place % 3 == 0);
     let wanted: Vec<_> = first
         .into_iter()
         .chain(second)
         .map(|place| ids[place])
         .collect();
+
     assert_eq!(claimed, wanted);
 }
 
@@ -151,7 +162,7 @@ async fn a_claim_takes_no_more_than_its_limit(fixture: Arc<Fixture>) {
     assert!(fixture.claim(node, 2).await.is_empty());
 }
 
-async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
+async fn other_queues_are_not_claimed(fixture: Arc<Fixture>) {
     let other = fixture
         .submit(NewTask {
             queue: "other".into(),
@@ -159,13 +170,14 @@ async fn queues_that_are_not_asked_for_stay(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     let mine = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [mine]);
     assert_eq!(fixture.status(other).await, Status::Queued);
 }
 
-async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
+async fn types_that_the_node_does_not_serve_are_not_claimed(fixture: Arc<Fixture>) {
     let unknown = fixture
         .submit(NewTask {
             task_type: "unknown".into(),
@@ -173,10 +185,12 @@ async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [known]);
     assert_eq!(fixture.status(unknown).await, Status::Queued);
+
     assert_eq!(
         ids_of(
             &fixture
@@ -187,7 +201,7 @@ async fn types_that_the_node_does_not_know_stay(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_node_that_serves_nothing_gets_nothing(fixture: Arc<Fixture>) {
+async fn a_node_that_serves_nothing_claims_nothing(fixture: Arc<Fixture>) {
     fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert!(
@@ -196,16 +210,18 @@ async fn a_node_that_serves_nothing_gets_nothing(fixture: Arc<Fixture>) {
             .await
             .is_empty()
     );
+
     assert!(
         fixture
             .claim_from(node, &[QUEUE], &[], MANY)
             .await
             .is_empty()
     );
+
     assert_eq!(fixture.store.next_due_at(&[], &[]).await.unwrap(), None);
 }
 
-async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>) {
+async fn a_delayed_task_is_claimed_only_when_due(fixture: Arc<Fixture>) {
     let delayed = fixture
         .submit(NewTask {
             run_at: RunAt::AfterMs(2 * HOUR_MS),
@@ -213,6 +229,7 @@ async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fi
             ..new_task()
         })
         .await;
+
     let plain = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [plain]);
@@ -222,7 +239,7 @@ async fn a_delayed_task_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fi
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [delayed]);
 }
 
-async fn a_task_dated_in_the_past_goes_before_those_due_later(fixture: Arc<Fixture>) {
+async fn a_task_dated_in_the_past_is_claimed_first(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let first = fixture.submit(new_task()).await;
     let dated = fixture
@@ -231,18 +248,20 @@ async fn a_task_dated_in_the_past_goes_before_those_due_later(fixture: Arc<Fixtu
             ..new_task()
         })
         .await;
+
     assert_eq!(fixture.task(dated).await.due_at, now.minus_ms(HOUR_MS));
     let node = fixture.node().await;
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [dated, first]);
 }
 
-async fn a_retry_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>) {
+async fn a_retry_is_claimed_only_when_due(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.finish(lease, retryable(HOUR_MS)).await;
     let node = fixture.node().await;
     assert!(fixture.claim(node, MANY).await.is_empty());
     fixture.clock.advance_ms(HOUR_MS);
     let claimed = fixture.claim(node, MANY).await;
+
     assert_eq!(ids_of(&claimed), [lease.task_id]);
     assert_eq!(
         (claimed[0].attempt, claimed[0].status),
@@ -250,19 +269,21 @@ async fn a_retry_is_claimed_when_it_is_due_and_not_before(fixture: Arc<Fixture>)
     );
 }
 
-async fn a_paused_queue_hands_out_nothing_until_it_is_resumed(fixture: Arc<Fixture>) {
+async fn a_paused_queue_is_not_claimed_until_it_is_resumed(fixture: Arc<Fixture>) {
     let paused = fixture
         .submit(NewTask {
             priority: 9,
             ..new_task()
         })
         .await;
+
     let open = fixture
         .submit(NewTask {
             queue: "open".into(),
             ..new_task()
         })
         .await;
+
     let node = fixture.node().await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
     assert_eq!(
@@ -273,16 +294,17 @@ async fn a_paused_queue_hands_out_nothing_until_it_is_resumed(fixture: Arc<Fixtu
         ),
         [open]
     );
+
     let later = fixture.submit(new_task()).await;
     assert!(
         fixture.claim(node, MANY).await.is_empty(),
-        "what is submitted to a paused queue waits"
+        "a task submitted to a paused queue waits"
     );
     fixture.store.resume_queue(QUEUE).await.unwrap();
     assert_eq!(ids_of(&fixture.claim(node, MANY).await), [paused, later]);
 }
 
-async fn pausing_leaves_running_tasks_alone(fixture: Arc<Fixture>) {
+async fn a_pause_does_not_affect_running_tasks(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
     assert!(fixture.finish(lease, completed()).await.is_accepted());
@@ -307,6 +329,7 @@ async fn a_lost_node_may_not_claim(fixture: Arc<Fixture>) {
         .claim_tasks(&claim_request(lost, &[QUEUE], &[KIND], MANY))
         .await;
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
+
     assert_eq!(fixture.status(id).await, Status::Queued);
 }
 
@@ -321,7 +344,7 @@ async fn a_retired_node_may_not_claim(fixture: Arc<Fixture>) {
     assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
 }
 
-async fn a_limit_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
+async fn a_limit_of_zero_or_above_the_bound_is_refused(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     for limit in [0, bounds::CLAIM_BATCH + 1, usize::MAX] {
@@ -334,13 +357,15 @@ async fn a_limit_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
             "{limit}: {answer:?}"
         );
     }
-    let allowed: Vec<Task> = fixture.claim(node, bounds::CLAIM_BATCH).await;
+
+    let allowed: Vec<TaskRecord> = fixture.claim(node, bounds::CLAIM_BATCH).await;
     assert_eq!(ids_of(&allowed), [id]);
     assert!(lifecycle::table::targets(Command::Claim, Status::Queued).contains(&allowed[0].status));
 }
 
-async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture: Arc<Fixture>) {
-    let (queues, kinds) = (vec![QUEUE.to_owned()], vec![KIND.to_owned()]);
+async fn the_next_due_time_is_that_of_the_first_claimable_task(fixture: Arc<Fixture>) {
+    let queues = vec![QUEUE.to_owned()];
+    let kinds = vec![KIND.to_owned()];
     let next = || async { fixture.store.next_due_at(&queues, &kinds).await.unwrap() };
     assert_eq!(next().await, None);
     let far = fixture
@@ -350,44 +375,50 @@ async fn the_next_due_time_is_that_of_the_first_task_that_can_be_claimed(fixture
             ..new_task()
         })
         .await;
+
     let near = fixture
         .submit(NewTask {
             run_at: RunAt::AfterMs(2 * HOUR_MS),
             ..new_task()
         })
         .await;
+
     fixture
         .submit(NewTask {
             queue: "other".into(),
             ..new_task()
         })
         .await;
+
     fixture
         .submit(NewTask {
             task_type: "unknown".into(),
             ..new_task()
         })
         .await;
+
     assert_eq!(next().await, Some(fixture.task(near).await.due_at));
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(
         next().await,
         Some(fixture.task(near).await.due_at),
-        "what waits already is due in the past"
+        "a waiting task has a due time in the past"
     );
     fixture.run(near, completed()).await;
     assert_eq!(next().await, Some(fixture.task(far).await.due_at));
+
     fixture.store.pause_queue(QUEUE).await.unwrap();
     assert_eq!(next().await, None, "a paused queue has nothing due");
 }
 
-async fn a_submit_that_claims_gets_its_own_task_when_none_is_before_it(fixture: Arc<Fixture>) {
+async fn submit_and_claim_claims_the_new_task_if_it_is_first(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let (submitted, claimed) = fixture
         .store
         .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
         .await
         .unwrap();
+
     assert_eq!(ids_of(&claimed), [submitted.task_id]);
     let task = fixture.task(submitted.task_id).await;
     assert_eq!(
@@ -398,7 +429,7 @@ async fn a_submit_that_claims_gets_its_own_task_when_none_is_before_it(fixture: 
     fixture.finish(lease_of(&task), completed()).await;
 }
 
-async fn a_submit_that_claims_gets_what_comes_first(fixture: Arc<Fixture>) {
+async fn submit_and_claim_claims_the_first_task(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     let before = fixture
         .submit(NewTask {
@@ -406,11 +437,13 @@ async fn a_submit_that_claims_gets_what_comes_first(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     let (submitted, claimed) = fixture
         .store
         .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
         .await
         .unwrap();
+
     assert_eq!(ids_of(&claimed), [before]);
     assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
     assert_eq!(
@@ -419,7 +452,7 @@ async fn a_submit_that_claims_gets_what_comes_first(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_submit_that_claims_from_a_paused_queue_gets_nothing(fixture: Arc<Fixture>) {
+async fn submit_and_claim_claims_nothing_from_a_paused_queue(fixture: Arc<Fixture>) {
     let node = fixture.node().await;
     fixture.store.pause_queue(QUEUE).await.unwrap();
     let (submitted, claimed) = fixture
@@ -427,11 +460,12 @@ async fn a_submit_that_claims_from_a_paused_queue_gets_nothing(fixture: Arc<Fixt
         .submit_and_claim(new_task(), &claim_request(node, &[QUEUE], &[KIND], 1))
         .await
         .unwrap();
+
     assert!(claimed.is_empty());
     assert_eq!(fixture.task(submitted.task_id).await.status, Status::Queued);
 }
 
-async fn a_submit_that_claims_for_a_lost_node_makes_nothing(fixture: Arc<Fixture>) {
+async fn submit_and_claim_for_a_lost_node_submits_nothing(fixture: Arc<Fixture>) {
     let unknown = claim_request(random_node_id(), &[QUEUE], &[KIND], 1);
     let refused = fixture.store.submit_and_claim(new_task(), &unknown).await;
     assert_eq!(refused.unwrap_err(), StoreError::NodeLost);

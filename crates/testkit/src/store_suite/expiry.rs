@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    AttemptOutcome, NewTask, RetryPolicy, RunAt, Status, Task, TaskId, bounds,
+    AttemptEndKind, NewTask, RetryPolicy, RunAt, Status, TaskId, TaskRecord, bounds,
     contract::store::{Access, RetryScope, Verdict},
     lifecycle::expire::Overdue,
 };
@@ -16,17 +16,17 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_task_past_its_deadline_fails_wherever_it_waits,
-        a_task_before_its_deadline_is_left_alone,
+        a_waiting_task_past_its_deadline_fails,
+        a_task_before_its_deadline_does_not_change,
         a_running_task_past_its_deadline_is_taken_from_its_node,
-        the_most_overdue_deadlines_come_first,
-        a_child_past_its_deadline_lets_its_parent_go_on,
+        the_most_overdue_deadlines_are_expired_first,
+        a_child_past_its_deadline_counts_as_ended_for_its_parent,
         a_waiting_parent_past_its_deadline_fails,
         a_silent_attempt_is_failed_and_retried,
-        a_sign_of_life_keeps_an_attempt,
-        an_attempt_past_its_timeout_and_grace_is_failed_though_it_shows_life,
+        a_heartbeat_or_progress_protects_an_attempt,
+        an_attempt_past_its_timeout_and_grace_fails_despite_progress,
         a_hung_attempt_uses_up_retries,
-        hung_attempts_are_ended_within_the_limit,
+        hung_attempts_are_expired_within_the_limit,
     ]
 }
 
@@ -41,7 +41,7 @@ async fn expire(fixture: &Fixture, overdue: Overdue) -> usize {
         .store
         .expire_tasks(&overdue, MANY)
         .await
-        .expect("the request is good")
+        .expect("the request is valid")
         .ended
 }
 
@@ -53,18 +53,18 @@ async fn due_in(fixture: &Fixture, ms: u64) -> NewTask {
     }
 }
 
-fn assert_deadline_passed(task: &Task) {
+fn assert_deadline_passed(task: &TaskRecord) {
     assert_eq!(
         (task.status, task.error.as_ref().unwrap().class.as_str()),
         (Status::Failed, "deadline")
     );
     assert_eq!(
         task.retry_count, 0,
-        "no retry mends it, and none is charged"
+        "it is not retried, and no attempt is charged"
     );
 }
 
-async fn a_task_past_its_deadline_fails_wherever_it_waits(fixture: Arc<Fixture>) {
+async fn a_waiting_task_past_its_deadline_fails(fixture: Arc<Fixture>) {
     let dated = due_in(&fixture, HOUR_MS).await;
     let retrying = fixture.start(dated.clone()).await;
     fixture.finish(retrying, retryable(10 * HOUR_MS)).await;
@@ -75,6 +75,7 @@ async fn a_task_past_its_deadline_fails_wherever_it_waits(fixture: Arc<Fixture>)
             ..dated
         })
         .await;
+
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.expire_deadlines().await, 3);
     for id in [retrying.task_id, queued, delayed] {
@@ -82,17 +83,18 @@ async fn a_task_past_its_deadline_fails_wherever_it_waits(fixture: Arc<Fixture>)
         assert_eq!(task.error.as_ref().unwrap().class, "deadline");
         assert_eq!(task.status, Status::Failed);
     }
+
     assert_eq!(fixture.attempts(queued).await, [], "no attempt is made up");
-    let told = fixture.attempts(retrying.task_id).await;
+    let attempts = fixture.attempts(retrying.task_id).await;
     assert_eq!(
-        (told.len(), told[0].outcome),
-        (1, AttemptOutcome::Failed),
-        "the history is not overwritten"
+        (attempts.len(), attempts[0].outcome),
+        (1, AttemptEndKind::Failed),
+        "the history does not change"
     );
     assert_eq!(fixture.expire_deadlines().await, 0, "once is enough");
 }
 
-async fn a_task_before_its_deadline_is_left_alone(fixture: Arc<Fixture>) {
+async fn a_task_before_its_deadline_does_not_change(fixture: Arc<Fixture>) {
     let dated = due_in(&fixture, HOUR_MS).await;
     let early = fixture.submit(dated.clone()).await;
     let done = fixture
@@ -101,6 +103,7 @@ async fn a_task_before_its_deadline_is_left_alone(fixture: Arc<Fixture>) {
             ..dated
         })
         .await;
+
     fixture.submit(new_task()).await;
     fixture.run(done, completed()).await;
     fixture.clock.advance_ms(HOUR_MS / 2);
@@ -110,7 +113,7 @@ async fn a_task_before_its_deadline_is_left_alone(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.expire_deadlines().await,
         1,
-        "what has ended in time stays, what has no deadline too"
+        "ended tasks and those without deadline do not change"
     );
 }
 
@@ -122,8 +125,9 @@ async fn a_running_task_past_its_deadline_is_taken_from_its_node(fixture: Arc<Fi
     assert_deadline_passed(&fixture.task(lease.task_id).await);
     assert_eq!(
         fixture.attempts(lease.task_id).await[0].outcome,
-        AttemptOutcome::TimedOut
+        AttemptEndKind::TimedOut
     );
+
     assert_eq!(
         fixture.finish(lease, completed()).await,
         Verdict::Stale(Status::Failed),
@@ -131,7 +135,7 @@ async fn a_running_task_past_its_deadline_is_taken_from_its_node(fixture: Arc<Fi
     );
 }
 
-async fn the_most_overdue_deadlines_come_first(fixture: Arc<Fixture>) {
+async fn the_most_overdue_deadlines_are_expired_first(fixture: Arc<Fixture>) {
     let mut ids: Vec<TaskId> = Vec::new();
     for hours in [3, 1, 2] {
         ids.push(
@@ -140,11 +144,13 @@ async fn the_most_overdue_deadlines_come_first(fixture: Arc<Fixture>) {
                 .await,
         );
     }
+
     fixture.clock.advance_ms(4 * HOUR_MS);
     let overdue = Overdue {
         silent_ms: NEVER_MS,
         timeout_grace_ms: NEVER_MS,
     };
+
     for index in [1, 2, 0] {
         assert_eq!(
             fixture.store.expire_tasks(&overdue, 1).await.unwrap().ended,
@@ -154,7 +160,7 @@ async fn the_most_overdue_deadlines_come_first(fixture: Arc<Fixture>) {
     }
 }
 
-async fn a_child_past_its_deadline_lets_its_parent_go_on(fixture: Arc<Fixture>) {
+async fn a_child_past_its_deadline_counts_as_ended_for_its_parent(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let child = fixture
         .submit_children(parent, vec![due_in(&fixture, HOUR_MS).await])
@@ -165,6 +171,7 @@ async fn a_child_past_its_deadline_lets_its_parent_go_on(fixture: Arc<Fixture>) 
         silent_ms: NEVER_MS,
         timeout_grace_ms: NEVER_MS,
     };
+
     let expired = fixture.store.expire_tasks(&never, MANY).await.unwrap();
     assert_eq!(expired.ended, 1, "the parent's end is not a deadline's");
     let moved: Vec<_> = expired
@@ -176,7 +183,8 @@ async fn a_child_past_its_deadline_lets_its_parent_go_on(fixture: Arc<Fixture>) 
         (parent.task_id, Status::Waiting, Status::Failed),
         (child, Status::Queued, Status::Failed),
     ];
-    assert_eq!(moved, ends, "both are told");
+
+    assert_eq!(moved, ends, "both ends are returned");
     let task = fixture.task(parent.task_id).await;
     assert_eq!(
         (task.status, task.error.unwrap().class.as_str()),
@@ -193,10 +201,11 @@ async fn a_waiting_parent_past_its_deadline_fails(fixture: Arc<Fixture>) {
     assert_deadline_passed(&fixture.task(parent.task_id).await);
     fixture.run(child, completed()).await;
     let task = fixture.task(parent.task_id).await;
+
     assert_eq!(
         (task.status, task.children.completed),
         (Status::Failed, 1),
-        "an ended parent only counts"
+        "an ended parent only updates its counters"
     );
 }
 
@@ -212,32 +221,35 @@ async fn a_silent_attempt_is_failed_and_retried(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     fixture.submit(new_task()).await;
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(
         expire(&fixture, SILENT).await,
         1,
-        "only an attempt can be silent"
+        "only a running attempt can be silent"
     );
     let task = fixture.task(lease.task_id).await;
+
     assert_eq!((task.status, task.retry_count), (Status::Retrying, 1));
     assert_eq!(task.error.as_ref().unwrap().class, "timeout");
     let wait_ms = task.due_at.micros_since(task.updated_at) / 1_000;
     assert!(
         (30_000..=90_000).contains(&wait_ms),
-        "by its own policy, jittered: {wait_ms} ms"
+        "the delay follows the task's policy with jitter: {wait_ms} ms"
     );
     assert_eq!(
         fixture.attempts(lease.task_id).await[0].outcome,
-        AttemptOutcome::TimedOut
+        AttemptEndKind::TimedOut
     );
+
     assert_eq!(
         fixture.finish(lease, completed()).await,
         Verdict::Stale(Status::Retrying)
     );
 }
 
-async fn a_sign_of_life_keeps_an_attempt(fixture: Arc<Fixture>) {
+async fn a_heartbeat_or_progress_protects_an_attempt(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.clock.advance_ms(HOUR_MS / 2);
     fixture
@@ -247,6 +259,7 @@ async fn a_sign_of_life_keeps_an_attempt(fixture: Arc<Fixture>) {
         .unwrap();
     fixture.clock.advance_ms(HOUR_MS / 2);
     assert_eq!(expire(&fixture, SILENT).await, 0);
+
     fixture
         .store
         .save_checkpoint(&lease, &json("1"))
@@ -258,20 +271,20 @@ async fn a_sign_of_life_keeps_an_attempt(fixture: Arc<Fixture>) {
     assert_eq!(expire(&fixture, SILENT).await, 1);
 }
 
-async fn an_attempt_past_its_timeout_and_grace_is_failed_though_it_shows_life(
-    fixture: Arc<Fixture>,
-) {
+async fn an_attempt_past_its_timeout_and_grace_fails_despite_progress(fixture: Arc<Fixture>) {
     let lease = fixture
         .start(NewTask {
             timeout_ms: Some(HOUR_MS),
             ..new_task()
         })
         .await;
+
     let unbounded = fixture.start(new_task()).await;
     let overdue = Overdue {
         silent_ms: NEVER_MS,
         timeout_grace_ms: HOUR_MS / 2,
     };
+
     fixture.clock.advance_ms(HOUR_MS);
     fixture
         .store
@@ -281,15 +294,16 @@ async fn an_attempt_past_its_timeout_and_grace_is_failed_though_it_shows_life(
     assert_eq!(
         expire(&fixture, overdue).await,
         0,
-        "its node has some time to end it"
+        "its node gets a grace period"
     );
+
     fixture.clock.advance_ms(HOUR_MS / 2);
     assert_eq!(expire(&fixture, overdue).await, 1);
     assert_eq!(fixture.status(lease.task_id).await, Status::Retrying);
     assert_eq!(
         fixture.status(unbounded.task_id).await,
         Status::Running,
-        "without a timeout it runs on"
+        "without a timeout it keeps running"
     );
 }
 
@@ -300,12 +314,14 @@ async fn a_hung_attempt_uses_up_retries(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(expire(&fixture, SILENT).await, 1);
     let task = fixture.task(lease.task_id).await;
     assert_eq!((task.status, task.retry_count), (Status::DeadLetter, 1));
-    let told = fixture.attempts(lease.task_id).await;
-    assert_eq!(told[0].outcome, AttemptOutcome::TimedOut);
+    let attempts = fixture.attempts(lease.task_id).await;
+
+    assert_eq!(attempts[0].outcome, AttemptEndKind::TimedOut);
     fixture
         .store
         .retry_task(&Access::All, lease.task_id, RetryScope::Task)
@@ -313,12 +329,12 @@ async fn a_hung_attempt_uses_up_retries(fixture: Arc<Fixture>) {
         .unwrap();
     assert_eq!(
         fixture.attempts(lease.task_id).await,
-        told,
-        "a retry does not rewrite how it ended"
+        attempts,
+        "a retry does not change the history"
     );
 }
 
-async fn hung_attempts_are_ended_within_the_limit(fixture: Arc<Fixture>) {
+async fn hung_attempts_are_expired_within_the_limit(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 5]).await;
     let node = fixture.node().await;
     fixture.claim(node, MANY).await;
@@ -333,6 +349,7 @@ async fn hung_attempts_are_ended_within_the_limit(fixture: Arc<Fixture>) {
         .iter()
         .map(|task| task.status == Status::Retrying)
         .collect();
+
     assert_eq!(moved, [true, true, false, false, false], "older ones first");
     assert_eq!(
         fixture

@@ -1,10 +1,10 @@
-//! Ends of attempts: every outcome with its counters, history and error, once and only once.
+//! Ends of attempts: every outcome with its counters, history and error, exactly once.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
-    AttemptOutcome, NewTask, RunAt, Status, Task, TaskId,
-    contract::store::{Access, Outcome, Report, Verdict},
+    AttemptEndKind, NewTask, RunAt, Status, TaskId, TaskRecord,
+    contract::store::{Access, AttemptEnd, AttemptReport, Verdict},
     lifecycle,
 };
 
@@ -19,44 +19,46 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_completed_task_keeps_its_result,
+        a_completed_task_has_its_result,
         a_result_may_be_absent_or_a_url,
-        each_of_many_tasks_keeps_its_own_result,
-        a_large_result_among_many_is_kept,
+        each_of_many_tasks_has_its_own_result,
+        a_large_result_among_many_is_stored,
         a_fatal_failure_ends_the_task_with_its_error,
         a_failure_waits_for_its_retry_and_is_charged,
-        a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history,
+        a_task_without_attempts_left_is_a_dead_letter_with_its_history,
         a_snooze_is_not_charged,
-        a_hand_back_is_not_charged_and_keeps_its_place,
+        a_hand_back_is_not_charged_and_does_not_move_the_task,
         a_handler_can_cancel_its_own_task,
-        every_outcome_is_what_the_domain_decides,
+        every_outcome_matches_the_domains_decision,
         a_repeated_report_is_recognised,
         a_repeated_report_is_recognised_inside_one_batch,
-        a_report_of_another_kind_after_the_first_changes_nothing,
-        one_bad_report_does_not_spoil_its_batch,
-        a_report_on_a_task_that_does_not_exist_is_told_so,
-        an_empty_batch_of_reports_is_fine,
-        error_texts_are_cut_not_refused,
-        a_success_after_failures_has_no_error_and_tells_its_history,
+        a_second_report_with_another_outcome_changes_nothing,
+        one_bad_report_does_not_affect_its_batch,
+        a_report_on_an_unknown_task_is_answered_as_missing,
+        an_empty_batch_of_reports_is_accepted,
+        long_error_texts_are_cut,
+        a_success_after_failures_has_no_error_but_a_history,
     ]
 }
 
-async fn a_completed_task_keeps_its_result(fixture: Arc<Fixture>) {
+async fn a_completed_task_has_its_result(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     assert_eq!(
         fixture.finish(lease, completed()).await,
         Verdict::Applied(Status::Completed)
     );
     let task = fixture.task(lease.task_id).await;
+
     assert_eq!(task.result, Some(json("{\"done\":true}")));
     assert_eq!(
         (task.retry_count, task.snooze_count, task.crash_count),
         (0, 0, 0)
     );
     let attempts = fixture.attempts(lease.task_id).await;
+
     assert_eq!(
         (attempts.len(), attempts[0].outcome),
-        (1, AttemptOutcome::Completed)
+        (1, AttemptEndKind::Completed)
     );
     assert_eq!(
         (attempts[0].started_at, attempts[0].ended_at),
@@ -69,12 +71,13 @@ async fn a_result_may_be_absent_or_a_url(fixture: Arc<Fixture>) {
     fixture
         .finish(
             lease,
-            Outcome::Completed {
+            AttemptEnd::Completed {
                 result: None,
                 result_url: None,
             },
         )
         .await;
+
     let task = fixture.task(lease.task_id).await;
     assert_eq!(
         (task.status, task.result, task.result_url),
@@ -82,15 +85,17 @@ async fn a_result_may_be_absent_or_a_url(fixture: Arc<Fixture>) {
     );
     let lease = fixture.start(new_task()).await;
     let url = "https://files.example/a?b=c#d".to_owned();
+
     fixture
         .finish(
             lease,
-            Outcome::Completed {
+            AttemptEnd::Completed {
                 result: Some(json("null")),
                 result_url: Some(url.clone()),
             },
         )
         .await;
+
     let task = fixture.task(lease.task_id).await;
     assert_eq!(
         (task.result, task.result_url),
@@ -99,37 +104,42 @@ async fn a_result_may_be_absent_or_a_url(fixture: Arc<Fixture>) {
     );
 }
 
-/// As many as take several statements where a database takes no arrays, and in another order than they were claimed in.
-async fn each_of_many_tasks_keeps_its_own_result(fixture: Arc<Fixture>) {
+/// Enough tasks for several statements on databases without arrays, in another order than they were
+/// claimed.
+async fn each_of_many_tasks_has_its_own_result(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 333]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim(node, 333).await;
     assert_eq!(claimed.len(), 333);
+
     let outcome = |number: usize| match number % 7 {
-        0 => Outcome::Completed {
+        0 => AttemptEnd::Completed {
             result: None,
             result_url: None,
         },
-        1 => Outcome::Completed {
+        1 => AttemptEnd::Completed {
             result: Some(json(&number.to_string())),
             result_url: Some(format!("file:{number}")),
         },
-        _ => Outcome::Completed {
+        _ => AttemptEnd::Completed {
             result: Some(json(&number.to_string())),
             result_url: None,
         },
     };
-    let report = |(number, task)| Report {
+
+    let report = |(number, task)| AttemptReport {
         lease: lease_of(task),
         outcome: outcome(number),
     };
-    let mut reports: Vec<Report> = claimed.iter().enumerate().map(report).collect();
+    let mut reports: Vec<AttemptReport> = claimed.iter().enumerate().map(report).collect();
+
     reports.reverse();
     let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
     assert_eq!(verdicts, vec![Verdict::Applied(Status::Completed); 333]);
+
     for report in reports {
         let task = fixture.task(report.lease.task_id).await;
-        let Outcome::Completed { result, result_url } = report.outcome else {
+        let AttemptEnd::Completed { result, result_url } = report.outcome else {
             unreachable!()
         };
         assert_eq!(
@@ -143,8 +153,8 @@ async fn each_of_many_tasks_keeps_its_own_result(fixture: Arc<Fixture>) {
     }
 }
 
-/// Each of them last once, wherever a statement's list is filled up to its size.
-async fn a_large_result_among_many_is_kept(fixture: Arc<Fixture>) {
+/// Each of them is the last once, to cover the padding of a statement's list.
+async fn a_large_result_among_many_is_stored(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 129]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim(node, 129).await;
@@ -153,21 +163,24 @@ async fn a_large_result_among_many_is_kept(fixture: Arc<Fixture>) {
         vec![format!("\"{}\"", "x".repeat(60_000)); 4].join(",")
     ));
     let last = ids[128];
-    let report = |task: &Task| {
+
+    let report = |task: &TaskRecord| {
         let result = Some(if task.id == last {
             large.clone()
         } else {
             json("1")
         });
-        Report {
+
+        AttemptReport {
             lease: lease_of(task),
-            outcome: Outcome::Completed {
+            outcome: AttemptEnd::Completed {
                 result,
                 result_url: None,
             },
         }
     };
-    let reports: Vec<Report> = claimed.iter().map(report).collect();
+
+    let reports: Vec<AttemptReport> = claimed.iter().map(report).collect();
     let verdicts = fixture.store.finish_tasks(&reports).await.unwrap();
     assert_eq!(verdicts, vec![Verdict::Applied(Status::Completed); 129]);
     assert_eq!(fixture.task(last).await.result, Some(large));
@@ -181,6 +194,7 @@ async fn a_fatal_failure_ends_the_task_with_its_error(fixture: Arc<Fixture>) {
     );
     let task = fixture.task(lease.task_id).await;
     let error = task.error.clone().unwrap();
+
     assert_eq!(
         error,
         failure("it broke for good").at(task.finished_at.unwrap(), 1)
@@ -196,6 +210,7 @@ async fn a_failure_waits_for_its_retry_and_is_charged(fixture: Arc<Fixture>) {
         Verdict::Applied(Status::Retrying)
     );
     let task = fixture.task(lease.task_id).await;
+
     assert_eq!(
         (task.retry_count, task.due_at),
         (1, task.updated_at.plus_ms(90_000))
@@ -203,19 +218,18 @@ async fn a_failure_waits_for_its_retry_and_is_charged(fixture: Arc<Fixture>) {
     assert_eq!(task.error.as_ref().unwrap().message, "it broke");
     assert_eq!(
         fixture.attempts(lease.task_id).await[0].outcome,
-        AttemptOutcome::Failed
+        AttemptEndKind::Failed
     );
 }
 
-async fn a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(
-    fixture: Arc<Fixture>,
-) {
+async fn a_task_without_attempts_left_is_a_dead_letter_with_its_history(fixture: Arc<Fixture>) {
     let id = fixture
         .submit(NewTask {
             max_attempts: 3,
             ..new_task()
         })
         .await;
+
     for (expected, retries) in [
         (Status::Retrying, 1),
         (Status::Retrying, 2),
@@ -227,15 +241,17 @@ async fn a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(
         );
         assert_eq!(fixture.task(id).await.retry_count, retries);
     }
+
     let attempts = fixture.attempts(id).await;
-    let told: Vec<(u32, AttemptOutcome)> =
+    let summary: Vec<(u32, AttemptEndKind)> =
         attempts.iter().map(|a| (a.attempt, a.outcome)).collect();
     assert_eq!(
-        told,
-        [1, 2, 3].map(|number| (number, AttemptOutcome::Failed))
+        summary,
+        [1, 2, 3].map(|number| (number, AttemptEndKind::Failed))
     );
+
     for attempt in &attempts {
-        let error = attempt.error.as_ref().expect("each failure tells why");
+        let error = attempt.error.as_ref().expect("each failure has an error");
         assert_eq!(
             (error.attempt, error.message.as_str()),
             (attempt.attempt, "it broke")
@@ -243,6 +259,7 @@ async fn a_task_whose_attempts_are_used_up_is_a_dead_letter_with_its_history(
         assert!(attempt.node_id.is_some() && attempt.host.as_deref() == Some("host-1"));
         assert!(attempt.started_at <= attempt.ended_at && attempt.ended_at.is_some());
     }
+
     let node = fixture.node().await;
     assert!(
         fixture.claim(node, MANY).await.is_empty(),
@@ -257,44 +274,49 @@ async fn a_snooze_is_not_charged(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     for snoozes in 1..=3 {
         assert_eq!(
             fixture.run(id, snoozed(0)).await,
             Verdict::Applied(Status::Retrying)
         );
         let task = fixture.task(id).await;
+
         assert_eq!(
             (task.retry_count, task.snooze_count, task.crash_count),
             (0, snoozes, 0)
         );
         assert_eq!(task.error, None, "a snooze is no error of the task");
     }
+
     let attempts = fixture.attempts(id).await;
     assert!(
         attempts
             .iter()
-            .all(|attempt| attempt.outcome == AttemptOutcome::Snoozed)
+            .all(|attempt| attempt.outcome == AttemptEndKind::Snoozed)
     );
     assert_eq!(
         attempts[0].error.as_ref().unwrap().message,
         "too many requests",
-        "the reason is kept for people"
+        "the reason is stored"
     );
+
     fixture
         .run(
             id,
-            Outcome::Snoozed {
+            AttemptEnd::Snoozed {
                 reason: None,
                 delay_ms: HOUR_MS,
             },
         )
         .await;
+
     let task = fixture.task(id).await;
     assert_eq!(task.due_at, task.updated_at.plus_ms(HOUR_MS));
     assert_eq!(fixture.attempts(id).await[3].error, None);
 }
 
-async fn a_hand_back_is_not_charged_and_keeps_its_place(fixture: Arc<Fixture>) {
+async fn a_hand_back_is_not_charged_and_does_not_move_the_task(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let dated = RunAt::At(now.minus_ms(HOUR_MS));
     let first = fixture
@@ -303,13 +325,15 @@ async fn a_hand_back_is_not_charged_and_keeps_its_place(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     let second = fixture.submit(new_task()).await;
     let before = fixture.task(first.task_id).await;
     assert_eq!(
-        fixture.finish(first, Outcome::HandedBack).await,
+        fixture.finish(first, AttemptEnd::HandedBack).await,
         Verdict::Applied(Status::Queued)
     );
     let task = fixture.task(first.task_id).await;
+
     assert_eq!(
         (task.retry_count, task.snooze_count, task.crash_count),
         (0, 0, 0)
@@ -320,8 +344,9 @@ async fn a_hand_back_is_not_charged_and_keeps_its_place(fixture: Arc<Fixture>) {
     );
     assert_eq!(
         fixture.attempts(first.task_id).await[0].outcome,
-        AttemptOutcome::HandedBack
+        AttemptEndKind::HandedBack
     );
+
     let node = fixture.node().await;
     assert_eq!(
         ids_of(&fixture.claim(node, MANY).await),
@@ -333,29 +358,30 @@ async fn a_handler_can_cancel_its_own_task(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let child = fixture.submit_children(lease, vec![new_task()]).await[0];
     assert_eq!(
-        fixture.finish(lease, Outcome::Cancelled).await,
+        fixture.finish(lease, AttemptEnd::Cancelled).await,
         Verdict::Applied(Status::Cancelled)
     );
     assert_eq!(fixture.status(lease.task_id).await, Status::Cancelled);
     assert_eq!(
         fixture.status(child).await,
         Status::Cancelled,
-        "what it submitted goes with it"
+        "its children are cancelled too"
     );
+
     assert_eq!(
         fixture.attempts(lease.task_id).await[0].outcome,
-        AttemptOutcome::Cancelled
+        AttemptEndKind::Cancelled
     );
 }
 
-async fn every_outcome_is_what_the_domain_decides(fixture: Arc<Fixture>) {
+async fn every_outcome_matches_the_domains_decision(fixture: Arc<Fixture>) {
     for outcome in [
         completed(),
         fatal(),
         retryable(5_000),
         snoozed(7_000),
-        Outcome::HandedBack,
-        Outcome::Cancelled,
+        AttemptEnd::HandedBack,
+        AttemptEnd::Cancelled,
     ] {
         let lease = fixture.start(new_task()).await;
         fixture
@@ -380,13 +406,14 @@ async fn every_outcome_is_what_the_domain_decides(fixture: Arc<Fixture>) {
     }
 }
 
-fn decided(before: &Task, outcome: &Outcome, after: &Task) -> Task {
-    let (lease, now) = (lease_of(before), after.updated_at);
+fn decided(before: &TaskRecord, outcome: &AttemptEnd, after: &TaskRecord) -> TaskRecord {
+    let lease = lease_of(before);
+    let now = after.updated_at;
     let transition = match outcome.clone() {
-        Outcome::Completed { result, result_url } => {
+        AttemptEnd::Completed { result, result_url } => {
             lifecycle::finish::decide(before, &lease, result, result_url, now)
         }
-        Outcome::Failed {
+        AttemptEnd::Failed {
             failure,
             retry_in_ms,
         } => lifecycle::fail::decide(
@@ -396,13 +423,14 @@ fn decided(before: &Task, outcome: &Outcome, after: &Task) -> Task {
             retry_in_ms,
             now,
         ),
-        Outcome::Snoozed { reason, delay_ms } => {
+        AttemptEnd::Snoozed { reason, delay_ms } => {
             let reason = reason.map(|failure| failure.at(now, lease.attempt));
             lifecycle::snooze::decide(before, &lease, reason, delay_ms, now)
         }
-        Outcome::HandedBack => lifecycle::hand_back::decide(before, &lease, now),
-        Outcome::Cancelled => lifecycle::cancel::decide_by_handler(before, &lease, now),
+        AttemptEnd::HandedBack => lifecycle::hand_back::decide(before, &lease, now),
+        AttemptEnd::Cancelled => lifecycle::cancel::decide_by_handler(before, &lease, now),
     };
+
     transition.expect("the attempt is running").after
 }
 
@@ -430,18 +458,19 @@ async fn a_repeated_report_is_recognised(fixture: Arc<Fixture>) {
         assert_eq!(
             fixture.task(lease.task_id).await,
             once,
-            "{outcome:?} counts once"
+            "{outcome:?} is counted once"
         );
     }
 }
 
 async fn a_repeated_report_is_recognised_inside_one_batch(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    let report = Report {
+    let report = AttemptReport {
         lease,
         outcome: retryable(HOUR_MS),
     };
     let verdicts = fixture.finish_all(vec![report.clone(), report]).await;
+
     assert_eq!(
         verdicts,
         [
@@ -449,48 +478,54 @@ async fn a_repeated_report_is_recognised_inside_one_batch(fixture: Arc<Fixture>)
             Verdict::Repeated(Status::Retrying)
         ]
     );
+
     assert_eq!(fixture.task(lease.task_id).await.retry_count, 1);
 }
 
-async fn a_report_of_another_kind_after_the_first_changes_nothing(fixture: Arc<Fixture>) {
+async fn a_second_report_with_another_outcome_changes_nothing(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.finish(lease, completed()).await;
     let once = fixture.task(lease.task_id).await;
+
     for outcome in [
         retryable(0),
         snoozed(0),
-        Outcome::HandedBack,
-        Outcome::Cancelled,
+        AttemptEnd::HandedBack,
+        AttemptEnd::Cancelled,
     ] {
         assert_eq!(
             fixture.finish(lease, outcome).await,
             Verdict::Stale(Status::Completed)
         );
     }
+
     let progress = fixture
         .store
         .save_progress(&[(lease, json("99"))])
         .await
         .unwrap();
+
     assert_eq!(progress, [Verdict::Stale(Status::Completed)]);
     assert_eq!(fixture.task(lease.task_id).await, once);
 }
 
-async fn one_bad_report_does_not_spoil_its_batch(fixture: Arc<Fixture>) {
+async fn one_bad_report_does_not_affect_its_batch(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 4]).await;
     let node = fixture.node().await;
     let tasks = fixture.claim(node, MANY).await;
-    let mut reports: Vec<Report> = tasks
+    let mut reports: Vec<AttemptReport> = tasks
         .iter()
-        .map(|task| Report {
+        .map(|task| AttemptReport {
             lease: lease_of(task),
             outcome: completed(),
         })
         .collect();
+
     reports[1].lease.attempt += 1;
     reports[2].lease.task_id = TaskId(random_uuid());
     let verdicts = fixture.finish_all(reports).await;
     let done = Verdict::Applied(Status::Completed);
+
     assert_eq!(
         verdicts,
         [
@@ -500,15 +535,17 @@ async fn one_bad_report_does_not_spoil_its_batch(fixture: Arc<Fixture>) {
             done
         ]
     );
+
     assert_eq!(fixture.status(tasks[2].id).await, Status::Running);
 }
 
-async fn a_report_on_a_task_that_does_not_exist_is_told_so(fixture: Arc<Fixture>) {
+async fn a_report_on_an_unknown_task_is_answered_as_missing(fixture: Arc<Fixture>) {
     let real = fixture.start(new_task()).await;
     let lease = longhaul_domain::Lease {
         task_id: TaskId(random_uuid()),
         ..real
     };
+
     assert_eq!(fixture.finish(lease, completed()).await, Verdict::Missing);
     assert_eq!(
         fixture
@@ -518,6 +555,7 @@ async fn a_report_on_a_task_that_does_not_exist_is_told_so(fixture: Arc<Fixture>
             .unwrap(),
         Verdict::Missing
     );
+
     assert_eq!(
         fixture
             .store
@@ -528,44 +566,54 @@ async fn a_report_on_a_task_that_does_not_exist_is_told_so(fixture: Arc<Fixture>
     );
 }
 
-async fn an_empty_batch_of_reports_is_fine(fixture: Arc<Fixture>) {
+async fn an_empty_batch_of_reports_is_accepted(fixture: Arc<Fixture>) {
     assert!(fixture.finish_all(vec![]).await.is_empty());
     assert!(fixture.store.save_progress(&[]).await.unwrap().is_empty());
 }
 
-async fn error_texts_are_cut_not_refused(fixture: Arc<Fixture>) {
+async fn long_error_texts_are_cut(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
-    let mut told = failure(&("\0é".repeat(9_000)));
-    told.detail = Some("x".repeat(100_000));
+    let mut long = failure(&("\0é".repeat(9_000)));
+    long.detail = Some("x".repeat(100_000));
+
     fixture
         .finish(
             lease,
-            Outcome::Failed {
-                failure: told.clone(),
+            AttemptEnd::Failed {
+                failure: long.clone(),
                 retry_in_ms: None,
             },
         )
         .await;
+
     let task = fixture.task(lease.task_id).await;
-    assert_eq!(task.error, Some(told.at(task.finished_at.unwrap(), 1)));
+    assert_eq!(task.error, Some(long.at(task.finished_at.unwrap(), 1)));
 }
 
-async fn a_success_after_failures_has_no_error_and_tells_its_history(fixture: Arc<Fixture>) {
+async fn a_success_after_failures_has_no_error_but_a_history(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
-    for outcome in [retryable(0), snoozed(0), Outcome::HandedBack, completed()] {
+    for outcome in [
+        retryable(0),
+        snoozed(0),
+        AttemptEnd::HandedBack,
+        completed(),
+    ] {
         fixture.run(id, outcome).await;
     }
+
     let task = fixture.task(id).await;
     assert_eq!(
         (task.status, task.error, task.attempt),
         (Status::Completed, None, 4)
     );
-    let outcomes: Vec<AttemptOutcome> = fixture
+    let outcomes: Vec<AttemptEndKind> = fixture
         .attempts(id)
         .await
         .iter()
         .map(|attempt| attempt.outcome)
         .collect();
-    use AttemptOutcome::{Completed, Failed, HandedBack, Snoozed};
+
+    use AttemptEndKind::{Completed, Failed, HandedBack, Snoozed};
+
     assert_eq!(outcomes, [Failed, Snoozed, HandedBack, Completed]);
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_domain::{
-    Lease, LeaseToken, Status, StoreError, Task,
-    contract::store::{Access, Outcome, RetryScope, Verdict},
+    Lease, LeaseToken, Status, StoreError, TaskRecord,
+    contract::store::{Access, AttemptEnd, RetryScope, Verdict},
     filter::Retention,
     lifecycle::{Cell, Command, reschedule::Reschedule, table},
 };
@@ -46,6 +46,7 @@ async fn a_claim_goes_by_the_table(fixture: Arc<Fixture>) {
             .await;
         let after = fixture.task(built.id).await;
         let moved = expect_by_table(Command::Claim, recipe, &before, &after);
+
         assert_eq!(
             claimed,
             if moved { vec![after] } else { vec![] },
@@ -70,6 +71,7 @@ async fn a_heartbeat_goes_by_the_table(fixture: Arc<Fixture>) {
             } else {
                 vec![(lease, Verdict::Stale(before.status))]
             };
+
             assert_eq!(gone, expected, "{recipe:?}, genuine: {genuine}");
             assert_eq!(
                 fixture.task(built.id).await,
@@ -141,10 +143,10 @@ async fn a_snooze_goes_by_the_table(fixture: Arc<Fixture>) {
 }
 
 async fn a_hand_back_goes_by_the_table(fixture: Arc<Fixture>) {
-    report_goes_by_the_table(&fixture, Command::HandBack, Outcome::HandedBack).await;
+    report_goes_by_the_table(&fixture, Command::HandBack, AttemptEnd::HandedBack).await;
 }
 
-async fn report_goes_by_the_table(fixture: &Fixture, command: Command, outcome: Outcome) {
+async fn report_goes_by_the_table(fixture: &Fixture, command: Command, outcome: AttemptEnd) {
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(fixture, recipe).await;
         for (lease, genuine) in leases_to_try(&built, &before) {
@@ -163,6 +165,7 @@ async fn a_cancel_goes_by_the_table(fixture: Arc<Fixture>) {
             .await
             .unwrap();
         let after = fixture.task(built.id).await;
+
         expect_by_table(Command::Cancel, recipe, &before, &after);
         assert_eq!(
             answer.status, after.status,
@@ -171,7 +174,7 @@ async fn a_cancel_goes_by_the_table(fixture: Arc<Fixture>) {
         assert_eq!(
             answer.moved.is_empty(),
             before.status == after.status,
-            "{recipe:?}: what moved is told"
+            "{recipe:?}: the move is returned"
         );
     }
 }
@@ -189,6 +192,7 @@ async fn a_retry_goes_by_the_table(fixture: Arc<Fixture>) {
             &before,
             &fixture.task(built.id).await,
         );
+
         expect_answer(answer, moved, recipe);
     }
 }
@@ -201,12 +205,14 @@ async fn a_redo_of_children_goes_by_the_table(fixture: Arc<Fixture>) {
             .retry_task(&Access::All, built.id, RetryScope::FailedChildren)
             .await;
         let after = fixture.task(built.id).await;
-        // The table allows it, but a task that failed by itself has no child to redo.
+
+        // The table allows it, but a task that failed itself has no child to redo.
         if matches!(recipe, Recipe::FailedForGood | Recipe::FailedByDeadline) {
             assert_eq!(after, before, "{recipe:?} is left alone");
             expect_answer(answer, false, recipe);
             continue;
         }
+
         let moved = expect_by_table(Command::RedoChildren, recipe, &before, &after);
         expect_answer(answer, moved, recipe);
     }
@@ -217,6 +223,7 @@ async fn a_reschedule_goes_by_the_table(fixture: Arc<Fixture>) {
         priority: Some(7),
         ..Reschedule::default()
     };
+
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         let answer = fixture
@@ -225,9 +232,10 @@ async fn a_reschedule_goes_by_the_table(fixture: Arc<Fixture>) {
             .await;
         let after = fixture.task(built.id).await;
         let moved = expect_by_table(Command::Reschedule, recipe, &before, &after);
-        let told = answer.as_ref().ok().cloned();
+        let returned = answer.as_ref().ok().cloned();
+
         assert_eq!(
-            told,
+            returned,
             moved.then_some(after),
             "{recipe:?}: the answer is the row"
         );
@@ -246,6 +254,7 @@ async fn a_rescue_goes_by_the_table(fixture: Arc<Fixture>) {
             &before,
             &fixture.task(built.id).await,
         );
+
         assert_eq!(
             rescued.requeued,
             if moved { vec![built.id] } else { vec![] },
@@ -253,7 +262,7 @@ async fn a_rescue_goes_by_the_table(fixture: Arc<Fixture>) {
         );
         assert!(
             rescued.quarantined.is_empty(),
-            "{recipe:?}: the first crash is no quarantine"
+            "{recipe:?}: the first crash does not quarantine"
         );
     }
 }
@@ -264,14 +273,16 @@ async fn an_expiry_goes_by_the_table(fixture: Arc<Fixture>) {
         fixture.clock.advance_ms(DEADLINE_MS);
         let expired = fixture.expire_deadlines().await;
         let after = fixture.task(built.id).await;
+
         if recipe == Recipe::RetriedByHand {
             assert_eq!(
                 (expired, after),
                 (0, before),
-                "a retry by hand has no deadline any more"
+                "a retry removes a passed deadline"
             );
             continue;
         }
+
         let moved = expect_by_table(Command::Expire, recipe, &before, &after);
         assert_eq!(expired, usize::from(moved), "{recipe:?}");
     }
@@ -282,6 +293,7 @@ async fn a_prune_goes_by_the_table(fixture: Arc<Fixture>) {
         ended_ms: 0,
         dead_letter_ms: 0,
     };
+
     for recipe in Recipe::ALL {
         let (built, before) = built_and_read(&fixture, recipe).await;
         let removed = fixture.store.prune_tasks(&keep, &[built.id]).await.unwrap();
@@ -289,28 +301,28 @@ async fn a_prune_goes_by_the_table(fixture: Arc<Fixture>) {
             Cell::Gone => {
                 assert!(
                     removed >= 1 && !fixture.exists(built.id).await,
-                    "{recipe:?} is gone"
+                    "{recipe:?} is pruned"
                 );
             }
-            Cell::Refused | Cell::Kept | Cell::To(_) => {
+            Cell::Refused | Cell::Unchanged | Cell::To(_) => {
                 assert_eq!(
                     (removed, fixture.task(built.id).await),
                     (0, before),
-                    "{recipe:?} stays"
+                    "{recipe:?} is not pruned"
                 );
             }
         }
     }
 }
 
-async fn built_and_read(fixture: &Fixture, recipe: Recipe) -> (Built, Task) {
+async fn built_and_read(fixture: &Fixture, recipe: Recipe) -> (Built, TaskRecord) {
     let built = build(fixture, recipe).await;
     let before = fixture.task(built.id).await;
     (built, before)
 }
 
-/// Leases that are wrong in one thing each, and then the genuine one of the last attempt.
-fn leases_to_try(built: &Built, task: &Task) -> Vec<(Lease, bool)> {
+/// Leases with one wrong field each, and then the real lease of the last attempt.
+fn leases_to_try(built: &Built, task: &TaskRecord) -> Vec<(Lease, bool)> {
     let made_up = Lease {
         task_id: built.id,
         attempt: task.attempt,
@@ -336,8 +348,13 @@ fn leases_to_try(built: &Built, task: &Task) -> Vec<(Lease, bool)> {
     .collect()
 }
 
-/// Asserts that the task is where the table lets the command take it. Answers whether it was moved.
-fn expect_by_table(command: Command, recipe: Recipe, before: &Task, after: &Task) -> bool {
+/// Asserts that the table allows the move. Returns whether the task moved.
+fn expect_by_table(
+    command: Command,
+    recipe: Recipe,
+    before: &TaskRecord,
+    after: &TaskRecord,
+) -> bool {
     match table::cell(command, before.status) {
         Cell::To(targets) => {
             assert!(
@@ -347,11 +364,12 @@ fn expect_by_table(command: Command, recipe: Recipe, before: &Task, after: &Task
             );
             assert!(
                 after.version > before.version,
-                "{command:?} on {recipe:?}: a change raises the version"
+                "{command:?} on {recipe:?}: a change increments the version"
             );
+
             true
         }
-        Cell::Refused | Cell::Kept | Cell::Gone => {
+        Cell::Refused | Cell::Unchanged | Cell::Gone => {
             assert_eq!(after, before, "{command:?} on {recipe:?} changes nothing");
             false
         }
@@ -362,7 +380,7 @@ fn expect_answer(answer: Result<(), StoreError>, moved: bool, recipe: Recipe) {
     match answer {
         Ok(()) => assert!(
             moved,
-            "{recipe:?}: a command that changes nothing is refused"
+            "{recipe:?}: a command that changes nothing must be refused"
         ),
         Err(StoreError::Refused(_)) => {
             assert!(!moved, "{recipe:?}: a refused command changes nothing")
@@ -371,13 +389,13 @@ fn expect_answer(answer: Result<(), StoreError>, moved: bool, recipe: Recipe) {
     }
 }
 
-/// Asserts that a worker's write counts exactly when its lease is that of the running attempt, and that the
-/// verdict says so.
+/// Asserts that an attempt's write is applied exactly when it has the lease of the running attempt,
+/// and that the verdict matches.
 async fn expect_fenced(
     fixture: &Fixture,
     command: Command,
     recipe: Recipe,
-    before: &Task,
+    before: &TaskRecord,
     genuine: bool,
     verdict: Verdict,
 ) {
@@ -388,13 +406,15 @@ async fn expect_fenced(
         assert_eq!(verdict, Verdict::Applied(after.status), "{context}");
         return;
     }
+
     assert_eq!(&after, before, "{context}: nothing changes");
-    // The row remembers the last attempt's token, unless whoever moved the task took it away.
+    // The row has the token of the last attempt, unless a later command removed it.
     let remembered = genuine && before.lease_token.is_some();
     let by_this_command = table::targets(command, Status::Running).contains(&before.status);
     let expected = match remembered && by_this_command {
         true => Verdict::Repeated(before.status),
         false => Verdict::Stale(before.status),
     };
+
     assert_eq!(verdict, expected, "{context}");
 }

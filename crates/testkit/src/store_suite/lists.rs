@@ -1,4 +1,4 @@
-//! Lists: every filter, both orders, and pages without gaps or repeats.
+//! Lists: every filter, both orders, and pages without gaps or repetitions.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,25 +12,25 @@ use super::{
     case::{Case, cases},
     support::{
         HOUR_MS, MANY, OWNER, completed, fatal, ids_of, new_task, random_uuid, refused_field,
-        retryable,
+        retryable, with,
     },
 };
 use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        each_condition_finds_its_tasks_and_no_others,
-        several_conditions_hold_together,
-        times_are_from_and_before,
-        both_orders_run_along_the_ids,
+        each_condition_finds_exactly_its_tasks,
+        all_conditions_of_a_filter_apply,
+        a_time_range_includes_its_start_and_excludes_its_end,
+        both_orders_are_by_id,
         pages_have_no_gaps_and_no_repeats,
-        pages_go_on_where_they_ended_while_tasks_come_and_end,
-        a_page_tells_where_the_next_one_starts_only_if_it_is_full,
+        pages_are_complete_while_tasks_are_submitted_and_end,
+        only_a_full_page_has_a_next_one,
         a_listed_task_is_the_whole_row,
-        a_page_of_nothing_or_too_much_is_refused,
-        attempts_are_listed_first_to_last_with_the_running_one,
+        a_page_size_of_zero_or_above_the_bound_is_refused,
+        attempts_are_listed_in_order_with_the_running_one,
         attempts_are_listed_in_pages,
-        those_ahead_of_a_task_are_counted_in_the_order_of_claims,
+        tasks_ahead_are_counted_in_the_order_of_claims,
     ]
 }
 
@@ -42,143 +42,73 @@ async fn found(fixture: &Fixture, filter: TaskFilter) -> Vec<TaskId> {
     )
 }
 
-async fn each_condition_finds_its_tasks_and_no_others(fixture: Arc<Fixture>) {
+async fn each_condition_finds_exactly_its_tasks(fixture: Arc<Fixture>) {
     let named = |text: &str| text.to_owned();
     let ids = fixture
         .submit_all(vec![
             new_task(),
-            NewTask {
-                owner: named("u-2").into(),
-                ..new_task()
-            },
-            NewTask {
-                task_type: named("other").into(),
-                ..new_task()
-            },
-            NewTask {
-                queue: named("fast").into(),
-                ..new_task()
-            },
-            NewTask {
-                task_key: Some(named("k")),
-                ..new_task()
-            },
+            with(new_task(), |task| task.owner = named("u-2").into()),
+            with(new_task(), |task| task.task_type = named("other").into()),
+            with(new_task(), |task| task.queue = named("fast").into()),
+            with(new_task(), |task| task.task_key = Some(named("k"))),
         ])
         .await;
-    let parent = fixture
-        .start(NewTask {
-            task_type: named("parent").into(),
-            ..new_task()
-        })
-        .await;
-    let child = fixture
-        .submit_children(
-            parent,
-            vec![NewTask {
-                task_type: named("child").into(),
-                ..new_task()
-            }],
-        )
-        .await[0];
+
+    let parent = with(new_task(), |task| task.task_type = named("parent").into());
+    let parent = fixture.start(parent).await;
+    let child = with(new_task(), |task| task.task_type = named("child").into());
+    let child = fixture.submit_children(parent, vec![child]).await[0];
     fixture.run(ids[0], completed()).await;
-    let any = TaskFilter::default;
+
     let all = [ids.clone(), vec![parent.task_id, child]].concat();
-    assert_eq!(found(&fixture, any()).await, all);
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                owner: Some(named("u-2")),
-                ..any()
-            }
-        )
-        .await,
-        [ids[1]]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                statuses: vec![Status::Running],
-                ..any()
-            }
-        )
-        .await,
-        [parent.task_id]
-    );
+    assert_eq!(found(&fixture, TaskFilter::default()).await, all);
+
     let two = vec![Status::Running, Status::Completed, Status::DeadLetter];
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                statuses: two,
-                ..any()
-            }
-        )
-        .await,
-        [ids[0], parent.task_id]
-    );
     let types = vec![named("child"), named("other"), named("unknown")];
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                task_types: types,
-                ..any()
-            }
-        )
-        .await,
-        [ids[2], child]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                queues: vec![named("fast")],
-                ..any()
-            }
-        )
-        .await,
-        [ids[3]]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                task_key: Some(named("k")),
-                ..any()
-            }
-        )
-        .await,
-        [ids[4]]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                parent_id: Some(parent.task_id),
-                ..any()
-            }
-        )
-        .await,
-        [child]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                parent_id: Some(TaskId(random_uuid())),
-                ..any()
-            }
-        )
-        .await,
-        []
-    );
+    let unknown = TaskId(random_uuid());
+    let filter = |change: &dyn Fn(&mut TaskFilter)| with(TaskFilter::default(), change);
+    let expected = [
+        (
+            filter(&|filter| filter.owner = Some(named("u-2"))),
+            vec![ids[1]],
+        ),
+        (
+            filter(&|filter| filter.statuses = vec![Status::Running]),
+            vec![parent.task_id],
+        ),
+        (
+            filter(&|filter| filter.statuses = two.clone()),
+            vec![ids[0], parent.task_id],
+        ),
+        (
+            filter(&|filter| filter.task_types = types.clone()),
+            vec![ids[2], child],
+        ),
+        (
+            filter(&|filter| filter.queues = vec![named("fast")]),
+            vec![ids[3]],
+        ),
+        (
+            filter(&|filter| filter.task_key = Some(named("k"))),
+            vec![ids[4]],
+        ),
+        (
+            filter(&|filter| filter.parent_id = Some(parent.task_id)),
+            vec![child],
+        ),
+        (filter(&|filter| filter.parent_id = Some(unknown)), vec![]),
+    ];
+
+    for (filter, expected) in expected {
+        assert_eq!(
+            found(&fixture, filter.clone()).await,
+            expected,
+            "{filter:?}"
+        );
+    }
+
     for status in Status::ALL {
-        let filter = TaskFilter {
-            statuses: vec![status],
-            ..any()
-        };
+        let filter = filter(&|filter| filter.statuses = vec![status]);
         let tasks = fixture
             .list(&Access::All, &filter, SortOrder::OldestFirst, MANY)
             .await;
@@ -186,19 +116,21 @@ async fn each_condition_finds_its_tasks_and_no_others(fixture: Arc<Fixture>) {
     }
 }
 
-async fn several_conditions_hold_together(fixture: Arc<Fixture>) {
+async fn all_conditions_of_a_filter_apply(fixture: Arc<Fixture>) {
     let of = |owner: &str, queue: &str, key: Option<&str>| NewTask {
         owner: owner.into(),
         queue: queue.into(),
         task_key: key.map(str::to_owned),
         ..new_task()
     };
+
     let tasks = vec![
         of("a", "x", Some("k")),
         of("a", "x", None),
         of("a", "y", Some("k")),
         of("b", "x", Some("k")),
     ];
+
     let ids = fixture.submit_all(tasks).await;
     let filter = TaskFilter {
         owner: Some("a".to_owned()),
@@ -208,6 +140,7 @@ async fn several_conditions_hold_together(fixture: Arc<Fixture>) {
         task_types: vec!["work".to_owned()],
         ..TaskFilter::default()
     };
+
     assert_eq!(found(&fixture, filter.clone()).await, [ids[0]]);
     let theirs = fixture
         .list(
@@ -217,107 +150,72 @@ async fn several_conditions_hold_together(fixture: Arc<Fixture>) {
             MANY,
         )
         .await;
+
     assert!(
         theirs.is_empty(),
         "an owner's filter does not widen the access"
     );
 }
 
-async fn times_are_from_and_before(fixture: Arc<Fixture>) {
+async fn a_time_range_includes_its_start_and_excludes_its_end(fixture: Arc<Fixture>) {
     let mut ids = Vec::new();
     let mut created = Vec::new();
     for hours in [3, 2, 1] {
+        let run_at = RunAt::AfterMs(10 * hours * HOUR_MS);
         let id = fixture
-            .submit(NewTask {
-                run_at: RunAt::AfterMs(10 * hours * HOUR_MS),
-                ..new_task()
-            })
+            .submit(with(new_task(), |task| task.run_at = run_at))
             .await;
         created.push(fixture.task(id).await.created_at);
         ids.push(id);
         fixture.clock.advance_ms(HOUR_MS);
     }
-    let any = TaskFilter::default;
-    let just_after = |at: Timestamp| Timestamp::from_micros(at.as_micros() + 1);
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                created_after: Some(created[1]),
-                ..any()
-            }
-        )
-        .await,
-        ids[1..]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                created_after: Some(just_after(created[1])),
-                ..any()
-            }
-        )
-        .await,
-        ids[2..]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                created_before: Some(created[1]),
-                ..any()
-            }
-        )
-        .await,
-        ids[..1]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                created_before: Some(just_after(created[1])),
-                ..any()
-            }
-        )
-        .await,
-        ids[..2]
-    );
+
+    let second = created[1];
     let due = fixture.task(ids[1]).await.due_at;
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                due_after: Some(due),
-                ..any()
-            }
-        )
-        .await,
-        ids[..2]
-    );
-    assert_eq!(
-        found(
-            &fixture,
-            TaskFilter {
-                due_before: Some(due),
-                ..any()
-            }
-        )
-        .await,
-        ids[2..]
-    );
+    let just_after = |at: Timestamp| Timestamp::from_micros(at.as_micros() + 1);
+    let filter = |change: &dyn Fn(&mut TaskFilter)| with(TaskFilter::default(), change);
     let between = TaskFilter {
         due_after: Some(due),
         due_before: Some(just_after(due)),
-        ..any()
+        ..TaskFilter::default()
     };
-    assert_eq!(found(&fixture, between).await, [ids[1]]);
+
+    let expected = [
+        (
+            filter(&|filter| filter.created_after = Some(second)),
+            &ids[1..],
+        ),
+        (
+            filter(&|filter| filter.created_after = Some(just_after(second))),
+            &ids[2..],
+        ),
+        (
+            filter(&|filter| filter.created_before = Some(second)),
+            &ids[..1],
+        ),
+        (
+            filter(&|filter| filter.created_before = Some(just_after(second))),
+            &ids[..2],
+        ),
+        (filter(&|filter| filter.due_after = Some(due)), &ids[..2]),
+        (filter(&|filter| filter.due_before = Some(due)), &ids[2..]),
+        (between, &ids[1..2]),
+    ];
+
+    for (filter, expected) in expected {
+        assert_eq!(
+            found(&fixture, filter.clone()).await,
+            expected,
+            "{filter:?}"
+        );
+    }
 }
 
-async fn both_orders_run_along_the_ids(fixture: Arc<Fixture>) {
+async fn both_orders_are_by_id(fixture: Arc<Fixture>) {
     let mut ids = fixture.submit_all(vec![new_task(); 5]).await;
     let access = Access::All;
     let any = TaskFilter::default();
+
     assert_eq!(
         ids_of(
             &fixture
@@ -326,6 +224,7 @@ async fn both_orders_run_along_the_ids(fixture: Arc<Fixture>) {
         ),
         ids
     );
+
     ids.reverse();
     assert_eq!(
         ids_of(
@@ -335,15 +234,17 @@ async fn both_orders_run_along_the_ids(fixture: Arc<Fixture>) {
         ),
         ids
     );
+
     let first = fixture
         .store
         .list_tasks(&access, &any, &PageRequest::first(2))
         .await
         .unwrap();
+
     assert_eq!(
         ids_of(&first.items),
         ids[..2],
-        "lists start with the newest unless told otherwise"
+        "the default order is newest first"
     );
 }
 
@@ -356,6 +257,7 @@ async fn pages_have_no_gaps_and_no_repeats(fixture: Arc<Fixture>) {
                     .list(&Access::All, &TaskFilter::default(), order, size)
                     .await,
             );
+
             assert_eq!(all.len(), ids.len(), "{order:?}, {size}");
             assert_eq!(
                 BTreeSet::from_iter(all),
@@ -366,7 +268,7 @@ async fn pages_have_no_gaps_and_no_repeats(fixture: Arc<Fixture>) {
     }
 }
 
-async fn pages_go_on_where_they_ended_while_tasks_come_and_end(fixture: Arc<Fixture>) {
+async fn pages_are_complete_while_tasks_are_submitted_and_end(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 6]).await;
     let filter = TaskFilter {
         statuses: vec![Status::Queued],
@@ -377,11 +279,13 @@ async fn pages_go_on_where_they_ended_while_tasks_come_and_end(fixture: Arc<Fixt
         after: None,
         size: 2,
     };
+
     let first = fixture
         .store
         .list_tasks(&Access::All, &filter, &page)
         .await
         .unwrap();
+
     assert_eq!(ids_of(&first.items), [ids[5], ids[4]]);
     fixture.submit(new_task()).await;
     fixture
@@ -394,16 +298,18 @@ async fn pages_go_on_where_they_ended_while_tasks_come_and_end(fixture: Arc<Fixt
         .cancel_task(&Access::All, ids[3])
         .await
         .unwrap();
+
     page.after = first.next;
     let second = fixture
         .store
         .list_tasks(&Access::All, &filter, &page)
         .await
         .unwrap();
+
     assert_eq!(ids_of(&second.items), [ids[2], ids[1]]);
 }
 
-async fn a_page_tells_where_the_next_one_starts_only_if_it_is_full(fixture: Arc<Fixture>) {
+async fn only_a_full_page_has_a_next_one(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(); 3]).await;
     let page = |size| PageRequest {
         order: SortOrder::OldestFirst,
@@ -411,6 +317,7 @@ async fn a_page_tells_where_the_next_one_starts_only_if_it_is_full(fixture: Arc<
         size,
     };
     let any = TaskFilter::default();
+
     for (size, next) in [(2, Some(ids[1])), (3, Some(ids[2])), (4, None)] {
         assert_eq!(
             fixture
@@ -422,6 +329,7 @@ async fn a_page_tells_where_the_next_one_starts_only_if_it_is_full(fixture: Arc<
             next
         );
     }
+
     let past = PageRequest {
         after: Some(ids[2]),
         ..page(3)
@@ -440,7 +348,7 @@ async fn a_listed_task_is_the_whole_row(fixture: Arc<Fixture>) {
     assert_eq!(fixture.all_tasks().await, [fixture.task(id).await]);
 }
 
-async fn a_page_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
+async fn a_page_size_of_zero_or_above_the_bound_is_refused(fixture: Arc<Fixture>) {
     let any = TaskFilter::default();
     for size in [0, bounds::PAGE_SIZE + 1] {
         let answer = fixture
@@ -449,10 +357,12 @@ async fn a_page_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
             .await;
         assert_eq!(refused_field(answer), "size");
     }
+
     let crowded = TaskFilter {
         task_types: vec!["a".to_owned(); 101],
         ..TaskFilter::default()
     };
+
     let answer = fixture
         .store
         .list_tasks(
@@ -464,14 +374,15 @@ async fn a_page_of_nothing_or_too_much_is_refused(fixture: Arc<Fixture>) {
     assert!(matches!(answer, Err(StoreError::Invalid(_))), "{answer:?}");
 }
 
-async fn attempts_are_listed_first_to_last_with_the_running_one(fixture: Arc<Fixture>) {
+async fn attempts_are_listed_in_order_with_the_running_one(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     assert!(
         fixture.attempts(id).await.is_empty(),
-        "before the first claim there is none"
+        "there is no attempt before the first claim"
     );
     fixture.run(id, super::support::retryable(0)).await;
     let node = fixture.node().await;
+
     fixture.claim_this(node, id).await;
     let attempts = fixture.attempts(id).await;
     let task = fixture.task(id).await;
@@ -482,15 +393,17 @@ async fn attempts_are_listed_first_to_last_with_the_running_one(fixture: Arc<Fix
             .collect::<Vec<_>>(),
         [1, 2]
     );
+
     let running = &attempts[1];
     assert_eq!(
         Some(running),
-        longhaul_domain::Attempt::told_by(&task).as_ref()
+        longhaul_domain::Attempt::of_row(&task).as_ref()
     );
     assert_eq!(
         (running.node_id, running.ended_at, running.started_at),
         (Some(node), None, task.last_attempt_at)
     );
+
     assert!(attempts[0].node_id.is_some_and(|first| first != node));
 }
 
@@ -501,9 +414,11 @@ async fn attempts_are_listed_in_pages(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     for _ in 0..4 {
         fixture.run(id, retryable(0)).await;
     }
+
     let node = fixture.node().await;
     fixture.claim_this(node, id).await;
     let page = async |after, limit| {
@@ -514,6 +429,7 @@ async fn attempts_are_listed_in_pages(fixture: Arc<Fixture>) {
             .unwrap();
         found.iter().map(|one| one.attempt).collect::<Vec<_>>()
     };
+
     assert_eq!(page(0, 2).await, [1, 2]);
     assert_eq!(page(2, 2).await, [3, 4]);
     assert_eq!(page(3, 2).await, [4, 5], "the one that runs is the last");
@@ -525,11 +441,12 @@ async fn attempts_are_listed_in_pages(fixture: Arc<Fixture>) {
     );
 }
 
-async fn those_ahead_of_a_task_are_counted_in_the_order_of_claims(fixture: Arc<Fixture>) {
+async fn tasks_ahead_are_counted_in_the_order_of_claims(fixture: Arc<Fixture>) {
     let later = NewTask {
         run_at: RunAt::AfterMs(HOUR_MS),
         ..new_task()
     };
+
     let ids = fixture
         .submit_all(vec![
             new_task(),
@@ -553,13 +470,13 @@ async fn those_ahead_of_a_task_are_counted_in_the_order_of_claims(fixture: Arc<F
             new_task(),
         ])
         .await;
+
     let ahead = async |n: usize, limit| {
-        let (task, now) = (
-            fixture.task(ids[n]).await,
-            fixture.store.now().await.unwrap(),
-        );
+        let task = fixture.task(ids[n]).await;
+        let now = fixture.store.now().await.unwrap();
         fixture.store.count_ahead(&task, now, limit).await.unwrap()
     };
+
     assert_eq!(
         ahead(2, MANY).await,
         0,
@@ -569,6 +486,7 @@ async fn those_ahead_of_a_task_are_counted_in_the_order_of_claims(fixture: Arc<F
     assert_eq!(ahead(6, MANY).await, 3);
     assert_eq!(ahead(6, 2).await, 2);
     assert_eq!(ahead(3, MANY).await, 0, "each queue is for itself");
+
     fixture.run(ids[2], completed()).await;
     assert_eq!(ahead(6, MANY).await, 2);
 }

@@ -1,4 +1,5 @@
-//! Log lines: kept with their task in order, fenced like every write of a worker, bounded, and gone with the task.
+//! Log lines: stored in order, fenced like every write of an attempt, bounded, removed with the
+//! task.
 
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use longhaul_domain::{
 };
 
 use super::{
-    bad_input::STRANGE,
     case::{Case, cases},
     races::{Racer, at_once},
     recipes::{Recipe, build},
+    strange_input::STRANGE,
     support::{
         HOUR_MS, MANY, OWNER, completed, forged, lease_of, new_task, random_uuid, refused_field,
         retryable,
@@ -22,22 +23,22 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        lines_are_kept_in_order_with_level_attempt_and_the_stores_time,
+        lines_are_stored_in_order_with_level_attempt_and_time,
         a_task_without_lines_has_an_empty_log,
-        lines_of_many_tasks_in_one_call_are_kept_apart,
-        lines_go_by_the_state_and_change_no_task,
-        a_stale_attempts_lines_are_not_kept_and_its_verdict_says_so,
-        pages_go_on_where_they_ended,
+        lines_of_many_tasks_in_one_call_stay_separate,
+        lines_need_a_running_attempt_and_change_no_task,
+        lines_of_a_stale_attempt_are_refused,
+        pages_of_a_log_continue_without_gaps,
         numbers_grow_over_attempts_and_removals,
-        strange_messages_are_kept_to_the_letter,
-        messages_that_no_store_keeps_are_mended_and_never_refused,
-        the_largest_batch_is_kept,
-        the_oldest_lines_go_when_there_are_too_many,
-        a_log_goes_with_its_task,
-        anothers_log_does_not_exist,
-        requests_that_do_not_fit_are_refused_by_field,
-        lines_written_at_once_are_all_kept_and_a_reader_misses_none,
-        a_line_that_races_with_the_end_is_kept_or_refused,
+        strange_messages_are_stored_unchanged,
+        unstorable_messages_are_repaired_and_never_refused,
+        the_largest_batch_of_lines_is_stored,
+        a_long_log_loses_its_oldest_lines,
+        a_log_is_removed_with_its_task,
+        the_log_of_another_owner_is_not_found,
+        invalid_log_requests_are_refused_by_field,
+        lines_written_concurrently_are_all_stored_and_read,
+        a_line_that_races_with_the_end_is_stored_or_refused,
     ]
 }
 
@@ -51,7 +52,7 @@ fn info(lease: &Lease, message: &str) -> LogLine {
     }
 }
 
-/// So many lines, each with its place as its message.
+/// This many lines, each with its index as message.
 fn numbered(lease: &Lease, places: std::ops::Range<usize>) -> Vec<LogLine> {
     places
         .map(|place| info(lease, &place.to_string()))
@@ -68,12 +69,12 @@ impl Fixture {
             .store
             .append_logs(lines)
             .await
-            .expect("the lines are good");
+            .expect("the lines are valid");
         assert_eq!(verdicts.len(), lines.len(), "each line has a verdict");
         verdicts
     }
 
-    /// Appends lines that must all be kept.
+    /// Appends lines that must all be accepted.
     async fn log(&self, lines: &[LogLine]) {
         assert!(
             self.append(lines)
@@ -85,7 +86,7 @@ impl Fixture {
     }
 }
 
-async fn lines_are_kept_in_order_with_level_attempt_and_the_stores_time(fixture: Arc<Fixture>) {
+async fn lines_are_stored_in_order_with_level_attempt_and_time(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let levels = [LogLevel::Info, LogLevel::Error, LogLevel::Warn];
     let line = |level: LogLevel| LogLine {
@@ -93,10 +94,12 @@ async fn lines_are_kept_in_order_with_level_attempt_and_the_stores_time(fixture:
         level,
         message: format!("it says {}", level.as_str()),
     };
+
     fixture.log(&levels.map(line)).await;
     fixture.clock.advance_ms(HOUR_MS);
     fixture.log(&[info(&lease, "an hour later")]).await;
     let entries = fixture.logs(lease.task_id).await;
+
     assert_eq!(
         messages_of(&entries),
         [
@@ -106,6 +109,7 @@ async fn lines_are_kept_in_order_with_level_attempt_and_the_stores_time(fixture:
             "an hour later"
         ]
     );
+
     assert_eq!(
         entries
             .iter()
@@ -114,6 +118,7 @@ async fn lines_are_kept_in_order_with_level_attempt_and_the_stores_time(fixture:
             .collect::<Vec<_>>(),
         levels
     );
+
     assert!(entries.iter().all(|entry| entry.attempt == 1));
     let started_at = fixture.task(lease.task_id).await.last_attempt_at.unwrap();
     assert!(
@@ -134,7 +139,7 @@ async fn a_task_without_lines_has_an_empty_log(fixture: Arc<Fixture>) {
     assert!(matches!(missing, Err(StoreError::NotFound)), "{missing:?}");
 }
 
-async fn lines_of_many_tasks_in_one_call_are_kept_apart(fixture: Arc<Fixture>) {
+async fn lines_of_many_tasks_in_one_call_stay_separate(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 3]).await;
     let node = fixture.node().await;
     let leases: Vec<Lease> = fixture
@@ -143,10 +148,12 @@ async fn lines_of_many_tasks_in_one_call_are_kept_apart(fixture: Arc<Fixture>) {
         .iter()
         .map(lease_of)
         .collect();
+
     let lines: Vec<LogLine> = (0..30)
         .map(|place| info(&leases[place % 3], &place.to_string()))
         .collect();
     fixture.log(&lines).await;
+
     for (rest, lease) in leases.iter().enumerate() {
         let expected: Vec<String> = (0..30)
             .filter(|place| place % 3 == rest)
@@ -156,7 +163,7 @@ async fn lines_of_many_tasks_in_one_call_are_kept_apart(fixture: Arc<Fixture>) {
     }
 }
 
-async fn lines_go_by_the_state_and_change_no_task(fixture: Arc<Fixture>) {
+async fn lines_need_a_running_attempt_and_change_no_task(fixture: Arc<Fixture>) {
     for recipe in Recipe::ALL {
         let built = build(&fixture, recipe).await;
         let before = fixture.task(built.id).await;
@@ -165,15 +172,18 @@ async fn lines_go_by_the_state_and_change_no_task(fixture: Arc<Fixture>) {
             .append(&[info(&lease, "mine"), info(&forged(&lease), "forged")])
             .await;
         let stale = Verdict::Stale(before.status);
+
         match recipe == Recipe::Running {
             true => assert_eq!(verdicts, [APPLIED, stale]),
             false => assert_eq!(verdicts, [stale, stale], "{recipe:?}"),
         }
+
         let expected: &[&str] = if recipe == Recipe::Running {
             &["mine"]
         } else {
             &[]
         };
+
         assert_eq!(
             messages_of(&fixture.logs(built.id).await),
             expected,
@@ -187,7 +197,7 @@ async fn lines_go_by_the_state_and_change_no_task(fixture: Arc<Fixture>) {
     }
 }
 
-async fn a_stale_attempts_lines_are_not_kept_and_its_verdict_says_so(fixture: Arc<Fixture>) {
+async fn lines_of_a_stale_attempt_are_refused(fixture: Arc<Fixture>) {
     let zombie = fixture.start(new_task()).await;
     fixture.log(&[info(&zombie, "while it lived")]).await;
     fixture.clock.advance_ms(HOUR_MS);
@@ -197,6 +207,7 @@ async fn a_stale_attempts_lines_are_not_kept_and_its_verdict_says_so(fixture: Ar
         [Verdict::Stale(Status::Queued)]
     );
     let node = fixture.node().await;
+
     let successor = fixture.claim_this(node, zombie.task_id).await;
     let missing = Lease {
         task_id: TaskId(random_uuid()),
@@ -208,24 +219,26 @@ async fn a_stale_attempts_lines_are_not_kept_and_its_verdict_says_so(fixture: Ar
         info(&missing, "c"),
         info(&zombie, "d"),
     ];
+
     let stale = Verdict::Stale(Status::Running);
     assert_eq!(
         fixture.append(&lines).await,
         [stale, APPLIED, Verdict::Missing, stale]
     );
     let entries = fixture.logs(zombie.task_id).await;
-    let told: Vec<(u32, &str)> = entries
+    let described: Vec<(u32, &str)> = entries
         .iter()
         .map(|entry| (entry.attempt, entry.message.as_str()))
         .collect();
+
     assert_eq!(
-        told,
+        described,
         [(1, "while it lived"), (2, "b")],
-        "what an attempt said while it ran stays"
+        "earlier lines of the attempt remain"
     );
 }
 
-async fn pages_go_on_where_they_ended(fixture: Arc<Fixture>) {
+async fn pages_of_a_log_continue_without_gaps(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let page = async |after, limit| {
         fixture
@@ -234,24 +247,27 @@ async fn pages_go_on_where_they_ended(fixture: Arc<Fixture>) {
             .await
             .unwrap()
     };
+
     fixture.log(&numbered(&lease, 0..5)).await;
     let first = page(None, 2).await;
     assert_eq!(messages_of(&first.items), ["0", "1"]);
     assert_eq!(
         first.next,
         Some(first.items[1].number),
-        "a full page tells where the next one starts"
+        "a full page has a next one"
     );
     let second = page(first.next, 3).await;
+
     assert_eq!(messages_of(&second.items), ["2", "3", "4"]);
     let third = page(second.next, 3).await;
     assert_eq!((third.items.len(), third.next), (0, None));
     fixture.log(&numbered(&lease, 5..7)).await;
     let fourth = page(second.next, 3).await;
+
     assert_eq!(
         (messages_of(&fourth.items), fourth.next),
         (vec!["5", "6"], None),
-        "what came in between is not missed"
+        "later lines are read too"
     );
     assert_eq!(page(Some(0), MANY).await.items.len(), 7);
     assert_eq!(page(Some(u64::MAX), MANY).await.items, []);
@@ -265,12 +281,14 @@ async fn numbers_grow_over_attempts_and_removals(fixture: Arc<Fixture>) {
         .log(&[info(&doomed, "the highest number so far")])
         .await;
     let highest = fixture.logs(doomed.task_id).await[0].number;
+
     fixture.finish(doomed, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
     let keep = Retention {
         ended_ms: 0,
         dead_letter_ms: 0,
     };
+
     assert_eq!(
         fixture
             .store
@@ -279,11 +297,13 @@ async fn numbers_grow_over_attempts_and_removals(fixture: Arc<Fixture>) {
             .unwrap(),
         1
     );
+
     fixture.finish(lease, retryable(0)).await;
     let node = fixture.node().await;
     let again = fixture.claim_this(node, lease.task_id).await;
     fixture.log(&[info(&again, "second")]).await;
     let entries = fixture.logs(lease.task_id).await;
+
     assert_eq!(
         entries
             .iter()
@@ -291,16 +311,18 @@ async fn numbers_grow_over_attempts_and_removals(fixture: Arc<Fixture>) {
             .collect::<Vec<_>>(),
         [1, 2]
     );
+
     assert!(entries[1].number > highest, "a number is never given twice");
 }
 
-async fn strange_messages_are_kept_to_the_letter(fixture: Arc<Fixture>) {
+async fn strange_messages_are_stored_unchanged(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let messages: Vec<String> = STRANGE
         .iter()
         .map(|text| format!("{text}\n\t{text}"))
         .chain([String::new()])
         .collect();
+
     fixture
         .log(
             &messages
@@ -309,10 +331,11 @@ async fn strange_messages_are_kept_to_the_letter(fixture: Arc<Fixture>) {
                 .collect::<Vec<_>>(),
         )
         .await;
+
     assert_eq!(messages_of(&fixture.logs(lease.task_id).await), messages);
 }
 
-async fn messages_that_no_store_keeps_are_mended_and_never_refused(fixture: Arc<Fixture>) {
+async fn unstorable_messages_are_repaired_and_never_refused(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let long = "é".repeat(bounds::LOG_BYTES);
     let messages = [
@@ -322,6 +345,7 @@ async fn messages_that_no_store_keeps_are_mended_and_never_refused(fixture: Arc<
         "\u{7f}\u{85}",
         &long,
     ];
+
     fixture
         .log(&messages.map(|message| info(&lease, message)))
         .await;
@@ -333,15 +357,17 @@ async fn messages_that_no_store_keeps_are_mended_and_never_refused(fixture: Arc<
         "\u{fffd}\u{fffd}",
         &cut,
     ];
+
     assert_eq!(messages_of(&fixture.logs(lease.task_id).await), expected);
 }
 
-async fn the_largest_batch_is_kept(fixture: Arc<Fixture>) {
+async fn the_largest_batch_of_lines_is_stored(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let message = |place: usize| format!("{place:04}") + &"x".repeat(bounds::LOG_BYTES - 4);
     let lines: Vec<LogLine> = (0..bounds::LOG_BATCH)
         .map(|place| info(&lease, &message(place)))
         .collect();
+
     fixture.log(&lines).await;
     let entries = fixture.logs(lease.task_id).await;
     assert_eq!(entries.len(), bounds::LOG_BATCH);
@@ -353,11 +379,9 @@ async fn the_largest_batch_is_kept(fixture: Arc<Fixture>) {
     );
 }
 
-async fn the_oldest_lines_go_when_there_are_too_many(fixture: Arc<Fixture>) {
-    let (lease, other) = (
-        fixture.start(new_task()).await,
-        fixture.start(new_task()).await,
-    );
+async fn a_long_log_loses_its_oldest_lines(fixture: Arc<Fixture>) {
+    let lease = fixture.start(new_task()).await;
+    let other = fixture.start(new_task()).await;
     fixture.log(&numbered(&other, 0..5)).await;
     let most = bounds::LOG_LINES + bounds::LOG_SLACK;
     fixture.log(&numbered(&lease, 0..bounds::LOG_BATCH)).await;
@@ -367,8 +391,9 @@ async fn the_oldest_lines_go_when_there_are_too_many(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.logs(lease.task_id).await.len(),
         most,
-        "some more than enough are no reason yet"
+        "a few lines over the limit are not removed yet"
     );
+
     let last = fixture.logs(lease.task_id).await.last().unwrap().number;
     fixture
         .log(&[numbered(&other, 5..6), numbered(&lease, most..most + 1)].concat())
@@ -377,6 +402,7 @@ async fn the_oldest_lines_go_when_there_are_too_many(fixture: Arc<Fixture>) {
         .map(|place| place.to_string())
         .collect();
     let entries = fixture.logs(lease.task_id).await;
+
     assert_eq!(
         (entries.len(), messages_of(&entries)),
         (
@@ -384,20 +410,22 @@ async fn the_oldest_lines_go_when_there_are_too_many(fixture: Arc<Fixture>) {
             expected.iter().map(String::as_str).collect()
         )
     );
+
     assert!(entries.last().unwrap().number > last);
     assert_eq!(
         fixture.logs(other.task_id).await.len(),
         6,
-        "another task's lines stay"
+        "lines of other tasks remain"
     );
 }
 
-async fn a_log_goes_with_its_task(fixture: Arc<Fixture>) {
+async fn a_log_is_removed_with_its_task(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     let node = fixture.node().await;
     let child = fixture.claim_this(node, child).await;
     let bystander = fixture.start(new_task()).await;
+
     fixture
         .log(&[info(&parent, "p"), info(&child, "c"), info(&bystander, "b")])
         .await;
@@ -406,13 +434,15 @@ async fn a_log_goes_with_its_task(fixture: Arc<Fixture>) {
     assert_eq!(
         messages_of(&fixture.logs(parent.task_id).await),
         ["p"],
-        "an end keeps the log"
+        "the log remains after the end"
     );
+
     fixture.clock.advance_ms(HOUR_MS);
     let keep = Retention {
         ended_ms: HOUR_MS,
         dead_letter_ms: HOUR_MS,
     };
+
     assert_eq!(
         fixture
             .store
@@ -421,20 +451,23 @@ async fn a_log_goes_with_its_task(fixture: Arc<Fixture>) {
             .unwrap(),
         2
     );
+
     for id in [parent.task_id, child.task_id] {
         let gone = fixture.store.list_logs(&Access::All, id, None, MANY).await;
         assert!(matches!(gone, Err(StoreError::NotFound)), "{gone:?}");
     }
+
     assert_eq!(messages_of(&fixture.logs(bystander.task_id).await), ["b"]);
 }
 
-async fn anothers_log_does_not_exist(fixture: Arc<Fixture>) {
+async fn the_log_of_another_owner_is_not_found(fixture: Arc<Fixture>) {
     let lease = fixture
         .start(NewTask {
             owner: OWNER.into(),
             ..new_task()
         })
         .await;
+
     fixture.log(&[info(&lease, "private")]).await;
     let listed = async |owner: &str| {
         fixture
@@ -442,17 +475,19 @@ async fn anothers_log_does_not_exist(fixture: Arc<Fixture>) {
             .list_logs(&Access::Owner(owner.to_owned()), lease.task_id, None, MANY)
             .await
     };
+
     assert_eq!(
         messages_of(&listed(OWNER).await.unwrap().items),
         ["private"]
     );
+
     for owner in ["u-2", "", "U-1", "u-1 ", "a\0b"] {
         let answer = listed(owner).await;
         assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
     }
 }
 
-async fn requests_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
+async fn invalid_log_requests_are_refused_by_field(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     let too_many = vec![info(&lease, "x"); bounds::LOG_BATCH + 1];
     assert_eq!(
@@ -460,6 +495,7 @@ async fn requests_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
         "lines"
     );
     assert_eq!(fixture.logs(lease.task_id).await, []);
+
     for limit in [0, bounds::PAGE_SIZE + 1] {
         let answer = fixture
             .store
@@ -469,9 +505,10 @@ async fn requests_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
     }
 }
 
-async fn lines_written_at_once_are_all_kept_and_a_reader_misses_none(fixture: Arc<Fixture>) {
+async fn lines_written_concurrently_are_all_stored_and_read(fixture: Arc<Fixture>) {
     const WRITERS: usize = 8;
     const LINES: usize = 40;
+
     let lease = fixture.start(new_task()).await;
     let mut racers: Vec<Racer<Vec<LogEntry>>> = Vec::new();
     for writer in 0..WRITERS {
@@ -484,6 +521,7 @@ async fn lines_written_at_once_are_all_kept_and_a_reader_misses_none(fixture: Ar
             vec![]
         }));
     }
+
     let reader = Arc::clone(&fixture);
     racers.push(Box::pin(async move {
         let mut seen: Vec<LogEntry> = Vec::new();
@@ -496,13 +534,16 @@ async fn lines_written_at_once_are_all_kept_and_a_reader_misses_none(fixture: Ar
                 .unwrap();
             seen.extend(page.items);
         }
+
         seen
     }));
+
     let reading = at_once(racers);
     let answers = tokio::time::timeout(std::time::Duration::from_secs(60), reading).await;
     let seen = answers
-        .expect("a reader who goes on after the last number misses nothing")
+        .expect("a reader that continues after the last number misses nothing")
         .concat();
+
     assert_eq!(seen, fixture.logs(lease.task_id).await);
     for writer in 0..WRITERS {
         let own = seen
@@ -514,7 +555,7 @@ async fn lines_written_at_once_are_all_kept_and_a_reader_misses_none(fixture: Ar
     }
 }
 
-async fn a_line_that_races_with_the_end_is_kept_or_refused(fixture: Arc<Fixture>) {
+async fn a_line_that_races_with_the_end_is_stored_or_refused(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 60]).await;
     let node = fixture.node().await;
     let leases: Vec<Lease> = fixture
@@ -523,30 +564,36 @@ async fn a_line_that_races_with_the_end_is_kept_or_refused(fixture: Arc<Fixture>
         .iter()
         .map(lease_of)
         .collect();
+
     let racers = leases.iter().flat_map(|lease| {
-        let (lease, writer, finisher) = (*lease, Arc::clone(&fixture), Arc::clone(&fixture));
+        let lease = *lease;
+        let writer = Arc::clone(&fixture);
+        let finisher = Arc::clone(&fixture);
         let write: Racer<Verdict> =
             Box::pin(async move { writer.append(&[info(&lease, "last words")]).await[0] });
         let finish: Racer<Verdict> =
             Box::pin(async move { finisher.finish(lease, completed()).await });
-        // Who starts first changes from task to task.
+
+        // The order of the two writers alternates.
         if lease.task_id.0.as_u128() % 2 == 0 {
             [finish, write]
         } else {
             [write, finish]
         }
     });
+
     let answers = at_once(racers).await;
     for (lease, pair) in leases.iter().zip(answers.chunks(2)) {
         assert!(
             pair.contains(&Verdict::Applied(Status::Completed)),
             "{pair:?}"
         );
-        let kept = fixture.logs(lease.task_id).await.len();
+        let stored = fixture.logs(lease.task_id).await.len();
+
         match pair.contains(&APPLIED) {
-            true => assert_eq!(kept, 1),
+            true => assert_eq!(stored, 1),
             false => assert_eq!(
-                (kept, pair.contains(&Verdict::Stale(Status::Completed))),
+                (stored, pair.contains(&Verdict::Stale(Status::Completed))),
                 (0, true)
             ),
         }

@@ -1,8 +1,8 @@
-//! The one conformance suite of the store contract.
+//! The conformance suite of the store contract.
 //!
-//! Every implementation runs the same cases, each on a fresh store and a runtime of its own. What a case does
-//! not look at is looked at after it: the invariants hold for every task that it left behind. Nothing here
-//! knows a database, and nothing here waits by sleeping: time passes when a case moves the clock.
+//! Every implementation runs the same cases, each on a fresh store and its own runtime. After each
+//! case the invariants are checked for every task in the store. The suite knows no database, and it
+//! never sleeps: time passes when a case moves the clock.
 
 mod case;
 mod invariants;
@@ -16,29 +16,30 @@ mod submitting;
 mod artifacts;
 mod claims;
 mod finishing;
-mod kept;
+mod host_affinity;
 mod logs;
 mod named;
 mod nodes;
 mod parents;
 mod strays;
 
+mod admin;
 mod bulk;
-mod people;
 
-mod duties;
 mod expiry;
+mod maintenance;
 mod outbox;
 mod retention;
 mod waiting;
 
 mod lists;
 mod ownership;
-mod tallies;
+mod task_counts;
 mod tokens;
 
 mod bad_input;
 mod clocks;
+mod strange_input;
 
 mod races;
 mod races_of_ends;
@@ -67,23 +68,24 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("named", named::cases()),
         ("waiting", waiting::cases()),
         ("nodes", nodes::cases()),
-        ("kept", kept::cases()),
+        ("host_affinity", host_affinity::cases()),
         ("strays", strays::cases()),
         ("logs", logs::cases()),
         ("artifacts", artifacts::cases()),
         ("finishing", finishing::cases()),
         ("parents", parents::cases()),
-        ("people", people::cases()),
+        ("admin", admin::cases()),
         ("bulk", bulk::cases()),
-        ("duties", duties::cases()),
+        ("maintenance", maintenance::cases()),
         ("expiry", expiry::cases()),
         ("retention", retention::cases()),
         ("outbox", outbox::cases()),
         ("lists", lists::cases()),
         ("ownership", ownership::cases()),
-        ("tallies", tallies::cases()),
+        ("task_counts", task_counts::cases()),
         ("tokens", tokens::cases()),
         ("bad_input", bad_input::cases()),
+        ("strange_input", strange_input::cases()),
         ("clock", clocks::cases()),
         ("races", races::cases()),
         ("races", races_of_ends::cases()),

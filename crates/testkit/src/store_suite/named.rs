@@ -1,10 +1,10 @@
-//! Claims by name: a node that was rung for a task gets it, if it can be claimed at all.
+//! Claims by name: a node claims the tasks of the hints it received, if they are claimable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use longhaul_domain::{
-    NewTask, NodeId, RunAt, Status, StoreError, Task, TaskId, bounds,
+    NewTask, NodeId, RunAt, Status, StoreError, TaskId, TaskRecord, bounds,
     contract::store::{Access, ClaimNamed},
     lifecycle,
 };
@@ -21,19 +21,19 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_named_task_is_claimed_as_any_other,
-        named_tasks_come_in_the_order_of_claims,
+        a_claim_by_name_starts_an_attempt_like_any_claim,
+        named_tasks_are_claimed_in_the_usual_order,
         many_named_tasks_are_claimed_at_once,
-        what_is_unknown_early_ended_held_or_paused_is_left_out,
-        types_that_the_node_does_not_know_are_left_out,
+        tasks_that_cannot_be_claimed_are_left_out,
+        types_that_the_node_does_not_serve_are_left_out,
         a_task_named_twice_is_claimed_once,
         naming_nothing_claims_nothing,
         a_retry_is_claimed_by_name_when_it_is_due,
-        nodes_that_do_not_live_claim_nothing_by_name,
+        lost_nodes_claim_nothing_by_name,
         too_many_names_are_refused,
-        sixteen_nodes_rung_for_the_same_tasks_take_each_once,
-        sixteen_nodes_rung_for_one_task_after_the_other_take_each_once,
-        claims_by_name_and_by_order_share_the_tasks_between_them,
+        sixteen_nodes_with_the_same_hints_claim_each_task_once,
+        sixteen_nodes_with_one_hint_at_a_time_claim_each_task_once,
+        claims_by_name_and_by_order_claim_each_task_once,
     ]
 }
 
@@ -47,7 +47,7 @@ fn named(node_id: NodeId, ids: &[TaskId]) -> ClaimNamed {
 }
 
 impl Fixture {
-    async fn claim_named(&self, node: NodeId, ids: &[TaskId]) -> Vec<Task> {
+    async fn claim_named(&self, node: NodeId, ids: &[TaskId]) -> Vec<TaskRecord> {
         self.store
             .claim_named(&named(node, ids))
             .await
@@ -55,7 +55,7 @@ impl Fixture {
     }
 }
 
-async fn a_named_task_is_claimed_as_any_other(fixture: Arc<Fixture>) {
+async fn a_claim_by_name_starts_an_attempt_like_any_claim(fixture: Arc<Fixture>) {
     let ids = fixture.submit_all(vec![new_task(), new_task()]).await;
     let before = fixture.task(ids[1]).await;
     let node = fixture.node().await;
@@ -65,7 +65,9 @@ async fn a_named_task_is_claimed_as_any_other(fixture: Arc<Fixture>) {
         [fixture.task(ids[1]).await],
         "the answer is the row"
     );
-    let (lease, started) = (lease_of(&claimed[0]), claimed[0].last_attempt_at.unwrap());
+
+    let lease = lease_of(&claimed[0]);
+    let started = claimed[0].last_attempt_at.unwrap();
     let decided = lifecycle::claim::decide(&before, node, "host-1", lease.token, started).unwrap();
     assert_eq!(
         claimed[0], decided.after,
@@ -74,12 +76,13 @@ async fn a_named_task_is_claimed_as_any_other(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.status(ids[0]).await,
         Status::Queued,
-        "what is not named stays"
+        "other tasks are not claimed"
     );
+
     assert!(fixture.finish(lease, completed()).await.is_accepted());
 }
 
-async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
+async fn named_tasks_are_claimed_in_the_usual_order(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
     let place = |queue: &str, priority: u8, ms_ago: u64| NewTask {
         queue: queue.into(),
@@ -87,6 +90,7 @@ async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
         run_at: RunAt::At(now.minus_ms(ms_ago)),
         ..new_task()
     };
+
     let tasks = vec![
         place("a", 1, 500),
         place("b", 1, 900),
@@ -94,12 +98,14 @@ async fn named_tasks_come_in_the_order_of_claims(fixture: Arc<Fixture>) {
         place("b", 5, 3),
         place("a", 5, 3),
     ];
+
     let ids = fixture.submit_all(tasks).await;
     let node = fixture.node().await;
     let order: Vec<TaskId> = [2, 3, 4, 1, 0]
         .into_iter()
         .map(|index: usize| ids[index])
         .collect();
+
     assert_eq!(ids_of(&fixture.claim_named(node, &ids).await), order);
 }
 
@@ -115,8 +121,8 @@ async fn many_named_tasks_are_claimed_at_once(fixture: Arc<Fixture>) {
     );
 }
 
-async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fixture>) {
-    let held = fixture.start(new_task()).await.task_id;
+async fn tasks_that_cannot_be_claimed_are_left_out(fixture: Arc<Fixture>) {
+    let running = fixture.start(new_task()).await.task_id;
     let ended = fixture.submit(new_task()).await;
     fixture
         .store
@@ -129,16 +135,18 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
             ..new_task()
         })
         .await;
+
     let paused = fixture
         .submit(NewTask {
             queue: "paused".into(),
             ..new_task()
         })
         .await;
+
     fixture.store.pause_queue("paused").await.unwrap();
     let good = fixture.submit(new_task()).await;
     let node = fixture.node().await;
-    let asked = [held, ended, early, paused, TaskId(random_uuid()), good];
+    let asked = [running, ended, early, paused, TaskId(random_uuid()), good];
     for one in &asked[..5] {
         assert!(
             fixture
@@ -148,10 +156,11 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
             "nor alone"
         );
     }
+
     assert_eq!(ids_of(&fixture.claim_named(node, &asked).await), [good]);
     assert!(
         fixture.claim_named(node, &asked).await.is_empty(),
-        "the one that was good is held now"
+        "the claimable task is running now"
     );
     fixture.store.resume_queue("paused").await.unwrap();
     fixture.clock.advance_ms(HOUR_MS);
@@ -161,13 +170,14 @@ async fn what_is_unknown_early_ended_held_or_paused_is_left_out(fixture: Arc<Fix
     );
 }
 
-async fn types_that_the_node_does_not_know_are_left_out(fixture: Arc<Fixture>) {
+async fn types_that_the_node_does_not_serve_are_left_out(fixture: Arc<Fixture>) {
     let other = fixture
         .submit(NewTask {
             task_type: "other".into(),
             ..new_task()
         })
         .await;
+
     let known = fixture.submit(new_task()).await;
     let node = fixture.node().await;
     assert!(
@@ -178,6 +188,7 @@ async fn types_that_the_node_does_not_know_are_left_out(fixture: Arc<Fixture>) {
         ids_of(&fixture.claim_named(node, &[other, known]).await),
         [known]
     );
+
     assert_eq!(fixture.status(other).await, Status::Queued);
 }
 
@@ -207,7 +218,7 @@ async fn a_retry_is_claimed_by_name_when_it_is_due(fixture: Arc<Fixture>) {
     );
 }
 
-async fn nodes_that_do_not_live_claim_nothing_by_name(fixture: Arc<Fixture>) {
+async fn lost_nodes_claim_nothing_by_name(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     let lost = fixture.node().await;
     fixture.clock.advance_ms(2 * HOUR_MS);
@@ -216,6 +227,7 @@ async fn nodes_that_do_not_live_claim_nothing_by_name(fixture: Arc<Fixture>) {
         let answer = fixture.store.claim_named(&named(node, &[id])).await;
         assert!(matches!(answer, Err(StoreError::NodeLost)), "{answer:?}");
     }
+
     assert_eq!(fixture.status(id).await, Status::Queued);
 }
 
@@ -230,31 +242,35 @@ async fn too_many_names_are_refused(fixture: Arc<Fixture>) {
         host: String::new(),
         ..named(node, &[])
     };
+
     assert_eq!(
         refused_field(fixture.store.claim_named(&nowhere).await),
         "host"
     );
 }
 
-async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixture>) {
+async fn sixteen_nodes_with_the_same_hints_claim_each_task_once(fixture: Arc<Fixture>) {
     let ids = Arc::new(fixture.submit_all(vec![new_task(); 2_000]).await);
     let claimers = (0..16).map(|number: usize| {
-        let (fixture, ids) = (Arc::clone(&fixture), Arc::clone(&ids));
+        let fixture = Arc::clone(&fixture);
+        let ids = Arc::clone(&ids);
         async move {
             let node = fixture.node().await;
             let mut taken = Vec::new();
             for round in 0..ids.len() / 50 {
-                // Each begins elsewhere, and all go through everything.
+                // Each node starts at another task and tries all.
                 let from = (number * 7 + round) % (ids.len() / 50) * 50;
                 taken.extend(ids_of(
                     &fixture.claim_named(node, &ids[from..from + 50]).await,
                 ));
             }
+
             taken
         }
     });
+
     let mut taken: Vec<TaskId> = at_once(claimers).await.concat();
-    // A row that another claimer had in hand was left out; what is left now is nobody's.
+    // Rows that another claim had locked were skipped, so one more round claims the rest.
     let node = fixture.node().await;
     taken.extend(ids_of(&fixture.claim_named(node, &ids[..1_000]).await));
     taken.extend(ids_of(&fixture.claim_named(node, &ids[1_000..]).await));
@@ -262,14 +278,15 @@ async fn sixteen_nodes_rung_for_the_same_tasks_take_each_once(fixture: Arc<Fixtu
     assert_eq!(
         BTreeSet::from_iter(&taken),
         BTreeSet::from_iter(ids.iter()),
-        "none is missed"
+        "no task is missed"
     );
 }
 
-async fn sixteen_nodes_rung_for_one_task_after_the_other_take_each_once(fixture: Arc<Fixture>) {
+async fn sixteen_nodes_with_one_hint_at_a_time_claim_each_task_once(fixture: Arc<Fixture>) {
     let ids = Arc::new(fixture.submit_all(vec![new_task(); 60]).await);
     let claimers = (0..16).map(|_| {
-        let (fixture, ids) = (Arc::clone(&fixture), Arc::clone(&ids));
+        let fixture = Arc::clone(&fixture);
+        let ids = Arc::clone(&ids);
         async move {
             let node = fixture.node().await;
             let mut taken = Vec::new();
@@ -278,18 +295,21 @@ async fn sixteen_nodes_rung_for_one_task_after_the_other_take_each_once(fixture:
                     &fixture.claim_named(node, std::slice::from_ref(id)).await,
                 ));
             }
+
             taken
         }
     });
+
     let mut taken: Vec<TaskId> = at_once(claimers).await.concat();
     taken.sort();
     assert_eq!(taken, *ids, "each task is taken once");
 }
 
-async fn claims_by_name_and_by_order_share_the_tasks_between_them(fixture: Arc<Fixture>) {
+async fn claims_by_name_and_by_order_claim_each_task_once(fixture: Arc<Fixture>) {
     let ids = Arc::new(fixture.submit_all(vec![new_task(); 1_000]).await);
     let claimers = (0..8).map(|number: usize| {
-        let (fixture, ids) = (Arc::clone(&fixture), Arc::clone(&ids));
+        let fixture = Arc::clone(&fixture);
+        let ids = Arc::clone(&ids);
         async move {
             let node = fixture.node().await;
             let mut taken = Vec::new();
@@ -299,9 +319,11 @@ async fn claims_by_name_and_by_order_share_the_tasks_between_them(fixture: Arc<F
                     _ => ids_of(&fixture.claim(node, 20).await),
                 });
             }
+
             taken
         }
     });
+
     let mut taken: Vec<TaskId> = at_once(claimers).await.concat();
     let node = fixture.node().await;
     taken.extend(ids_of(
@@ -311,10 +333,11 @@ async fn claims_by_name_and_by_order_share_the_tasks_between_them(fixture: Arc<F
             .await
             .unwrap(),
     ));
+
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
     assert_eq!(
         BTreeSet::from_iter(&taken),
         BTreeSet::from_iter(ids.iter()),
-        "none is missed"
+        "no task is missed"
     );
 }

@@ -1,4 +1,4 @@
-//! The outbox: messages that are written with the change, handed out for a while, and removed when confirmed.
+//! The outbox: messages are written with the change, leased to a relay, and removed when confirmed.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use longhaul_domain::{
     NewTask, Status, TaskId,
     contract::store::{Access, RetryScope},
     event::{EventKind, LeasedMessage, OutboxPolicy, Topic},
-    event_selection::{EventRule, EventSelection},
+    event::{EventRule, EventSelection},
     lifecycle::reschedule::Reschedule,
 };
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::fixture::Fixture;
 
-/// Every event, and nothing beside.
+/// Every event and nothing else.
 fn events() -> OutboxPolicy {
     OutboxPolicy {
         events: EventSelection::everything(),
@@ -26,18 +26,19 @@ fn events() -> OutboxPolicy {
     }
 }
 
-/// Ends of one type, and starts of all.
+/// The ends of one type and the starts of all types.
 fn some_events() -> OutboxPolicy {
     let rule = |types: &[&str], events: &[EventKind]| EventRule {
         task_types: types.iter().map(|name| (*name).to_owned()).collect(),
         events: events.to_vec(),
     };
     let rules = [
-        rule(&["told"], &[EventKind::Submitted, EventKind::Completed]),
+        rule(&["selected"], &[EventKind::Submitted, EventKind::Completed]),
         rule(&[], &[EventKind::Started]),
     ];
+
     OutboxPolicy {
-        events: EventSelection::new(&rules).expect("the rules are good"),
+        events: EventSelection::new(&rules).expect("the rules are valid"),
         dead_letters: false,
     }
 }
@@ -49,27 +50,31 @@ pub(super) fn cases() -> Vec<Case> {
             .map(move |case| case.with_outbox(policy.clone()))
     };
     let mut all = cases![a_store_without_a_relay_writes_no_messages];
+
     all.extend(with(
-        cases![every_dead_letter_is_told_and_nothing_else],
+        cases![only_dead_letters_are_published],
         OutboxPolicy {
             events: EventSelection::default(),
             dead_letters: true,
         },
     ));
+
     all.extend(with(
-        cases![only_events_that_are_selected_are_told],
+        cases![only_selected_events_are_published],
         some_events(),
     ));
+
     all.extend(with(
         cases![
             every_change_of_state_is_an_event,
             a_message_tells_what_the_task_was_at_the_change,
             a_tree_that_is_cancelled_tells_of_each_task_once,
-            a_parents_end_is_told_after_its_last_childs,
+            a_parents_end_is_published_after_its_last_childs,
             refused_and_silent_changes_are_no_events,
         ],
         events(),
     ));
+
     all.extend(with(
         cases![
             messages_are_handed_out_in_order_and_to_one_at_a_time,
@@ -80,10 +85,11 @@ pub(super) fn cases() -> Vec<Case> {
         ],
         OutboxPolicy::everything(),
     ));
+
     all
 }
 
-fn told(messages: &[LeasedMessage]) -> Vec<(TaskId, Topic, EventKind, Status)> {
+fn summary(messages: &[LeasedMessage]) -> Vec<(TaskId, Topic, EventKind, Status)> {
     let tell = |leased: &LeasedMessage| {
         let message = &leased.message;
         (
@@ -93,6 +99,7 @@ fn told(messages: &[LeasedMessage]) -> Vec<(TaskId, Topic, EventKind, Status)> {
             message.body.status,
         )
     };
+
     messages.iter().map(tell).collect()
 }
 
@@ -109,7 +116,7 @@ async fn a_store_without_a_relay_writes_no_messages(fixture: Arc<Fixture>) {
     assert!(fixture.drain_outbox().await.is_empty());
 }
 
-async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
+async fn only_dead_letters_are_published(fixture: Arc<Fixture>) {
     let failed = fixture.submit(new_task()).await;
     fixture.run(failed, retryable(0)).await;
     fixture.run(failed, fatal()).await;
@@ -119,6 +126,7 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     fixture.run(used_up, retryable(0)).await;
     let good = fixture.submit(new_task()).await;
     fixture.run(good, completed()).await;
@@ -128,6 +136,7 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
         .fail_waiting(&[unreachable], &failure("no way there"))
         .await
         .unwrap();
+
     let parent = fixture.start(new_task()).await;
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     fixture.finish(parent, completed()).await;
@@ -140,37 +149,41 @@ async fn every_dead_letter_is_told_and_nothing_else(fixture: Arc<Fixture>) {
         dead(child, EventKind::Failed, Status::Failed),
         dead(parent.task_id, EventKind::Failed, Status::Failed),
     ];
+
     let messages = fixture.drain_outbox().await;
-    assert_eq!(told(&messages), expected);
+    assert_eq!(summary(&messages), expected);
     assert_eq!(
         messages[0].message.body.error.as_deref(),
         Some("it broke for good")
     );
 }
 
-async fn only_events_that_are_selected_are_told(fixture: Arc<Fixture>) {
+async fn only_selected_events_are_published(fixture: Arc<Fixture>) {
     let named = |name: &str| NewTask {
         task_type: name.into(),
         ..new_task()
     };
-    let told_of = fixture.submit(named("told")).await;
+    let selected = fixture.submit(named("selected")).await;
     let other = fixture.submit(named("other")).await;
     let batch = fixture
-        .submit_all(vec![named("other"), named("told")])
+        .submit_all(vec![named("other"), named("selected")])
         .await;
-    fixture.run(told_of, completed()).await;
+
+    fixture.run(selected, completed()).await;
     fixture.run(other, completed()).await;
     fixture.run(batch[1], fatal()).await;
     let event = |id, event, status| (id, Topic::Event, event, status);
+
     let expected = [
-        event(told_of, EventKind::Submitted, Status::Queued),
+        event(selected, EventKind::Submitted, Status::Queued),
         event(batch[1], EventKind::Submitted, Status::Queued),
-        event(told_of, EventKind::Started, Status::Running),
-        event(told_of, EventKind::Completed, Status::Completed),
+        event(selected, EventKind::Started, Status::Running),
+        event(selected, EventKind::Completed, Status::Completed),
         event(other, EventKind::Started, Status::Running),
         event(batch[1], EventKind::Started, Status::Running),
     ];
-    assert_eq!(told(&fixture.drain_outbox().await), expected);
+
+    assert_eq!(summary(&fixture.drain_outbox().await), expected);
 }
 
 async fn a_dead_letter_is_an_event_as_well(fixture: Arc<Fixture>) {
@@ -179,10 +192,12 @@ async fn a_dead_letter_is_an_event_as_well(fixture: Arc<Fixture>) {
     fixture.finish(lease, fatal()).await;
     let messages = fixture.drain_outbox().await;
     let topics: Vec<Topic> = messages.iter().map(|leased| leased.message.topic).collect();
+
     assert_eq!(topics, [Topic::Event, Topic::DeadLetter]);
     let task = fixture.task(lease.task_id).await;
     for leased in &messages {
-        let (message, body) = (&leased.message, &leased.message.body);
+        let message = &leased.message;
+        let body = &leased.message.body;
         assert_eq!(
             message.event_id(),
             format!("{}-{}-failed", task.id, task.version)
@@ -202,12 +217,14 @@ async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     fixture.run(id, snoozed(0)).await;
     fixture.run(id, retryable(0)).await;
     let change = Reschedule {
         priority: Some(2),
         ..Reschedule::default()
     };
+
     fixture
         .store
         .reschedule_task(&Access::All, id, &change)
@@ -219,13 +236,16 @@ async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
         .retry_task(&Access::All, id, RetryScope::Task)
         .await
         .unwrap();
+
     let node = fixture.node().await;
     fixture.claim_this(node, id).await;
     fixture.store.retire_node(node).await.unwrap();
     fixture.rescue(5).await;
     fixture.store.cancel_task(&Access::All, id).await.unwrap();
     let messages = fixture.drain_outbox().await;
+
     use EventKind::{Cancelled, DeadLettered, Requeued, Rescheduled, Retrying, Started, Submitted};
+
     let expected = [
         Submitted,
         Started,
@@ -240,15 +260,17 @@ async fn every_change_of_state_is_an_event(fixture: Arc<Fixture>) {
         Requeued,
         Cancelled,
     ];
+
     assert_eq!(events_of(&messages), expected);
     let versions: Vec<u64> = messages
         .iter()
         .map(|leased| leased.message.body.version)
         .collect();
+
     assert_eq!(
         versions,
         Vec::from_iter(1..=12),
-        "each event has the version that it made"
+        "each event has the version of its change"
     );
 }
 
@@ -291,6 +313,7 @@ async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>)
         .submit_children(root, vec![level("middle"); 2])
         .await;
     let node = fixture.node().await;
+
     let middle = fixture.claim_this(node, middles[0]).await;
     fixture
         .submit_children(middle, vec![level("leaf"); 2])
@@ -302,6 +325,7 @@ async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>)
         .cancel_task(&Access::All, root.task_id)
         .await
         .unwrap();
+
     let messages = fixture.drain_outbox().await;
     assert!(
         events_of(&messages)
@@ -312,15 +336,17 @@ async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>)
         .iter()
         .map(|leased| leased.message.body.task_type.as_str())
         .collect();
+
     assert_eq!(
         kinds,
         ["leaf", "leaf", "middle", "middle", "root"],
-        "each once, the deepest first"
+        "each task once, the deepest first"
     );
     let mut ids: Vec<TaskId> = messages
         .iter()
         .map(|leased| leased.message.task_id)
         .collect();
+
     ids.sort_unstable();
     let all: Vec<TaskId> = fixture
         .all_tasks()
@@ -328,20 +354,22 @@ async fn a_tree_that_is_cancelled_tells_of_each_task_once(fixture: Arc<Fixture>)
         .iter()
         .map(|task| task.id)
         .collect();
+
     assert_eq!(ids, all);
 }
 
-async fn a_parents_end_is_told_after_its_last_childs(fixture: Arc<Fixture>) {
+async fn a_parents_end_is_published_after_its_last_childs(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let child = fixture.submit_children(parent, vec![new_task()]).await[0];
     fixture.finish(parent, completed()).await;
     fixture.run(child, completed()).await;
-    let messages = told(&fixture.drain_outbox().await);
+    let messages = summary(&fixture.drain_outbox().await);
     let ends: Vec<TaskId> = messages
         .iter()
         .filter(|(_, _, event, _)| *event == EventKind::Completed)
         .map(|(id, ..)| *id)
         .collect();
+
     assert_eq!(ends, [child, parent.task_id]);
 }
 
@@ -358,6 +386,7 @@ async fn refused_and_silent_changes_are_no_events(fixture: Arc<Fixture>) {
         .save_checkpoint(&lease, &json("5"))
         .await
         .unwrap();
+
     fixture
         .finish(super::support::forged(&lease), completed())
         .await;
@@ -368,6 +397,7 @@ async fn refused_and_silent_changes_are_no_events(fixture: Arc<Fixture>) {
             .await
             .is_err()
     );
+
     assert!(fixture.drain_outbox().await.is_empty());
     fixture.finish(lease, completed()).await;
     fixture.finish(lease, completed()).await;
@@ -387,6 +417,7 @@ async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixt
     let first = fixture.store.lease_outbox(2, HOUR_MS).await.unwrap();
     let second = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     assert_eq!((first.len(), second.len()), (2, 1));
+
     assert!(
         fixture
             .store
@@ -395,6 +426,7 @@ async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixt
             .unwrap()
             .is_empty()
     );
+
     let all = [first, second].concat();
     assert!(all.windows(2).all(|pair| pair[0].id < pair[1].id));
     assert!(
@@ -405,6 +437,7 @@ async fn messages_are_handed_out_in_order_and_to_one_at_a_time(fixture: Arc<Fixt
         .iter()
         .map(|leased| (leased.message.task_id, leased.message.topic))
         .collect();
+
     let expected: Vec<(TaskId, Topic)> = ids.iter().map(|id| (*id, Topic::Event)).collect();
     assert_eq!(order, expected);
 }
@@ -413,6 +446,7 @@ async fn an_unconfirmed_message_is_handed_out_again(fixture: Arc<Fixture>) {
     fixture.submit(new_task()).await;
     let first = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     fixture.clock.advance_ms(HOUR_MS / 2);
+
     assert!(
         fixture
             .store
@@ -421,12 +455,14 @@ async fn an_unconfirmed_message_is_handed_out_again(fixture: Arc<Fixture>) {
             .unwrap()
             .is_empty()
     );
+
     fixture.clock.advance_ms(HOUR_MS / 2);
     let again = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     let expected: Vec<LeasedMessage> = first
         .into_iter()
         .map(|leased| LeasedMessage { tries: 2, ..leased })
         .collect();
+
     assert_eq!(again, expected);
 }
 
@@ -438,8 +474,9 @@ async fn a_confirmed_message_is_gone(fixture: Arc<Fixture>) {
         .store
         .confirm_outbox(&[leased[0].id, i64::MAX])
         .await
-        .expect("what is gone may be confirmed again");
+        .expect("a confirmed message may be confirmed again");
     fixture.store.confirm_outbox(&[]).await.unwrap();
+
     fixture.clock.advance_ms(HOUR_MS);
     let left = fixture.store.lease_outbox(MANY, HOUR_MS).await.unwrap();
     assert_eq!(
@@ -454,12 +491,13 @@ async fn messages_are_counted_up_to_a_limit(fixture: Arc<Fixture>) {
     let waiting = fixture.store.count_outbox(MANY).await.unwrap();
     assert!(waiting >= 3, "{waiting}");
     assert_eq!(fixture.store.count_outbox(2).await.unwrap(), 2);
-    let held = fixture.store.lease_outbox(1, HOUR_MS).await.unwrap();
+    let leased = fixture.store.lease_outbox(1, HOUR_MS).await.unwrap();
+
     assert_eq!(
         fixture.store.count_outbox(MANY).await.unwrap(),
         waiting,
-        "what is held still waits"
+        "leased messages are counted too"
     );
-    fixture.store.confirm_outbox(&[held[0].id]).await.unwrap();
+    fixture.store.confirm_outbox(&[leased[0].id]).await.unwrap();
     assert_eq!(fixture.store.count_outbox(MANY).await.unwrap(), waiting - 1);
 }

@@ -1,9 +1,9 @@
-//! Ownership: another's task does not exist for the caller.
+//! Ownership: for a caller, the tasks of other owners do not exist.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
-    NewTask, Status, StoreError, Task,
+    NewTask, Status, StoreError, TaskRecord,
     contract::store::{Access, BulkChange, BulkOutcome, BulkRequest, RetryScope},
     filter::{SortOrder, TaskFilter},
     lifecycle::reschedule::Reschedule,
@@ -18,9 +18,9 @@ use crate::fixture::Fixture;
 pub(super) fn cases() -> Vec<Case> {
     cases![
         an_owner_reads_and_changes_its_own_tasks,
-        anothers_task_does_not_exist,
-        lists_and_bulk_changes_keep_to_the_owner,
-        a_childs_owner_is_the_one_that_was_given,
+        the_task_of_another_owner_is_not_found,
+        lists_and_bulk_changes_are_limited_to_the_owner,
+        a_child_may_have_another_owner,
     ]
 }
 
@@ -46,6 +46,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
         priority: Some(2),
         ..Reschedule::default()
     };
+
     assert_eq!(
         fixture
             .store
@@ -55,6 +56,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
             .priority,
         2
     );
+
     assert_eq!(
         fixture.store.cancel_task(&mine(), id).await.unwrap().status,
         Status::Cancelled
@@ -64,6 +66,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
         .retry_task(&mine(), id, RetryScope::Task)
         .await
         .unwrap();
+
     assert_eq!(
         fixture
             .store
@@ -74,7 +77,7 @@ async fn an_owner_reads_and_changes_its_own_tasks(fixture: Arc<Fixture>) {
     );
 }
 
-async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
+async fn the_task_of_another_owner_is_not_found(fixture: Arc<Fixture>) {
     let queued = fixture.submit(new_task()).await;
     let failed = fixture
         .submit(NewTask {
@@ -82,12 +85,14 @@ async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     fixture.run(failed, fatal()).await;
-    let before: Vec<Task> = fixture.all_tasks().await;
+    let before: Vec<TaskRecord> = fixture.all_tasks().await;
     let change = Reschedule {
         priority: Some(2),
         ..Reschedule::default()
     };
+
     for id in [queued, failed] {
         assert_not_found(fixture.store.get_task(&theirs(), id).await);
         assert_not_found(fixture.store.list_attempts(&theirs(), id, 0, 10).await);
@@ -98,18 +103,21 @@ async fn anothers_task_does_not_exist(fixture: Arc<Fixture>) {
                 .retry_task(&theirs(), id, RetryScope::Task)
                 .await,
         );
+
         assert_not_found(
             fixture
                 .store
                 .retry_task(&theirs(), id, RetryScope::FailedChildren)
                 .await,
         );
+
         assert_not_found(fixture.store.reschedule_task(&theirs(), id, &change).await);
     }
+
     assert_eq!(fixture.all_tasks().await, before);
 }
 
-async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
+async fn lists_and_bulk_changes_are_limited_to_the_owner(fixture: Arc<Fixture>) {
     let other = NewTask {
         owner: "u-2".into(),
         ..new_task()
@@ -121,12 +129,14 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
     let listed = fixture
         .list(&theirs(), &any, SortOrder::OldestFirst, MANY)
         .await;
+
     assert_eq!(ids_of(&listed), [ids[1], ids[3]]);
     let filter = TaskFilter {
         owner: Some(OWNER.to_owned()),
         ..TaskFilter::default()
     };
     let change = BulkChange::Cancel;
+
     let sneaky = BulkRequest {
         access: theirs(),
         filter,
@@ -135,6 +145,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
         after: None,
         limit: MANY,
     };
+
     let outcome = fixture.store.change_tasks(&sneaky).await.unwrap();
     assert_eq!(
         outcome,
@@ -144,6 +155,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
             next: None
         }
     );
+
     let request = BulkRequest {
         access: theirs(),
         filter: any,
@@ -152,6 +164,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
         after: None,
         limit: MANY,
     };
+
     let outcome = fixture.store.change_tasks(&request).await.unwrap();
     assert_eq!(
         outcome,
@@ -161,6 +174,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
             next: None
         }
     );
+
     for (index, task) in fixture.all_tasks().await.iter().enumerate() {
         let expected = if index % 2 == 1 {
             Status::Cancelled
@@ -171,7 +185,7 @@ async fn lists_and_bulk_changes_keep_to_the_owner(fixture: Arc<Fixture>) {
     }
 }
 
-async fn a_childs_owner_is_the_one_that_was_given(fixture: Arc<Fixture>) {
+async fn a_child_may_have_another_owner(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let child = NewTask {
         owner: "u-2".into(),
@@ -179,6 +193,7 @@ async fn a_childs_owner_is_the_one_that_was_given(fixture: Arc<Fixture>) {
         ..new_task()
     };
     let child = fixture.submit_children(parent, vec![child]).await[0];
+
     assert_eq!(
         fixture
             .store
@@ -188,6 +203,7 @@ async fn a_childs_owner_is_the_one_that_was_given(fixture: Arc<Fixture>) {
             .owner,
         "u-2"
     );
+
     fixture
         .store
         .cancel_task(&mine(), parent.task_id)
@@ -196,6 +212,6 @@ async fn a_childs_owner_is_the_one_that_was_given(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.status(child).await,
         Status::Cancelled,
-        "a tree is cancelled whole"
+        "all descendants are cancelled"
     );
 }

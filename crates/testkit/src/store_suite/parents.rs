@@ -1,10 +1,10 @@
-//! Parents and children: counters, the parent's end, the finish step, and redoing what failed.
+//! Parents and children: counters, the parent's end, the finish step, and redoing failed children.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
     ChildCounts, Lease, NewTask, Phase, Status, StoreError, TaskId,
-    contract::store::{Access, Outcome, Report, RetryScope, Verdict},
+    contract::store::{Access, AttemptEnd, AttemptReport, RetryScope, Verdict},
 };
 
 use super::{
@@ -17,28 +17,28 @@ pub(super) fn cases() -> Vec<Case> {
     cases![
         a_parent_waits_for_its_children_and_holds_no_node,
         a_parent_whose_children_all_completed_is_completed,
-        a_parent_of_which_no_child_completed_is_failed,
+        a_parent_without_a_completed_child_fails,
         a_parent_of_mixed_children_is_completed_with_errors,
         a_parent_of_a_child_with_errors_is_completed_with_errors,
-        children_that_end_before_their_parent_returns_are_counted,
-        a_parent_without_children_goes_straight_on,
+        children_that_end_before_their_parent_count,
+        a_parent_without_children_completes_at_once,
         a_finish_step_runs_when_the_last_child_has_ended,
         a_finish_step_without_children_still_runs,
         a_failed_finish_step_fails_the_parent,
-        ends_travel_up_through_nested_parents,
+        ends_propagate_through_nested_parents,
         a_child_and_its_parent_may_end_in_one_batch,
-        a_child_that_ends_is_counted_wherever_its_parent_stands,
-        failed_children_are_redone_and_the_good_ones_stay,
-        a_redone_parent_ends_once_more_when_its_children_have,
-        a_redo_needs_failed_children_and_none_open,
-        a_child_retried_by_hand_leaves_its_ended_parent_ended,
+        a_child_counts_in_any_state_of_its_parent,
+        only_failed_children_are_redone,
+        a_redone_parent_ends_again_after_its_children,
+        a_redo_needs_failed_children_and_no_open_ones,
+        a_retried_child_does_not_reopen_its_parent,
         a_stale_parent_may_not_submit_children,
         children_of_one_batch_have_one_parent,
-        a_batch_may_mix_children_and_others,
+        a_batch_may_mix_children_and_other_tasks,
     ]
 }
 
-/// A running parent and its children, submitted and not yet claimed.
+/// A running parent and its children, which are not claimed yet.
 async fn family(fixture: &Fixture, parent: NewTask, children: usize) -> (Lease, Vec<TaskId>) {
     let lease = fixture.start(parent).await;
     let children = fixture
@@ -54,17 +54,19 @@ fn child() -> NewTask {
     }
 }
 
-/// A parent that has returned and whose children have then ended so.
-async fn ended_family(fixture: &Fixture, ends: &[Outcome]) -> (TaskId, Vec<TaskId>) {
+/// A parent that has returned, and whose children have then ended with these outcomes.
+async fn ended_family(fixture: &Fixture, ends: &[AttemptEnd]) -> (TaskId, Vec<TaskId>) {
     let (parent, children) = family(fixture, new_task(), ends.len()).await;
     assert_eq!(
         fixture.finish(parent, completed()).await,
         Verdict::Applied(Status::Waiting)
     );
+
     for (child, end) in children.iter().zip(ends) {
         assert_eq!(fixture.status(parent.task_id).await, Status::Waiting);
         fixture.run(*child, end.clone()).await;
     }
+
     (parent.task_id, children)
 }
 
@@ -77,6 +79,7 @@ async fn a_parent_waits_for_its_children_and_holds_no_node(fixture: Arc<Fixture>
             ..ChildCounts::default()
         }
     );
+
     assert_eq!(
         fixture.task(children[0]).await.parent_id,
         Some(parent.task_id)
@@ -89,6 +92,7 @@ async fn a_parent_waits_for_its_children_and_holds_no_node(fixture: Arc<Fixture>
         fixture.finish(parent, completed()).await,
         Verdict::Repeated(Status::Waiting)
     );
+
     assert_eq!(
         fixture.attempts(parent.task_id).await.len(),
         1,
@@ -100,6 +104,7 @@ async fn a_parent_waits_for_its_children_and_holds_no_node(fixture: Arc<Fixture>
         .iter()
         .map(|task| task.id)
         .collect();
+
     assert_eq!(listed, children);
     let node = fixture.node().await;
     assert!(
@@ -112,6 +117,7 @@ async fn a_parent_whose_children_all_completed_is_completed(fixture: Arc<Fixture
     let (parent, _) = ended_family(&fixture, &[completed(), completed()]).await;
     let task = fixture.task(parent).await;
     assert_eq!((task.status, task.error), (Status::Completed, None));
+
     assert_eq!(
         task.children,
         ChildCounts {
@@ -120,14 +126,16 @@ async fn a_parent_whose_children_all_completed_is_completed(fixture: Arc<Fixture
             ..ChildCounts::default()
         }
     );
+
     assert!(task.result.is_some(), "its own result stays");
 }
 
-async fn a_parent_of_which_no_child_completed_is_failed(fixture: Arc<Fixture>) {
-    let (parent, _) = ended_family(&fixture, &[fatal(), Outcome::Cancelled]).await;
+async fn a_parent_without_a_completed_child_fails(fixture: Arc<Fixture>) {
+    let (parent, _) = ended_family(&fixture, &[fatal(), AttemptEnd::Cancelled]).await;
     let task = fixture.task(parent).await;
     assert_eq!(task.status, Status::Failed);
     assert_eq!(task.error.unwrap().class, "children");
+
     assert_eq!(
         task.children,
         ChildCounts {
@@ -143,6 +151,7 @@ async fn a_parent_of_mixed_children_is_completed_with_errors(fixture: Arc<Fixtur
     let (parent, _) = ended_family(&fixture, &[completed(), fatal(), completed()]).await;
     let task = fixture.task(parent).await;
     assert_eq!(task.status, Status::CompletedWithErrors);
+
     assert_eq!(
         task.children,
         ChildCounts {
@@ -164,11 +173,13 @@ async fn a_parent_of_a_child_with_errors_is_completed_with_errors(fixture: Arc<F
         ..new_task()
     };
     let grandchildren = fixture.submit_children(middle, vec![below; 2]).await;
+
     fixture.finish(middle, completed()).await;
     fixture.run(grandchildren[0], completed()).await;
     fixture.run(grandchildren[1], fatal()).await;
     let task = fixture.task(parent.task_id).await;
     assert_eq!(task.status, Status::CompletedWithErrors);
+
     assert_eq!(
         task.children,
         ChildCounts {
@@ -179,7 +190,7 @@ async fn a_parent_of_a_child_with_errors_is_completed_with_errors(fixture: Arc<F
     );
 }
 
-async fn children_that_end_before_their_parent_returns_are_counted(fixture: Arc<Fixture>) {
+async fn children_that_end_before_their_parent_count(fixture: Arc<Fixture>) {
     let (parent, children) = family(&fixture, new_task(), 2).await;
     fixture.run(children[0], completed()).await;
     fixture.run(children[1], fatal()).await;
@@ -190,7 +201,7 @@ async fn children_that_end_before_their_parent_returns_are_counted(fixture: Arc<
     );
 }
 
-async fn a_parent_without_children_goes_straight_on(fixture: Arc<Fixture>) {
+async fn a_parent_without_children_completes_at_once(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     assert!(fixture.submit_children(parent, vec![]).await.is_empty());
     assert_eq!(
@@ -226,12 +237,12 @@ async fn a_finish_step_runs_when_the_last_child_has_ended(fixture: Arc<Fixture>)
     assert_eq!(
         fixture.finish(parent, completed()).await,
         Verdict::Stale(Status::Running),
-        "the first step is over"
+        "the first phase is over"
     );
     let verdict = fixture
         .finish(
             step,
-            Outcome::Completed {
+            AttemptEnd::Completed {
                 result: None,
                 result_url: None,
             },
@@ -240,12 +251,12 @@ async fn a_finish_step_runs_when_the_last_child_has_ended(fixture: Arc<Fixture>)
     assert_eq!(
         verdict,
         Verdict::Applied(Status::CompletedWithErrors),
-        "the end follows the children"
+        "the status follows the children"
     );
     assert_eq!(
         fixture.task(parent.task_id).await.result,
         None,
-        "the step makes the result"
+        "the finish step sets the result"
     );
     assert_eq!(fixture.attempts(parent.task_id).await.len(), 2);
 }
@@ -257,6 +268,7 @@ async fn a_finish_step_without_children_still_runs(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     assert_eq!(
         fixture.finish(parent, completed()).await,
         Verdict::Applied(Status::Queued)
@@ -290,7 +302,7 @@ async fn a_failed_finish_step_fails_the_parent(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.task(parent.task_id).await.phase,
         Phase::Finish,
-        "the retry is one of the step"
+        "the finish step is retried"
     );
     assert_eq!(
         fixture.run(parent.task_id, fatal()).await,
@@ -303,7 +315,7 @@ async fn a_failed_finish_step_fails_the_parent(fixture: Arc<Fixture>) {
     assert!(matches!(redo, Err(StoreError::Refused(_))), "{redo:?}");
 }
 
-async fn ends_travel_up_through_nested_parents(fixture: Arc<Fixture>) {
+async fn ends_propagate_through_nested_parents(fixture: Arc<Fixture>) {
     let mut leases = vec![
         fixture
             .start(NewTask {
@@ -312,6 +324,7 @@ async fn ends_travel_up_through_nested_parents(fixture: Arc<Fixture>) {
             })
             .await,
     ];
+
     for level in 1..5 {
         let below = NewTask {
             task_type: format!("level-{level}").into(),
@@ -321,23 +334,27 @@ async fn ends_travel_up_through_nested_parents(fixture: Arc<Fixture>) {
             .submit_children(leases[level - 1], vec![below])
             .await[0];
         let node = fixture.node().await;
+
         leases.push(fixture.claim_this(node, child).await);
     }
+
     for lease in &leases[..4] {
         assert_eq!(
             fixture.finish(*lease, completed()).await,
             Verdict::Applied(Status::Waiting)
         );
     }
+
     assert_eq!(
         fixture.finish(leases[4], completed()).await,
         Verdict::Applied(Status::Completed)
     );
+
     for lease in leases {
         assert_eq!(
             fixture.status(lease.task_id).await,
             Status::Completed,
-            "one end ends them all"
+            "the last end ends all parents"
         );
     }
 }
@@ -347,42 +364,46 @@ async fn a_child_and_its_parent_may_end_in_one_batch(fixture: Arc<Fixture>) {
         let (parent, children) = family(&fixture, new_task(), 1).await;
         let node = fixture.node().await;
         let child = fixture.claim_this(node, children[0]).await;
-        let mut reports = [parent, child].map(|lease| Report {
+        let mut reports = [parent, child].map(|lease| AttemptReport {
             lease,
             outcome: completed(),
         });
+
         if child_first {
             reports.reverse();
         }
+
         let verdicts = fixture.finish_all(reports.to_vec()).await;
         let first_of_parent = if child_first {
             Status::Completed
         } else {
             Status::Waiting
         };
-        let told = if child_first {
+        let verdicts = if child_first {
             verdicts[1]
         } else {
             verdicts[0]
         };
+
         assert_eq!(
-            told,
+            verdicts,
             Verdict::Applied(first_of_parent),
-            "reports count in their order"
+            "reports are applied in order"
         );
         assert_eq!(fixture.status(parent.task_id).await, Status::Completed);
         assert_eq!(fixture.status(child.task_id).await, Status::Completed);
     }
 }
 
-async fn a_child_that_ends_is_counted_wherever_its_parent_stands(fixture: Arc<Fixture>) {
+async fn a_child_counts_in_any_state_of_its_parent(fixture: Arc<Fixture>) {
     let cases = [
-        (Outcome::HandedBack, 5, Status::Queued),
+        (AttemptEnd::HandedBack, 5, Status::Queued),
         (retryable(0), 5, Status::Retrying),
         (completed(), 5, Status::Waiting),
         (fatal(), 5, Status::Failed),
         (retryable(0), 1, Status::DeadLetter),
     ];
+
     for (outcome, max_attempts, status) in cases {
         let (parent, children) = family(
             &fixture,
@@ -419,9 +440,9 @@ async fn a_child_that_ends_is_counted_wherever_its_parent_stands(fixture: Arc<Fi
     }
 }
 
-async fn failed_children_are_redone_and_the_good_ones_stay(fixture: Arc<Fixture>) {
+async fn only_failed_children_are_redone(fixture: Arc<Fixture>) {
     let (parent, children) =
-        ended_family(&fixture, &[completed(), fatal(), Outcome::Cancelled]).await;
+        ended_family(&fixture, &[completed(), fatal(), AttemptEnd::Cancelled]).await;
     let good = fixture.task(children[0]).await;
     let cancelled = fixture.task(children[2]).await;
     fixture
@@ -429,11 +450,13 @@ async fn failed_children_are_redone_and_the_good_ones_stay(fixture: Arc<Fixture>
         .retry_task(&Access::All, parent, RetryScope::FailedChildren)
         .await
         .unwrap();
+
     let task = fixture.task(parent).await;
     assert_eq!(
         (task.status, task.error, task.finished_at),
         (Status::Waiting, None, None)
     );
+
     assert_eq!(
         task.children,
         ChildCounts {
@@ -443,16 +466,17 @@ async fn failed_children_are_redone_and_the_good_ones_stay(fixture: Arc<Fixture>
             ..ChildCounts::default()
         }
     );
+
     assert_eq!(fixture.status(children[1]).await, Status::Queued);
     assert_eq!(fixture.task(children[0]).await, good);
     assert_eq!(
         fixture.task(children[2]).await,
         cancelled,
-        "who was cancelled was not a failure"
+        "a cancelled child did not fail"
     );
 }
 
-async fn a_redone_parent_ends_once_more_when_its_children_have(fixture: Arc<Fixture>) {
+async fn a_redone_parent_ends_again_after_its_children(fixture: Arc<Fixture>) {
     let (parent, children) = ended_family(&fixture, &[completed(), fatal()]).await;
     fixture
         .store
@@ -461,6 +485,7 @@ async fn a_redone_parent_ends_once_more_when_its_children_have(fixture: Arc<Fixt
         .unwrap();
     fixture.run(children[1], completed()).await;
     let task = fixture.task(parent).await;
+
     assert_eq!(
         (task.status, task.children.completed),
         (Status::Completed, 2)
@@ -476,13 +501,14 @@ async fn a_redone_parent_ends_once_more_when_its_children_have(fixture: Arc<Fixt
     assert_eq!(
         fixture.status(parent).await,
         Status::Waiting,
-        "both are redone"
+        "both children are redone"
     );
+
     fixture.run(children[1], fatal()).await;
     assert_eq!(fixture.status(parent).await, Status::CompletedWithErrors);
 }
 
-async fn a_redo_needs_failed_children_and_none_open(fixture: Arc<Fixture>) {
+async fn a_redo_needs_failed_children_and_no_open_ones(fixture: Arc<Fixture>) {
     let (parent, children) = ended_family(&fixture, &[completed(), fatal(), fatal()]).await;
     fixture
         .store
@@ -494,24 +520,27 @@ async fn a_redo_needs_failed_children_and_none_open(fixture: Arc<Fixture>) {
         .store
         .retry_task(&Access::All, parent, RetryScope::FailedChildren)
         .await;
+
     assert!(
         matches!(redo, Err(StoreError::Refused(_))),
         "one child is open: {redo:?}"
     );
     assert_eq!(fixture.task(parent).await, before);
     let alone = fixture.start(new_task()).await;
+
     fixture.finish(alone, fatal()).await;
     let redo = fixture
         .store
         .retry_task(&Access::All, alone.task_id, RetryScope::FailedChildren)
         .await;
+
     assert!(
         matches!(redo, Err(StoreError::Refused(_))),
         "it has no children: {redo:?}"
     );
 }
 
-async fn a_child_retried_by_hand_leaves_its_ended_parent_ended(fixture: Arc<Fixture>) {
+async fn a_retried_child_does_not_reopen_its_parent(fixture: Arc<Fixture>) {
     let (parent, children) = ended_family(&fixture, &[completed(), fatal()]).await;
     fixture
         .store
@@ -519,12 +548,14 @@ async fn a_child_retried_by_hand_leaves_its_ended_parent_ended(fixture: Arc<Fixt
         .await
         .unwrap();
     let task = fixture.task(parent).await;
+
     assert_eq!(
         (task.status, task.children.failed, task.children.open()),
         (Status::CompletedWithErrors, 0, 1)
     );
     fixture.run(children[1], completed()).await;
     let task = fixture.task(parent).await;
+
     assert_eq!(
         (task.status, task.children.completed),
         (Status::CompletedWithErrors, 2)
@@ -544,6 +575,7 @@ async fn a_stale_parent_may_not_submit_children(fixture: Arc<Fixture>) {
             ..parent
         },
     ];
+
     for lease in stale {
         let answer = fixture
             .store
@@ -554,18 +586,20 @@ async fn a_stale_parent_may_not_submit_children(fixture: Arc<Fixture>) {
             .await;
         assert!(matches!(answer, Err(StoreError::Refused(_))), "{answer:?}");
     }
-    let nobody = Lease {
+
+    let unknown = Lease {
         task_id: TaskId(random_uuid()),
         ..parent
     };
     let answer = fixture
         .store
         .submit_task(NewTask {
-            parent: Some(nobody),
+            parent: Some(unknown),
             ..child()
         })
         .await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
+
     fixture.finish(parent, completed()).await;
     let answer = fixture
         .store
@@ -574,6 +608,7 @@ async fn a_stale_parent_may_not_submit_children(fixture: Arc<Fixture>) {
             ..child()
         })
         .await;
+
     assert!(
         matches!(answer, Err(StoreError::Refused(_))),
         "an ended attempt submits nothing: {answer:?}"
@@ -592,11 +627,12 @@ async fn children_of_one_batch_have_one_parent(fixture: Arc<Fixture>) {
         .store
         .submit_tasks(vec![of(first), of(second)])
         .await;
+
     assert_eq!(refused_field(answer), "parent");
     assert_eq!(fixture.all_tasks().await.len(), 2, "all or none");
 }
 
-async fn a_batch_may_mix_children_and_others(fixture: Arc<Fixture>) {
+async fn a_batch_may_mix_children_and_other_tasks(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let before = fixture.task(parent.task_id).await.version;
     let of = NewTask {
@@ -605,10 +641,11 @@ async fn a_batch_may_mix_children_and_others(fixture: Arc<Fixture>) {
     };
     let ids = fixture.submit_all(vec![of.clone(), child(), of]).await;
     let task = fixture.task(parent.task_id).await;
+
     assert_eq!(
         (task.children.total, task.version),
         (2, before + 1),
-        "one change for the whole batch"
+        "the parent changes once for the whole batch"
     );
     assert_eq!(fixture.task(ids[1]).await.parent_id, None);
 }

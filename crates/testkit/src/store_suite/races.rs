@@ -1,4 +1,4 @@
-//! Races for something that only one may have: a task, a key, a duty, a message.
+//! Races for what only one can get: a task, a key, a maintenance lease, a message.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -24,25 +24,27 @@ pub(super) fn cases() -> Vec<Case> {
     let mut all = cases![
         thirty_two_claimers_take_each_of_ten_thousand_tasks_once,
         sixty_four_submits_of_one_key_make_one_task,
-        of_two_bodies_under_one_key_one_wins,
-        a_bulk_cancel_and_claims_share_the_tasks_between_them,
-        a_duty_has_one_holder,
+        one_of_two_bodies_under_one_key_wins,
+        each_task_is_either_claimed_or_cancelled_in_bulk,
+        a_maintenance_lease_has_one_holder,
         a_dead_letter_is_retried_once,
         children_submitted_at_once_are_all_counted,
     ];
+
     let with_events = |case: Case| case.with_outbox(OutboxPolicy::everything());
     all.extend(
         cases![relays_share_the_messages_between_them]
             .into_iter()
             .map(with_events),
     );
+
     all
 }
 
-/// What racers of different kinds have in common, so that they can stand in one list.
+/// The common type of different racers, so that they fit in one list.
 pub(super) type Racer<T> = BoxFuture<'static, T>;
 
-/// Runs all at once and answers with what each came to, in their order.
+/// Runs all racers concurrently. Returns their answers in order.
 pub(super) async fn at_once<T: Send + 'static>(
     racers: impl IntoIterator<Item = impl Future<Output = T> + Send + 'static>,
 ) -> Vec<T> {
@@ -68,6 +70,7 @@ async fn thirty_two_claimers_take_each_of_ten_thousand_tasks_once(fixture: Arc<F
                 if claimed.is_empty() {
                     break;
                 }
+
                 assert!(
                     claimed
                         .iter()
@@ -75,28 +78,28 @@ async fn thirty_two_claimers_take_each_of_ten_thousand_tasks_once(fixture: Arc<F
                 );
                 taken.extend(claimed.into_iter().map(|task| task.id));
             }
+
             taken
         }
     });
+
     let taken: Vec<TaskId> = at_once(claimers).await.concat();
     assert_eq!(taken.len(), ids.len(), "each task is taken once");
     assert_eq!(
         BTreeSet::from_iter(taken),
         BTreeSet::from_iter(ids),
-        "none is missed"
+        "no task is missed"
     );
     let tasks = fixture.all_tasks().await;
+
     assert!(
         tasks
             .iter()
             .all(|task| task.status == Status::Running && task.attempt == 1)
     );
     let tokens: HashSet<_> = tasks.iter().map(|task| task.lease_token.unwrap()).collect();
-    assert_eq!(
-        tokens.len(),
-        tasks.len(),
-        "each lease has a token of its own"
-    );
+
+    assert_eq!(tokens.len(), tasks.len(), "each lease has its own token");
 }
 
 fn keyed(digest: u8) -> NewTask {
@@ -105,6 +108,7 @@ fn keyed(digest: u8) -> NewTask {
         digest: [digest; 32],
         ttl_ms: HOUR_MS,
     });
+
     NewTask {
         idempotency,
         ..new_task()
@@ -129,23 +133,25 @@ async fn sixty_four_submits_of_one_key_make_one_task(fixture: Arc<Fixture>) {
         answers
             .iter()
             .all(|answer| answer.task_id == answers[0].task_id),
-        "all are told of the same task"
+        "all answers name the same task"
     );
+
     assert_eq!(
         answers.iter().filter(|answer| !answer.repeated).count(),
         1,
-        "one of them made it"
+        "one submit created it"
     );
     assert_eq!(fixture.all_tasks().await.len(), 1);
 }
 
-async fn of_two_bodies_under_one_key_one_wins(fixture: Arc<Fixture>) {
+async fn one_of_two_bodies_under_one_key_wins(fixture: Arc<Fixture>) {
     let digests: Vec<u8> = (0..64).map(|number| number % 2).collect();
     let answers = submit_at_once(&fixture, digests.clone()).await;
     let made = answers
         .iter()
         .position(|answer| matches!(answer, Ok(submitted) if !submitted.repeated));
-    let winner = digests[made.expect("one of them made the task")];
+    let winner = digests[made.expect("one submit created the task")];
+
     for (answer, digest) in answers.iter().zip(digests) {
         match answer {
             Ok(_) => assert_eq!(digest, winner, "only the winner's body is accepted"),
@@ -155,10 +161,11 @@ async fn of_two_bodies_under_one_key_one_wins(fixture: Arc<Fixture>) {
             Err(error) => panic!("{error}"),
         }
     }
+
     assert_eq!(fixture.all_tasks().await.len(), 1);
 }
 
-async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixture>) {
+async fn each_task_is_either_claimed_or_cancelled_in_bulk(fixture: Arc<Fixture>) {
     fixture.submit_all(vec![new_task(); 600]).await;
     let mut racers: Vec<Racer<(Vec<TaskId>, usize)>> = Vec::new();
     for _ in 0..8 {
@@ -172,6 +179,7 @@ async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixt
             (taken, 0)
         }));
     }
+
     let canceller = Arc::clone(&fixture);
     racers.push(Box::pin(async move {
         (vec![], cancel_all_queued(&canceller).await)
@@ -180,21 +188,24 @@ async fn a_bulk_cancel_and_claims_share_the_tasks_between_them(fixture: Arc<Fixt
     let cancelled: usize = answers.iter().map(|(_, cancelled)| cancelled).sum();
     let taken: BTreeSet<TaskId> = answers.into_iter().flat_map(|(taken, _)| taken).collect();
     let tasks = fixture.all_tasks().await;
+
     for task in &tasks {
         let expected = if taken.contains(&task.id) {
             Status::Running
         } else {
             Status::Cancelled
         };
+
         assert_eq!(
             task.status, expected,
             "a task is claimed or cancelled, never both"
         );
     }
+
     assert_eq!(
         cancelled,
         tasks.len() - taken.len(),
-        "the bulk change counts what it changed"
+        "the bulk change counts its changes"
     );
 }
 
@@ -203,6 +214,7 @@ async fn cancel_all_queued(fixture: &Fixture) -> usize {
         statuses: vec![Status::Queued],
         ..TaskFilter::default()
     };
+
     let mut request = BulkRequest {
         access: Access::All,
         filter,
@@ -211,6 +223,7 @@ async fn cancel_all_queued(fixture: &Fixture) -> usize {
         after: None,
         limit: 50,
     };
+
     let mut changed = 0;
     loop {
         let step = fixture.store.change_tasks(&request).await.unwrap();
@@ -222,7 +235,7 @@ async fn cancel_all_queued(fixture: &Fixture) -> usize {
     }
 }
 
-async fn a_duty_has_one_holder(fixture: Arc<Fixture>) {
+async fn a_maintenance_lease_has_one_holder(fixture: Arc<Fixture>) {
     for epoch in 1..=3 {
         let takers = (0..32).map(|_| {
             let fixture = Arc::clone(&fixture);
@@ -230,19 +243,20 @@ async fn a_duty_has_one_holder(fixture: Arc<Fixture>) {
                 let node: NodeId = fixture.node().await;
                 fixture
                     .store
-                    .take_duty("relay", node, HOUR_MS)
+                    .take_maintenance_lease("relay", node, HOUR_MS)
                     .await
                     .unwrap()
                     .map(|lease| (lease, node))
             }
         });
+
         let holders: Vec<_> = at_once(takers).await.into_iter().flatten().collect();
-        assert_eq!(holders.len(), 1, "one node holds the duty");
+        assert_eq!(holders.len(), 1, "one node holds the job");
         let (lease, node) = &holders[0];
         assert_eq!(
             (lease.node_id, lease.epoch),
             (*node, epoch),
-            "each change of hands raises the epoch by one"
+            "each new holder increments the epoch"
         );
         fixture.clock.advance_ms(2 * HOUR_MS);
     }
@@ -252,6 +266,7 @@ async fn a_dead_letter_is_retried_once(fixture: Arc<Fixture>) {
     let lease = fixture.start(new_task()).await;
     fixture.finish(lease, fatal()).await;
     let version = fixture.task(lease.task_id).await.version;
+
     let retries = (0..16).map(|_| {
         let fixture = Arc::clone(&fixture);
         async move {
@@ -261,6 +276,7 @@ async fn a_dead_letter_is_retried_once(fixture: Arc<Fixture>) {
                 .await
         }
     });
+
     let answers = at_once(retries).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert!(
@@ -269,6 +285,7 @@ async fn a_dead_letter_is_retried_once(fixture: Arc<Fixture>) {
             .all(|answer| matches!(answer, Ok(()) | Err(StoreError::Refused(_)))),
         "{answers:?}"
     );
+
     assert_eq!(fixture.task(lease.task_id).await.version, version + 1);
 }
 
@@ -279,6 +296,7 @@ async fn children_submitted_at_once_are_all_counted(fixture: Arc<Fixture>) {
         async move { fixture.submit_children(parent, vec![new_task(); 20]).await }
     });
     let children: BTreeSet<TaskId> = at_once(submits).await.into_iter().flatten().collect();
+
     assert_eq!(children.len(), 320);
     assert_eq!(fixture.task(parent.task_id).await.children.total, 320);
 }
@@ -288,32 +306,31 @@ async fn relays_share_the_messages_between_them(fixture: Arc<Fixture>) {
     let relays = (0..8).map(|_| {
         let fixture = Arc::clone(&fixture);
         async move {
-            let mut held = Vec::new();
+            let mut ids = Vec::new();
             loop {
                 let leased = fixture.store.lease_outbox(13, HOUR_MS).await.unwrap();
                 if leased.is_empty() {
-                    return held;
+                    return ids;
                 }
+
                 assert!(
                     leased.iter().all(|message| message.tries == 1),
-                    "nobody held it before"
+                    "the message had no holder before"
                 );
-                held.extend(leased.into_iter().map(|message| message.id));
+                ids.extend(leased.into_iter().map(|message| message.id));
             }
         }
     });
-    let held: Vec<i64> = at_once(relays).await.concat();
-    assert_eq!(
-        held.len(),
-        300,
-        "an event for each task, each held by one relay"
-    );
-    assert_eq!(BTreeSet::from_iter(held).len(), 300);
+
+    let leased: Vec<i64> = at_once(relays).await.concat();
+    assert_eq!(leased.len(), 300, "each event is leased to one relay");
+    assert_eq!(BTreeSet::from_iter(leased).len(), 300);
     let node = fixture.node().await;
     let claimed = fixture
         .store
         .claim_tasks(&claim_request(node, &[QUEUE], &[KIND], MANY))
         .await
         .unwrap();
+
     assert_eq!(claimed.len(), 300);
 }

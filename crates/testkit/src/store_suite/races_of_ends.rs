@@ -1,4 +1,4 @@
-//! Races to end a task: finish against cancel, against rescue, against itself, and children against parents.
+//! Races to end a task: finish against cancel, rescue and finish, and children against parents.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,10 +6,10 @@ use std::{
 };
 
 use longhaul_domain::{
-    ChildCounts, Lease, NewTask, Status, Task, TaskId,
-    contract::store::{Access, Report, Verdict},
+    ChildCounts, Lease, NewTask, Status, TaskId, TaskRecord,
+    contract::store::{Access, AttemptReport, Verdict},
+    event::EventSelection,
     event::{EventKind, OutboxPolicy, Topic},
-    event_selection::EventSelection,
 };
 
 use super::{
@@ -21,29 +21,31 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     let with_events = cases![
-        a_thousand_children_that_end_at_once_end_their_parent_once,
-        a_parent_that_returns_while_its_children_end_is_ended_once,
+        a_thousand_concurrent_children_end_their_parent_once,
+        a_parent_that_ends_with_its_children_ends_once,
     ];
-    let told = |case: Case| {
+    let publishing = |case: Case| {
         case.with_outbox(OutboxPolicy {
             events: EventSelection::everything(),
             dead_letters: false,
         })
     };
-    let mut all: Vec<Case> = with_events.into_iter().map(told).collect();
+
+    let mut all: Vec<Case> = with_events.into_iter().map(publishing).collect();
     all.extend(cases![
-        of_a_cancel_and_a_finish_one_wins,
+        either_a_cancel_or_a_finish_wins,
         a_parent_cancelled_while_its_children_end_leaves_nothing_open,
-        of_many_who_cancel_a_family_one_is_told_of_each_move,
-        of_a_rescue_and_a_finish_one_wins,
-        of_a_hand_back_of_strays_and_a_finish_one_wins,
+        one_of_many_cancels_gets_each_move_of_a_family,
+        either_a_rescue_or_a_finish_wins,
+        either_a_hand_back_of_strays_or_a_finish_wins,
         many_rescuers_rescue_each_task_once,
-        two_nodes_that_report_the_same_ends_are_both_answered,
+        two_nodes_that_report_the_same_ends_both_get_verdicts,
     ]);
+
     all
 }
 
-async fn running_tasks(fixture: &Fixture, count: usize) -> Vec<Task> {
+async fn running_tasks(fixture: &Fixture, count: usize) -> Vec<TaskRecord> {
     fixture.submit_all(vec![new_task(); count]).await;
     let node = fixture.node().await;
     let claimed = fixture.claim(node, count).await;
@@ -51,18 +53,20 @@ async fn running_tasks(fixture: &Fixture, count: usize) -> Vec<Task> {
     claimed
 }
 
-fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<Report> {
+fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<AttemptReport> {
     let report = |(index, lease): (usize, &Lease)| {
         let outcome = if ends_well(index) {
             completed()
         } else {
             fatal()
         };
-        Report {
+
+        AttemptReport {
             lease: *lease,
             outcome,
         }
     };
+
     leases.iter().enumerate().map(report).collect()
 }
 
@@ -73,19 +77,22 @@ async fn running_family(fixture: &Fixture, children: usize) -> (Lease, Vec<Lease
         task_type: "child".into(),
         ..new_task()
     };
+
     fixture.submit_children(parent, vec![child; children]).await;
     let node = fixture.node().await;
     let claimed = fixture
         .claim_from(node, &["lane"], &["child"], children)
         .await;
+
     assert_eq!(claimed.len(), children);
     (parent, claimed.iter().map(lease_of).collect())
 }
 
-async fn a_thousand_children_that_end_at_once_end_their_parent_once(fixture: Arc<Fixture>) {
+async fn a_thousand_concurrent_children_end_their_parent_once(fixture: Arc<Fixture>) {
     let (parent, children) = running_family(&fixture, 1_000).await;
     fixture.finish(parent, completed()).await;
     let reports = reports_of(&children, |index| index % 4 != 0);
+
     // Batches of different sizes that overlap in time, from 1 to 64 reports.
     let mut batches = Vec::new();
     let mut rest = reports.as_slice();
@@ -94,17 +101,20 @@ async fn a_thousand_children_that_end_at_once_end_their_parent_once(fixture: Arc
         batches.push(batch.to_vec());
         rest = later;
     }
+
     let finishes = batches.into_iter().map(|batch| {
         let fixture = Arc::clone(&fixture);
         async move { fixture.finish_all(batch).await }
     });
     let verdicts: Vec<Verdict> = at_once(finishes).await.concat();
+
     assert!(
         verdicts
             .iter()
             .all(|verdict| matches!(verdict, Verdict::Applied(_)))
     );
     let task = fixture.task(parent.task_id).await;
+
     assert_eq!(task.status, Status::CompletedWithErrors);
     assert_eq!(
         task.children,
@@ -115,10 +125,11 @@ async fn a_thousand_children_that_end_at_once_end_their_parent_once(fixture: Arc
             ..ChildCounts::default()
         }
     );
+
     assert_ends(&fixture, &BTreeMap::from([(parent.task_id, 1)])).await;
 }
 
-async fn a_parent_that_returns_while_its_children_end_is_ended_once(fixture: Arc<Fixture>) {
+async fn a_parent_that_ends_with_its_children_ends_once(fixture: Arc<Fixture>) {
     let mut racers: Vec<Racer<Vec<Verdict>>> = Vec::new();
     let mut parents = BTreeMap::new();
     for _ in 0..20 {
@@ -131,19 +142,22 @@ async fn a_parent_that_returns_while_its_children_end_is_ended_once(fixture: Arc
             }));
         }
     }
+
     let verdicts = at_once(racers).await.concat();
     assert!(
         verdicts
             .iter()
             .all(|verdict| matches!(verdict, Verdict::Applied(_)))
     );
+
     for parent in parents.keys() {
         assert_eq!(fixture.status(*parent).await, Status::Completed);
     }
+
     assert_ends(&fixture, &parents).await;
 }
 
-/// Asserts how often listeners were told that each task ended.
+/// Asserts how many events report the end of each task.
 async fn assert_ends(fixture: &Fixture, expected: &BTreeMap<TaskId, usize>) {
     let mut ends: BTreeMap<TaskId, usize> = BTreeMap::new();
     for leased in fixture.drain_outbox().await {
@@ -156,16 +170,19 @@ async fn assert_ends(fixture: &Fixture, expected: &BTreeMap<TaskId, usize>) {
             *ends.entry(message.task_id).or_default() += 1;
         }
     }
+
     assert_eq!(&ends, expected, "a parent ends exactly once");
 }
 
-async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
+async fn either_a_cancel_or_a_finish_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
     let mut racers: Vec<Racer<Answer>> = Vec::new();
     for task in &tasks {
-        let (lease, finisher, canceller) =
-            (lease_of(task), Arc::clone(&fixture), Arc::clone(&fixture));
+        let lease = lease_of(task);
+        let finisher = Arc::clone(&fixture);
+        let canceller = Arc::clone(&fixture);
         let finish = async move { Answer::Finish(finisher.finish(lease, completed()).await) };
+
         let cancel = async move {
             Answer::Cancel(
                 canceller
@@ -176,7 +193,8 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
                     .status,
             )
         };
-        // Who starts first changes from task to task.
+
+        // The order of the two alternates.
         if task.id.0.as_u128() % 2 == 0 {
             racers.push(Box::pin(finish));
             racers.push(Box::pin(cancel));
@@ -185,22 +203,27 @@ async fn of_a_cancel_and_a_finish_one_wins(fixture: Arc<Fixture>) {
             racers.push(Box::pin(finish));
         }
     }
+
     let answers = at_once(racers).await;
     for (task, pair) in tasks.iter().zip(answers.chunks(2)) {
         let after = fixture.task(task.id).await;
-        let (verdict, told) = match (pair[0], pair[1]) {
-            (Answer::Finish(verdict), Answer::Cancel(told))
-            | (Answer::Cancel(told), Answer::Finish(verdict)) => (verdict, told),
+        let (verdict, returned) = match (pair[0], pair[1]) {
+            (Answer::Finish(verdict), Answer::Cancel(returned))
+            | (Answer::Cancel(returned), Answer::Finish(verdict)) => (verdict, returned),
             other => panic!("one of each raced: {other:?}"),
         };
-        assert_eq!(told, after.status, "the canceller is told how it ended");
+
+        assert_eq!(
+            returned, after.status,
+            "the cancel returns the final status"
+        );
         match verdict {
             Verdict::Applied(Status::Completed) => assert_eq!(after.status, Status::Completed),
             Verdict::Stale(Status::Cancelled) => {
                 assert_eq!(
                     (after.status, after.result),
                     (Status::Cancelled, None),
-                    "no result is kept"
+                    "there is no result"
                 );
             }
             Verdict::Applied(_) | Verdict::Stale(_) | Verdict::Repeated(_) | Verdict::Missing => {
@@ -222,7 +245,8 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
         let (parent, children) = running_family(&fixture, 8).await;
         fixture.finish(parent, completed()).await;
         for batch in children.chunks(3) {
-            let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |index| index == 0));
+            let fixture = Arc::clone(&fixture);
+            let reports = reports_of(batch, |index| index == 0);
             racers.push(Box::pin(async move {
                 let verdicts = fixture.finish_all(reports.clone()).await;
                 reports
@@ -232,6 +256,7 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
                     .collect()
             }));
         }
+
         let fixture = Arc::clone(&fixture);
         racers.push(Box::pin(async move {
             fixture
@@ -242,32 +267,37 @@ async fn a_parent_cancelled_while_its_children_end_leaves_nothing_open(fixture: 
             vec![]
         }));
     }
+
     for (id, verdict) in at_once(racers).await.concat() {
         let status = fixture.status(id).await;
         match verdict {
-            Verdict::Applied(told) => assert_eq!(status, told, "what counted stays"),
-            Verdict::Stale(told) => {
-                assert_eq!((status, told), (Status::Cancelled, Status::Cancelled))
+            Verdict::Applied(returned) => {
+                assert_eq!(status, returned, "an applied report is final")
+            }
+            Verdict::Stale(returned) => {
+                assert_eq!((status, returned), (Status::Cancelled, Status::Cancelled))
             }
             Verdict::Repeated(_) | Verdict::Missing => panic!("{verdict:?}"),
         }
     }
+
     for task in fixture.all_tasks().await {
         assert!(
             task.status.is_ended(),
-            "{} is left {:?}",
+            "{} is still {:?}",
             task.id,
             task.status
         );
     }
 }
 
-async fn of_many_who_cancel_a_family_one_is_told_of_each_move(fixture: Arc<Fixture>) {
+async fn one_of_many_cancels_gets_each_move_of_a_family(fixture: Arc<Fixture>) {
     let mut racers: Vec<Racer<Vec<TaskId>>> = Vec::new();
     for _ in 0..20 {
         let (parent, children) = running_family(&fixture, 4).await;
         fixture.finish(parent, completed()).await;
-        // Three cancel the parent, and one each child.
+
+        // Three cancel the parent, and one cancels each child.
         let ids = [parent.task_id; 3]
             .into_iter()
             .chain(children.iter().map(|lease| lease.task_id));
@@ -280,22 +310,24 @@ async fn of_many_who_cancel_a_family_one_is_told_of_each_move(fixture: Arc<Fixtu
             }));
         }
     }
-    let mut told = at_once(racers).await.concat();
-    told.sort();
+
+    let mut returned = at_once(racers).await.concat();
+    returned.sort();
     let mut tasks: Vec<TaskId> = fixture
         .all_tasks()
         .await
         .iter()
         .map(|task| task.id)
         .collect();
+
     tasks.sort();
-    assert_eq!(told, tasks, "each end is told once");
+    assert_eq!(returned, tasks, "each end is returned once");
 }
 
-/// What a finisher was told of its tasks; a rescuer has no verdict.
-type Told = Vec<(TaskId, Option<Verdict>)>;
+/// The verdict of a finisher. A rescuer has none.
+type Verdicts = Vec<(TaskId, Option<Verdict>)>;
 
-async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
+async fn either_a_rescue_or_a_finish_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
     fixture
         .store
@@ -303,9 +335,10 @@ async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
         .await
         .unwrap();
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
-    let mut racers: Vec<Racer<Told>> = Vec::new();
+    let mut racers: Vec<Racer<Verdicts>> = Vec::new();
     for batch in leases.chunks(10) {
-        let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
+        let fixture = Arc::clone(&fixture);
+        let reports = reports_of(batch, |_| true);
         racers.push(Box::pin(async move {
             let verdicts = fixture.finish_all(reports.clone()).await;
             reports
@@ -345,13 +378,14 @@ async fn of_a_rescue_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     }
 }
 
-async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
+async fn either_a_hand_back_of_strays_or_a_finish_wins(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, 200).await;
     let node = tasks[0].node_id.unwrap();
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
-    let mut racers: Vec<Racer<Told>> = Vec::new();
+    let mut racers: Vec<Racer<Verdicts>> = Vec::new();
     for batch in leases.chunks(10) {
-        let (fixture, reports) = (Arc::clone(&fixture), reports_of(batch, |_| true));
+        let fixture = Arc::clone(&fixture);
+        let reports = reports_of(batch, |_| true);
         racers.push(Box::pin(async move {
             let verdicts = fixture.finish_all(reports.clone()).await;
             reports
@@ -361,15 +395,16 @@ async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
                 .collect()
         }));
     }
-    // Two of them, so that they also race with each other; half of the tasks are held and stay.
+    // Two hand-backs race with each other too. Half of the leases are known and stay.
     for place in [5, 10] {
-        let (fixture, held) = (Arc::clone(&fixture), leases[..100].to_vec());
+        let fixture = Arc::clone(&fixture);
+        let known = leases[..100].to_vec();
         racers.insert(
             place,
             Box::pin(async move {
                 let strays = fixture
                     .store
-                    .hand_back_strays(node, &held, 0)
+                    .hand_back_strays(node, &known, 0)
                     .await
                     .unwrap();
                 strays.into_iter().map(|id| (id, None)).collect()
@@ -379,7 +414,7 @@ async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
     let answers = at_once(racers).await.concat();
     let handed_back: Vec<TaskId> = answers
         .iter()
-        .filter(|(_, told)| told.is_none())
+        .filter(|(_, returned)| returned.is_none())
         .map(|(id, _)| *id)
         .collect();
     let once: BTreeSet<TaskId> = handed_back.iter().copied().collect();
@@ -392,7 +427,7 @@ async fn of_a_hand_back_of_strays_and_a_finish_one_wins(fixture: Arc<Fixture>) {
         leases[..100]
             .iter()
             .all(|lease| !once.contains(&lease.task_id)),
-        "what is held stays"
+        "known leases are not strays"
     );
     for (id, verdict) in answers
         .into_iter()
@@ -417,12 +452,14 @@ async fn many_rescuers_rescue_each_task_once(fixture: Arc<Fixture>) {
             .unwrap();
         expected.extend(ids_of(&tasks));
     }
+
     let rescuers = (0..6).map(|_| {
         let fixture = Arc::clone(&fixture);
         async move { fixture.rescue(5).await.requeued }
     });
     let mut rescued = at_once(rescuers).await.concat();
-    // Rescuers may pass by what another one holds at the moment; the next pass finds what is left.
+
+    // A rescuer skips rows that another one has locked; the next pass finds the rest.
     rescued.extend(fixture.rescue(5).await.requeued);
     assert_eq!(rescued.len(), expected.len(), "each task is rescued once");
     assert_eq!(BTreeSet::from_iter(rescued), expected);
@@ -435,16 +472,17 @@ async fn many_rescuers_rescue_each_task_once(fixture: Arc<Fixture>) {
     );
 }
 
-async fn two_nodes_that_report_the_same_ends_are_both_answered(fixture: Arc<Fixture>) {
+async fn two_nodes_that_report_the_same_ends_both_get_verdicts(fixture: Arc<Fixture>) {
     let tasks = running_tasks(&fixture, MANY).await;
     let leases: Vec<Lease> = tasks.iter().map(lease_of).collect();
     let forwards = reports_of(&leases, |_| true);
-    let backwards: Vec<Report> = forwards.iter().rev().cloned().collect();
+    let backwards: Vec<AttemptReport> = forwards.iter().rev().cloned().collect();
     let finishes = [forwards, backwards].map(|reports| {
         let fixture = Arc::clone(&fixture);
         async move { fixture.finish_all(reports).await }
     });
     let mut answers = at_once(finishes).await;
+
     answers[1].reverse();
     for (one, other) in answers[0].iter().zip(&answers[1]) {
         let applied = [one, other]
@@ -453,7 +491,7 @@ async fn two_nodes_that_report_the_same_ends_are_both_answered(fixture: Arc<Fixt
         assert_eq!(applied.count(), 1, "one report counts: {one:?}, {other:?}");
         assert!(
             one.is_accepted() && other.is_accepted(),
-            "and the other is recognised"
+            "and the other is answered as repeated"
         );
     }
 }

@@ -1,14 +1,14 @@
-//! Ways to bring a task to each status, by the store's own operations alone.
+//! Ways to bring a task to each status with the store's own operations.
 
 use longhaul_domain::{
     Lease, NewTask, NodeId, RunAt, Status, TaskId,
-    contract::store::{Access, Outcome, RetryScope},
+    contract::store::{Access, AttemptEnd, RetryScope},
 };
 
 use super::support::{OWNER, completed, fatal, json, random_uuid, retryable, snoozed};
 use crate::fixture::Fixture;
 
-/// A way to a status. Each status has one; some have several that differ in what the row still tells.
+/// A way to a status. Some statuses have several ways, which leave different rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recipe {
     Submitted,
@@ -72,10 +72,10 @@ impl Recipe {
     }
 }
 
-/// How far in the future the deadline of a built task lies.
+/// The time until the deadline of a built task.
 pub(super) const DEADLINE_MS: u64 = 100_000_000;
 
-/// A task that a recipe made. Queue and type are its own, so that a claim can be about it alone.
+/// A task that a recipe built. It has its own queue and type, so that a claim finds only it.
 #[derive(Debug, Clone)]
 pub(super) struct Built {
     pub(super) id: TaskId,
@@ -85,7 +85,7 @@ pub(super) struct Built {
     pub(super) lease: Option<Lease>,
 }
 
-/// Makes a task by a recipe.
+/// Builds a task by a recipe.
 pub(super) async fn build(fixture: &Fixture, recipe: Recipe) -> Built {
     let kind = format!("kind-{}", random_uuid());
     let node = fixture.node().await;
@@ -96,6 +96,7 @@ pub(super) async fn build(fixture: &Fixture, recipe: Recipe) -> Built {
         5
     };
     let finish_step = recipe == Recipe::ForFinishStep;
+
     let plain = NewTask::new(OWNER, &kind, &kind, json("{}"));
     let id = fixture
         .submit(NewTask {
@@ -105,33 +106,37 @@ pub(super) async fn build(fixture: &Fixture, recipe: Recipe) -> Built {
             ..plain
         })
         .await;
+
     let mut built = Built {
         id,
         kind,
         node,
         lease: None,
     };
+
     if !matches!(recipe, Recipe::Submitted | Recipe::CancelledBeforeRun) {
         built.lease = Some(fixture.claim_this(node, id).await);
     }
+
     bring_to_status(fixture, recipe, &built).await;
     assert_eq!(
         fixture.status(id).await,
         recipe.status(),
         "{recipe:?} leads to its status"
     );
+
     built
 }
 
 async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
     let report = match recipe {
         Recipe::Submitted | Recipe::Running => return,
-        Recipe::HandedBack => Outcome::HandedBack,
+        Recipe::HandedBack => AttemptEnd::HandedBack,
         Recipe::ForFinishStep | Recipe::Completed => completed(),
         Recipe::RetryingAfterFailure | Recipe::RetriesUsedUp => retryable(0),
         Recipe::Snoozed => snoozed(0),
         Recipe::FailedForGood | Recipe::RetriedByHand => fatal(),
-        Recipe::CancelledByHandler => Outcome::Cancelled,
+        Recipe::CancelledByHandler => AttemptEnd::Cancelled,
         Recipe::Waiting => return run_parent(fixture, built, &[]).await,
         Recipe::CompletedWithErrors => {
             return run_parent(fixture, built, &[completed(), fatal()]).await;
@@ -156,10 +161,12 @@ async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
             return;
         }
     };
+
     let verdict = fixture
-        .finish(built.lease.expect("it was claimed"), report)
+        .finish(built.lease.expect("the task was claimed"), report)
         .await;
     assert!(verdict.is_accepted(), "{recipe:?}: {verdict:?}");
+
     if recipe == Recipe::RetriedByHand {
         fixture
             .store
@@ -169,9 +176,10 @@ async fn bring_to_status(fixture: &Fixture, recipe: Recipe, built: &Built) {
     }
 }
 
-/// Lets the task submit children and return, and ends the children; without ends one child stays open.
-async fn run_parent(fixture: &Fixture, built: &Built, ends: &[Outcome]) {
-    let lease = built.lease.expect("it was claimed");
+/// Lets the task submit children and return, and ends the children. Without ends one child stays
+/// open.
+async fn run_parent(fixture: &Fixture, built: &Built, ends: &[AttemptEnd]) {
+    let lease = built.lease.expect("the task was claimed");
     let kind = format!("child-of-{}", built.kind);
     let child = NewTask {
         run_at: RunAt::Now,
@@ -180,6 +188,7 @@ async fn run_parent(fixture: &Fixture, built: &Built, ends: &[Outcome]) {
     let children = fixture
         .submit_children(lease, vec![child; ends.len().max(1)])
         .await;
+
     fixture.finish(lease, completed()).await;
     for (child, end) in children.into_iter().zip(ends) {
         fixture.run(child, end.clone()).await;

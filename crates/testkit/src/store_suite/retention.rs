@@ -1,4 +1,4 @@
-//! Retention: what ended long ago is removed, children only with their parent, nothing that is still needed.
+//! Retention: tasks that ended long ago are pruned, children only with their parent.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        tasks_are_kept_as_long_as_their_end_asks,
+        the_retention_depends_on_how_a_task_ended,
         open_tasks_are_never_pruned,
-        children_go_with_their_parent_and_not_before,
+        children_are_pruned_with_their_parent,
         an_open_descendant_at_any_depth_protects_the_tree,
         prunable_tasks_are_listed_page_by_page,
         a_task_that_was_retried_between_list_and_prune_stays,
         a_pruned_task_is_gone_with_its_attempts,
-        a_retry_starts_the_retention_anew,
+        a_retry_restarts_the_retention,
     ]
 }
 
@@ -46,7 +46,7 @@ async fn prune(fixture: &Fixture, ids: &[TaskId]) -> usize {
     fixture.store.prune_tasks(&KEEP, ids).await.unwrap()
 }
 
-async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
+async fn the_retention_depends_on_how_a_task_ended(fixture: Arc<Fixture>) {
     let ids = fixture
         .submit_all(vec![
             new_task(),
@@ -57,6 +57,7 @@ async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
             },
         ])
         .await;
+
     fixture.run(ids[0], completed()).await;
     fixture.run(ids[1], fatal()).await;
     fixture.run(ids[2], super::support::retryable(0)).await;
@@ -66,6 +67,7 @@ async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
         .cancel_task(&Access::All, cancelled)
         .await
         .unwrap();
+
     let all = [ids.clone(), vec![cancelled]].concat();
     assert_eq!(
         (prunable(&fixture).await, prune(&fixture, &all).await),
@@ -77,8 +79,9 @@ async fn tasks_are_kept_as_long_as_their_end_asks(fixture: Arc<Fixture>) {
     assert_eq!(
         prune(&fixture, &all).await,
         2,
-        "what people may want to replay is kept for longer"
+        "dead letters are stored longer"
     );
+
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(prunable(&fixture).await, ids[1..]);
     assert_eq!(prune(&fixture, &all).await, 2);
@@ -92,6 +95,7 @@ async fn open_tasks_are_never_pruned(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     let running = fixture.start(new_task()).await.task_id;
     fixture.clock.advance_ms(1_000 * HOUR_MS);
     assert_eq!(
@@ -101,14 +105,15 @@ async fn open_tasks_are_never_pruned(fixture: Arc<Fixture>) {
         ),
         (vec![], 0)
     );
+
     assert_eq!(
         prune(&fixture, &[TaskId(random_uuid())]).await,
         0,
-        "nothing is no error"
+        "an empty list is no error"
     );
 }
 
-async fn children_go_with_their_parent_and_not_before(fixture: Arc<Fixture>) {
+async fn children_are_pruned_with_their_parent(fixture: Arc<Fixture>) {
     let parent = fixture.start(new_task()).await;
     let children = fixture.submit_children(parent, vec![new_task(); 2]).await;
     fixture.run(children[0], completed()).await;
@@ -118,18 +123,20 @@ async fn children_go_with_their_parent_and_not_before(fixture: Arc<Fixture>) {
         (prunable(&fixture).await, prune(&fixture, &children).await),
         (vec![], 0)
     );
+
     fixture.finish(parent, completed()).await;
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(
         prunable(&fixture).await,
         [parent.task_id],
-        "children are not listed for themselves"
+        "children are not listed alone"
     );
     assert_eq!(
         prune(&fixture, &children).await,
         0,
-        "a parent's counters keep the rows to show for them"
+        "the children of a remaining parent remain"
     );
+
     assert_eq!(prune(&fixture, &[parent.task_id]).await, 3);
     assert!(fixture.all_tasks().await.is_empty());
 }
@@ -144,6 +151,7 @@ async fn an_open_descendant_at_any_depth_protects_the_tree(fixture: Arc<Fixture>
     let node = fixture.node().await;
     let middle = fixture.claim_this(node, middle).await;
     let leaf = fixture.submit_children(middle, vec![level("leaf")]).await[0];
+
     fixture.finish(middle, fatal()).await;
     assert_eq!(
         fixture.finish(root, completed()).await,
@@ -158,6 +166,7 @@ async fn an_open_descendant_at_any_depth_protects_the_tree(fixture: Arc<Fixture>
         ),
         (vec![], 0)
     );
+
     fixture.run(leaf, completed()).await;
     assert_eq!(prunable(&fixture).await, [root.task_id]);
     assert_eq!(prune(&fixture, &[root.task_id]).await, 3);
@@ -168,6 +177,7 @@ async fn prunable_tasks_are_listed_page_by_page(fixture: Arc<Fixture>) {
     for id in &ids {
         fixture.run(*id, completed()).await;
     }
+
     let open = fixture.submit(new_task()).await;
     fixture.clock.advance_ms(HOUR_MS);
     let mut after = None;
@@ -177,16 +187,18 @@ async fn prunable_tasks_are_listed_page_by_page(fixture: Arc<Fixture>) {
         assert_eq!(page.next, (expected.len() == 2).then(|| expected[1]));
         after = page.next;
     }
+
     let listed = fixture
         .store
         .list_prunable(&KEEP, None, 1)
         .await
         .unwrap()
         .items;
+
     assert_eq!(
         listed[0],
         fixture.task(ids[0]).await,
-        "for export the whole row is told"
+        "the whole row is returned for export"
     );
     assert_eq!(prune(&fixture, &ids).await, 5);
     assert_eq!(ids_of(&fixture.all_tasks().await), [open]);
@@ -202,6 +214,7 @@ async fn a_task_that_was_retried_between_list_and_prune_stays(fixture: Arc<Fixtu
         .retry_task(&Access::All, id, RetryScope::Task)
         .await
         .unwrap();
+
     assert_eq!(prune(&fixture, &[id]).await, 0);
     assert_eq!(fixture.status(id).await, Status::Queued);
 }
@@ -214,14 +227,15 @@ async fn a_pruned_task_is_gone_with_its_attempts(fixture: Arc<Fixture>) {
     assert_eq!(
         prune(&fixture, &[id, id]).await,
         1,
-        "twice in one list is once"
+        "an id twice in one list counts once"
     );
+
     let answer = fixture.store.list_attempts(&Access::All, id, 0, 10).await;
     assert!(matches!(answer, Err(StoreError::NotFound)), "{answer:?}");
     assert!(!fixture.exists(id).await);
 }
 
-async fn a_retry_starts_the_retention_anew(fixture: Arc<Fixture>) {
+async fn a_retry_restarts_the_retention(fixture: Arc<Fixture>) {
     let id = fixture.submit(new_task()).await;
     fixture.run(id, fatal()).await;
     fixture.clock.advance_ms(2 * HOUR_MS);
@@ -231,6 +245,7 @@ async fn a_retry_starts_the_retention_anew(fixture: Arc<Fixture>) {
         .await
         .unwrap();
     fixture.run(id, fatal()).await;
+
     fixture.clock.advance_ms(2 * HOUR_MS);
     assert_eq!(prunable(&fixture).await, []);
     fixture.clock.advance_ms(HOUR_MS);

@@ -1,4 +1,4 @@
-//! Submitting: what goes in comes out, keys keep their promise, batches are made whole or not at all.
+//! Submitting: tasks are stored as submitted, idempotency keys work, and batches are atomic.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use longhaul_domain::{
 
 use super::{
     case::{Case, cases},
-    support::{HOUR_MS, MANY, completed, fatal, ids_of, json, new_task, refused_field},
+    support::{HOUR_MS, MANY, completed, fatal, ids_of, json, new_task, refused_field, with},
 };
 use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        every_field_is_read_back_as_it_was_handed_in,
-        a_task_is_what_the_domain_makes_of_it,
-        json_is_kept_to_the_letter,
+        every_field_is_read_as_it_was_submitted,
+        a_submitted_task_matches_the_domains_decision,
+        json_is_stored_unchanged,
         ids_grow_in_the_order_of_submission,
-        a_task_has_the_id_that_was_given_out_for_it,
-        a_batch_is_made_in_its_order,
-        a_batch_keeps_what_each_of_its_tasks_says,
-        a_batch_is_made_whole_or_not_at_all,
-        an_empty_batch_is_fine_and_one_too_large_is_refused,
-        a_delay_counts_from_the_moment_of_acceptance,
+        a_task_has_the_id_that_was_reserved_for_it,
+        a_batch_is_submitted_in_order,
+        tasks_of_a_batch_may_differ_in_any_field,
+        a_batch_is_submitted_whole_or_not_at_all,
+        an_empty_batch_is_accepted_and_a_too_large_one_refused,
+        a_delay_counts_from_the_submission,
         the_same_key_leads_to_the_same_task,
         the_same_key_with_another_body_is_refused,
         a_key_belongs_to_its_owner,
         a_key_outlives_the_end_of_its_task,
-        a_key_is_free_again_when_its_promise_has_run_out,
-        the_same_key_twice_in_one_batch_makes_one_task,
+        a_key_is_free_again_after_its_ttl,
+        a_key_twice_in_one_batch_makes_one_task,
         a_key_with_two_bodies_in_one_batch_makes_nothing,
-        a_batch_with_known_keys_makes_only_the_new_tasks,
+        a_batch_with_known_keys_submits_only_new_tasks,
         a_repeated_child_is_not_counted_twice,
         expired_keys_are_pruned_within_the_limit,
     ]
@@ -44,6 +44,7 @@ fn keyed(key: &str, digest: u8) -> NewTask {
         digest: [digest; 32],
         ttl_ms: HOUR_MS,
     });
+
     NewTask {
         idempotency,
         ..new_task()
@@ -79,7 +80,7 @@ fn full_task(deadline_at: Timestamp) -> NewTask {
     }
 }
 
-async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
+async fn every_field_is_read_as_it_was_submitted(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
     let new = full_task(deadline);
     let task = fixture.task(fixture.submit(new.clone()).await).await;
@@ -91,6 +92,7 @@ async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
         (&task.task_key, &*task.queue, task.priority),
         (&new.task_key, &*new.queue, new.priority)
     );
+
     assert_eq!(
         (task.max_attempts, task.timeout_ms, task.deadline_at),
         (17, new.timeout_ms, Some(deadline))
@@ -101,6 +103,7 @@ async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
         (&task.correlation_id, &task.trace_context),
         (&new.correlation_id, &new.trace_context)
     );
+
     assert_eq!(
         task.due_at,
         Timestamp::from_micros(1_234_567_890_123_456),
@@ -110,13 +113,14 @@ async fn every_field_is_read_back_as_it_was_handed_in(fixture: Arc<Fixture>) {
         (task.status, task.phase, task.attempt, task.version),
         (Status::Queued, Phase::Run, 0, 1)
     );
+
     assert_eq!(
         (task.parent_id, task.children),
         (None, ChildCounts::default())
     );
 }
 
-async fn a_task_is_what_the_domain_makes_of_it(fixture: Arc<Fixture>) {
+async fn a_submitted_task_matches_the_domains_decision(fixture: Arc<Fixture>) {
     let deadline = fixture.store.now().await.unwrap().plus_ms(HOUR_MS);
     for new in [
         new_task(),
@@ -133,110 +137,55 @@ async fn a_task_is_what_the_domain_makes_of_it(fixture: Arc<Fixture>) {
     }
 }
 
-/// Batches of two that differ in one field, and of two that are alike but for what tasks of a kind differ in.
-async fn a_batch_keeps_what_each_of_its_tasks_says(fixture: Arc<Fixture>) {
+/// Batches of two tasks that differ in one field, and of two that share everything but what usually
+/// differs between tasks of a type.
+async fn tasks_of_a_batch_may_differ_in_any_field(fixture: Arc<Fixture>) {
     let now = fixture.store.now().await.unwrap();
-    let (one, full) = (new_task(), full_task(now.plus_ms(HOUR_MS)));
+    let full = full_task(now.plus_ms(HOUR_MS));
+    let one = new_task();
+    let changed = |change: &dyn Fn(&mut NewTask)| with(one.clone(), change);
+
     let others = [
-        NewTask {
-            owner: full.owner.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            tier: full.tier.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            task_type: full.task_type.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            task_key: full.task_key.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            queue: full.queue.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            priority: full.priority,
-            ..one.clone()
-        },
-        NewTask {
-            run_at: full.run_at,
-            ..one.clone()
-        },
-        NewTask {
-            run_at: RunAt::AfterMs(5_000),
-            ..one.clone()
-        },
-        NewTask {
-            max_attempts: full.max_attempts,
-            ..one.clone()
-        },
-        NewTask {
-            timeout_ms: full.timeout_ms,
-            ..one.clone()
-        },
-        NewTask {
-            deadline_at: full.deadline_at,
-            ..one.clone()
-        },
-        NewTask {
-            finish_step: true,
-            ..one.clone()
-        },
-        NewTask {
-            retry: full.retry,
-            ..one.clone()
-        },
-        NewTask {
-            parameters: full.parameters.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            memo: full.memo.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            correlation_id: full.correlation_id.clone(),
-            ..one.clone()
-        },
-        NewTask {
-            trace_context: full.trace_context.clone(),
-            ..one.clone()
-        },
+        changed(&|task| task.owner = full.owner.clone()),
+        changed(&|task| task.tier = full.tier.clone()),
+        changed(&|task| task.task_type = full.task_type.clone()),
+        changed(&|task| task.task_key = full.task_key.clone()),
+        changed(&|task| task.queue = full.queue.clone()),
+        changed(&|task| task.priority = full.priority),
+        changed(&|task| task.run_at = full.run_at),
+        changed(&|task| task.run_at = RunAt::AfterMs(5_000)),
+        changed(&|task| task.max_attempts = full.max_attempts),
+        changed(&|task| task.timeout_ms = full.timeout_ms),
+        changed(&|task| task.deadline_at = full.deadline_at),
+        changed(&|task| task.finish_step = true),
+        changed(&|task| task.retry = full.retry),
+        changed(&|task| task.parameters = full.parameters.clone()),
+        changed(&|task| task.memo = full.memo.clone()),
+        changed(&|task| task.correlation_id = full.correlation_id.clone()),
+        changed(&|task| task.trace_context = full.trace_context.clone()),
     ];
-    let plain = NewTask {
-        idempotency: None,
-        ..full
-    };
+
+    let plain = with(full.clone(), |task| task.idempotency = None);
     let alike = NewTask {
         task_key: None,
         run_at: RunAt::Now,
         parameters: json("7"),
         ..plain.clone()
     };
-    let delayed = NewTask {
-        run_at: RunAt::AfterMs(5_000),
-        ..plain.clone()
-    };
+    let delayed = with(plain.clone(), |task| task.run_at = RunAt::AfterMs(5_000));
+
     let pairs = others.into_iter().map(|other| [one.clone(), other]);
     for pair in pairs.chain([[plain, alike], [delayed.clone(), delayed]]) {
         let ids = fixture.submit_all(pair.to_vec()).await;
         for (new, id) in pair.iter().zip(ids) {
             let task = fixture.task(id).await;
-            assert_eq!(
-                task,
-                lifecycle::submit::decide(new, id, task.created_at)
-                    .unwrap()
-                    .after
-            );
+            let decided = lifecycle::submit::decide(new, id, task.created_at).unwrap();
+            assert_eq!(task, decided.after);
         }
     }
 }
 
-async fn json_is_kept_to_the_letter(fixture: Arc<Fixture>) {
+async fn json_is_stored_unchanged(fixture: Arc<Fixture>) {
     let texts = [
         "{\"b\":1, \"a\":1.000, \"b\":2}",
         "12345678901234567890123456789.50",
@@ -246,6 +195,7 @@ async fn json_is_kept_to_the_letter(fixture: Arc<Fixture>) {
         "\"\"",
         "-0.0",
     ];
+
     for text in texts {
         let id = fixture
             .submit(NewTask {
@@ -254,6 +204,7 @@ async fn json_is_kept_to_the_letter(fixture: Arc<Fixture>) {
                 ..new_task()
             })
             .await;
+
         let task = fixture.task(id).await;
         assert_eq!(
             (task.parameters.as_str(), task.memo.unwrap().as_str()),
@@ -272,8 +223,9 @@ async fn ids_grow_in_the_order_of_submission(fixture: Arc<Fixture>) {
     assert!(ids.iter().all(|id| id.0.get_version_num() == 7));
 }
 
-async fn a_task_has_the_id_that_was_given_out_for_it(fixture: Arc<Fixture>) {
-    let (first, id) = (fixture.store.next_id(), fixture.store.next_id());
+async fn a_task_has_the_id_that_was_reserved_for_it(fixture: Arc<Fixture>) {
+    let first = fixture.store.next_id();
+    let id = fixture.store.next_id();
     assert!(first < id);
     let made = fixture
         .submit(NewTask {
@@ -281,6 +233,7 @@ async fn a_task_has_the_id_that_was_given_out_for_it(fixture: Arc<Fixture>) {
             ..new_task()
         })
         .await;
+
     assert_eq!((made, fixture.task(id).await.id), (id, id));
     let ids = fixture
         .submit_all(vec![
@@ -291,17 +244,19 @@ async fn a_task_has_the_id_that_was_given_out_for_it(fixture: Arc<Fixture>) {
             },
         ])
         .await;
+
     assert_eq!(ids[1], first);
     assert!(ids[0] > id);
 }
 
-async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {
+async fn a_batch_is_submitted_in_order(fixture: Arc<Fixture>) {
     let tasks: Vec<NewTask> = (0..500)
         .map(|number| NewTask {
             parameters: json(&number.to_string()),
             ..new_task()
         })
         .collect();
+
     let ids = fixture.submit_all(tasks).await;
     assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
     let stored = fixture.all_tasks().await;
@@ -309,6 +264,7 @@ async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {
     for (number, task) in stored.iter().enumerate() {
         assert_eq!(task.parameters.as_str(), number.to_string());
     }
+
     let node = fixture.node().await;
     assert_eq!(
         ids_of(&fixture.claim(node, MANY).await),
@@ -317,7 +273,7 @@ async fn a_batch_is_made_in_its_order(fixture: Arc<Fixture>) {
     );
 }
 
-async fn a_batch_is_made_whole_or_not_at_all(fixture: Arc<Fixture>) {
+async fn a_batch_is_submitted_whole_or_not_at_all(fixture: Arc<Fixture>) {
     fixture.submit(keyed("taken", 1)).await;
     let bad = NewTask {
         priority: 10,
@@ -327,11 +283,13 @@ async fn a_batch_is_made_whole_or_not_at_all(fixture: Arc<Fixture>) {
         .store
         .submit_tasks(vec![keyed("fresh", 1), bad])
         .await;
+
     assert_eq!(refused_field(answer), "priority");
     let answer = fixture
         .store
         .submit_tasks(vec![keyed("fresh", 1), new_task(), keyed("taken", 2)])
         .await;
+
     assert!(
         matches!(answer, Err(StoreError::IdempotencyMismatch)),
         "{answer:?}"
@@ -341,7 +299,7 @@ async fn a_batch_is_made_whole_or_not_at_all(fixture: Arc<Fixture>) {
     assert!(!fresh.repeated, "what was not made has left no key behind");
 }
 
-async fn an_empty_batch_is_fine_and_one_too_large_is_refused(fixture: Arc<Fixture>) {
+async fn an_empty_batch_is_accepted_and_a_too_large_one_refused(fixture: Arc<Fixture>) {
     assert_eq!(fixture.submit_all(vec![]).await, Vec::<TaskId>::new());
     let answer = fixture
         .store
@@ -351,13 +309,14 @@ async fn an_empty_batch_is_fine_and_one_too_large_is_refused(fixture: Arc<Fixtur
     assert!(fixture.all_tasks().await.is_empty());
 }
 
-async fn a_delay_counts_from_the_moment_of_acceptance(fixture: Arc<Fixture>) {
+async fn a_delay_counts_from_the_submission(fixture: Arc<Fixture>) {
     let id = fixture
         .submit(NewTask {
             run_at: RunAt::AfterMs(90_000),
             ..new_task()
         })
         .await;
+
     let task = fixture.task(id).await;
     assert_eq!(task.due_at, task.created_at.plus_ms(90_000));
 }
@@ -373,6 +332,7 @@ async fn the_same_key_leads_to_the_same_task(fixture: Arc<Fixture>) {
             repeated: true
         }
     );
+
     assert_eq!(fixture.all_tasks().await.len(), 1);
 }
 
@@ -415,33 +375,35 @@ async fn a_key_outlives_the_end_of_its_task(fixture: Arc<Fixture>) {
     }
 }
 
-async fn a_key_is_free_again_when_its_promise_has_run_out(fixture: Arc<Fixture>) {
+async fn a_key_is_free_again_after_its_ttl(fixture: Arc<Fixture>) {
     let first = fixture.submit(keyed("a", 1)).await;
     fixture.clock.advance_ms(HOUR_MS / 2);
     assert_eq!(
         fixture.submit(keyed("a", 1)).await,
         first,
-        "the promise holds for its whole time"
+        "the key is valid for its whole TTL"
     );
     fixture.clock.advance_ms(HOUR_MS / 2);
     let second = fixture.store.submit_task(keyed("a", 2)).await.unwrap();
+
     assert!(
         !second.repeated && second.task_id != first,
-        "a repetition does not prolong the promise"
+        "a repetition does not extend the TTL"
     );
     assert_eq!(
         fixture.submit(keyed("a", 2)).await,
         second.task_id,
-        "the new promise holds as the old one did"
+        "the new key works like the old one"
     );
 }
 
-async fn the_same_key_twice_in_one_batch_makes_one_task(fixture: Arc<Fixture>) {
+async fn a_key_twice_in_one_batch_makes_one_task(fixture: Arc<Fixture>) {
     let answers = fixture
         .store
         .submit_tasks(vec![keyed("a", 1), keyed("b", 1), keyed("a", 1)])
         .await
         .unwrap();
+
     assert_eq!(
         answers[2],
         Submitted {
@@ -449,6 +411,7 @@ async fn the_same_key_twice_in_one_batch_makes_one_task(fixture: Arc<Fixture>) {
             repeated: true
         }
     );
+
     assert!(!answers[0].repeated && !answers[1].repeated);
     assert_eq!(fixture.all_tasks().await.len(), 2);
 }
@@ -465,13 +428,14 @@ async fn a_key_with_two_bodies_in_one_batch_makes_nothing(fixture: Arc<Fixture>)
     assert!(fixture.all_tasks().await.is_empty());
 }
 
-async fn a_batch_with_known_keys_makes_only_the_new_tasks(fixture: Arc<Fixture>) {
+async fn a_batch_with_known_keys_submits_only_new_tasks(fixture: Arc<Fixture>) {
     let known = fixture.submit(keyed("a", 1)).await;
     let answers = fixture
         .store
         .submit_tasks(vec![new_task(), keyed("a", 1), keyed("b", 1)])
         .await
         .unwrap();
+
     assert_eq!(
         answers
             .iter()
@@ -479,6 +443,7 @@ async fn a_batch_with_known_keys_makes_only_the_new_tasks(fixture: Arc<Fixture>)
             .collect::<Vec<_>>(),
         [false, true, false]
     );
+
     assert_eq!(answers[1].task_id, known);
     assert_eq!(fixture.all_tasks().await.len(), 3);
 }
@@ -489,6 +454,7 @@ async fn a_repeated_child_is_not_counted_twice(fixture: Arc<Fixture>) {
         parent: Some(parent),
         ..keyed("child", 1)
     };
+
     fixture.submit(child.clone()).await;
     assert!(fixture.store.submit_task(child).await.unwrap().repeated);
     assert_eq!(fixture.task(parent.task_id).await.children.total, 1);
@@ -498,6 +464,7 @@ async fn expired_keys_are_pruned_within_the_limit(fixture: Arc<Fixture>) {
     for number in 0..5 {
         fixture.submit(keyed(&format!("old-{number}"), 1)).await;
     }
+
     fixture.clock.advance_ms(HOUR_MS);
     let young = fixture.submit(keyed("young", 1)).await;
     assert_eq!(fixture.store.prune_idempotency_keys(3).await.unwrap(), 3);
@@ -506,8 +473,9 @@ async fn expired_keys_are_pruned_within_the_limit(fixture: Arc<Fixture>) {
     assert_eq!(
         fixture.submit(keyed("young", 1)).await,
         young,
-        "a promise that holds is kept"
+        "a valid key is not pruned"
     );
+
     assert!(
         !fixture
             .store

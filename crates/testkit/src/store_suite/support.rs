@@ -1,9 +1,10 @@
-//! The words that the cases are written in: short ways to submit, claim, finish and look.
+//! Short ways to submit, claim, finish and read tasks in the cases.
 
 use longhaul_domain::{
-    Attempt, Json, Lease, LeaseToken, LogEntry, NewTask, NodeId, Status, StoreError, Task, TaskId,
+    Attempt, Json, Lease, LeaseToken, LogEntry, NewTask, NodeId, Status, StoreError, TaskId,
+    TaskRecord,
     contract::store::{
-        Access, ClaimRequest, Failure, Outcome, Report, RescueRequest, Rescued, Verdict,
+        Access, AttemptEnd, AttemptReport, ClaimRequest, Failure, RescueRequest, Rescued, Verdict,
     },
     event::LeasedMessage,
     filter::{PageRequest, SortOrder, TaskFilter},
@@ -14,21 +15,27 @@ use uuid::Uuid;
 
 use crate::fixture::Fixture;
 
-/// What tasks of the suite are, unless a case says otherwise.
+/// The owner, type and queue of a task, unless a case needs others.
 pub(super) const OWNER: &str = "u-1";
 pub(super) const KIND: &str = "work";
 pub(super) const QUEUE: &str = "lane";
-/// Longer than any case takes, so that only a move of the clock makes a node or a task late.
+/// Longer than any case takes, so that a node or task is late only after the clock was moved.
 pub(super) const HOUR_MS: u64 = 3_600_000;
-/// A duty's limit where the case is not about limits.
+/// The limit in cases that are not about limits.
 pub(super) const MANY: usize = 1_000;
 
 pub(super) fn json(text: &str) -> Json {
-    Json::parse("test", text).expect("cases write good JSON")
+    Json::parse("test", text).expect("the JSON of the case is valid")
 }
 
 pub(super) fn new_task() -> NewTask {
     NewTask::new(OWNER, KIND, QUEUE, json("{}"))
+}
+
+/// The value with one change.
+pub(super) fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
 }
 
 pub(super) fn random_uuid() -> Uuid {
@@ -46,8 +53,8 @@ pub(super) fn forged(lease: &Lease) -> Lease {
     }
 }
 
-pub(super) fn completed() -> Outcome {
-    Outcome::Completed {
+pub(super) fn completed() -> AttemptEnd {
+    AttemptEnd::Completed {
         result: Some(json("{\"done\":true}")),
         result_url: None,
     }
@@ -61,32 +68,32 @@ pub(super) fn failure(message: &str) -> Failure {
     }
 }
 
-pub(super) fn fatal() -> Outcome {
-    Outcome::Failed {
+pub(super) fn fatal() -> AttemptEnd {
+    AttemptEnd::Failed {
         failure: failure("it broke for good"),
         retry_in_ms: None,
     }
 }
 
-pub(super) fn retryable(retry_in_ms: u64) -> Outcome {
-    Outcome::Failed {
+pub(super) fn retryable(retry_in_ms: u64) -> AttemptEnd {
+    AttemptEnd::Failed {
         failure: failure("it broke"),
         retry_in_ms: Some(retry_in_ms),
     }
 }
 
-pub(super) fn snoozed(delay_ms: u64) -> Outcome {
-    Outcome::Snoozed {
+pub(super) fn snoozed(delay_ms: u64) -> AttemptEnd {
+    AttemptEnd::Snoozed {
         reason: Some(failure("too many requests")),
         delay_ms,
     }
 }
 
-pub(super) fn lease_of(task: &Task) -> Lease {
+pub(super) fn lease_of(task: &TaskRecord) -> Lease {
     task.lease().expect("the task is running")
 }
 
-pub(super) fn ids_of(tasks: &[Task]) -> Vec<TaskId> {
+pub(super) fn ids_of(tasks: &[TaskRecord]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
@@ -110,7 +117,7 @@ pub(super) fn claim_request(
 pub(super) fn refused_field<T: std::fmt::Debug>(answer: Result<T, StoreError>) -> &'static str {
     match answer {
         Err(StoreError::Invalid(invalid)) => invalid.field,
-        other => panic!("an invalid field should have been refused, but the answer was {other:?}"),
+        other => panic!("expected a refused field, got {other:?}"),
     }
 }
 
@@ -119,7 +126,7 @@ impl Fixture {
         self.store
             .submit_task(task)
             .await
-            .expect("the task is good")
+            .expect("the task is valid")
             .task_id
     }
 
@@ -128,17 +135,17 @@ impl Fixture {
             .store
             .submit_tasks(tasks)
             .await
-            .expect("the tasks are good");
+            .expect("the tasks are valid");
         answers.into_iter().map(|answer| answer.task_id).collect()
     }
 
-    /// A new node, registered and alive.
+    /// A new registered node.
     pub(super) async fn node(&self) -> NodeId {
         let id = random_node_id();
         self.store
             .register_node(id, "node-1", "host-1", None)
             .await
-            .expect("the node is good");
+            .expect("the node is valid");
         id
     }
 
@@ -148,7 +155,7 @@ impl Fixture {
         queues: &[&str],
         kinds: &[&str],
         limit: usize,
-    ) -> Vec<Task> {
+    ) -> Vec<TaskRecord> {
         self.store
             .claim_tasks(&claim_request(node, queues, kinds, limit))
             .await
@@ -156,46 +163,44 @@ impl Fixture {
     }
 
     /// Claims tasks of the usual type and queue.
-    pub(super) async fn claim(&self, node: NodeId, limit: usize) -> Vec<Task> {
+    pub(super) async fn claim(&self, node: NodeId, limit: usize) -> Vec<TaskRecord> {
         self.claim_from(node, &[QUEUE], &[KIND], limit).await
     }
 
-    /// Claims the one task that must be next.
+    /// Claims a task, which must be the next one.
     pub(super) async fn claim_this(&self, node: NodeId, id: TaskId) -> Lease {
         let task = self.task(id).await;
         let claimed = self
             .claim_from(node, &[&task.queue], &[&task.task_type], 1)
             .await;
-        assert_eq!(
-            ids_of(&claimed),
-            [id],
-            "this task should have been the next to claim"
-        );
+        assert_eq!(ids_of(&claimed), [id], "this task is the next to claim");
+
         lease_of(&claimed[0])
     }
 
-    /// Submits a task and claims it on a node of its own.
+    /// Submits a task and claims it on a new node.
     pub(super) async fn start(&self, task: NewTask) -> Lease {
         let id = self.submit(task).await;
         let node = self.node().await;
         self.claim_this(node, id).await
     }
 
-    pub(super) async fn finish(&self, lease: Lease, outcome: Outcome) -> Verdict {
-        self.finish_all(vec![Report { lease, outcome }]).await[0]
+    pub(super) async fn finish(&self, lease: Lease, outcome: AttemptEnd) -> Verdict {
+        self.finish_all(vec![AttemptReport { lease, outcome }])
+            .await[0]
     }
 
-    pub(super) async fn finish_all(&self, reports: Vec<Report>) -> Vec<Verdict> {
+    pub(super) async fn finish_all(&self, reports: Vec<AttemptReport>) -> Vec<Verdict> {
         let verdicts = self
             .store
             .finish_tasks(&reports)
             .await
-            .expect("the reports are good");
+            .expect("the reports are valid");
         assert_eq!(verdicts.len(), reports.len(), "each report has a verdict");
         verdicts
     }
 
-    /// Submits children for the attempt that holds `parent`.
+    /// Submits children under the lease of their parent.
     pub(super) async fn submit_children(
         &self,
         parent: Lease,
@@ -208,14 +213,14 @@ impl Fixture {
         self.submit_all(children.collect()).await
     }
 
-    /// Claims a task and ends it.
-    pub(super) async fn run(&self, id: TaskId, outcome: Outcome) -> Verdict {
+    /// Claims a task and finishes it.
+    pub(super) async fn run(&self, id: TaskId, outcome: AttemptEnd) -> Verdict {
         let node = self.node().await;
         let lease = self.claim_this(node, id).await;
         self.finish(lease, outcome).await
     }
 
-    pub(super) async fn task(&self, id: TaskId) -> Task {
+    pub(super) async fn task(&self, id: TaskId) -> TaskRecord {
         self.store
             .get_task(&Access::All, id)
             .await
@@ -251,11 +256,13 @@ impl Fixture {
                 .list_logs(&Access::All, id, after, MANY)
                 .await
                 .expect("the task exists");
+
             all.extend(page.items);
             assert!(
                 all.windows(2).all(|pair| pair[0].number < pair[1].number),
                 "numbers only grow"
             );
+
             match page.next {
                 Some(last) => after = Some(last),
                 None => return all,
@@ -270,24 +277,27 @@ impl Fixture {
         filter: &TaskFilter,
         order: SortOrder,
         size: usize,
-    ) -> Vec<Task> {
+    ) -> Vec<TaskRecord> {
         let mut all = Vec::new();
         let mut page = PageRequest {
             order,
             after: None,
             size,
         };
+
         loop {
             let found = self
                 .store
                 .list_tasks(access, filter, &page)
                 .await
-                .expect("the filter is good");
+                .expect("the filter is valid");
+
             assert!(
                 found.items.len() <= size,
                 "a page holds at most what was asked for"
             );
             all.extend(found.items);
+
             match found.next {
                 Some(last) => page.after = Some(last),
                 None => return all,
@@ -295,7 +305,7 @@ impl Fixture {
         }
     }
 
-    pub(super) async fn all_tasks(&self) -> Vec<Task> {
+    pub(super) async fn all_tasks(&self) -> Vec<TaskRecord> {
         self.list(
             &Access::All,
             &TaskFilter::default(),
@@ -305,7 +315,7 @@ impl Fixture {
         .await
     }
 
-    pub(super) async fn children_of(&self, parent: TaskId) -> Vec<Task> {
+    pub(super) async fn children_of(&self, parent: TaskId) -> Vec<TaskRecord> {
         let filter = TaskFilter {
             parent_id: Some(parent),
             ..TaskFilter::default()
@@ -314,36 +324,38 @@ impl Fixture {
             .await
     }
 
-    /// One rescue pass that takes an hour of silence for death.
+    /// One rescue pass that declares nodes dead after an hour without heartbeat.
     pub(super) async fn rescue(&self, max_crashes: u32) -> Rescued {
         let request = RescueRequest {
             asker: None,
             lease_ms: HOUR_MS,
             max_crashes,
             limit: MANY,
-            keep_for_host_ms: 0,
+            host_affinity_ms: 0,
         };
+
         self.store
             .rescue_tasks(&request)
             .await
-            .expect("the request is good")
+            .expect("the request is valid")
     }
 
-    /// One expiry pass that is about deadlines alone.
+    /// One expiry pass for deadlines only.
     pub(super) async fn expire_deadlines(&self) -> usize {
         let never = longhaul_domain::bounds::DURATION_MS;
         let overdue = Overdue {
             silent_ms: never,
             timeout_grace_ms: never,
         };
+
         self.store
             .expire_tasks(&overdue, MANY)
             .await
-            .expect("the request is good")
+            .expect("the request is valid")
             .ended
     }
 
-    /// Takes all messages out of the outbox.
+    /// Takes all messages from the outbox.
     pub(super) async fn drain_outbox(&self) -> Vec<LeasedMessage> {
         let mut all = Vec::new();
         loop {
@@ -351,15 +363,16 @@ impl Fixture {
                 .store
                 .lease_outbox(MANY, HOUR_MS)
                 .await
-                .expect("the request is good");
+                .expect("the request is valid");
             if leased.is_empty() {
                 return all;
             }
+
             let ids: Vec<i64> = leased.iter().map(|message| message.id).collect();
             self.store
                 .confirm_outbox(&ids)
                 .await
-                .expect("the messages are there");
+                .expect("the messages exist");
             all.extend(leased);
         }
     }

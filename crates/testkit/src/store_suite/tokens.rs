@@ -1,4 +1,4 @@
-//! Tokens: what is kept of them, when they end, and how their use is noted.
+//! Access tokens: their fields, their end, and their last use.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use longhaul_domain::{
 };
 
 use super::{
-    bad_input::STRANGE,
     case::{Case, cases},
-    support::{HOUR_MS, refused_field},
+    strange_input::STRANGE,
+    support::{HOUR_MS, refused_field, with},
 };
 use crate::fixture::Fixture;
 
 pub(super) fn cases() -> Vec<Case> {
     cases![
-        a_token_is_found_by_its_id_with_all_that_was_said_of_it,
-        the_same_token_made_twice_is_one_and_another_with_its_id_is_refused,
-        a_token_ends_by_the_stores_clock,
-        a_revoked_token_stays_revoked_since_the_first_time,
-        a_use_is_noted_at_most_once_a_minute,
+        a_token_is_found_by_its_id_with_all_fields,
+        a_token_can_be_created_twice_but_its_id_not_reused,
+        a_token_expires_by_the_stores_clock,
+        a_second_revocation_does_not_change_the_time,
+        the_last_use_is_updated_at_most_once_a_minute,
         tokens_are_listed_by_id_in_pages,
-        tokens_that_ended_long_ago_are_removed_and_no_others,
-        tokens_that_do_not_fit_are_refused_by_field,
-        strange_owners_and_names_of_tokens_are_kept_exactly,
+        only_tokens_that_ended_long_ago_are_pruned,
+        invalid_tokens_are_refused_by_field,
+        strange_owners_and_names_of_tokens_are_stored_exactly,
     ]
 }
 
@@ -53,7 +53,7 @@ impl Fixture {
     }
 }
 
-async fn a_token_is_found_by_its_id_with_all_that_was_said_of_it(fixture: Arc<Fixture>) {
+async fn a_token_is_found_by_its_id_with_all_fields(fixture: Arc<Fixture>) {
     let new = new_token("a1");
     let made = fixture.store.create_token(&new).await.unwrap();
     let known = fixture.store.find_token("a1").await.unwrap().unwrap();
@@ -63,6 +63,7 @@ async fn a_token_is_found_by_its_id_with_all_that_was_said_of_it(fixture: Arc<Fi
         (&made.owner, &made.tier, &made.scopes),
         (&new.owner, &new.tier, &new.scopes)
     );
+
     assert_eq!((&made.name, &made.prefix), (&new.name, &new.prefix));
     assert_eq!(made.expires_at, made.created_at.plus_ms(HOUR_MS));
     assert_eq!((made.last_used_at, made.revoked_at), (None, None));
@@ -70,14 +71,13 @@ async fn a_token_is_found_by_its_id_with_all_that_was_said_of_it(fixture: Arc<Fi
         tier: None,
         ..new_token("A1")
     };
+
     assert_eq!(fixture.store.create_token(&plain).await.unwrap().tier, None);
     assert_eq!(fixture.store.find_token("a2").await.unwrap(), None);
     assert_eq!(fixture.token("a1").await, made, "ids differ by case");
 }
 
-async fn the_same_token_made_twice_is_one_and_another_with_its_id_is_refused(
-    fixture: Arc<Fixture>,
-) {
+async fn a_token_can_be_created_twice_but_its_id_not_reused(fixture: Arc<Fixture>) {
     let made = fixture.store.create_token(&new_token("a1")).await.unwrap();
     fixture.clock.advance_ms(1_000);
     assert_eq!(
@@ -89,6 +89,7 @@ async fn the_same_token_made_twice_is_one_and_another_with_its_id_is_refused(
         owner: "u-2".to_owned(),
         ..new_token("a1")
     };
+
     assert_eq!(
         refused_field(fixture.store.create_token(&other).await),
         "tokenId"
@@ -96,18 +97,19 @@ async fn the_same_token_made_twice_is_one_and_another_with_its_id_is_refused(
     assert_eq!(fixture.token("a1").await, made);
 }
 
-async fn a_token_ends_by_the_stores_clock(fixture: Arc<Fixture>) {
+async fn a_token_expires_by_the_stores_clock(fixture: Arc<Fixture>) {
     fixture.store.create_token(&new_token("a1")).await.unwrap();
     let standing = async || {
         let known = fixture.store.find_token("a1").await.unwrap().unwrap();
         known.token.standing(known.seen_at)
     };
+
     assert_eq!(standing().await, TokenStanding::Good);
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(standing().await, TokenStanding::Expired);
 }
 
-async fn a_revoked_token_stays_revoked_since_the_first_time(fixture: Arc<Fixture>) {
+async fn a_second_revocation_does_not_change_the_time(fixture: Arc<Fixture>) {
     fixture.store.create_token(&new_token("a1")).await.unwrap();
     let other = fixture.store.create_token(&new_token("b1")).await.unwrap();
     let revoked = fixture.store.revoke_token("a1").await.unwrap().unwrap();
@@ -117,6 +119,7 @@ async fn a_revoked_token_stays_revoked_since_the_first_time(fixture: Arc<Fixture
         fixture.store.revoke_token("a1").await.unwrap(),
         Some(revoked.clone())
     );
+
     assert_eq!(
         (fixture.token("a1").await, fixture.token("b1").await),
         (revoked, other)
@@ -124,28 +127,30 @@ async fn a_revoked_token_stays_revoked_since_the_first_time(fixture: Arc<Fixture
     assert_eq!(fixture.store.revoke_token("c1").await.unwrap(), None);
 }
 
-async fn a_use_is_noted_at_most_once_a_minute(fixture: Arc<Fixture>) {
+async fn the_last_use_is_updated_at_most_once_a_minute(fixture: Arc<Fixture>) {
     fixture.store.create_token(&new_token("a1")).await.unwrap();
     fixture.store.touch_token("a1").await.unwrap();
     let first = fixture
         .token("a1")
         .await
         .last_used_at
-        .expect("the first use is noted");
+        .expect("the first use is stored");
+
     fixture.clock.advance_ms(TOUCH_EVERY_MS / 2);
     fixture.store.touch_token("a1").await.unwrap();
     assert_eq!(fixture.token("a1").await.last_used_at, Some(first));
     fixture.clock.advance_ms(TOUCH_EVERY_MS / 2);
     fixture.store.touch_token("a1").await.unwrap();
     assert!(fixture.token("a1").await.last_used_at >= Some(first.plus_ms(TOUCH_EVERY_MS)));
-    fixture.store.touch_token("nobody").await.unwrap();
+    fixture.store.touch_token("unknown").await.unwrap();
 }
 
-async fn tokens_that_ended_long_ago_are_removed_and_no_others(fixture: Arc<Fixture>) {
+async fn only_tokens_that_ended_long_ago_are_pruned(fixture: Arc<Fixture>) {
     let long = |id| NewAccessToken {
         ttl_ms: 3 * KEEP_ENDED_MS,
         ..new_token(id)
     };
+
     for new in [
         new_token("short"),
         new_token("other"),
@@ -154,15 +159,17 @@ async fn tokens_that_ended_long_ago_are_removed_and_no_others(fixture: Arc<Fixtu
     ] {
         fixture.store.create_token(&new).await.unwrap();
     }
+
     fixture.store.revoke_token("revoked").await.unwrap();
     assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 0);
     fixture.clock.advance_ms(KEEP_ENDED_MS);
     assert_eq!(
         fixture.store.prune_tokens(10).await.unwrap(),
         1,
-        "the revoked one; the others ended an hour later"
+        "only the revoked token; the others expired an hour later"
     );
     assert_eq!(fixture.store.find_token("revoked").await.unwrap(), None);
+
     fixture.clock.advance_ms(HOUR_MS);
     assert_eq!(fixture.store.prune_tokens(1).await.unwrap(), 1);
     assert_eq!(fixture.store.prune_tokens(10).await.unwrap(), 1);
@@ -175,21 +182,24 @@ async fn tokens_are_listed_by_id_in_pages(fixture: Arc<Fixture>) {
     for id in ["b", "a", "C", "d"] {
         fixture.store.create_token(&new_token(id)).await.unwrap();
     }
+
     fixture.store.revoke_token("d").await.unwrap();
     let ids = async |after, limit| {
         let page = fixture.store.list_tokens(after, limit).await.unwrap();
         page.into_iter().map(|token| token.id).collect::<Vec<_>>()
     };
+
     assert_eq!(
         ids(None, 3).await,
         ["C", "a", "b"],
-        "capitals come first, whatever the database sorts by"
+        "capitals come first in every database"
     );
     assert_eq!(
         ids(Some("b"), 3).await,
         ["d"],
-        "what was revoked is listed, too"
+        "revoked tokens are listed too"
     );
+
     assert_eq!(
         refused_field(fixture.store.list_tokens(None, 0).await),
         "limit"
@@ -200,92 +210,50 @@ async fn tokens_are_listed_by_id_in_pages(fixture: Arc<Fixture>) {
     );
 }
 
-async fn tokens_that_do_not_fit_are_refused_by_field(fixture: Arc<Fixture>) {
-    let new = new_token("a1");
-    let bad = [
-        (
-            "tokenId",
-            NewAccessToken {
-                id: "a b".to_owned(),
-                ..new.clone()
-            },
-        ),
-        (
-            "prefix",
-            NewAccessToken {
-                prefix: String::new(),
-                ..new.clone()
-            },
-        ),
-        (
-            "userId",
-            NewAccessToken {
-                owner: String::new(),
-                ..new.clone()
-            },
-        ),
+async fn invalid_tokens_are_refused_by_field(fixture: Arc<Fixture>) {
+    let token = |change: fn(&mut NewAccessToken)| with(new_token("a1"), change);
+    let long_scope = || vec!["tasks:read tasks:write".to_owned()];
+    let many_scopes = || vec!["operate".to_owned(); 21];
+    let invalid = [
+        ("tokenId", token(|token| token.id = "a b".to_owned())),
+        ("prefix", token(|token| token.prefix = String::new())),
+        ("userId", token(|token| token.owner = String::new())),
         (
             "tier",
-            NewAccessToken {
-                tier: Some("a tier".to_owned()),
-                ..new.clone()
-            },
+            token(|token| token.tier = Some("a tier".to_owned())),
         ),
         (
             "name",
-            NewAccessToken {
-                name: "x".repeat(bounds::NAME_BYTES + 1),
-                ..new.clone()
-            },
+            token(|token| token.name = "x".repeat(bounds::NAME_BYTES + 1)),
+        ),
+        ("scopes", token(|token| token.scopes = Vec::new())),
+        (
+            "scopes",
+            with(new_token("a1"), |token| token.scopes = long_scope()),
         ),
         (
             "scopes",
-            NewAccessToken {
-                scopes: Vec::new(),
-                ..new.clone()
-            },
+            with(new_token("a1"), |token| token.scopes = many_scopes()),
         ),
-        (
-            "scopes",
-            NewAccessToken {
-                scopes: vec!["tasks:read tasks:write".to_owned()],
-                ..new.clone()
-            },
-        ),
-        (
-            "scopes",
-            NewAccessToken {
-                scopes: vec!["operate".to_owned(); 21],
-                ..new.clone()
-            },
-        ),
+        ("expires", token(|token| token.ttl_ms = 0)),
         (
             "expires",
-            NewAccessToken {
-                ttl_ms: 0,
-                ..new.clone()
-            },
-        ),
-        (
-            "expires",
-            NewAccessToken {
-                ttl_ms: bounds::DURATION_MS + 1,
-                ..new
-            },
+            token(|token| token.ttl_ms = bounds::DURATION_MS + 1),
         ),
     ];
-    for (field, token) in bad {
-        assert_eq!(
-            refused_field(fixture.store.create_token(&token).await),
-            field
-        );
+
+    for (field, token) in invalid {
+        let answer = fixture.store.create_token(&token).await;
+        assert_eq!(refused_field(answer), field);
     }
+
     assert_eq!(fixture.store.list_tokens(None, 10).await.unwrap(), []);
 }
 
-async fn strange_owners_and_names_of_tokens_are_kept_exactly(fixture: Arc<Fixture>) {
+async fn strange_owners_and_names_of_tokens_are_stored_exactly(fixture: Arc<Fixture>) {
     for (n, text) in STRANGE.iter().enumerate() {
-        let (owner, name) = ((*text).to_owned(), (*text).to_owned());
+        let owner = (*text).to_owned();
+        let name = (*text).to_owned();
         fixture
             .store
             .create_token(&NewAccessToken {
@@ -295,9 +263,11 @@ async fn strange_owners_and_names_of_tokens_are_kept_exactly(fixture: Arc<Fixtur
             })
             .await
             .unwrap();
+
         let found = fixture.token(&format!("t{n}")).await;
         assert_eq!((found.owner.as_str(), found.name.as_str()), (*text, *text));
     }
+
     for id in STRANGE {
         assert_eq!(fixture.store.find_token(id).await.unwrap(), None, "{id:?}");
     }

@@ -1,7 +1,8 @@
-//! Artifacts in a folder of this machine: `{task}/{attempt}/{random}`, a file each.
+//! Artifacts in a local folder, one file each: `{task}/{attempt}/{random}`.
 //!
-//! A file starts with what is known of it, so that both appear at once: it is written under another name, made durable and
-//! then renamed. What a crash leaves half written has a name that no key can have, and goes when its key is removed.
+//! A file starts with its description, so that both appear at once: the file is written under a
+//! temporary name, made durable and then renamed. After a crash, a partial file has a name that no
+//! key can have. It is removed together with its key.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -18,11 +19,12 @@ use longhaul_domain::{
 use super::folder::Folder;
 use crate::artifact::ArtifactKey;
 
-/// The first bytes of each file: what it is and how it is laid out.
+/// The first bytes of each file: its type and the version of its layout.
 const MAGIC: &[u8; 8] = b"LHFILE1\n";
-/// The description, in bytes of JSON. Its parts are bounded well below this.
+/// The most bytes of a description. The bounds of its fields are well below this.
 const DESCRIPTION_BYTES: u32 = 16 * 1024;
-/// Somebody who removes a task's last file removes its folder too, perhaps just when another file is put there.
+/// How often a `put` is tried. Removing the last file of a task also removes its folder, perhaps
+/// just when another file is put there.
 const PUT_TRIES: usize = 10;
 
 /// Artifacts below one folder.
@@ -32,7 +34,7 @@ pub struct FolderArtifactStore {
 }
 
 impl FolderArtifactStore {
-    /// Opens the folder, and makes it if it is not there. Nobody else should write there.
+    /// Opens the folder and makes it if it is missing. Nothing else should write there.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ArtifactError> {
         let root = Folder::open(path.as_ref()).map_err(unavailable)?;
         Ok(Self {
@@ -40,14 +42,14 @@ impl FolderArtifactStore {
         })
     }
 
-    /// Files block: they are not for the threads that everything else runs on.
+    /// Runs `work` on a thread where it may block on files.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Folder) -> Result<T, ArtifactError> + Send + 'static,
     ) -> Result<T, ArtifactError> {
         let root = Arc::clone(&self.root);
         let done = tokio::task::spawn_blocking(move || work(&root)).await;
-        done.unwrap_or_else(|stopped| Err(ArtifactError::Unavailable(stopped.to_string())))
+        done.unwrap_or_else(|error| Err(ArtifactError::Unavailable(error.to_string())))
     }
 }
 
@@ -56,16 +58,17 @@ impl ArtifactStore for FolderArtifactStore {
     async fn put(&self, artifact: NewArtifact<'_>) -> Result<Artifact, ArtifactError> {
         artifact.check()?;
         let key = ArtifactKey::of(&artifact);
-        let kept = Artifact {
+        let bytes = artifact.bytes.to_vec();
+        let stored = Artifact {
             key: key.to_string(),
             file_name: artifact.file_name.to_owned(),
             content_type: artifact.content_type.to_owned(),
             bytes: artifact.bytes.len() as u64,
         };
-        let bytes = artifact.bytes.to_vec();
+
         self.blocking(move |root| {
-            put(root, &key, &kept, &bytes).map_err(unavailable)?;
-            Ok(kept)
+            put(root, &key, &stored, &bytes).map_err(unavailable)?;
+            Ok(stored)
         })
         .await
     }
@@ -106,39 +109,43 @@ fn unavailable(error: io::Error) -> ArtifactError {
     ArtifactError::Unavailable(error.to_string())
 }
 
-fn put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
+fn put(root: &Folder, key: &ArtifactKey, artifact: &Artifact, bytes: &[u8]) -> io::Result<()> {
     for _ in 1..PUT_TRIES {
-        match try_put(root, key, kept, bytes) {
+        match try_put(root, key, artifact, bytes) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             done => return done,
         }
     }
-    try_put(root, key, kept, bytes)
+    try_put(root, key, artifact, bytes)
 }
 
-fn try_put(root: &Folder, key: &ArtifactKey, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
-    let [task, attempt, name] = key.parts();
+fn try_put(root: &Folder, key: &ArtifactKey, artifact: &Artifact, bytes: &[u8]) -> io::Result<()> {
+    let [task, attempt, name] = key.segments();
     let folder = root.make(&task)?.make(&attempt)?;
-    let half_written = half_written(&name);
-    let file = folder.create_file(&half_written)?;
+    let temporary = temporary_name(&name);
+    let file = folder.create_file(&temporary)?;
+
+    // The contents are durable before the file gets its final name.
     let written =
-        write_file(file, kept, bytes).and_then(|()| folder.rename_file(&half_written, &name));
+        write_file(file, artifact, bytes).and_then(|()| folder.rename_file(&temporary, &name));
     if written.is_err() {
-        // The first error is the one to report; what stays behind goes with the task.
-        let _ = folder.remove_file(&half_written);
+        // The first error is the one to report. A file that stays is removed with the task.
+        let _ = folder.remove_file(&temporary);
     }
+
     written?;
     folder.sync()
 }
 
-/// What a file is called until it is complete. No key is written like this.
-fn half_written(name: &str) -> String {
+/// The name of a file until it is complete. No key has such a name.
+fn temporary_name(name: &str) -> String {
     format!("{name}.part")
 }
 
-fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
-    let description = serde_json::to_vec(kept)?;
+fn write_file(mut file: File, artifact: &Artifact, bytes: &[u8]) -> io::Result<()> {
+    let description = serde_json::to_vec(artifact)?;
     let length = u32::try_from(description.len()).map_err(io::Error::other)?;
+
     file.write_all(MAGIC)?;
     file.write_all(&length.to_le_bytes())?;
     file.write_all(&description)?;
@@ -147,13 +154,14 @@ fn write_file(mut file: File, kept: &Artifact, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn find(root: &Folder, key: &ArtifactKey) -> io::Result<Option<File>> {
-    let [task, attempt, name] = key.parts();
+    let [task, attempt, name] = key.segments();
     let Some(folder) = root.find(&task)? else {
         return Ok(None);
     };
     let Some(folder) = folder.find(&attempt)? else {
         return Ok(None);
     };
+
     folder.find_file(&name)
 }
 
@@ -170,11 +178,13 @@ fn read_span(
     if artifact.key != key.to_string() {
         return Err(damaged());
     }
+
     let offset = i64::try_from(offset.min(artifact.bytes)).map_err(io::Error::other)?;
     file.seek(io::SeekFrom::Current(offset))?;
     let mut bytes = Vec::new();
     file.take(length.min(ARTIFACT_BYTES as u64))
         .read_to_end(&mut bytes)?;
+
     Ok(Some(bytes))
 }
 
@@ -186,6 +196,7 @@ fn get(root: &Folder, key: &ArtifactKey) -> io::Result<Option<(Artifact, Vec<u8>
     if artifact.key != key.to_string() || artifact.bytes != bytes.len() as u64 {
         return Err(damaged());
     }
+
     Ok(Some((artifact, bytes)))
 }
 
@@ -197,41 +208,44 @@ fn read_file(mut file: File) -> io::Result<(Artifact, Vec<u8>)> {
     Ok((artifact, bytes))
 }
 
-/// What is known of the file. It stands before the first of its bytes then.
+/// Reads the description at the start of a file. The file then stands at the first of its bytes.
 fn read_description(file: &mut File) -> io::Result<Artifact> {
-    let (mut magic, mut length) = ([0; MAGIC.len()], [0; 4]);
+    let mut magic = [0; MAGIC.len()];
+    let mut length = [0; 4];
     file.read_exact(&mut magic)?;
     file.read_exact(&mut length)?;
+
     let length = u32::from_le_bytes(length);
     if &magic != MAGIC || length > DESCRIPTION_BYTES {
         return Err(damaged());
     }
+
     let mut description = Vec::new();
     Read::by_ref(file)
         .take(u64::from(length))
         .read_to_end(&mut description)?;
+
     Ok(serde_json::from_slice(&description)?)
 }
 
 fn damaged() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        "the file is not as it was written",
-    )
+    io::Error::new(io::ErrorKind::InvalidData, "the file is damaged")
 }
 
 fn remove(root: &Folder, key: &ArtifactKey) -> io::Result<()> {
-    let [task, attempt, name] = key.parts();
+    let [task, attempt, name] = key.segments();
     let Some(of_task) = root.find(&task)? else {
         return Ok(());
     };
     let Some(of_attempt) = of_task.find(&attempt)? else {
         return Ok(());
     };
+
     of_attempt.remove_file(&name)?;
-    of_attempt.remove_file(&half_written(&name))?;
+    of_attempt.remove_file(&temporary_name(&name))?;
     of_attempt.sync()?;
     of_task.remove_if_empty(&attempt)?;
+
     root.remove_if_empty(&task)
 }
 
@@ -239,19 +253,23 @@ fn remove_all(root: &Folder, task: &str) -> io::Result<()> {
     let Some(of_task) = root.find(task)? else {
         return Ok(());
     };
+
     for (name, is_folder) in of_task.list()? {
         if !is_folder {
             of_task.remove_file(&name)?;
             continue;
         }
+
         let Some(of_attempt) = of_task.find(&name)? else {
             continue;
         };
         for (file, _) in of_attempt.list()? {
             of_attempt.remove_file(&file)?;
         }
+
         of_task.remove_if_empty(&name)?;
     }
+
     root.remove_if_empty(task)?;
     root.sync()
 }

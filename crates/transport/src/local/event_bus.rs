@@ -1,119 +1,129 @@
 //! The event bus of one process.
 //!
-//! Listeners share rings of events. Whoever falls behind by more than the ring's length is told how many events it has
-//! missed; the count includes those that it would not have wanted, for they were gone before they were looked at.
+//! Listeners share broadcast channels. A listener that lags behind by more than the capacity of its
+//! channel learns how many events it has missed. The count includes events that it would have
+//! filtered out, because they were dropped before the filter saw them.
 //!
-//! Those who listen to one task or to one owner are spread over many rings, so that an event wakes few of thousands who
-//! wait for something else. A ring is made when its first listener comes.
+//! Listeners to one task or to one owner are spread over many channels, so that an event wakes only
+//! a few of the thousands that wait for something else. A channel is made for its first listener.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use longhaul_domain::{
     TaskId,
-    contract::event_bus::{EventBus, EventStream, Heard, Subscription},
+    contract::event_bus::{EventBus, EventStream, Received, Subscription},
     event::TaskEvent,
 };
 use tokio::sync::broadcast::{Receiver, Sender, error::RecvError};
 
-/// Events in the ring at most. An event is some hundred bytes, so the longest ring is some hundred megabytes.
-const MOST_EVENTS: usize = 1 << 20;
+/// The largest capacity of a channel. An event has some hundred bytes, so the largest channel has
+/// some hundred megabytes.
+const MAX_CAPACITY: usize = 1 << 20;
 
-/// Rings for listeners to single tasks, and as many for those to owners: one event wakes a 64th of each.
-const RINGS: usize = 64;
+/// How many channels there are for listeners to single tasks, and as many for listeners to owners:
+/// an event wakes one in 64 of each.
+const SHARDS: usize = 64;
 
-type Ring = OnceLock<Sender<News>>;
+/// A channel, once it has had a listener.
+type Shard = OnceLock<Sender<Message>>;
 
-/// What goes through a ring.
+/// What goes through a channel.
 #[derive(Debug, Clone)]
-enum News {
+enum Message {
     Event(Arc<TaskEvent>),
-    /// Events that were lost on the way to this process.
+    /// How many events were lost on the way to this process.
     Missed(u64),
 }
 
-/// News of tasks, within the process. Dropping the bus ends its streams once they have heard what is left.
+/// The task events of one process. After the bus is dropped, its streams deliver what is left and
+/// then end.
 #[derive(Debug)]
 pub struct MemoryEventBus {
     capacity: usize,
     hasher: RandomState,
-    everything: Ring,
-    of_tasks: [Ring; RINGS],
-    of_owners: [Ring; RINGS],
+    all: Shard,
+    by_task: [Shard; SHARDS],
+    by_owner: [Shard; SHARDS],
 }
 
 impl MemoryEventBus {
-    /// A bus whose listeners may fall behind by `capacity` events (rounded up to a power of two, at most 2^20).
+    /// A bus whose listeners may lag behind by `capacity` events (rounded up to a power of two, at
+    /// most 2^20).
     pub fn new(capacity: usize) -> Self {
-        let rings = || std::array::from_fn(|_| Ring::new());
+        let shards = || std::array::from_fn(|_| Shard::new());
         Self {
-            capacity: capacity.clamp(1, MOST_EVENTS),
+            capacity: capacity.clamp(1, MAX_CAPACITY),
             hasher: RandomState::new(),
-            everything: Ring::new(),
-            of_tasks: rings(),
-            of_owners: rings(),
+            all: Shard::new(),
+            by_task: shards(),
+            by_owner: shards(),
         }
     }
 
-    /// Tells every listener that so many events never got here; what they show may be stale.
-    pub fn tell_missed(&self, count: u64) {
-        let rings = [&self.everything]
+    /// Tells every listener that `count` events did not arrive, so what it shows may be stale.
+    pub fn report_missed(&self, count: u64) {
+        let shards = [&self.all]
             .into_iter()
-            .chain(&self.of_tasks)
-            .chain(&self.of_owners);
-        for ring in rings.filter_map(Ring::get) {
-            let _ = ring.send(News::Missed(count));
+            .chain(&self.by_task)
+            .chain(&self.by_owner);
+
+        for channel in shards.filter_map(Shard::get) {
+            // Sending fails when there is no listener, which is no error.
+            let _ = channel.send(Message::Missed(count));
         }
     }
 
-    /// The rings that news of this task goes through, as far as anybody has ever listened to them.
-    fn rings_of(&self, id: TaskId, owner: &str) -> impl Iterator<Item = &Sender<News>> {
-        [&self.everything, self.of_task(id), self.of_owner(owner)]
+    /// The channels that an event of this task goes through. A channel that never had a listener
+    /// does not exist.
+    fn channels_of(&self, id: TaskId, owner: &str) -> impl Iterator<Item = &Sender<Message>> {
+        [&self.all, self.task_shard(id), self.owner_shard(owner)]
             .into_iter()
-            .filter_map(Ring::get)
+            .filter_map(Shard::get)
     }
 
-    fn of_task(&self, id: TaskId) -> &Ring {
-        &self.of_tasks[self.place(id)]
+    fn task_shard(&self, id: TaskId) -> &Shard {
+        &self.by_task[self.shard_index(id)]
     }
 
-    fn of_owner(&self, owner: &str) -> &Ring {
-        &self.of_owners[self.place(owner)]
+    fn owner_shard(&self, owner: &str) -> &Shard {
+        &self.by_owner[self.shard_index(owner)]
     }
 
     #[expect(
         clippy::cast_possible_truncation,
-        reason = "what is left after the division is small"
+        reason = "the remainder of the division is small"
     )]
-    fn place(&self, of: impl std::hash::Hash) -> usize {
-        (self.hasher.hash_one(of) % RINGS as u64) as usize
+    fn shard_index(&self, of: impl Hash) -> usize {
+        (self.hasher.hash_one(of) % SHARDS as u64) as usize
     }
 }
 
 impl EventBus for MemoryEventBus {
     fn publish(&self, event: TaskEvent) {
         let event = Arc::new(event);
-        for ring in self.rings_of(event.task_id, &event.owner) {
-            // It fails when nobody listens, and then there is nobody to tell.
-            let _ = ring.send(News::Event(Arc::clone(&event)));
+        for channel in self.channels_of(event.task_id, &event.owner) {
+            // Sending fails when there is no listener, which is no error.
+            let _ = channel.send(Message::Event(Arc::clone(&event)));
         }
     }
 
-    fn is_heard(&self, task_id: TaskId, owner: &str) -> bool {
-        self.rings_of(task_id, owner)
-            .any(|ring| ring.receiver_count() > 0)
+    fn has_listeners(&self, task_id: TaskId, owner: &str) -> bool {
+        self.channels_of(task_id, owner)
+            .any(|channel| channel.receiver_count() > 0)
     }
 
     fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
-        let ring = match (&subscription.task_id, &subscription.owner) {
-            (Some(id), _) => self.of_task(*id),
-            (None, Some(owner)) => self.of_owner(owner),
-            (None, None) => &self.everything,
+        let shard = match (&subscription.task_id, &subscription.owner) {
+            (Some(id), _) => self.task_shard(*id),
+            (None, Some(owner)) => self.owner_shard(owner),
+            (None, None) => &self.all,
         };
-        let receiver = ring.get_or_init(|| Sender::new(self.capacity)).subscribe();
+        let channel = shard.get_or_init(|| Sender::new(self.capacity));
+
         Box::new(MemoryEventStream {
-            receiver,
+            receiver: channel.subscribe(),
             subscription,
         })
     }
@@ -121,21 +131,21 @@ impl EventBus for MemoryEventBus {
 
 #[derive(Debug)]
 struct MemoryEventStream {
-    receiver: Receiver<News>,
+    receiver: Receiver<Message>,
     subscription: Subscription,
 }
 
 #[async_trait]
 impl EventStream for MemoryEventStream {
-    async fn next(&mut self) -> Option<Heard> {
+    async fn next(&mut self) -> Option<Received> {
         loop {
             match self.receiver.recv().await {
-                Ok(News::Event(event)) if self.subscription.wants(&event) => {
-                    return Some(Heard::Event(Arc::unwrap_or_clone(event)));
+                Ok(Message::Event(event)) if self.subscription.wants(&event) => {
+                    return Some(Received::Event(Arc::unwrap_or_clone(event)));
                 }
-                Ok(News::Event(_)) => {}
-                Ok(News::Missed(count)) => return Some(Heard::Missed(count)),
-                Err(RecvError::Lagged(count)) => return Some(Heard::Missed(count)),
+                Ok(Message::Event(_)) => {}
+                Ok(Message::Missed(count)) => return Some(Received::Missed(count)),
+                Err(RecvError::Lagged(count)) => return Some(Received::Missed(count)),
                 Err(RecvError::Closed) => return None,
             }
         }
@@ -147,9 +157,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_hears_of_a_task_once_its_listeners_have_gone() {
-        let (bus, task) = (MemoryEventBus::new(4), TaskId(uuid::Uuid::from_u128(1)));
-        assert!(!bus.is_heard(task, "ann"));
+    fn a_task_has_no_listeners_once_their_streams_are_dropped() {
+        let bus = MemoryEventBus::new(4);
+        let task = TaskId(uuid::Uuid::from_u128(1));
+        assert!(!bus.has_listeners(task, "ann"));
+
         let streams = [
             bus.subscribe(Subscription {
                 task_id: Some(task),
@@ -162,9 +174,10 @@ mod tests {
             bus.subscribe(Subscription::default()),
         ];
         for stream in streams {
-            assert!(bus.is_heard(task, "ann"));
+            assert!(bus.has_listeners(task, "ann"));
             drop(stream);
         }
-        assert!(!bus.is_heard(task, "ann"));
+
+        assert!(!bus.has_listeners(task, "ann"));
     }
 }

@@ -1,14 +1,13 @@
-//! For one process: what others keep in Redis, in a broker and in S3 is here in memory and in a folder.
+//! Implementations for one process: in memory and in a folder, where a fleet uses Redis, a broker
+//! and S3.
 //!
-//! What is in memory goes with the process. Nothing of it is the truth: tasks are in the store.
+//! What is in memory is lost with the process. None of it is the truth: tasks are in the store.
 
 mod artifact_store;
-mod broker;
-mod broker_consumer;
 mod calendar;
-mod doorbell;
 mod event_bus;
 mod folder;
+mod notifier;
 mod paced_limiter;
 mod progress_cache;
 mod rate_limiter;
@@ -16,10 +15,9 @@ mod signing_key;
 mod stream_log;
 
 pub use artifact_store::FolderArtifactStore;
-pub use broker::MemoryBroker;
-pub use doorbell::LocalDoorbell;
 pub use event_bus::MemoryEventBus;
 pub use longhaul_domain::contract::rate_limiter::LimitRules;
+pub use notifier::LocalNotifier;
 pub use paced_limiter::PacedRateLimiter;
 pub use progress_cache::MemoryProgressCache;
 pub use rate_limiter::MemoryRateLimiter;

@@ -1,122 +1,150 @@
-//! Who is refused a permit comes back in line, as fast as permits come.
+//! Gives each refused caller a time of its own to retry, at the rate at which permits come.
 //!
-//! A limiter tells everybody who is refused the same moment: that of the next permit. All come back then, one gets it, and
-//! the others are refused again. With ten thousand tasks that wait for a provider's hundred permits a minute, each of these
-//! rounds would be ten thousand claims. Here each is told a moment of its own. It is no booking: who comes at the right time
-//! without having been refused may still be first.
+//! A limiter answers every refused caller with the time of the next permit. All of them return
+//! then, one gets the permit and the others are refused again. With ten thousand tasks that wait
+//! for a provider's hundred permits a minute, each of these rounds would cost ten thousand claims.
+//! The retry times here are no bookings: a caller that comes at the right time without having been
+//! refused may still be first.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock,
+    Clock, Timestamp,
     contract::rate_limiter::{LimitRules, LimiterError, RateLimiter, Reservation},
 };
+use parking_lot::Mutex;
 
-/// How long a line may be at most: those who stand in it may be cancelled, and nobody is to wait for longer for a provider that
-/// is idle. Whoever comes to a full line is put beside those in its second half.
-const LINE_MS: u64 = 600_000;
-/// How far apart they come back who ask for a key that is parked and has no limit.
-const EVERY_MICROS_WITHOUT_LIMIT: u64 = 10_000;
-/// Lines that are kept. Keys are providers and models; of who puts user ids into keys, some have no line.
-const LINES: usize = 10_000;
+/// How far ahead the queue of a key may reach. Queued callers may be cancelled, and the others must
+/// not wait longer than this for an idle provider. A caller that comes to a full queue retries
+/// together with those in its second half.
+const QUEUE_MS: u64 = 600_000;
+/// The distance between two retries for a parked key without a limit.
+const INTERVAL_MICROS_WITHOUT_LIMIT: u64 = 10_000;
+/// The most queues. Keys are providers and models; if an application puts user ids into its keys,
+/// some of them have no queue.
+const MAX_QUEUES: usize = 10_000;
 
-/// Another limiter, with a line before each key.
+/// Another limiter, with a queue for the refused callers of each key.
 #[derive(Debug)]
 pub struct PacedRateLimiter {
     limiter: Arc<dyn RateLimiter>,
     rules: LimitRules,
     clock: Arc<dyn Clock>,
-    /// The moment that the next one who is refused is told, by key.
-    lines: Mutex<HashMap<String, i64>>,
-    /// Keys without a limit that somebody was told of.
-    unlimited: Mutex<HashSet<String>>,
+    queues: Mutex<PermitQueues>,
+    /// The keys without a limit that a warning was logged for.
+    warned: Mutex<HashSet<String>>,
+}
+
+/// The queues of all keys.
+#[derive(Debug, Default)]
+struct PermitQueues {
+    /// The retry time of the next refused caller, by key, in microseconds.
+    next: HashMap<String, i64>,
 }
 
 impl PacedRateLimiter {
-    /// Lines that move as fast as these rules, which are the limiter's, give permits.
+    /// Paces retries by these rules, which are those of the limiter.
     pub fn new(limiter: Arc<dyn RateLimiter>, rules: LimitRules, clock: Arc<dyn Clock>) -> Self {
         Self {
             limiter,
             rules,
             clock,
-            lines: Mutex::default(),
-            unlimited: Mutex::default(),
+            queues: Mutex::default(),
+            warned: Mutex::default(),
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<String, i64>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A key is a text in a handler, and one with a slip of the pen would never be held back.
+    /// Warns once about a key without a limit: a mistyped key would never be limited.
     fn warn_if_unlimited(&self, key: &str) {
         if self.rules.limits.is_empty() || self.rules.slowest_micros(key).is_some() {
             return;
         }
-        let mut told = self
-            .unlimited
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if told.len() < LINES && told.insert(key.to_owned()) {
+
+        let mut warned = self.warned.lock();
+        if warned.len() < MAX_QUEUES && warned.insert(key.to_owned()) {
             tracing::warn!(
                 key,
-                "permits of a key that has no limit; there are limits of others"
+                "rate limiter: this key has no limit, though others have one; \
+                 its permits are granted at once"
             );
         }
     }
 
-    /// When to come back instead of in `retry_in_ms`.
-    fn join(&self, key: &str, retry_in_ms: u64) -> u64 {
-        let every_micros = self
+    /// Whether a permit that is granted at once shows that the queue of its key is over.
+    ///
+    /// A caller that waits for less than the interval between two permits cannot show it: the
+    /// permit may have come just in time.
+    fn shows_idle(&self, key: &str, wait_ms: u64, max_wait_ms: u64) -> bool {
+        let max_wait_micros = max_wait_ms.saturating_mul(1_000);
+        let interval = self.rules.slowest_micros(key);
+        wait_ms == 0 && interval.is_none_or(|interval| max_wait_micros >= interval)
+    }
+
+    /// When a refused caller is to retry, in place of `retry_in_ms`.
+    fn queue(&self, key: &str, retry_in_ms: u64) -> u64 {
+        let interval_micros = self
             .rules
             .slowest_micros(key)
-            .unwrap_or(EVERY_MICROS_WITHOUT_LIMIT);
+            .unwrap_or(INTERVAL_MICROS_WITHOUT_LIMIT);
         let now = self.clock.now();
-        let first = now.plus_ms(retry_in_ms);
-        let mut lines = self.lines();
-        if lines.len() >= LINES && !lines.contains_key(key) {
-            lines.retain(|_, next| *next > now.as_micros());
-            if lines.len() >= LINES {
-                return retry_in_ms;
-            }
+
+        // The lock makes the retry times of two callers differ.
+        let mut queues = self.queues.lock();
+        queues.join(key, now, retry_in_ms, interval_micros)
+    }
+}
+
+impl PermitQueues {
+    /// Adds a caller to the queue of a key. Returns when it is to retry, in milliseconds.
+    fn join(&mut self, key: &str, now: Timestamp, retry_in_ms: u64, interval_micros: u64) -> u64 {
+        if !self.has_room_for(key, now) {
+            return retry_in_ms;
         }
-        let next = lines.get(key).map_or(i64::MIN, |next| *next);
-        let is_full = next > first.plus_ms(LINE_MS).as_micros();
-        let place = if is_full {
-            first.plus_ms(LINE_MS / 2).as_micros()
+
+        let first = now.plus_ms(retry_in_ms);
+        let next = self.next.get(key).copied().unwrap_or(i64::MIN);
+        let is_full = next > first.plus_ms(QUEUE_MS).as_micros();
+        let retry_at = if is_full {
+            first.plus_ms(QUEUE_MS / 2).as_micros()
         } else {
             next.max(first.as_micros())
         };
-        lines.insert(key.to_owned(), place.saturating_add_unsigned(every_micros));
-        place.abs_diff(now.as_micros()).div_ceil(1_000)
+
+        let after = retry_at.saturating_add_unsigned(interval_micros);
+        self.next.insert(key.to_owned(), after);
+
+        retry_at.abs_diff(now.as_micros()).div_ceil(1_000)
+    }
+
+    /// Forgets the queues that are over when there are too many.
+    fn has_room_for(&mut self, key: &str, now: Timestamp) -> bool {
+        if self.next.len() < MAX_QUEUES || self.next.contains_key(key) {
+            return true;
+        }
+
+        self.next.retain(|_, next| *next > now.as_micros());
+        self.next.len() < MAX_QUEUES
     }
 }
 
 #[async_trait]
 impl RateLimiter for PacedRateLimiter {
     async fn reserve(&self, key: &str, max_wait_ms: u64) -> Result<Reservation, LimiterError> {
-        let reservation = self.limiter.reserve(key, max_wait_ms).await?;
-        Ok(match reservation {
+        match self.limiter.reserve(key, max_wait_ms).await? {
             Reservation::Granted { wait_ms } => {
                 self.warn_if_unlimited(key);
-                let patience_micros = max_wait_ms.saturating_mul(1_000);
-                if wait_ms == 0
-                    && self
-                        .rules
-                        .slowest_micros(key)
-                        .is_none_or(|every| patience_micros >= every)
-                {
-                    // Permits lie idle: whoever was in line has been served, or is gone. Who does not wait cannot tell.
-                    self.lines().remove(key);
+                if self.shows_idle(key, wait_ms, max_wait_ms) {
+                    self.queues.lock().next.remove(key);
                 }
-                reservation
+
+                Ok(Reservation::Granted { wait_ms })
             }
-            Reservation::Refused { retry_in_ms } => Reservation::Refused {
-                retry_in_ms: self.join(key, retry_in_ms),
-            },
-        })
+            Reservation::Refused { retry_in_ms } => Ok(Reservation::Refused {
+                retry_in_ms: self.queue(key, retry_in_ms),
+            }),
+        }
     }
 
     async fn park(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
@@ -130,37 +158,40 @@ impl RateLimiter for PacedRateLimiter {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::{Timestamp, contract::rate_limiter::Limit};
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use longhaul_domain::contract::rate_limiter::Limit;
 
     use super::*;
     use crate::local::MemoryRateLimiter;
 
     const MINUTE_MS: u64 = 60_000;
+    const GRANTED: Result<Reservation, LimiterError> = Ok(Reservation::Granted { wait_ms: 0 });
 
     #[derive(Debug)]
-    struct Settable(Mutex<i64>);
+    struct SettableClock(Mutex<i64>);
 
-    impl Settable {
+    impl SettableClock {
         fn advance_ms(&self, ms: u64) {
-            *self.0.lock().unwrap() += i64::try_from(ms).unwrap() * 1_000;
+            *self.0.lock() += i64::try_from(ms).unwrap() * 1_000;
         }
     }
 
-    impl Clock for Settable {
+    impl Clock for SettableClock {
         fn now(&self) -> Timestamp {
-            Timestamp::from_micros(*self.0.lock().unwrap())
+            Timestamp::from_micros(*self.0.lock())
         }
     }
 
-    fn limiter(rules: LimitRules) -> (Arc<Settable>, PacedRateLimiter) {
-        let clock = Arc::new(Settable(Mutex::new(1_000_000)));
+    fn limiter(rules: LimitRules) -> (Arc<SettableClock>, PacedRateLimiter) {
+        let clock = Arc::new(SettableClock(Mutex::new(1_000_000)));
         let inner = MemoryRateLimiter::new(Arc::clone(&clock) as _, rules.clone()).unwrap();
-        (
-            Arc::clone(&clock),
-            PacedRateLimiter::new(Arc::new(inner), rules, clock),
-        )
+        let paced = PacedRateLimiter::new(Arc::new(inner), rules, Arc::clone(&clock) as _);
+        (clock, paced)
     }
 
+    /// Asserts that the key is refused. Returns when to retry.
     async fn refused(limiter: &PacedRateLimiter, key: &str) -> u64 {
         match limiter.reserve(key, 0).await.unwrap() {
             Reservation::Refused { retry_in_ms } => retry_in_ms,
@@ -169,125 +200,109 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_comes_back_when_another_permit_has_come() {
+    async fn each_refused_caller_retries_when_another_permit_comes() {
         let (_, limiter) = limiter(
             LimitRules::default()
                 .limit("p/a", Limit::per_minute(6))
                 .limit("p", Limit::per_minute(60)),
         );
-        assert_eq!(
-            limiter.reserve("p/a", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 })
-        );
-        for place in 1..=5 {
-            assert_eq!(refused(&limiter, "p/a").await, place * 10_000);
+
+        assert_eq!(limiter.reserve("p/a", 0).await, GRANTED);
+        for caller in 1..=5 {
+            assert_eq!(refused(&limiter, "p/a").await, caller * 10_000);
         }
+
         assert_eq!(
             limiter.reserve("p/b", 1_000).await,
             Ok(Reservation::Granted { wait_ms: 1_000 }),
-            "no line of theirs"
+            "another model has a queue of its own"
         );
     }
 
-    /// As a worker with few slots has it: whoever is refused comes back when it is told to.
+    /// As in a worker with few slots: a refused caller returns when its retry is due.
     #[tokio::test]
-    async fn a_thousand_who_wait_for_permits_ask_a_few_times_each_and_no_permit_is_lost() {
+    async fn a_thousand_waiting_callers_ask_a_few_times_each_and_no_permit_is_lost() {
         let (clock, limiter) =
             limiter(LimitRules::default().limit("p", Limit::per_minute(100).burst(5)));
         let start = clock.now();
-        let mut waiting: std::collections::BinaryHeap<_> = (0..1_000)
-            .map(|task| std::cmp::Reverse((0, task)))
-            .collect();
-        let (mut questions, mut last_ms) = (0, 0);
-        while let Some(std::cmp::Reverse((due_ms, task))) = waiting.pop() {
+        let mut waiting: BinaryHeap<_> = (0..1_000).map(|task| Reverse((0, task))).collect();
+        let mut requests = 0;
+        let mut last_ms = 0;
+
+        while let Some(Reverse((due_ms, task))) = waiting.pop() {
             let now_ms = clock.now().micros_since(start) / 1_000;
             clock.advance_ms(u64::saturating_sub(due_ms, now_ms));
-            questions += 1;
+            requests += 1;
+
             match limiter.reserve("p", 10_000).await.unwrap() {
                 Reservation::Granted { wait_ms } => {
-                    last_ms = last_ms.max(due_ms.max(now_ms) + wait_ms)
+                    last_ms = last_ms.max(due_ms.max(now_ms) + wait_ms);
                 }
                 Reservation::Refused { retry_in_ms } => {
-                    waiting.push(std::cmp::Reverse((due_ms.max(now_ms) + retry_in_ms, task)));
+                    waiting.push(Reverse((due_ms.max(now_ms) + retry_in_ms, task)));
                 }
             }
         }
-        assert!(questions < 3_000, "{questions} questions");
+
+        assert!(requests < 3_000, "{requests} requests");
         assert!(
             (597_000..=600_000).contains(&last_ms),
-            "a thousand permits of a hundred a minute last {last_ms} ms"
+            "a thousand permits of a hundred a minute take {last_ms} ms"
         );
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_parked_key_comes_back_after_it_one_by_one() {
+    async fn callers_of_a_parked_key_retry_one_by_one_after_its_time() {
         let (clock, limiter) = limiter(LimitRules::default());
         limiter.park("free", MINUTE_MS).await.unwrap();
-        for place in 0..5 {
-            assert_eq!(refused(&limiter, "free").await, MINUTE_MS + place * 10);
+        for caller in 0..5 {
+            assert_eq!(refused(&limiter, "free").await, MINUTE_MS + caller * 10);
         }
+
         clock.advance_ms(MINUTE_MS);
-        assert_eq!(
-            limiter.reserve("free", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 }),
-            "the probe"
-        );
-        assert_eq!(
-            [
-                refused(&limiter, "free").await,
-                refused(&limiter, "free").await
-            ],
-            [1_000, 1_010]
-        );
+        assert_eq!(limiter.reserve("free", 0).await, GRANTED, "the probe");
+        assert_eq!(refused(&limiter, "free").await, 1_000);
+        assert_eq!(refused(&limiter, "free").await, 1_010);
+
         limiter.release("free").await.unwrap();
-        assert_eq!(
-            limiter.reserve("free", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 })
-        );
+        assert_eq!(limiter.reserve("free", 0).await, GRANTED);
     }
 
     #[tokio::test]
-    async fn a_line_in_which_nobody_stands_any_more_is_none() {
+    async fn a_queue_whose_callers_are_gone_is_forgotten() {
         let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
-        assert_eq!(
-            limiter.reserve("p", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 })
-        );
-        for place in 1..=11 {
-            assert_eq!(refused(&limiter, "p").await, place * MINUTE_MS);
+        assert_eq!(limiter.reserve("p", 0).await, GRANTED);
+        for caller in 1..=11 {
+            assert_eq!(refused(&limiter, "p").await, caller * MINUTE_MS);
         }
-        for place in 6..=11 {
+
+        for caller in 6..=11 {
+            let retry_in_ms = refused(&limiter, "p").await;
             assert_eq!(
-                refused(&limiter, "p").await,
-                place * MINUTE_MS,
-                "beside those in the second half"
+                retry_in_ms,
+                caller * MINUTE_MS,
+                "the queue is full: the caller joins its second half"
             );
         }
+
         // All of them are cancelled.
         clock.advance_ms(2 * MINUTE_MS);
-        assert_eq!(
-            limiter.reserve("p", MINUTE_MS).await,
-            Ok(Reservation::Granted { wait_ms: 0 })
-        );
+        assert_eq!(limiter.reserve("p", MINUTE_MS).await, GRANTED);
         assert_eq!(refused(&limiter, "p").await, MINUTE_MS);
     }
 
     #[tokio::test]
-    async fn a_permit_that_comes_just_in_time_takes_no_line_away() {
+    async fn a_permit_that_comes_just_in_time_does_not_clear_the_queue() {
         let (clock, limiter) = limiter(LimitRules::default().limit("p", Limit::per_minute(1)));
-        assert_eq!(
-            limiter.reserve("p", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 })
-        );
-        assert_eq!(
-            [refused(&limiter, "p").await, refused(&limiter, "p").await],
-            [MINUTE_MS, 2 * MINUTE_MS]
-        );
+        assert_eq!(limiter.reserve("p", 0).await, GRANTED);
+        assert_eq!(refused(&limiter, "p").await, MINUTE_MS);
+        assert_eq!(refused(&limiter, "p").await, 2 * MINUTE_MS);
+
         clock.advance_ms(MINUTE_MS);
         assert_eq!(
             limiter.reserve("p", 0).await,
-            Ok(Reservation::Granted { wait_ms: 0 }),
-            "the first of them"
+            GRANTED,
+            "the first of the two"
         );
         assert_eq!(
             refused(&limiter, "p").await,
@@ -297,17 +312,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_that_are_over_are_forgotten() {
+    async fn queues_that_are_over_are_forgotten() {
         let (clock, limiter) = limiter(LimitRules {
             default: Some(Limit::per_second(1)),
             ..LimitRules::default()
         });
-        for number in 0..3 * LINES {
+        for number in 0..3 * MAX_QUEUES {
             for _ in 0..2 {
                 limiter.reserve(&format!("user-{number}"), 0).await.unwrap();
             }
             clock.advance_ms(1_000);
         }
-        assert!(limiter.lines().len() <= LINES);
+
+        assert!(limiter.queues.lock().next.len() <= MAX_QUEUES);
     }
 }

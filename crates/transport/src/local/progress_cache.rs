@@ -1,44 +1,43 @@
 //! The progress cache of one process.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use longhaul_domain::{
     TaskId,
-    contract::progress_cache::{CacheError, HotProgress, ProgressCache},
+    contract::progress_cache::{CacheError, LiveProgress, ProgressCache},
 };
+use parking_lot::Mutex;
 
-/// Tasks whose progress is remembered. Those that run in this process are not among them, so it is what workers in other
-/// languages run for it; with a short report each it is some ten megabytes.
+/// How many tasks the cache remembers. Tasks that run in this process are not among them, so these
+/// are the tasks of remote workers. With a short report each, the cache has some ten megabytes.
 const TASKS: usize = 20_000;
 
-/// Progress in memory. Of too many tasks, those that have not reported for the longest time are forgotten.
+/// Progress in memory. When there are too many tasks, the cache forgets those that have not
+/// reported for the longest time.
 #[derive(Debug)]
 pub struct MemoryProgressCache {
-    most: usize,
-    state: Mutex<State>,
+    max_tasks: usize,
+    reports: Mutex<Reports>,
 }
 
+/// The newest report of each task.
 #[derive(Debug, Default)]
-struct State {
-    reports: u64,
-    newest: HashMap<TaskId, (HotProgress, u64)>,
-    /// By the number of the last report.
-    order: BTreeMap<u64, TaskId>,
+struct Reports {
+    /// How many reports were stored so far; the number of the newest.
+    count: u64,
+    newest: HashMap<TaskId, (LiveProgress, u64)>,
+    /// Tasks by the number of their newest report.
+    by_number: BTreeMap<u64, TaskId>,
 }
 
 impl MemoryProgressCache {
-    /// Remembers the progress of at most so many tasks.
-    pub fn new(most: usize) -> Self {
+    /// Remembers the progress of at most `max_tasks` tasks.
+    pub fn new(max_tasks: usize) -> Self {
         Self {
-            most: most.max(1),
-            state: Mutex::default(),
+            max_tasks: max_tasks.max(1),
+            reports: Mutex::default(),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -50,28 +49,27 @@ impl Default for MemoryProgressCache {
 
 #[async_trait]
 impl ProgressCache for MemoryProgressCache {
-    async fn put(&self, reports: &[(TaskId, HotProgress)]) -> Result<(), CacheError> {
-        let mut state = self.state();
+    async fn put(&self, reports: &[(TaskId, LiveProgress)]) -> Result<(), CacheError> {
+        let mut stored = self.reports.lock();
         for (task, report) in reports {
-            state.put(*task, report);
-            if state.newest.len() > self.most {
-                state.forget_the_oldest();
+            stored.put(*task, report);
+            if stored.newest.len() > self.max_tasks {
+                stored.forget_oldest();
             }
         }
+
         Ok(())
     }
 
-    async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<HotProgress>>, CacheError> {
-        let state = self.state();
-        Ok(tasks
-            .iter()
-            .map(|task| state.newest.get(task).map(|(report, _)| report.clone()))
-            .collect())
+    async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<LiveProgress>>, CacheError> {
+        let stored = self.reports.lock();
+        let found = tasks.iter().map(|task| stored.get(*task));
+        Ok(found.collect())
     }
 
     async fn forget(&self, tasks: &[TaskId]) -> Result<(), CacheError> {
-        let mut state = self.state();
-        tasks.iter().for_each(|task| state.forget(*task));
+        let mut stored = self.reports.lock();
+        tasks.iter().for_each(|task| stored.forget(*task));
         Ok(())
     }
 
@@ -80,30 +78,34 @@ impl ProgressCache for MemoryProgressCache {
     }
 }
 
-impl State {
-    fn put(&mut self, task: TaskId, report: &HotProgress) {
-        if self
-            .newest
-            .get(&task)
-            .is_some_and(|(kept, _)| kept.age() >= report.age())
+impl Reports {
+    fn get(&self, task: TaskId) -> Option<LiveProgress> {
+        self.newest.get(&task).map(|(report, _)| report.clone())
+    }
+
+    /// Stores a report unless there is one that is as new.
+    fn put(&mut self, task: TaskId, report: &LiveProgress) {
+        if let Some((stored, _)) = self.newest.get(&task)
+            && stored.age() >= report.age()
         {
             return;
         }
-        self.reports += 1;
-        if let Some((_, number)) = self.newest.insert(task, (report.clone(), self.reports)) {
-            self.order.remove(&number);
+
+        self.count += 1;
+        if let Some((_, number)) = self.newest.insert(task, (report.clone(), self.count)) {
+            self.by_number.remove(&number);
         }
-        self.order.insert(self.reports, task);
+        self.by_number.insert(self.count, task);
     }
 
     fn forget(&mut self, task: TaskId) {
         if let Some((_, number)) = self.newest.remove(&task) {
-            self.order.remove(&number);
+            self.by_number.remove(&number);
         }
     }
 
-    fn forget_the_oldest(&mut self) {
-        if let Some((_, task)) = self.order.pop_first() {
+    fn forget_oldest(&mut self) {
+        if let Some((_, task)) = self.by_number.pop_first() {
             self.newest.remove(&task);
         }
     }

@@ -1,11 +1,12 @@
 //! The stream log of one process.
 //!
-//! What is too much goes from the old end: of one stream its oldest entries, of all streams first those that ended
-//! longest ago, then those that were not written to for longest. A stream whose entries are gone keeps its numbers, so that
-//! a reader who is behind sees that it is, and a writer goes on where it was.
+//! When there is too much, the oldest goes first. One stream loses its oldest entries. Among all
+//! streams, those that ended longest ago go first, then those that were not written to for longest.
+//! A stream without entries still has its numbers, so that a reader learns that it is behind, and a
+//! writer continues with the next number.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,21 +15,24 @@ use longhaul_domain::{
     bounds::CHUNK_BYTES,
     contract::stream_log::{Content, Entries, Entry, StreamError, StreamLog, first_number},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, futures::OwnedNotified};
 
-/// What is kept. The whole is never smaller than one stream, and a stream never smaller than one chunk.
+/// How much the log stores. The totals are never below the bounds of one stream, and a stream is
+/// never below one chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamBounds {
     pub stream_entries: usize,
     pub stream_bytes: usize,
     pub total_entries: usize,
     pub total_bytes: usize,
-    /// Streams that are remembered, if only by their numbers.
+    /// How many streams are remembered, with or without entries.
     pub streams: usize,
 }
 
 impl Default for StreamBounds {
-    /// A novel fits one stream; all streams together stay within what an embedded process can spare.
+    /// One stream has room for a novel. All streams together stay within what an embedded process
+    /// can spare.
     fn default() -> Self {
         Self {
             stream_entries: 50_000,
@@ -44,14 +48,14 @@ impl Default for StreamBounds {
 #[derive(Debug)]
 pub struct MemoryStreamLog {
     bounds: StreamBounds,
-    state: Mutex<State>,
+    streams: Mutex<Streams>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    streams: HashMap<TaskId, Stream>,
-    /// Who is given up first, when there is too much of all.
-    order: BTreeSet<(Worth, u64, TaskId)>,
+struct Streams {
+    by_task: HashMap<TaskId, Stream>,
+    /// All streams in the order in which they are evicted.
+    eviction_order: BTreeSet<(EvictionClass, u64, TaskId)>,
     entries: usize,
     bytes: usize,
     /// Counts changes, so that streams can be ordered by their last one.
@@ -64,14 +68,14 @@ struct Stream {
     attempt: u32,
     last: u64,
     has_ended: bool,
-    kept: VecDeque<Entry>,
+    entries: VecDeque<Entry>,
     bytes: usize,
-    changed: u64,
+    last_change: u64,
 }
 
-/// What a stream's entries are worth, least first. Streams without entries free nothing but their numbers.
+/// Which streams lose their entries first. Streams without entries can free only their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
+enum EvictionClass {
     Ended,
     Running,
     Empty,
@@ -88,40 +92,41 @@ impl MemoryStreamLog {
             total_bytes: bounds.total_bytes.max(stream_bytes),
             streams: bounds.streams.max(1),
         };
+
         Self {
             bounds,
-            state: Mutex::default(),
+            streams: Mutex::default(),
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the stream as `attempt`, then gives up what has become too much and wakes the readers.
+    /// Changes the stream as `attempt`, evicts what has become too much and wakes the readers.
     fn write(
         &self,
-        mut state: MutexGuard<'_, State>,
+        mut streams: MutexGuard<'_, Streams>,
         task: TaskId,
         attempt: u32,
         keep: u64,
         change: impl FnOnce(&mut Stream) -> Result<(), StreamError>,
     ) -> Result<u64, StreamError> {
-        let mut stream = state.take(task);
+        // The stream is taken out while it changes, so that making room cannot evict it.
+        let mut stream = streams.take(task);
         let written = stream
             .begin(attempt, keep)
             .and_then(|()| change(&mut stream));
         stream.trim(&self.bounds);
         let last = stream.last;
+
         if written.is_ok() {
-            state.changes += 1;
-            stream.changed = state.changes;
-            state.make_room(&self.bounds, &stream);
+            streams.changes += 1;
+            stream.last_change = streams.changes;
+            streams.make_room_for(&stream, &self.bounds);
         }
-        state.put(task, stream);
-        if let Some(readers) = state.readers.get(&task) {
+
+        streams.put(task, stream);
+        if let Some(readers) = streams.readers.get(&task) {
             readers.notify_waiters();
         }
+
         written.map(|()| last)
     }
 }
@@ -129,15 +134,16 @@ impl MemoryStreamLog {
 #[async_trait]
 impl StreamLog for MemoryStreamLog {
     async fn begin(&self, task: TaskId, attempt: u32, keep: u64) -> Result<(), StreamError> {
-        self.write(self.state(), task, attempt, keep, |_| Ok(()))
-            .map(drop)
+        self.write(self.streams.lock(), task, attempt, keep, |_| Ok(()))?;
+        Ok(())
     }
 
     async fn append(&self, task: TaskId, attempt: u32, chunk: &str) -> Result<u64, StreamError> {
         if chunk.len() > CHUNK_BYTES {
             return Err(StreamError::TooLarge(chunk.len()));
         }
-        self.write(self.state(), task, attempt, 0, |stream| {
+
+        self.write(self.streams.lock(), task, attempt, 0, |stream| {
             if stream.has_ended {
                 return Err(StreamError::Stale);
             }
@@ -147,10 +153,12 @@ impl StreamLog for MemoryStreamLog {
     }
 
     async fn end(&self, task: TaskId, attempt: u32) -> Result<(), StreamError> {
-        let state = self.state();
-        if !state.streams.contains_key(&task) {
+        // The lock covers both the check and the write.
+        let streams = self.streams.lock();
+        if !streams.by_task.contains_key(&task) {
             return Ok(());
         }
+
         let end = |stream: &mut Stream| {
             if !stream.has_ended {
                 stream.push(Content::End);
@@ -158,53 +166,54 @@ impl StreamLog for MemoryStreamLog {
             }
             Ok(())
         };
-        self.write(state, task, attempt, 0, end).map(drop)
+
+        self.write(streams, task, attempt, 0, end)?;
+        Ok(())
     }
 
     async fn read(&self, task: TaskId, after: u64, limit: usize) -> Result<Entries, StreamError> {
-        let state = self.state();
-        let Some(stream) = state.streams.get(&task) else {
+        let streams = self.streams.lock();
+        let Some(stream) = streams.by_task.get(&task) else {
             return Ok(Entries {
                 entries: Vec::new(),
-                first_kept: 1,
+                first_available: 1,
                 last: 0,
             });
         };
-        let start = stream.kept.partition_point(|entry| entry.number <= after);
-        let entries = stream
-            .kept
-            .iter()
-            .skip(start)
-            .take(limit)
-            .cloned()
-            .collect();
+
+        let start = stream
+            .entries
+            .partition_point(|entry| entry.number <= after);
+        let entries = stream.entries.iter().skip(start).take(limit);
+
         Ok(Entries {
-            entries,
-            first_kept: stream.first_kept(),
+            entries: entries.cloned().collect(),
+            first_available: stream.first_available(),
             last: stream.last,
         })
     }
 
     async fn wait(&self, task: TaskId, after: u64, wait_ms: u64) -> Result<(), StreamError> {
-        let reader = Reader { log: self, task };
+        let reader = WaitingReader { log: self, task };
         let until_written = async {
             while let Some(change) = reader.next_change(after) {
                 change.await;
             }
         };
-        // Whether something came or the time is over shows when the caller reads.
+
+        // The caller reads next, and sees then whether something was written in time.
         let _ = tokio::time::timeout(Duration::from_millis(wait_ms), until_written).await;
         Ok(())
     }
 
     async fn remove(&self, task: TaskId) -> Result<(), StreamError> {
-        self.state().take(task);
+        self.streams.lock().take(task);
         Ok(())
     }
 }
 
 impl Stream {
-    /// Makes `attempt` the writer. The first write of an attempt that did not begin begins from the start.
+    /// Makes `attempt` the writer. When an attempt writes without having begun, it starts over.
     fn begin(&mut self, attempt: u32, keep: u64) -> Result<(), StreamError> {
         if attempt < self.attempt {
             return Err(StreamError::Stale);
@@ -212,153 +221,159 @@ impl Stream {
         if attempt == self.attempt {
             return Ok(());
         }
+
         let is_lost = self.attempt == 0 && attempt > 1;
         self.attempt = attempt;
         if is_lost {
-            // Earlier attempts may have written here before the memory went, and readers may have it.
+            // Earlier attempts may have written here before the memory was lost, and readers may
+            // have read it.
             self.last = first_number(attempt) - 1;
             self.push(Content::Rewind { to: keep });
             return Ok(());
         }
-        // An end is taken back even by somebody who wants to keep it.
+
+        // A new attempt always takes back the end, even if it keeps everything.
         let keep = if self.has_ended {
             keep.min(self.last - 1)
         } else {
             keep
         };
         self.has_ended = false;
+
         if keep > self.last {
-            // The stream was lost and begun anew by an attempt in between: what is to be kept is of the lost one.
+            // An attempt in between began the stream anew after a loss. What is to be kept belongs
+            // to the lost stream.
             self.last = self.last.max(first_number(attempt) - 1);
         }
         if keep != self.last {
             self.push(Content::Rewind { to: keep });
         }
+
         Ok(())
     }
 
     fn push(&mut self, content: Content) {
         self.last += 1;
         self.bytes += bytes_of(&content);
-        self.kept.push_back(Entry {
+        self.entries.push_back(Entry {
             number: self.last,
             content,
         });
     }
 
     fn trim(&mut self, bounds: &StreamBounds) {
-        while self.kept.len() > bounds.stream_entries || self.bytes > bounds.stream_bytes {
-            let Some(oldest) = self.kept.pop_front() else {
+        while self.entries.len() > bounds.stream_entries || self.bytes > bounds.stream_bytes {
+            let Some(oldest) = self.entries.pop_front() else {
                 return;
             };
             self.bytes -= bytes_of(&oldest.content);
         }
     }
 
-    fn first_kept(&self) -> u64 {
-        self.kept
-            .front()
-            .map_or(self.last + 1, |oldest| oldest.number)
+    fn first_available(&self) -> u64 {
+        let oldest = self.entries.front();
+        oldest.map_or(self.last + 1, |oldest| oldest.number)
     }
 
-    fn worth(&self) -> Worth {
-        match (self.kept.is_empty(), self.has_ended) {
-            (true, _) => Worth::Empty,
-            (false, true) => Worth::Ended,
-            (false, false) => Worth::Running,
+    fn eviction_class(&self) -> EvictionClass {
+        match (self.entries.is_empty(), self.has_ended) {
+            (true, _) => EvictionClass::Empty,
+            (false, true) => EvictionClass::Ended,
+            (false, false) => EvictionClass::Running,
         }
     }
 }
 
-impl State {
-    /// Takes the stream out of all accounts; a new one if there is none.
+impl Streams {
+    /// Removes a stream; a new one if there is none.
     fn take(&mut self, task: TaskId) -> Stream {
-        let Some(stream) = self.streams.remove(&task) else {
+        let Some(stream) = self.by_task.remove(&task) else {
             return Stream::default();
         };
-        self.order.remove(&(stream.worth(), stream.changed, task));
-        self.entries -= stream.kept.len();
+
+        self.eviction_order
+            .remove(&(stream.eviction_class(), stream.last_change, task));
+        self.entries -= stream.entries.len();
         self.bytes -= stream.bytes;
+
         stream
     }
 
     fn put(&mut self, task: TaskId, stream: Stream) {
-        self.order.insert((stream.worth(), stream.changed, task));
-        self.entries += stream.kept.len();
+        self.eviction_order
+            .insert((stream.eviction_class(), stream.last_change, task));
+        self.entries += stream.entries.len();
         self.bytes += stream.bytes;
-        self.streams.insert(task, stream);
+        self.by_task.insert(task, stream);
     }
 
-    /// Gives up other streams until there is room for this one, which is not among them.
-    fn make_room(&mut self, bounds: &StreamBounds, newcomer: &Stream) {
-        while self.streams.len() >= bounds.streams {
-            let Some(task) = [Worth::Ended, Worth::Empty, Worth::Running]
-                .into_iter()
-                .find_map(|it| self.oldest(it))
-            else {
+    /// Evicts other streams until there is room for this one, which is not among them.
+    fn make_room_for(&mut self, new: &Stream, bounds: &StreamBounds) {
+        use EvictionClass::{Empty, Ended, Running};
+
+        while self.by_task.len() >= bounds.streams {
+            let Some(task) = self.oldest_of(&[Ended, Empty, Running]) else {
                 return;
             };
             self.take(task);
         }
-        let (entries, bytes) = (newcomer.kept.len(), newcomer.bytes);
-        while self.entries + entries > bounds.total_entries
-            || self.bytes + bytes > bounds.total_bytes
+
+        while self.entries + new.entries.len() > bounds.total_entries
+            || self.bytes + new.bytes > bounds.total_bytes
         {
-            let Some(task) = [Worth::Ended, Worth::Running]
-                .into_iter()
-                .find_map(|it| self.oldest(it))
-            else {
+            let Some(task) = self.oldest_of(&[Ended, Running]) else {
                 return;
             };
             let mut stream = self.take(task);
-            stream.kept.clear();
+            stream.entries.clear();
             stream.bytes = 0;
             self.put(task, stream);
         }
     }
 
-    /// The stream of this worth that was written to least recently.
-    fn oldest(&self, worth: Worth) -> Option<TaskId> {
-        let first = self
-            .order
-            .range((worth, 0, TaskId(uuid::Uuid::nil()))..)
-            .next()?;
-        (first.0 == worth).then_some(first.2)
+    /// The least recently written stream of the first of these classes that has one.
+    fn oldest_of(&self, classes: &[EvictionClass]) -> Option<TaskId> {
+        classes.iter().find_map(|class| self.oldest(*class))
+    }
+
+    fn oldest(&self, class: EvictionClass) -> Option<TaskId> {
+        let start = (class, 0, TaskId(uuid::Uuid::nil()));
+        let (found, _, task) = self.eviction_order.range(start..).next()?;
+        (*found == class).then_some(*task)
     }
 }
 
-/// Somebody who waits. The last one of a stream to go takes the stream's bell away.
+/// A reader that waits for a stream. The last one removes the stream's `Notify`.
 #[derive(Debug)]
-struct Reader<'a> {
+struct WaitingReader<'a> {
     log: &'a MemoryStreamLog,
     task: TaskId,
 }
 
-impl Reader<'_> {
-    /// The next change of the stream, or nothing when there is something after number `after` already.
+impl WaitingReader<'_> {
+    /// The next change of the stream; `None` when it already has an entry after number `after`.
     fn next_change(&self, after: u64) -> Option<OwnedNotified> {
-        let mut state = self.log.state();
-        if state
-            .streams
-            .get(&self.task)
-            .is_some_and(|stream| stream.last > after)
+        let mut streams = self.log.streams.lock();
+        if let Some(stream) = streams.by_task.get(&self.task)
+            && stream.last > after
         {
             return None;
         }
-        // It hears what is written from now on, before it is awaited.
-        Some(Arc::clone(state.readers.entry(self.task).or_default()).notified_owned())
+
+        // The future counts notifications from now on, before it is polled: no write is lost
+        // between the check above and the wait.
+        let readers = streams.readers.entry(self.task).or_default();
+        Some(Arc::clone(readers).notified_owned())
     }
 }
 
-impl Drop for Reader<'_> {
+impl Drop for WaitingReader<'_> {
     fn drop(&mut self) {
-        let mut state = self.log.state();
-        if state
-            .readers
-            .get(&self.task)
-            .is_some_and(|bell| Arc::strong_count(bell) == 1)
+        let mut streams = self.log.streams.lock();
+        if let Some(readers) = streams.readers.get(&self.task)
+            && Arc::strong_count(readers) == 1
         {
-            state.readers.remove(&self.task);
+            streams.readers.remove(&self.task);
         }
     }
 }

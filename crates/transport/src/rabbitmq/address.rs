@@ -1,13 +1,13 @@
-//! Where the server is and who we are there. The password is never shown.
+//! The address of the server, with the credentials. The password is never shown.
 
 use std::fmt;
 
 use lapin::uri::AMQPUri;
 use longhaul_domain::Invalid;
 
-/// Seconds between heartbeats that are asked for; a server gives up a silent client after twice that.
+/// The requested seconds between heartbeats. A server drops a client that is silent for twice that.
 const HEARTBEAT_S: u16 = 10;
-/// Milliseconds for the TCP connection.
+/// The milliseconds that the TCP connection may take.
 const CONNECT_MS: u64 = 3_000;
 
 /// A parsed `amqp://` or `amqps://` URL.
@@ -24,16 +24,20 @@ impl Address {
                 allowed,
             ));
         }
-        // What the parser says may repeat a part of the URL, and that may be the password.
+
+        // The parser's message is dropped: it may repeat the password.
         let mut uri: AMQPUri = url
             .parse()
-            .map_err(|_| Invalid::new("broker.url", "cannot be read as a URL of AMQP", allowed))?;
+            .map_err(|_| Invalid::new("broker.url", "is no URL of AMQP", allowed))?;
         if uri.vhost.is_empty() {
-            // A slash at the end is the default virtual host to people, and an empty name to AMQP.
+            // To users a slash at the end means the default virtual host. To AMQP it is an empty
+            // name.
             "/".clone_into(&mut uri.vhost);
         }
+
         uri.query.heartbeat.get_or_insert(HEARTBEAT_S);
         uri.query.connection_timeout.get_or_insert(CONNECT_MS);
+
         Ok(Self(uri))
     }
 
@@ -54,6 +58,7 @@ impl fmt::Display for Address {
             vhost,
             query: _,
         } = &self.0;
+
         write!(
             f,
             "{scheme}://{}:{} (virtual host {vhost})",
@@ -79,6 +84,7 @@ mod tests {
             format!("{address:?}"),
             "amqps://broker.example:5671 (virtual host v)"
         );
+
         for url in [
             "amqp://ann:hush@host:port/",
             "http://ann:hush@host/",

@@ -1,4 +1,5 @@
-//! What the world is told: external events as CloudEvents 1.0, and dead letters. `docs/events.md` has the format.
+//! Messages for other systems: external events as CloudEvents 1.0, and dead letters.
+//! `docs/events.md` has the format.
 
 use longhaul_domain::{
     Status, TaskId,
@@ -8,14 +9,13 @@ use longhaul_domain::{
 use serde::Serialize;
 
 use super::{
-    message::{headers, json, moment, properties, seconds},
+    message::{PERSISTENT, headers, json, properties, seconds, timestamp},
     publisher::Outgoing,
     topology::{Names, routing_key},
 };
 use crate::names;
 
 const CONTENT_TYPE: &str = "application/cloudevents+json; charset=UTF-8";
-const PERSISTENT: u8 = 2;
 
 #[derive(Serialize)]
 struct CloudEvent<'a> {
@@ -49,26 +49,26 @@ struct Data<'a> {
     version: u64,
     correlation_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<Failure<'a>>,
+    error: Option<EventError<'a>>,
 }
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct EventError<'a> {
     class: Option<&'a str>,
     message: &'a str,
 }
 
-/// The message of an outbox row. Events go to whoever listens, and to nobody; a dead letter must find its queue.
+/// The message of an outbox row. An event may have no receiver; a dead letter must reach its queue.
 pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) -> Outgoing {
     let MessageBody {
         event,
         user_id,
         task_type,
-        queue,
         correlation_id,
         trace_context,
         ..
     } = &message.body;
+
     let id = message.event_id();
     let occurred_at = Timestamp::from_micros(message.body.occurred_at);
     let cloud_event = CloudEvent {
@@ -77,11 +77,12 @@ pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) ->
         source,
         kind: format!("dev.longhaul.task.{}", event.as_str()),
         subject: message.task_id,
-        time: (message.body.occurred_at > 0).then(|| moment(occurred_at)),
+        time: (message.body.occurred_at > 0).then(|| timestamp(occurred_at)),
         datacontenttype: "application/json",
         traceparent: trace_context.as_deref(),
         data: data(message),
     };
+
     let headers = headers(
         message.task_id,
         user_id,
@@ -91,22 +92,17 @@ pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) ->
     let properties = properties(CONTENT_TYPE, correlation_id.as_deref(), headers)
         .with_timestamp(seconds(occurred_at))
         .with_delivery_mode(PERSISTENT);
-    let (exchange, key, counted) = match message.topic {
-        Topic::Event => (
-            names::EVENTS_EXCHANGE,
-            format!("task.{}.{task_type}", event.as_str()),
-            names::EVENTS_EXCHANGE,
-        ),
-        Topic::DeadLetter => (
-            names::DEAD_LETTER_EXCHANGE,
-            routing_key(queue, task_type),
-            names::DEAD_LETTER_QUEUE,
-        ),
+
+    let (exchange, key) = destination(message);
+    let (is_mandatory, counted) = match message.topic {
+        Topic::Event => (false, names::EVENTS_EXCHANGE),
+        Topic::DeadLetter => (true, names::DEAD_LETTER_QUEUE),
     };
+
     Outgoing {
         exchange: names.full(exchange),
         key,
-        is_mandatory: message.topic == Topic::DeadLetter,
+        is_mandatory,
         properties,
         body: json(&cloud_event),
         counted: counted.to_owned(),
@@ -114,8 +110,31 @@ pub(super) fn of_outbox(names: &Names, source: &str, message: &OutboxMessage) ->
     }
 }
 
+/// The exchange and the routing key of a message.
+fn destination(message: &OutboxMessage) -> (&'static str, String) {
+    let MessageBody {
+        event,
+        task_type,
+        queue,
+        ..
+    } = &message.body;
+
+    match message.topic {
+        Topic::Event => (
+            names::EVENTS_EXCHANGE,
+            format!("task.{}.{task_type}", event.as_str()),
+        ),
+        Topic::DeadLetter => (names::DEAD_LETTER_EXCHANGE, routing_key(queue, task_type)),
+    }
+}
+
 fn data(message: &OutboxMessage) -> Data<'_> {
     let body = &message.body;
+    let error = body.error.as_deref().map(|message| EventError {
+        class: body.error_class.as_deref(),
+        message,
+    });
+
     Data {
         task_id: message.task_id,
         user_id: &body.user_id,
@@ -128,9 +147,6 @@ fn data(message: &OutboxMessage) -> Data<'_> {
         retry_count: body.retry_count,
         version: body.version,
         correlation_id: body.correlation_id.as_deref(),
-        error: body.error.as_deref().map(|message| Failure {
-            class: body.error_class.as_deref(),
-            message,
-        }),
+        error,
     }
 }

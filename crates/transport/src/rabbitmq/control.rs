@@ -1,5 +1,5 @@
-//! What processes tell each other in passing: signals and news. Nothing is confirmed, and what cannot be sent at once is
-//! dropped.
+//! What processes broadcast to one another: signals and task events. Nothing is confirmed, and what
+//! cannot be sent at once is dropped.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use lapin::{
     BasicProperties, Channel, Consumer,
+    message::Delivery,
     options::{BasicConsumeOptions, BasicPublishOptions, QueueBindOptions, QueueDeclareOptions},
-    types::FieldTable,
+    types::{FieldTable, ShortString},
 };
 use longhaul_domain::contract::broker::{Signal, Signals};
 use tokio::{
@@ -24,22 +25,22 @@ use tokio::{
 
 use super::{
     connection::Shared,
-    link::{Link, lock},
+    link::Link,
     message,
-    topology::{number, said, short, table},
+    topology::{number, reason_of, short, table},
 };
 use crate::names;
 
-/// Signals that a listener may fall behind by.
-pub(super) const MOST_SIGNALS: usize = 1_024;
-/// Messages that wait to be sent: some seconds of them.
-pub(super) const MOST_OUTBOUND: usize = 1_000;
-/// Messages that wait in a process's own queue at the server; the oldest go first.
-const MOST_WAITING: i32 = 1_000;
-/// A message that is not written by then is lost.
-const WRITE_TIME: Duration = Duration::from_secs(5);
+/// How many signals a listener may lag behind.
+pub(super) const SIGNAL_BUFFER: usize = 1_024;
+/// The most messages that wait to be sent: some seconds of them.
+pub(super) const MAX_OUTBOUND: usize = 1_000;
+/// The most messages that wait in a process's own queue at the server. The oldest are dropped.
+const MAX_WAITING: i32 = 1_000;
+/// A message that is not written within this time is lost.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something to be sent without a confirm.
+/// Something to send without a confirm.
 #[derive(Debug)]
 pub(super) enum Outbound {
     Message {
@@ -47,144 +48,163 @@ pub(super) enum Outbound {
         headers: FieldTable,
         body: Vec<u8>,
     },
-    /// Everything before it has been sent, or dropped.
+    /// Answers once everything before it was sent or dropped.
     Flush(oneshot::Sender<()>),
 }
 
-/// Tells everybody: listeners of this process at once, the others by way of the server.
-pub(super) fn tell(shared: &Shared, signal: &Signal) {
-    let body = message::json(signal);
-    if let Some(signals) = &*lock(&shared.signals) {
-        let _ = signals.send(signal.clone());
-        let message = Outbound::Message {
-            exchange: names::CONTROL_EXCHANGE,
-            headers: FieldTable::default(),
-            body,
-        };
-        // It fails when the server is slow or away, and a signal is not worth waiting for.
-        let _ = shared.outbound.try_send(message);
-    }
+/// Sends a signal to the listeners of this process at once, and to the others through the server.
+pub(super) fn send_signal(shared: &Shared, signal: &Signal) {
+    let Some(signals) = &*shared.signals.lock() else {
+        return;
+    };
+
+    // Sending fails when there is no listener here, which is no error.
+    let _ = signals.send(signal.clone());
+    // It also fails when the server is slow or away. A signal is not worth waiting for.
+    let _ = shared.outbound.try_send(Outbound::Message {
+        exchange: names::CONTROL_EXCHANGE,
+        headers: FieldTable::default(),
+        body: message::json(signal),
+    });
 }
 
-/// Sends what comes until nobody can send any more.
-pub(super) async fn send_all(shared: Weak<Shared>, mut outbound: mpsc::Receiver<Outbound>) {
-    let mut open: Option<(u64, Channel)> = None;
+/// Sends messages until there is no sender any more.
+pub(super) async fn run_sender(shared: Weak<Shared>, mut outbound: mpsc::Receiver<Outbound>) {
+    let mut channel = None;
     while let Some(next) = outbound.recv().await {
         let Some(shared) = shared.upgrade() else {
             return;
         };
+
         match next {
             Outbound::Flush(done) => drop(done.send(())),
             Outbound::Message {
                 exchange,
                 headers,
                 body,
-            } => {
-                let Ok(link) = shared.publishing_link() else {
-                    continue;
-                };
-                let send = send(&shared, &link, &mut open, exchange, headers, body);
-                let sent = tokio::select! {
-                    sent = timeout(shared.patient(WRITE_TIME), send) => sent,
-                    _ = shared.unpublishable(&link) => continue,
-                };
-                match sent {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => link.fail(said(&error)),
-                    Err(_) => link.fail_unless_blocked("nothing can be written to it"),
-                }
-            }
+            } => send_within_timeout(&shared, &mut channel, exchange, headers, body).await,
         }
+    }
+}
+
+/// The sender's channel, with the number of its link.
+type OpenChannel = Option<(u64, Channel)>;
+
+async fn send_within_timeout(
+    shared: &Shared,
+    channel: &mut OpenChannel,
+    exchange: &str,
+    headers: FieldTable,
+    body: Vec<u8>,
+) {
+    let Ok(link) = shared.publishing_link() else {
+        return;
+    };
+
+    // A link that breaks or is blocked drops the message without waiting.
+    let send = send(shared, &link, channel, exchange, headers, body);
+    let sent = tokio::select! {
+        sent = timeout(shared.at_least(WRITE_TIMEOUT), send) => sent,
+        _ = shared.unpublishable(&link) => return,
+    };
+
+    match sent {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => link.fail(reason_of(&error)),
+        Err(_) => link.fail_unless_blocked("nothing can be written to it"),
     }
 }
 
 async fn send(
     shared: &Shared,
     link: &Link,
-    open: &mut Option<(u64, Channel)>,
+    open: &mut OpenChannel,
     exchange: &str,
     headers: FieldTable,
     body: Vec<u8>,
 ) -> lapin::Result<()> {
+    // The channel is taken out, so that a send that fails or is cancelled drops it.
     let channel = match open.take_if(|(number, _)| *number == link.number) {
         Some((_, channel)) => channel,
         None => link.publishing.create_channel().await?,
     };
+
     let properties = BasicProperties::default()
         .with_app_id(short(&shared.origin))
         .with_headers(headers);
-    let exchange_name = short(&shared.names.full(exchange));
     channel
         .basic_publish(
-            exchange_name,
+            short(&shared.names.full(exchange)),
             "".into(),
             BasicPublishOptions::default(),
             &body,
             properties,
         )
         .await?;
+
     shared
         .traffic
         .count(exchange, |traffic| traffic.published += 1);
     *open = Some((link.number, channel));
+
     Ok(())
 }
 
-/// Hears the signals of other processes for as long as the link lives.
-pub(super) async fn listen(shared: &Arc<Shared>, link: &Arc<Link>) -> lapin::Result<()> {
-    let mut consumer = private_queue(shared, link, names::CONTROL_EXCHANGE).await?;
-    let (shared, link) = (Arc::clone(shared), Arc::clone(link));
+/// Receives the signals of other processes for as long as the link lives.
+pub(super) async fn receive_signals(shared: &Arc<Shared>, link: &Arc<Link>) -> lapin::Result<()> {
+    let exchange = names::CONTROL_EXCHANGE;
+    let mut consumer = consume_broadcast(shared, link, exchange).await?;
+    let shared = Arc::clone(shared);
+    let link = Arc::clone(link);
+
+    // It ends when the link fails or the broker is closed.
     tokio::spawn(async move {
-        while let Some(delivery) =
-            next_of_others(&shared, &link, names::CONTROL_EXCHANGE, &mut consumer).await
-        {
-            match (
-                serde_json::from_slice::<Signal>(&delivery.data),
-                &*lock(&shared.signals),
-            ) {
-                (Ok(signal), Some(signals)) => drop(signals.send(signal)),
-                (Ok(_), None) => return,
-                (Err(error), _) => tracing::debug!(%error, "a signal of another version"),
+        while let Some(delivery) = next_from_others(&shared, &link, exchange, &mut consumer).await {
+            let Some(signals) = &*shared.signals.lock() else {
+                return;
+            };
+            match serde_json::from_slice::<Signal>(&delivery.data) {
+                Ok(signal) => drop(signals.send(signal)),
+                Err(error) => {
+                    tracing::debug!(%error, "broker: unreadable signal; ignoring it");
+                }
             }
         }
     });
+
     Ok(())
 }
 
-/// A queue of this process alone, at an exchange that tells everybody. It goes with the link.
-pub(super) async fn private_queue(
+/// Consumes a fanout exchange through a queue of this process. The queue goes with the link.
+pub(super) async fn consume_broadcast(
     shared: &Shared,
     link: &Link,
     exchange: &str,
 ) -> lapin::Result<Consumer> {
     let channel = link.consuming.create_channel().await?;
-    let queue = short(
-        &shared
-            .names
-            .full(&format!("{exchange}.{}-{}", shared.origin, link.number)),
-    );
+    let name = format!("{exchange}.{}-{}", shared.origin, link.number);
+    let queue = short(&shared.names.full(&name));
+
     let options = QueueDeclareOptions {
         exclusive: true,
         auto_delete: true,
         ..QueueDeclareOptions::default()
     };
+    let arguments = table(&[("x-max-length", number(MAX_WAITING))]);
     channel
-        .queue_declare(
-            queue.clone(),
-            options,
-            table(&[("x-max-length", number(MOST_WAITING))]),
-        )
+        .queue_declare(queue.clone(), options, arguments)
         .await?;
-    let exchange = short(&shared.names.full(exchange));
+
     channel
         .queue_bind(
             queue.clone(),
-            exchange,
+            short(&shared.names.full(exchange)),
             "".into(),
             QueueBindOptions::default(),
             FieldTable::default(),
         )
         .await?;
+
     let options = BasicConsumeOptions {
         no_ack: true,
         exclusive: true,
@@ -195,40 +215,37 @@ pub(super) async fn private_queue(
         .await
 }
 
-/// The next message that is not our own; `None` when the link is gone.
-pub(super) async fn next_of_others(
+/// The next message of another process; `None` when the link is broken.
+pub(super) async fn next_from_others(
     shared: &Shared,
     link: &Link,
-    counted: &str,
+    exchange: &str,
     consumer: &mut Consumer,
-) -> Option<lapin::message::Delivery> {
+) -> Option<Delivery> {
     loop {
+        // The end of the link ends the wait.
         let delivery = tokio::select! {
             delivery = consumer.next() => delivery,
-            _ = link.gone() => return None,
+            _ = link.failed() => return None,
         };
+
         match delivery {
             Some(Ok(delivery)) => {
                 shared
                     .traffic
-                    .count(counted, |traffic| traffic.delivered += 1);
-                if delivery
-                    .properties
-                    .app_id()
-                    .as_ref()
-                    .map(lapin::types::ShortString::as_str)
-                    != Some(&shared.origin)
-                {
+                    .count(exchange, |traffic| traffic.delivered += 1);
+                let origin = delivery.properties.app_id().as_ref();
+                if origin.map(ShortString::as_str) != Some(&shared.origin) {
                     return Some(delivery);
                 }
             }
-            Some(Err(error)) => link.fail(said(&error)),
-            None => link.fail(format!("it ended the consumer at {counted}")),
+            Some(Err(error)) => link.fail(reason_of(&error)),
+            None => link.fail(format!("it ended the consumer at {exchange}")),
         }
     }
 }
 
-/// One listener. Without a receiver the broker was closed.
+/// One listener. `None` when the broker was closed before it came.
 #[derive(Debug)]
 pub(super) struct RabbitSignals(pub(super) Option<broadcast::Receiver<Signal>>);
 

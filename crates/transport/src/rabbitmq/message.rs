@@ -1,5 +1,5 @@
-//! What a bell and a report of progress look like on the way: a small JSON body, and properties and headers that people
-//! and other programs can sort by.
+//! The format of hints and reports of progress: a small JSON body, with properties and headers by
+//! which operators and other programs can sort.
 
 use lapin::{
     BasicProperties,
@@ -7,8 +7,8 @@ use lapin::{
 };
 use longhaul_domain::{
     Json, Lease, LeaseToken, TaskId,
-    bounds::{AHEAD_LOOKS, JSON_BYTES},
-    contract::broker::{Bell, ProgressReport},
+    bounds::{AHEAD_LOOKUPS, JSON_BYTES},
+    contract::broker::{Hint, ProgressReport},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -16,21 +16,22 @@ use serde_json::value::RawValue;
 
 use super::{
     publisher::Outgoing,
-    topology::{Names, routing_key, rung_key, rung_ms, short},
+    topology::{Names, delay_key, delay_step_ms, routing_key, short},
 };
 use crate::{names, random};
 
-/// A bell of ours has some hundred bytes; whatever is larger than this is none.
-const BELL_BYTES: usize = 16 * 1024;
-/// The longest progress, and room for what stands around it.
+/// The most bytes of a hint. Longhaul publishes hints of some hundred bytes.
+const HINT_BYTES: usize = 16 * 1024;
+/// The longest progress, with room for the fields around it.
 const REPORT_BYTES: usize = JSON_BYTES + 4 * 1024;
 
-const PERSISTENT: u8 = 2;
+/// The delivery modes of AMQP.
+pub(super) const PERSISTENT: u8 = 2;
 const TRANSIENT: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct BellBody {
+struct HintBody {
     task_id: TaskId,
     user_id: String,
     task_type: String,
@@ -59,53 +60,45 @@ struct ReportBody<'a> {
     is_full: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "so serde asks")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the signature that serde requires"
+)]
 const fn is_zero(looks: &u8) -> bool {
     *looks == 0
 }
 
-/// The message of a bell that rings now, or after a delay that is worth a rung of the ladder.
-pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
-    let body = BellBody {
-        task_id: bell.task_id,
-        user_id: bell.owner.clone(),
-        task_type: bell.task_type.clone(),
-        queue: bell.queue.clone(),
-        priority: bell.priority,
-        retry_count: bell.retry_count,
-        submitted_at: moment(bell.submitted_at),
-        due_at: moment(bell.due_at),
-        looks: bell.looks,
-        correlation_id: bell.correlation_id.clone(),
-        traceparent: bell.trace_context.clone(),
-    };
-    let key = routing_key(&bell.queue, &bell.task_type);
+/// The message of a hint, for now or, if the delay is long enough for a step, for later.
+pub(super) fn of_hint(names: &Names, hint: &Hint, delay_ms: u64) -> Outgoing {
+    let body = hint_body(hint);
     let mut headers = headers(
-        bell.task_id,
-        &bell.owner,
-        &bell.task_type,
-        bell.trace_context.as_deref(),
+        hint.task_id,
+        &hint.owner,
+        &hint.task_type,
+        hint.trace_context.as_deref(),
     );
     headers.insert("submittedAt".into(), text(&body.submitted_at.to_string()));
     headers.insert(
         "x-retry-count".into(),
-        AMQPValue::LongLongInt(bell.retry_count.into()),
+        AMQPValue::LongLongInt(hint.retry_count.into()),
     );
-    let (exchange, key) = match rung_ms(delay_ms) {
+
+    let key = routing_key(&hint.queue, &hint.task_type);
+    let (exchange, key) = match delay_step_ms(delay_ms) {
         None => (names::EXCHANGE, key),
-        Some(rung_ms) => {
-            // The second key finds the lane when the rung lets the bell go; here it finds nothing.
-            headers.insert(
-                "CC".into(),
-                AMQPValue::FieldArray(FieldArray::from(vec![text(&key)])),
-            );
-            (names::RETRY_EXCHANGE, rung_key(rung_ms))
+        Some(step_ms) => {
+            // The second key matches the hint queue after the delay. Before it, it matches nothing.
+            let second_key = FieldArray::from(vec![text(&key)]);
+            headers.insert("CC".into(), AMQPValue::FieldArray(second_key));
+            (names::RETRY_EXCHANGE, delay_key(step_ms))
         }
     };
-    let properties = properties("application/json", bell.correlation_id.as_deref(), headers)
-        .with_priority(bell.priority.min(9))
-        .with_timestamp(seconds(bell.due_at.max(bell.submitted_at)))
+
+    let properties = properties("application/json", hint.correlation_id.as_deref(), headers)
+        .with_priority(hint.priority.min(9))
+        .with_timestamp(seconds(hint.due_at.max(hint.submitted_at)))
         .with_delivery_mode(PERSISTENT);
+
     Outgoing {
         exchange: names.full(exchange),
         key,
@@ -113,14 +106,31 @@ pub(super) fn of_bell(names: &Names, bell: &Bell, delay_ms: u64) -> Outgoing {
         id: random::uuid().to_string(),
         properties,
         body: json(&body),
-        counted: names::lane(&bell.queue),
+        counted: names::hint_queue(&hint.queue),
     }
 }
 
-pub(super) fn to_bell(body: &[u8]) -> Result<Bell, String> {
-    check_size(body, BELL_BYTES)?;
-    let body: BellBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    Ok(Bell {
+fn hint_body(hint: &Hint) -> HintBody {
+    HintBody {
+        task_id: hint.task_id,
+        user_id: hint.owner.clone(),
+        task_type: hint.task_type.clone(),
+        queue: hint.queue.clone(),
+        priority: hint.priority,
+        retry_count: hint.retry_count,
+        submitted_at: timestamp(hint.submitted_at),
+        due_at: timestamp(hint.due_at),
+        looks: hint.lookups,
+        correlation_id: hint.correlation_id.clone(),
+        traceparent: hint.trace_context.clone(),
+    }
+}
+
+pub(super) fn to_hint(body: &[u8]) -> Result<Hint, String> {
+    check_size(body, HINT_BYTES)?;
+    let body: HintBody = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+
+    Ok(Hint {
         task_id: body.task_id,
         owner: body.user_id,
         task_type: body.task_type,
@@ -129,7 +139,7 @@ pub(super) fn to_bell(body: &[u8]) -> Result<Bell, String> {
         retry_count: body.retry_count,
         submitted_at: Timestamp::from_micros(body.submitted_at.as_microsecond()),
         due_at: Timestamp::from_micros(body.due_at.as_microsecond()),
-        looks: body.looks.min(AHEAD_LOOKS),
+        lookups: body.looks.min(AHEAD_LOOKUPS),
         correlation_id: body.correlation_id,
         trace_context: body.traceparent,
     })
@@ -143,6 +153,7 @@ pub(super) fn of_report(names: &Names, report: &ProgressReport) -> Result<Outgoi
     } = report.lease;
     let progress =
         serde_json::from_str(report.progress.as_str()).map_err(|error| error.to_string())?;
+
     let body = ReportBody {
         task_id,
         attempt,
@@ -151,8 +162,10 @@ pub(super) fn of_report(names: &Names, report: &ProgressReport) -> Result<Outgoi
         progress,
         is_full: report.is_full,
     };
+
     let mut headers = FieldTable::default();
     headers.insert("taskId".into(), text(&task_id.to_string()));
+
     Ok(Outgoing {
         exchange: String::new(),
         key: names.full(names::PROGRESS_QUEUE),
@@ -167,6 +180,8 @@ pub(super) fn of_report(names: &Names, report: &ProgressReport) -> Result<Outgoi
 pub(super) fn to_report(body: &[u8]) -> Result<ProgressReport, String> {
     check_size(body, REPORT_BYTES)?;
     let body: ReportBody<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let progress = Json::parse("progress", body.progress.get());
+
     Ok(ProgressReport {
         lease: Lease {
             task_id: body.task_id,
@@ -174,17 +189,17 @@ pub(super) fn to_report(body: &[u8]) -> Result<ProgressReport, String> {
             token: body.lease_token,
         },
         sequence: body.sequence,
-        progress: Json::parse("progress", body.progress.get())
-            .map_err(|error| error.to_string())?,
+        progress: progress.map_err(|error| error.to_string())?,
         is_full: body.is_full,
     })
 }
 
-/// A message that could not be read, as it goes to the dead letters.
+/// The dead letter of a message that could not be read.
 pub(super) fn of_unreadable(names: &Names, queue: &str, why: &str, body: Vec<u8>) -> Outgoing {
     let mut headers = FieldTable::default();
     headers.insert("x-unreadable".into(), text(why));
     headers.insert("x-from-queue".into(), text(queue));
+
     Outgoing {
         exchange: names.full(names::DEAD_LETTER_EXCHANGE),
         key: queue.to_owned(),
@@ -198,7 +213,7 @@ pub(super) fn of_unreadable(names: &Names, queue: &str, why: &str, body: Vec<u8>
     }
 }
 
-/// The headers that every message about a task has.
+/// The headers of every message about a task.
 pub(super) fn headers(
     task_id: TaskId,
     owner: &str,
@@ -212,6 +227,7 @@ pub(super) fn headers(
     if let Some(trace_context) = trace_context {
         headers.insert("traceparent".into(), text(trace_context));
     }
+
     headers
 }
 
@@ -237,8 +253,8 @@ pub(super) fn seconds(at: Timestamp) -> u64 {
     u64::try_from(at.as_micros() / 1_000_000).unwrap_or(0)
 }
 
-/// Every moment that a store can keep is one that this can write.
-pub(super) fn moment(at: Timestamp) -> jiff::Timestamp {
+/// Every time that a store can hold can be written.
+pub(super) fn timestamp(at: Timestamp) -> jiff::Timestamp {
     jiff::Timestamp::from_microsecond(at.as_micros()).unwrap_or_default()
 }
 

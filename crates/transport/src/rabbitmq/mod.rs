@@ -1,28 +1,28 @@
-//! The broker contract on RabbitMQ, and the news of all processes over it.
+//! The broker contract on RabbitMQ, and the event bus of all processes on it.
 //!
-//! Nothing here is the truth: bells are hints, and everything may be lost. What is here keeps that cheap: one link to
-//! the server that is built whole and given up whole, publishes that end within seconds, and consumers that are rebuilt
-//! when they fall silent. See `docs/broker.md`.
+//! Nothing here is the truth: a hint is only a hint, and any message may be lost. This code makes a
+//! loss cheap. A link to the server is built and given up as a whole, a publish ends within
+//! seconds, and a consumer that stalls is rebuilt. See `docs/broker.md`.
 
 mod address;
-mod bells;
 mod broker;
 mod cloud_event;
 mod connection;
-mod consumer;
+mod consumer_channel;
 mod control;
 mod event_bus;
-mod intake_channel;
+mod hints;
 mod link;
 mod message;
-mod news;
 mod options;
 mod progress;
 mod publisher;
+mod queue_reader;
+mod remote_events;
 mod topology;
 mod traffic;
 mod watchdog;
 
 pub use broker::RabbitBroker;
 pub use event_bus::RabbitEventBus;
-pub use options::{LaneKind, RabbitOptions};
+pub use options::{QueueKind, RabbitOptions};

@@ -2,25 +2,27 @@
 
 use longhaul_domain::{Invalid, bounds};
 
-/// What a lane is made of.
+/// The kind of RabbitMQ queue that carries hints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LaneKind {
-    /// A classic queue with nine priorities: an urgent bell overtakes.
+pub enum QueueKind {
+    /// A classic queue with nine priorities: an urgent hint overtakes.
     #[default]
     Classic,
-    /// A quorum queue: kept by several servers. Priorities count for little or nothing, by the version of the server.
+    /// A quorum queue, replicated on several servers. Depending on the server's version, priorities
+    /// have little or no effect.
     Quorum,
 }
 
 /// How Longhaul uses a RabbitMQ server.
 #[derive(Debug, Clone, Default)]
 pub struct RabbitOptions {
-    /// Stands before all names, with a dot: several systems can share a virtual host. Empty: nothing stands there.
+    /// Precedes all names, followed by a dot, so that several systems can share a virtual host. An
+    /// empty namespace adds nothing.
     pub namespace: String,
-    pub lanes: LaneKind,
+    pub queue_kind: QueueKind,
 }
 
-/// With it the longest name of a lane is still well below the 255 bytes that AMQP allows.
+/// The longest namespace. With it the longest queue name is well below the 255 bytes of AMQP.
 const NAMESPACE_BYTES: usize = 50;
 
 impl RabbitOptions {
@@ -28,15 +30,16 @@ impl RabbitOptions {
         if self.namespace.is_empty() {
             return Ok(());
         }
+
         bounds::check_label("broker.namespace", &self.namespace)?;
         if self.namespace.len() > NAMESPACE_BYTES {
-            let allowed = format!("at most {NAMESPACE_BYTES} bytes");
             return Err(Invalid::new(
                 "broker.namespace",
                 format!("has {} bytes", self.namespace.len()),
-                allowed,
+                format!("at most {NAMESPACE_BYTES} bytes"),
             ));
         }
+
         Ok(())
     }
 }

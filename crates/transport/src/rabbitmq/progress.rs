@@ -5,34 +5,37 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_domain::contract::broker::{ProgressInbox, ProgressReport};
 
-use super::{connection::Shared, consumer::Intake, message, publisher};
+use super::{connection::Shared, message, publisher, queue_reader::QueueReader};
 use crate::names;
 
 #[derive(Debug)]
 pub(super) struct RabbitInbox {
     shared: Arc<Shared>,
-    intake: Intake,
+    reader: QueueReader,
 }
 
 impl RabbitInbox {
     pub(super) fn new(shared: &Arc<Shared>) -> Self {
-        let intake = Intake::new(shared, names::PROGRESS_QUEUE.to_owned(), None);
+        let reader = QueueReader::new(shared, names::PROGRESS_QUEUE.to_owned(), None);
         Self {
             shared: Arc::clone(shared),
-            intake,
+            reader,
         }
     }
 
-    /// The queue overflows when nobody reads it, so it has no dead letters of its own: this one is put there by hand.
+    /// Publishes a report to the dead letters. The queue has no dead letter exchange, because it
+    /// would also get the reports that are dropped when the queue is full.
     fn set_aside(&mut self, tag: u64, why: &str, body: Vec<u8>) {
         tracing::warn!(
             why,
-            "an unreadable report of progress goes to the dead letters"
+            "broker: unreadable report of progress; moving it to the dead letters"
         );
-        let aside = message::of_unreadable(&self.shared.names, names::PROGRESS_QUEUE, why, body);
+        let letter = message::of_unreadable(&self.shared.names, names::PROGRESS_QUEUE, why, body);
         let shared = Arc::clone(&self.shared);
-        tokio::spawn(async move { publisher::publish(&shared, &[aside]).await });
-        self.intake.reject(tag);
+
+        // Publishing waits for a confirm, and the reports behind this one should not.
+        tokio::spawn(async move { publisher::publish(&shared, &[letter]).await });
+        self.reader.reject(tag);
     }
 }
 
@@ -40,7 +43,7 @@ impl RabbitInbox {
 impl ProgressInbox for RabbitInbox {
     async fn next(&mut self, most: usize) -> Vec<(u64, ProgressReport)> {
         loop {
-            let messages = self.intake.next(most).await;
+            let messages = self.reader.next(most).await;
             let mut reports = Vec::with_capacity(messages.len());
             for read in messages {
                 match message::to_report(&read.body) {
@@ -48,6 +51,7 @@ impl ProgressInbox for RabbitInbox {
                     Err(why) => self.set_aside(read.tag, &why, read.body),
                 }
             }
+
             if !reports.is_empty() || most == 0 {
                 return reports;
             }
@@ -55,6 +59,6 @@ impl ProgressInbox for RabbitInbox {
     }
 
     async fn answered(&mut self, tags: &[u64]) {
-        self.intake.answered(tags);
+        self.reader.answered(tags);
     }
 }

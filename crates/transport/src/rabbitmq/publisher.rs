@@ -1,7 +1,8 @@
 //! Publishes with confirms: one answer for each message, within seconds, whatever the server does.
 //!
-//! A batch has a channel for itself. The client library hands a returned message to whichever confirm comes next, so
-//! returns are only believed by the id that they carry, once the whole batch is answered.
+//! Each batch has a channel of its own. The client library attaches a returned message to the next
+//! confirm of the channel, whichever that is. So a return is matched by the id that it carries, and
+//! only once the whole batch is answered.
 
 use std::{collections::HashMap, pin::Pin, time::Duration};
 
@@ -13,52 +14,56 @@ use tokio::time::timeout;
 use super::{
     connection::Shared,
     link::Link,
-    topology::{said, short},
+    topology::{reason_of, short},
 };
 
-/// Messages that are under way on one channel without a confirm. More would only wait in the server's buffers.
-const WINDOW: usize = 1_000;
-/// A message that is not confirmed by then is unknown (reliability, row 12).
-const CONFIRM_TIME: Duration = Duration::from_secs(5);
+/// The most unconfirmed messages on one channel. More would only wait in the server's buffers.
+const BATCH: usize = 1_000;
+/// A message that is not confirmed within this time is [`Published::Unknown`].
+const CONFIRM_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A message on its way out.
+/// A message to publish.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) exchange: String,
     pub(super) key: String,
-    /// Whether some queue must take it.
+    /// Whether the server refuses the message when no queue takes it.
     pub(super) is_mandatory: bool,
     pub(super) id: String,
     pub(super) properties: BasicProperties,
     pub(super) body: Vec<u8>,
-    /// What it is counted under.
+    /// The name that it is counted under.
     pub(super) counted: String,
 }
 
-/// Publishes all messages and answers for each, in order.
+/// Publishes all messages. Returns an answer for each, in order.
 pub(super) async fn publish(shared: &Shared, messages: &[Outgoing]) -> Vec<Published> {
     let mut answers = Vec::with_capacity(messages.len());
-    for window in messages.chunks(WINDOW) {
+    for batch in messages.chunks(BATCH) {
         let answered = match shared.publishing_link() {
-            Ok(link) => publish_window(shared, &link, window).await,
-            Err(why) => vec![Published::Unknown(why); window.len()],
+            Ok(link) => publish_batch(shared, &link, batch).await,
+            Err(why) => vec![Published::Unknown(why); batch.len()],
         };
         answers.extend(answered);
     }
+
     count(shared, messages, &answers);
     answers
 }
 
-async fn publish_window(shared: &Shared, link: &Link, window: &[Outgoing]) -> Vec<Published> {
+async fn publish_batch(shared: &Shared, link: &Link, batch: &[Outgoing]) -> Vec<Published> {
     let mut confirms = Vec::new();
-    let confirm_time = shared.patient(CONFIRM_TIME);
+    let confirm_timeout = shared.at_least(CONFIRM_TIMEOUT);
+
+    // `confirms` outlives a send that is cancelled, so messages that were confirmed stay confirmed.
     let sent = tokio::select! {
-        sent = timeout(confirm_time, send(link, window, &mut confirms)) => sent,
+        sent = timeout(confirm_timeout, send(link, batch, &mut confirms)) => sent,
         why = shared.unpublishable(link) => Ok(Err(why)),
     };
+
     let why = match sent {
         Ok(Ok(channel)) => {
-            link.give_back(channel);
+            link.return_channel(channel);
             String::new()
         }
         Ok(Err(why)) => {
@@ -66,38 +71,41 @@ async fn publish_window(shared: &Shared, link: &Link, window: &[Outgoing]) -> Ve
             why
         }
         Err(_) => {
-            let why = format!("it has not confirmed within {} s", confirm_time.as_secs());
+            let seconds = confirm_timeout.as_secs();
+            let why = format!("it has not confirmed within {seconds} s");
             link.fail_unless_blocked(&why);
             why
         }
     };
-    answers(window, confirms, &why)
+
+    answers(batch, confirms, &why)
 }
 
-/// Sends all messages, then collects a confirm for each. What has been collected stays when this is given up.
+/// Sends all messages, then collects a confirm for each.
 async fn send(
     link: &Link,
-    window: &[Outgoing],
+    batch: &[Outgoing],
     confirms: &mut Vec<Confirmation>,
 ) -> Result<Channel, String> {
-    let (_permit, channel) = link
-        .publishing_channel()
-        .await
-        .map_err(|error| said(&error))?;
-    let mut sending: Vec<Pin<Box<_>>> = Vec::with_capacity(window.len());
-    for message in window {
+    let channel = link.publishing_channel().await;
+    let (_permit, channel) = channel.map_err(|error| reason_of(&error))?;
+
+    let mut sending: Vec<Pin<Box<_>>> = Vec::with_capacity(batch.len());
+    for message in batch {
         let mut send = Box::pin(maybe_done(publish_one(&channel, message)));
-        // The first poll queues the message: so they are queued in order, and nobody waits for each to be written.
+        // The first poll queues the message. So the messages are queued in order, without waiting
+        // until each is written.
         let _ = poll!(&mut send);
         sending.push(send);
     }
+
     for mut send in sending {
         send.as_mut().await;
-        let Some(confirm) = send.as_mut().take_output() else {
-            continue;
-        };
-        confirms.push(confirm.map_err(|error| said(&error))?);
+        if let Some(confirm) = send.as_mut().take_output() {
+            confirms.push(confirm.map_err(|error| reason_of(&error))?);
+        }
     }
+
     Ok(channel)
 }
 
@@ -106,49 +114,45 @@ async fn publish_one(channel: &Channel, message: &Outgoing) -> lapin::Result<Con
         mandatory: message.is_mandatory,
         ..BasicPublishOptions::default()
     };
-    let properties = message
-        .properties
-        .clone()
-        .with_message_id(short(&message.id));
-    channel
-        .basic_publish(
-            short(&message.exchange),
-            short(&message.key),
-            options,
-            &message.body,
-            properties,
-        )
-        .await?
-        .await
+    let properties = message.properties.clone();
+    let properties = properties.with_message_id(short(&message.id));
+
+    let published = channel.basic_publish(
+        short(&message.exchange),
+        short(&message.key),
+        options,
+        &message.body,
+        properties,
+    );
+    published.await?.await
 }
 
-fn answers(window: &[Outgoing], confirms: Vec<Confirmation>, why: &str) -> Vec<Published> {
+fn answers(batch: &[Outgoing], confirms: Vec<Confirmation>, why: &str) -> Vec<Published> {
     let mut returned = HashMap::new();
-    let mut is_taken = Vec::with_capacity(window.len());
+    let mut acks = Vec::with_capacity(batch.len());
     for confirm in confirms {
-        is_taken.push(!confirm.is_nack());
+        acks.push(!confirm.is_nack());
         if let Some(message) = confirm.take_message()
             && let Some(id) = message.properties.message_id()
         {
             returned.insert(id.to_string(), message.reply_text.to_string());
         }
     }
-    // Without the end of the batch a return may be with a confirm that never came.
-    let is_whole = is_taken.len() == window.len();
-    let answer = |(place, message): (usize, &Outgoing)| match (
-        is_taken.get(place),
-        returned.get(short(&message.id).as_str()),
-    ) {
-        (_, Some(text)) => {
-            Published::Refused(format!("no queue takes it ({text}): {}", message.counted))
+
+    // A return may be attached to a confirm that is still missing.
+    let is_complete = acks.len() == batch.len();
+    let answer = |(index, message): (usize, &Outgoing)| {
+        let name = &message.counted;
+        let return_text = returned.get(short(&message.id).as_str());
+        match (acks.get(index), return_text) {
+            (_, Some(text)) => Published::Refused(format!("no queue takes it ({text}): {name}")),
+            (Some(false), None) => Published::Refused(format!("the broker refused it: {name}")),
+            (Some(true), None) if is_complete || !message.is_mandatory => Published::Confirmed,
+            (Some(true) | None, None) => Published::Unknown(why.to_owned()),
         }
-        (Some(false), None) => {
-            Published::Refused(format!("the broker refused it: {}", message.counted))
-        }
-        (Some(true), None) if is_whole || !message.is_mandatory => Published::Confirmed,
-        (Some(true) | None, None) => Published::Unknown(why.to_owned()),
     };
-    window.iter().enumerate().map(answer).collect()
+
+    batch.iter().enumerate().map(answer).collect()
 }
 
 fn count(shared: &Shared, messages: &[Outgoing], answers: &[Published]) {

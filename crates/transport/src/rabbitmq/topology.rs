@@ -1,6 +1,7 @@
-//! The queues and exchanges: what they are called, what they are, and how they are made.
+//! The queues and exchanges: their names, their settings, and how they are declared.
 //!
-//! Everything is durable. What is there already stays as it is; what is there otherwise is an error for people.
+//! Everything is durable. What exists already stays as it is. What exists with other settings is an
+//! error that an operator must resolve.
 
 use lapin::{
     Channel, ErrorKind, ExchangeKind,
@@ -10,18 +11,20 @@ use lapin::{
 };
 use longhaul_domain::contract::broker::BrokerError;
 
-use super::options::{LaneKind, RabbitOptions};
+use super::options::{QueueKind, RabbitOptions};
 use crate::names;
 
-/// The ladder: a rung waits twice as long as the one below it. The last one is above half an hour, so an hour is two.
-const FIRST_RUNG_MS: u64 = 250;
-const RUNGS: u32 = 14;
-/// Dead letters that are kept: the oldest go first. The tasks are in the store all the same.
+/// The delays of the delay queues: each is twice the one before. The last is above half an hour, so
+/// an hour takes two.
+const FIRST_DELAY_MS: u64 = 250;
+const DELAY_STEPS: u32 = 14;
+/// The most dead letters; the oldest are dropped. Their tasks are in the store all the same.
 const DEAD_LETTERS: i32 = 100_000;
-/// Reports of progress that wait for whoever keeps them; newer ones replace older ones anyway.
+/// The most reports of progress that wait for a collector. A newer report replaces an older one
+/// anyway.
 const REPORTS: i32 = 100_000;
-/// How often a quorum queue hands out one bell before it sets it aside. A pause gives bells back, so this is no small
-/// number.
+/// How often a quorum queue delivers a hint before it moves it to the dead letters. A pause returns
+/// hints to the queue, so the number is not small.
 const DELIVERY_LIMIT: i32 = 1_000;
 
 /// The names of one namespace.
@@ -32,10 +35,9 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(options: &RabbitOptions) -> Self {
-        let prefix = if options.namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{}.", options.namespace)
+        let prefix = match options.namespace.as_str() {
+            "" => String::new(),
+            namespace => format!("{namespace}."),
         };
         Self { prefix }
     }
@@ -45,77 +47,101 @@ impl Names {
     }
 }
 
-/// The key of a bell. Dots of the queue's own would be levels of the key and let one lane hear another's bells.
+/// The routing key of a hint. A dot in the name of a queue would be a level of the key, and one
+/// queue would receive another's hints.
 pub(super) fn routing_key(queue: &str, task_type: &str) -> String {
     format!("{}.{task_type}", queue.replace('.', "~"))
 }
 
-/// The longest rung that fits into a delay; `None` for delays that are hardly worth one.
-pub(super) fn rung_ms(delay_ms: u64) -> Option<u64> {
-    rungs_ms().take_while(|rung| *rung <= delay_ms).last()
+/// The longest step that fits into a delay; `None` for a delay that is too short for one.
+pub(super) fn delay_step_ms(delay_ms: u64) -> Option<u64> {
+    delay_steps_ms().take_while(|step| *step <= delay_ms).last()
 }
 
-fn rungs_ms() -> impl Iterator<Item = u64> {
-    (0..RUNGS).map(|step| FIRST_RUNG_MS << step)
+fn delay_steps_ms() -> impl Iterator<Item = u64> {
+    (0..DELAY_STEPS).map(|step| FIRST_DELAY_MS << step)
 }
 
-fn wait_queue(rung_ms: u64) -> String {
-    format!("tasks.wait.{rung_ms}")
+fn delay_queue(step_ms: u64) -> String {
+    format!("tasks.wait.{step_ms}")
 }
 
-/// The key of a rung. A bell keeps it when the rung lets it go, and no lane may hear it then: no queue of tasks has an @.
-pub(super) fn rung_key(rung_ms: u64) -> String {
-    format!("@wait.{rung_ms}")
+/// The routing key of a delay queue. A hint still has it when it leaves the delay queue, and no
+/// hint queue may match it then: no task queue has an `@` in its name.
+pub(super) fn delay_key(step_ms: u64) -> String {
+    format!("@wait.{step_ms}")
 }
 
-/// A queue of tasks whose lane would be one of our own queues has none.
-pub(super) fn check_lane(queue: &str) -> Result<(), String> {
-    let lane = names::lane(queue);
-    let ours = [
+/// Refuses a task queue whose hint queue would have the name of another queue of Longhaul.
+pub(super) fn check_queue_name(queue: &str) -> Result<(), String> {
+    let name = names::hint_queue(queue);
+    let reserved = [
         names::DEAD_LETTER_QUEUE,
         names::PROGRESS_QUEUE,
         "tasks.results",
-    ]
-    .map(str::to_owned);
-    if ours
-        .into_iter()
-        .chain(rungs_ms().map(wait_queue))
-        .any(|name| name == lane)
-    {
+    ];
+    let is_taken = reserved.contains(&name.as_str())
+        || delay_steps_ms().any(|step_ms| delay_queue(step_ms) == name);
+
+    if is_taken {
         return Err(format!(
-            "the queue {queue} cannot have bells: {lane} is kept for other messages. Rename the queue"
+            "the queue {queue} cannot have hints: {name} is reserved for other messages. \
+             Rename the queue"
         ));
     }
+
     Ok(())
 }
 
-/// Why an element could not be made.
+/// Why a queue, an exchange or a binding could not be declared.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// It is for people to mend.
+pub(super) enum DeclareError {
+    /// An operator must resolve it.
     Differs(String),
-    /// The server of a cluster that has it is away; the others answer, and everything else can be used.
+    /// The server of the cluster that has it is away. The others answer, and everything else can be
+    /// used.
     Absent(String),
     /// The server did not answer.
     Unavailable(String),
 }
 
-impl From<Failure> for BrokerError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::Differs(why) => Self::Topology(why),
-            Failure::Absent(why) | Failure::Unavailable(why) => Self::Unavailable(why),
+impl From<DeclareError> for BrokerError {
+    fn from(error: DeclareError) -> Self {
+        match error {
+            DeclareError::Differs(why) => Self::Topology(why),
+            DeclareError::Absent(why) | DeclareError::Unavailable(why) => Self::Unavailable(why),
         }
     }
 }
 
-/// Makes everything that does not belong to one queue of tasks. Its queues are of the kind of the lanes: where one server
-/// of a cluster may be away, none of them goes with it.
+/// Declares everything that does not belong to one task queue. All queues have the kind of the hint
+/// queues, so that none of them is lost when one server of a cluster is away.
 pub(super) async fn declare_base(
     channel: &Channel,
     names: &Names,
-    kind: LaneKind,
-) -> Result<(), Failure> {
+    kind: QueueKind,
+) -> Result<(), DeclareError> {
+    declare_exchanges(channel, names).await?;
+
+    let dead_letters = names::DEAD_LETTER_QUEUE;
+    let max_length = vec![("x-max-length", number(DEAD_LETTERS))];
+    declare_queue(channel, names, kind, dead_letters, max_length).await?;
+    bind(
+        channel,
+        names,
+        dead_letters,
+        names::DEAD_LETTER_EXCHANGE,
+        "#",
+    )
+    .await?;
+
+    let max_length = vec![("x-max-length", number(REPORTS))];
+    declare_queue(channel, names, kind, names::PROGRESS_QUEUE, max_length).await?;
+
+    declare_delay_queues(channel, names, kind).await
+}
+
+async fn declare_exchanges(channel: &Channel, names: &Names) -> Result<(), DeclareError> {
     let exchanges = [
         (names::EXCHANGE, ExchangeKind::Topic),
         (names::RETRY_EXCHANGE, ExchangeKind::Direct),
@@ -125,101 +151,84 @@ pub(super) async fn declare_base(
         (names::CONTROL_EXCHANGE, ExchangeKind::Fanout),
         (names::NEWS_EXCHANGE, ExchangeKind::Fanout),
     ];
+
     for (name, kind) in exchanges {
+        let name = names.full(name);
         let options = ExchangeDeclareOptions {
             durable: true,
             ..ExchangeDeclareOptions::default()
         };
-        let declared = channel
-            .exchange_declare(
-                short(&names.full(name)),
-                kind,
-                options,
-                FieldTable::default(),
-            )
-            .await;
-        declared.map_err(|error| failed("exchange", &names.full(name), &error))?;
+        channel
+            .exchange_declare(short(&name), kind, options, FieldTable::default())
+            .await
+            .map_err(|error| declare_error("exchange", &name, &error))?;
     }
-    queue(
-        channel,
-        names,
-        kind,
-        names::DEAD_LETTER_QUEUE,
-        vec![("x-max-length", number(DEAD_LETTERS))],
-    )
-    .await?;
-    bind(
-        channel,
-        names,
-        names::DEAD_LETTER_QUEUE,
-        names::DEAD_LETTER_EXCHANGE,
-        "#",
-    )
-    .await?;
-    queue(
-        channel,
-        names,
-        kind,
-        names::PROGRESS_QUEUE,
-        vec![("x-max-length", number(REPORTS))],
-    )
-    .await?;
+
+    Ok(())
+}
+
+/// Declares the queues in which hints wait. A hint expires there and goes to the requeue exchange.
+async fn declare_delay_queues(
+    channel: &Channel,
+    names: &Names,
+    kind: QueueKind,
+) -> Result<(), DeclareError> {
     let requeue = AMQPValue::LongString(names.full(names::REQUEUE_EXCHANGE).into());
-    for rung_ms in rungs_ms() {
-        let ttl = number(i32::try_from(rung_ms).unwrap_or(i32::MAX));
+    for step_ms in delay_steps_ms() {
+        let ttl = number(i32::try_from(step_ms).unwrap_or(i32::MAX));
         let arguments = vec![
             ("x-message-ttl", ttl),
             ("x-dead-letter-exchange", requeue.clone()),
         ];
-        queue(channel, names, kind, &wait_queue(rung_ms), arguments).await?;
-        bind(
-            channel,
-            names,
-            &wait_queue(rung_ms),
-            names::RETRY_EXCHANGE,
-            &rung_key(rung_ms),
-        )
-        .await?;
+
+        let queue = delay_queue(step_ms);
+        declare_queue(channel, names, kind, &queue, arguments).await?;
+        let key = delay_key(step_ms);
+        bind(channel, names, &queue, names::RETRY_EXCHANGE, &key).await?;
     }
+
     Ok(())
 }
 
-/// Makes the lane of one queue of tasks.
-pub(super) async fn declare_lane(
+/// Declares the hint queue of one task queue.
+pub(super) async fn declare_hint_queue(
     channel: &Channel,
     names: &Names,
-    kind: LaneKind,
-    queue_name: &str,
-) -> Result<(), Failure> {
-    check_lane(queue_name).map_err(Failure::Differs)?;
+    kind: QueueKind,
+    queue: &str,
+) -> Result<(), DeclareError> {
+    check_queue_name(queue).map_err(DeclareError::Differs)?;
     let dead_letters = (
         "x-dead-letter-exchange",
         AMQPValue::LongString(names.full(names::DEAD_LETTER_EXCHANGE).into()),
     );
     let arguments = match kind {
-        LaneKind::Classic => vec![dead_letters, ("x-max-priority", number(9))],
-        LaneKind::Quorum => vec![dead_letters, ("x-delivery-limit", number(DELIVERY_LIMIT))],
+        QueueKind::Classic => vec![dead_letters, ("x-max-priority", number(9))],
+        QueueKind::Quorum => vec![dead_letters, ("x-delivery-limit", number(DELIVERY_LIMIT))],
     };
-    let lane = names::lane(queue_name);
-    queue(channel, names, kind, &lane, arguments).await?;
-    let key = routing_key(queue_name, "#");
-    bind(channel, names, &lane, names::EXCHANGE, &key).await?;
-    bind(channel, names, &lane, names::REQUEUE_EXCHANGE, &key).await
+
+    let name = names::hint_queue(queue);
+    declare_queue(channel, names, kind, &name, arguments).await?;
+    let key = routing_key(queue, "#");
+    bind(channel, names, &name, names::EXCHANGE, &key).await?;
+
+    bind(channel, names, &name, names::REQUEUE_EXCHANGE, &key).await
 }
 
-async fn queue(
+async fn declare_queue(
     channel: &Channel,
     names: &Names,
-    kind: LaneKind,
+    kind: QueueKind,
     name: &str,
     mut arguments: Vec<(&str, AMQPValue)>,
-) -> Result<(), Failure> {
+) -> Result<(), DeclareError> {
     match kind {
-        LaneKind::Classic => {}
-        LaneKind::Quorum => {
-            arguments.push(("x-queue-type", AMQPValue::LongString("quorum".into())))
+        QueueKind::Classic => {}
+        QueueKind::Quorum => {
+            arguments.push(("x-queue-type", AMQPValue::LongString("quorum".into())));
         }
     }
+
     let name = names.full(name);
     let options = QueueDeclareOptions {
         durable: true,
@@ -228,9 +237,11 @@ async fn queue(
     let declared = channel
         .queue_declare(short(&name), options, table(&arguments))
         .await;
-    declared
-        .map(drop)
-        .map_err(|error| failed("queue", &name, &error))
+
+    match declared {
+        Ok(_) => Ok(()),
+        Err(error) => Err(declare_error("queue", &name, &error)),
+    }
 }
 
 async fn bind(
@@ -239,8 +250,9 @@ async fn bind(
     queue: &str,
     exchange: &str,
     key: &str,
-) -> Result<(), Failure> {
-    let (queue, exchange) = (names.full(queue), names.full(exchange));
+) -> Result<(), DeclareError> {
+    let queue = names.full(queue);
+    let exchange = names.full(exchange);
     let bound = channel
         .queue_bind(
             short(&queue),
@@ -250,7 +262,8 @@ async fn bind(
             FieldTable::default(),
         )
         .await;
-    bound.map_err(|error| failed("binding of", &queue, &error))
+
+    bound.map_err(|error| declare_error("binding of", &queue, &error))
 }
 
 pub(super) fn table(arguments: &[(&str, AMQPValue)]) -> FieldTable {
@@ -265,40 +278,46 @@ pub(super) const fn number(value: i32) -> AMQPValue {
     AMQPValue::LongInt(value)
 }
 
-/// Text for AMQP's short strings, cut where they end. Everything that gets here is bounded far below.
+/// Text as an AMQP short string, cut to its 255 bytes. All names here are far shorter.
 pub(super) fn short(text: &str) -> ShortString {
     ShortString::try_new(&text[..text.floor_char_boundary(255)]).unwrap_or_default()
 }
 
-/// What the server says about an element that cannot be made, as a sentence for people.
-fn failed(kind: &str, name: &str, error: &lapin::Error) -> Failure {
+/// The error of a declaration, with a text for the operator.
+fn declare_error(kind: &str, name: &str, error: &lapin::Error) -> DeclareError {
+    let reason = reason_of(error);
     if is_soft(error, &AMQPSoftError::PRECONDITIONFAILED) {
-        return Failure::Differs(format!(
-            "the {kind} {name} is there with other settings than ours ({}). Delete it and it is made anew (no task is \
-             lost with it), or set broker.lanes or broker.namespace to what fits",
-            said(error)
+        return DeclareError::Differs(format!(
+            "the {kind} {name} exists with other settings ({reason}). Delete it, and it is \
+             declared again (no task is lost with it), or set broker.lanes or broker.namespace to \
+             match"
         ));
     }
+
     if is_soft(error, &AMQPSoftError::ACCESSREFUSED) {
-        return Failure::Differs(format!(
-            "we may not make the {kind} {name} ({}). Give the user the rights to configure, write and read it",
-            said(error)
+        return DeclareError::Differs(format!(
+            "declaring the {kind} {name} is forbidden ({reason}). Give the user the rights to \
+             configure, write and read it"
         ));
     }
-    let why = format!("the {kind} {name} could not be made: {}", said(error));
+
+    let why = format!("the {kind} {name} could not be declared: {reason}");
     if is_soft(error, &AMQPSoftError::NOTFOUND) {
-        Failure::Absent(why)
+        DeclareError::Absent(why)
     } else {
-        Failure::Unavailable(why)
+        DeclareError::Unavailable(why)
     }
 }
 
 pub(super) fn is_soft(error: &lapin::Error, kind: &AMQPSoftError) -> bool {
-    matches!(error.kind(), ErrorKind::ProtocolError(error) if matches!(error.kind(), AMQPErrorKind::Soft(soft) if soft == kind))
+    let ErrorKind::ProtocolError(error) = error.kind() else {
+        return false;
+    };
+    matches!(error.kind(), AMQPErrorKind::Soft(soft) if soft == kind)
 }
 
-/// The server's own words, where it has said something.
-pub(super) fn said(error: &lapin::Error) -> String {
+/// The server's message, if it sent one.
+pub(super) fn reason_of(error: &lapin::Error) -> String {
     if let ErrorKind::ProtocolError(error) = error.kind() {
         return error.get_message().to_string();
     }
@@ -312,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delay_takes_the_longest_rung_that_fits() {
+    fn a_delay_takes_the_longest_step_that_fits() {
         let cases = [
             (0, None),
             (249, None),
@@ -320,26 +339,28 @@ mod tests {
             (999, Some(500)),
             (1_000, Some(1_000)),
         ];
-        for (delay_ms, rung) in cases {
-            assert_eq!(rung_ms(delay_ms), rung, "{delay_ms}");
+        for (delay_ms, step) in cases {
+            assert_eq!(delay_step_ms(delay_ms), step, "{delay_ms}");
         }
-        assert_eq!(rung_ms(3_600_000), Some(2_048_000));
-        assert_eq!(rung_ms(u64::MAX), Some(2_048_000));
+
+        assert_eq!(delay_step_ms(3_600_000), Some(2_048_000));
+        assert_eq!(delay_step_ms(u64::MAX), Some(2_048_000));
     }
 
     #[test]
-    fn a_queue_of_tasks_cannot_be_one_of_ours() {
-        assert!(check_lane("free_default").is_ok());
-        assert!(check_lane("wait.300").is_ok());
+    fn a_task_queue_cannot_have_the_name_of_another_queue() {
+        assert!(check_queue_name("free_default").is_ok());
+        assert!(check_queue_name("wait.300").is_ok());
         for queue in ["dlq", "progress", "results", "wait.250", "wait.2048000"] {
-            assert!(check_lane(queue).unwrap_err().contains("Rename"), "{queue}");
+            let refusal = check_queue_name(queue).unwrap_err();
+            assert!(refusal.contains("Rename"), "{queue}");
         }
     }
 
     #[test]
-    fn no_lane_hears_the_key_of_a_rung() {
-        for rung in rungs_ms() {
-            let key = rung_key(rung);
+    fn no_hint_queue_matches_the_key_of_a_delay_queue() {
+        for step_ms in delay_steps_ms() {
+            let key = delay_key(step_ms);
             let first_level = key.split('.').next().unwrap();
             assert!(
                 bounds::check_label("queue", first_level).is_err() && !first_level.contains('~'),

@@ -1,33 +1,29 @@
-//! What has gone over each queue and exchange since the process started.
+//! Counts what has gone over each queue and exchange since the process started.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use longhaul_domain::contract::broker::Traffic;
+use parking_lot::Mutex;
 
-/// Counts by name, without the namespace. There are as many names as queues are configured.
+/// Counts by name, without the namespace. There are as many names as configured queues.
 #[derive(Debug, Default)]
-pub(super) struct TrafficBook(Mutex<BTreeMap<String, Traffic>>);
+pub(super) struct TrafficCounts(Mutex<BTreeMap<String, Traffic>>);
 
-impl TrafficBook {
+impl TrafficCounts {
     pub(super) fn count(&self, name: &str, change: impl FnOnce(&mut Traffic)) {
-        let mut book = self.lock();
-        match book.get_mut(name) {
+        let mut counts = self.0.lock();
+        // Almost every name is known already; only a new one is copied.
+        match counts.get_mut(name) {
             Some(traffic) => change(traffic),
-            None => change(book.entry(name.to_owned()).or_default()),
+            None => change(counts.entry(name.to_owned()).or_default()),
         }
     }
 
     pub(super) fn read(&self) -> Vec<(String, Traffic)> {
-        self.lock()
+        let counts = self.0.lock();
+        counts
             .iter()
             .map(|(name, traffic)| (name.clone(), *traffic))
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Traffic>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,42 +1,43 @@
-//! Notices a server that has gone silent and a consumer that has gone deaf.
+//! Notices a server that has gone silent and a consumer that has stalled.
 //!
-//! A network that swallows everything breaks no connection; heartbeats notice after half a minute. And a consumer may be
-//! open on both ends and still get nothing. So the server is asked every second, and a consumer that waits while its
-//! queue has messages is not believed for long.
+//! A network that drops all packets breaks no connection, and heartbeats notice it only after half
+//! a minute. Besides, a consumer may be open on both ends and still get nothing. So the watchdog
+//! queries the server every second. When a consumer waits although its queue has messages, the
+//! watchdog gives up the link after a few checks.
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use longhaul_domain::contract::broker::BrokerError;
+use parking_lot::Mutex;
 use tokio::time::{Instant, interval};
 
-use super::{
-    connection::Shared,
-    link::{Link, lock},
-};
+use super::{connection::Shared, link::Link};
 use crate::names;
 
-const ROUND: Duration = Duration::from_secs(1);
-/// A consumer that waits for less than this is not looked at.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Looks at a waiting consumer beside a queue with messages, before it is deaf.
-const LOOKS: u32 = 3;
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// A consumer is checked once it has waited for this long.
+const MIN_WAIT: Duration = Duration::from_secs(3);
+/// How many checks in a row must find messages in the queue of a waiting consumer before it counts
+/// as stalled.
+const STALLED_AFTER_CHECKS: u32 = 3;
 
 /// What the watchdog knows of a consumer.
 #[derive(Debug)]
-pub(super) struct Ear {
-    pub(super) queue: String,
+pub(super) struct ConsumerProbe {
+    /// The full name of the consumer's queue.
+    queue: String,
     waiting_since: Mutex<Option<Instant>>,
 }
 
-/// A consumer waits for as long as this is there.
+/// Marks a consumer as waiting until it is dropped.
 #[derive(Debug)]
-pub(super) struct Waiting(Arc<Ear>);
+pub(super) struct WaitGuard(Arc<ConsumerProbe>);
 
-impl Ear {
+impl ConsumerProbe {
     pub(super) fn new(queue: String) -> Arc<Self> {
         Arc::new(Self {
             queue,
@@ -44,93 +45,104 @@ impl Ear {
         })
     }
 
-    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
-        *lock(&self.waiting_since) = Some(Instant::now());
-        Waiting(Arc::clone(self))
+    pub(super) fn start_waiting(self: &Arc<Self>) -> WaitGuard {
+        *self.waiting_since.lock() = Some(Instant::now());
+        WaitGuard(Arc::clone(self))
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitGuard {
     fn drop(&mut self) {
-        *lock(&self.0.waiting_since) = None;
+        *self.0.waiting_since.lock() = None;
     }
 }
 
-/// The consumers of one link, each once: looking at one costs a question to the server.
+/// The consumers of one link. Each is listed once, because checking it costs a query.
 #[derive(Debug, Default)]
-pub(super) struct Ears(Vec<Weak<Ear>>);
+pub(super) struct ConsumerProbes(Vec<Weak<ConsumerProbe>>);
 
-impl Ears {
-    /// Says again of a consumer that it is here, each time that it opens a channel.
-    pub(super) fn add(&mut self, ear: &Arc<Ear>) {
-        let ear = Arc::downgrade(ear);
+impl ConsumerProbes {
+    /// Adds a consumer. It may be added again with every channel that it opens.
+    pub(super) fn add(&mut self, probe: &Arc<ConsumerProbe>) {
+        let probe = Arc::downgrade(probe);
         self.0
-            .retain(|known| known.strong_count() > 0 && !known.ptr_eq(&ear));
-        self.0.push(ear);
+            .retain(|known| known.strong_count() > 0 && !known.ptr_eq(&probe));
+        self.0.push(probe);
     }
 
-    pub(super) fn alive(&self) -> Vec<Arc<Ear>> {
+    pub(super) fn alive(&self) -> Vec<Arc<ConsumerProbe>> {
         self.0.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
 /// Watches a link until it is broken, or breaks it.
 pub(super) async fn watch(shared: Arc<Shared>, link: Arc<Link>) {
-    let mut rounds = interval(ROUND);
-    let mut suspects = HashMap::new();
+    let mut ticks = interval(CHECK_INTERVAL);
+    let mut suspects = Suspects::new();
     loop {
+        // A link that breaks for another reason ends its watchdog at once.
         tokio::select! {
-            _ = rounds.tick() => {}
-            _ = link.gone() => return,
+            _ = ticks.tick() => {}
+            _ = link.failed() => return,
         }
-        if look(&shared, &link, &mut suspects).await.is_err() {
-            return;
+
+        match check(&shared, &link, &suspects).await {
+            Ok(still_waiting) => suspects = still_waiting,
+            Err(_) => return,
         }
     }
 }
 
-/// When a consumer began to wait, and how often it was seen waiting beside messages since.
+/// By consumer: since when it has waited, and how many checks have found messages in its queue.
 type Suspects = HashMap<usize, (Instant, u32)>;
 
-async fn look(shared: &Shared, link: &Link, suspects: &mut Suspects) -> Result<(), BrokerError> {
-    if link
-        .counts(&shared.names.full(names::DEAD_LETTER_QUEUE))
-        .await?
-        .is_none()
-    {
+/// Checks the server and the consumers once. Breaks the link when one of them is at fault.
+async fn check(shared: &Shared, link: &Link, suspects: &Suspects) -> Result<Suspects, BrokerError> {
+    let dead_letters = shared.names.full(names::DEAD_LETTER_QUEUE);
+    if link.message_count(&dead_letters).await?.is_none() {
         link.fail("its queues were deleted");
-        return Ok(());
+        return Ok(Suspects::new());
     }
-    let mut seen = Suspects::new();
-    for ear in link.ears() {
-        let Some(since) = *lock(&ear.waiting_since) else {
+
+    let mut found = Suspects::new();
+    for probe in link.probes() {
+        let Some(since) = waits_beside_messages(shared, link, &probe).await? else {
             continue;
         };
-        if since.elapsed() < shared.patient(PATIENCE)
-            || link
-                .counts(&ear.queue)
-                .await?
-                .is_none_or(|counts| counts.messages == 0)
-        {
-            continue;
-        }
-        let key = Arc::as_ptr(&ear).addr();
-        let looks = suspects
-            .get(&key)
-            .filter(|(before, _)| *before == since)
-            .map_or(0, |(_, looks)| *looks)
-            + 1;
-        if looks >= LOOKS {
+
+        let key = Arc::as_ptr(&probe).addr();
+        let checks = match suspects.get(&key) {
+            Some((before, checks)) if *before == since => checks + 1,
+            Some(_) | None => 1,
+        };
+        if checks >= STALLED_AFTER_CHECKS {
             link.fail(format!(
-                "a consumer of {} has gone deaf: messages wait and none comes",
-                ear.queue
+                "a consumer of {} has stalled: messages wait and none is delivered",
+                probe.queue
             ));
-            return Ok(());
+            return Ok(Suspects::new());
         }
-        seen.insert(key, (since, looks));
+        found.insert(key, (since, checks));
     }
-    *suspects = seen;
-    Ok(())
+
+    Ok(found)
+}
+
+/// Since when the consumer has waited, if it has waited for long and its queue has messages.
+async fn waits_beside_messages(
+    shared: &Shared,
+    link: &Link,
+    probe: &ConsumerProbe,
+) -> Result<Option<Instant>, BrokerError> {
+    let Some(since) = *probe.waiting_since.lock() else {
+        return Ok(None);
+    };
+    if since.elapsed() < shared.at_least(MIN_WAIT) {
+        return Ok(None);
+    }
+
+    let messages = link.message_count(&probe.queue).await?;
+    Ok((messages.unwrap_or(0) > 0).then_some(since))
 }
 
 #[cfg(test)]
@@ -138,16 +150,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_consumer_that_opens_again_and_again_is_watched_once() {
-        let mut ears = Ears::default();
-        let [first, second] = ["a", "b"].map(|queue| Ear::new(queue.to_owned()));
+    fn a_consumer_that_opens_many_channels_is_listed_once() {
+        let mut probes = ConsumerProbes::default();
+        let [first, second] = ["a", "b"].map(|queue| ConsumerProbe::new(queue.to_owned()));
         for _ in 0..100 {
-            ears.add(&first);
-            ears.add(&second);
+            probes.add(&first);
+            probes.add(&second);
         }
-        assert_eq!(ears.alive().len(), 2);
+
+        assert_eq!(probes.alive().len(), 2);
         drop(first);
-        ears.add(&second);
-        assert_eq!(ears.0.len(), 1, "what is gone is forgotten");
+        probes.add(&second);
+        assert_eq!(probes.0.len(), 1, "a dropped consumer is forgotten");
     }
 }

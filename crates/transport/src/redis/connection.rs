@@ -1,7 +1,8 @@
-//! The connection to Redis that everything of a process shares, kept up in the background.
+//! The connection to Redis that a process shares. A background task maintains it.
 //!
-//! Commands of many callers travel on one connection and are answered in order. While the server is away every question
-//! is refused at once, so that nobody waits for it; only those that were under way when it went wait for the timeout.
+//! The commands of many callers travel on one connection and are answered in order. While the
+//! server is away every command fails at once, so that no caller waits for it. Only commands that
+//! were under way when it went away wait for the timeout.
 
 use std::fmt;
 use std::future::Future;
@@ -15,15 +16,18 @@ use tokio::task::AbortHandle;
 
 use crate::random;
 
-/// An answer that takes longer than this is not worth waiting for: a script takes well under a millisecond.
-const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// A server that is there accepts a connection, and the password, in this time.
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-/// How often a silent connection is tried, so that a server that vanished is noticed before somebody needs it.
-const PING_EVERY: Duration = Duration::from_secs(2);
-/// Rests between two tries to connect, doubled each time, so that a fleet does not fall on a server that comes back.
-const RESTS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(1_600)];
-/// The namespace goes into every key.
+/// How long a command may take. A script takes well under a millisecond.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long a healthy server takes to accept a connection and the password.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often an idle connection is checked, so that the loss of a server is noticed before it is
+/// needed.
+const PING_INTERVAL: Duration = Duration::from_secs(2);
+/// The first and the longest pause between two attempts to connect. The pause doubles each time,
+/// so that a fleet does not overrun a server that comes back.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(1_600);
+/// The longest namespace. It goes into every key.
 const NAMESPACE_BYTES: usize = 64;
 
 /// Whether Redis can be reached.
@@ -35,8 +39,9 @@ pub enum RedisState {
 }
 
 #[derive(Clone)]
-enum Link {
+enum CurrentConnection {
     Up {
+        /// Tells this connection from earlier ones.
         number: u64,
         connection: MultiplexedConnection,
     },
@@ -44,33 +49,34 @@ enum Link {
 }
 
 struct Shared {
-    link: watch::Sender<Link>,
-    broke: Notify,
+    current: watch::Sender<CurrentConnection>,
+    broken: Notify,
 }
 
-/// A Redis server and the namespace in which this deployment keeps its keys. Dropping it closes the connection.
+/// A Redis server and the namespace in which this deployment has its keys. Dropping it closes the
+/// connection.
 pub struct Redis {
     namespace: String,
-    answer_within: Duration,
+    command_timeout: Duration,
     shared: Arc<Shared>,
-    keeper: AbortHandle,
+    maintainer: AbortHandle,
 }
 
 impl Redis {
-    /// Returns at once and connects in the background, again and again. `url` is `redis://` or, with TLS, `rediss://`. Must
-    /// be called on a runtime.
+    /// Returns at once, then connects and reconnects in the background. `url` is `redis://` or,
+    /// with TLS, `rediss://`. Must be called on a runtime.
     pub fn open(url: &str, namespace: &str) -> Result<Arc<Self>, Invalid> {
-        Self::open_patiently(url, namespace, ANSWER_WITHIN)
+        Self::open_with_timeout(url, namespace, COMMAND_TIMEOUT)
     }
 
-    /// As [`Self::open`], for whoever would rather wait for an answer than do without it.
-    pub fn open_patiently(
+    /// Like [`Self::open`], with another time limit for commands.
+    pub fn open_with_timeout(
         url: &str,
         namespace: &str,
-        answer_within: Duration,
+        command_timeout: Duration,
     ) -> Result<Arc<Self>, Invalid> {
         check_namespace(namespace)?;
-        // What the parser says may contain the password.
+        // The parser's message is dropped because it may contain the password.
         let client = Client::open(url).map_err(|_| {
             Invalid::new(
                 "redis.url",
@@ -78,44 +84,55 @@ impl Redis {
                 "redis://[user:password@]host[:port][/database]",
             )
         })?;
+
+        let not_connected = CurrentConnection::Down("not connected yet".to_owned());
         let shared = Arc::new(Shared {
-            link: watch::Sender::new(Link::Down("not connected yet".to_owned())),
-            broke: Notify::new(),
+            current: watch::Sender::new(not_connected),
+            broken: Notify::new(),
         });
-        let keeper = tokio::spawn(keep(client, answer_within, Arc::clone(&shared))).abort_handle();
+        // The task holds no `Redis`, so dropping that aborts it.
+        let maintain = maintain(client, command_timeout, Arc::clone(&shared));
+        let maintainer = tokio::spawn(maintain).abort_handle();
+
         Ok(Arc::new(Self {
             namespace: namespace.to_owned(),
-            answer_within,
+            command_timeout,
             shared,
-            keeper,
+            maintainer,
         }))
     }
 
     /// Whether the server answers, as far as is known.
     pub fn state(&self) -> RedisState {
-        state_of(&self.shared.link.borrow())
+        match &*self.shared.current.borrow() {
+            CurrentConnection::Up { .. } => RedisState::Up,
+            CurrentConnection::Down(reason) => RedisState::Down(reason.clone()),
+        }
     }
 
     /// Waits until the server can be reached, or until it cannot.
     pub async fn until(&self, is_up: bool) {
-        let mut link = self.shared.link.subscribe();
-        // It fails only when there is no sender any more, and that is ours.
-        let _ = link
-            .wait_for(|link| matches!(link, Link::Up { .. }) == is_up)
-            .await;
+        let mut current = self.shared.current.subscribe();
+        let has_state =
+            |current: &CurrentConnection| matches!(current, CurrentConnection::Up { .. }) == is_up;
+        // The wait fails only without a sender, and `self` has the sender.
+        let _ = current.wait_for(has_state).await;
     }
 
-    /// What the server does when its memory is full: `noeviction` keeps everything, the others forget.
+    /// What the server does when its memory is full: `noeviction` keeps all keys, the others
+    /// discard some.
     pub async fn eviction_policy(&self) -> Result<String, String> {
         let info: String = self
-            .ask(async |mut to| redis::cmd("INFO").arg("memory").query_async(&mut to).await)
+            .run(async |mut to| redis::cmd("INFO").arg("memory").query_async(&mut to).await)
             .await?;
+
         let policy = info
             .lines()
             .find_map(|line| line.strip_prefix("maxmemory_policy:"));
-        policy
-            .map(|name| name.trim().to_owned())
-            .ok_or_else(|| "the server does not say".to_owned())
+        match policy {
+            Some(name) => Ok(name.trim().to_owned()),
+            None => Err("the server does not say".to_owned()),
+        }
     }
 
     /// A key of this deployment.
@@ -123,34 +140,36 @@ impl Redis {
         format!("{}:{kind}:{name}", self.namespace)
     }
 
-    /// Asks over the connection of now. The question is made with it and sees it once.
-    pub(super) async fn ask<T, F>(
+    /// Runs a command on the current connection.
+    pub(super) async fn run<T, F>(
         &self,
-        question: impl FnOnce(MultiplexedConnection) -> F,
+        command: impl FnOnce(MultiplexedConnection) -> F,
     ) -> Result<T, String>
     where
         F: Future<Output = RedisResult<T>>,
     {
-        let (number, connection) = match &*self.shared.link.borrow() {
-            Link::Up { number, connection } => (*number, connection.clone()),
-            Link::Down(reason) => return Err(reason.clone()),
+        let (number, connection) = match &*self.shared.current.borrow() {
+            CurrentConnection::Up { number, connection } => (*number, connection.clone()),
+            CurrentConnection::Down(reason) => return Err(reason.clone()),
         };
-        match tokio::time::timeout(self.answer_within, question(connection)).await {
+
+        match tokio::time::timeout(self.command_timeout, command(connection)).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) if needs_another_connection(&error) => {
-                Err(self.shared.breaks(number, reason_of(&error)))
+            Ok(Err(error)) if needs_reconnect(&error) => {
+                Err(self.shared.break_connection(number, reason_of(&error)))
             }
             Ok(Err(error)) => Err(reason_of(&error)),
-            Err(_) => Err(self
-                .shared
-                .breaks(number, format!("no answer within {:?}", self.answer_within))),
+            Err(_) => {
+                let reason = format!("no answer within {:?}", self.command_timeout);
+                Err(self.shared.break_connection(number, reason))
+            }
         }
     }
 }
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.maintainer.abort();
     }
 }
 
@@ -164,85 +183,88 @@ impl fmt::Debug for Redis {
 }
 
 impl Shared {
-    /// This connection is no good any more. One that was made meanwhile is.
-    fn breaks(&self, broken: u64, reason: String) -> String {
-        let breaks = self.link.send_if_modified(|link| {
-            let is_it = matches!(link, Link::Up { number, .. } if *number == broken);
-            if is_it {
-                *link = Link::Down(reason.clone());
+    /// Marks a connection as broken, unless another has replaced it. Returns the reason.
+    fn break_connection(&self, broken: u64, reason: String) -> String {
+        let is_changed = self.current.send_if_modified(|current| {
+            let is_current = current.has_number(broken);
+            if is_current {
+                *current = CurrentConnection::Down(reason.clone());
             }
-            is_it
+            is_current
         });
-        if breaks {
-            tracing::warn!(reason, "the connection to Redis is lost");
-            self.broke.notify_one();
+
+        if is_changed {
+            tracing::warn!(reason, "connection to Redis lost; reconnecting");
+            self.broken.notify_one();
         }
+
         reason
     }
 }
 
+impl CurrentConnection {
+    fn has_number(&self, wanted: u64) -> bool {
+        matches!(self, Self::Up { number, .. } if *number == wanted)
+    }
+}
+
 /// Connects, watches the connection until it breaks, and connects again.
-async fn keep(client: Client, answer_within: Duration, shared: Arc<Shared>) {
+async fn maintain(client: Client, command_timeout: Duration, shared: Arc<Shared>) {
     let config = AsyncConnectionConfig::new()
-        .set_connection_timeout(Some(CONNECT_WITHIN))
-        .set_response_timeout(Some(answer_within));
-    let (mut number, mut rest, mut has_told) = (0, RESTS[0], false);
+        .set_connection_timeout(Some(CONNECT_TIMEOUT))
+        .set_response_timeout(Some(command_timeout));
+    let mut number = 0;
+    let mut pause = FIRST_PAUSE;
+    let mut has_warned = false;
+
     loop {
-        match client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
-        {
+        let connected = client.get_multiplexed_async_connection_with_config(&config);
+        match connected.await {
             Ok(connection) => {
                 number += 1;
-                (rest, has_told) = (RESTS[0], false);
+                pause = FIRST_PAUSE;
+                has_warned = false;
                 tracing::info!("connected to Redis");
-                shared.link.send_replace(Link::Up {
+
+                shared.current.send_replace(CurrentConnection::Up {
                     number,
                     connection: connection.clone(),
                 });
-                watch_over(&shared, number, connection).await;
+                watch_until_broken(&shared, number, connection).await;
             }
             Err(error) => {
                 let reason = reason_of(&error);
-                if !has_told {
-                    tracing::warn!(reason, "Redis cannot be reached; trying again and again");
-                    has_told = true;
+                if !has_warned {
+                    tracing::warn!(reason, "Redis is unreachable; retrying");
+                    has_warned = true;
                 }
-                shared.link.send_replace(Link::Down(reason));
+                shared.current.send_replace(CurrentConnection::Down(reason));
             }
         }
-        tokio::time::sleep(random::part_of(rest)).await;
-        rest = (rest * 2).min(RESTS[1]);
+
+        tokio::time::sleep(random::jittered(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 
-/// Returns when the connection has broken.
-async fn watch_over(shared: &Shared, number: u64, mut connection: MultiplexedConnection) {
-    loop {
+async fn watch_until_broken(shared: &Shared, number: u64, mut connection: MultiplexedConnection) {
+    while shared.current.borrow().has_number(number) {
+        // A failed command breaks the connection sooner than the next ping.
         tokio::select! {
-            () = shared.broke.notified() => {}
-            () = tokio::time::sleep(PING_EVERY) => {
+            () = shared.broken.notified() => {}
+            () = tokio::time::sleep(PING_INTERVAL) => {
                 let ping: RedisResult<()> = redis::cmd("PING").query_async(&mut connection).await;
                 if let Err(error) = ping {
-                    shared.breaks(number, reason_of(&error));
+                    shared.break_connection(number, reason_of(&error));
                 }
             }
         }
-        if !matches!(&*shared.link.borrow(), Link::Up { number: now, .. } if *now == number) {
-            return;
-        }
     }
 }
 
-fn state_of(link: &Link) -> RedisState {
-    match link {
-        Link::Up { .. } => RedisState::Up,
-        Link::Down(reason) => RedisState::Down(reason.clone()),
-    }
-}
-
-/// A server that has become a replica, or is still loading, will not do what it is asked; another one may be there.
-fn needs_another_connection(error: &RedisError) -> bool {
+/// A server that has become a replica, or is still loading, refuses commands. Another connection
+/// may reach another server.
+fn needs_reconnect(error: &RedisError) -> bool {
     error.is_io_error()
         || error.is_timeout()
         || error.is_connection_dropped()
@@ -264,10 +286,11 @@ fn check_namespace(namespace: &str) -> Result<(), Invalid> {
     if (1..=NAMESPACE_BYTES).contains(&namespace.len()) && namespace.chars().all(is_plain) {
         return Ok(());
     }
-    let allowed = format!("1 to {NAMESPACE_BYTES} letters, digits, '-', '_', '.' and ':'");
+
+    let shown: String = namespace.chars().take(80).collect();
     Err(Invalid::new(
         "redis.namespace",
-        format!("is {:?}", namespace.chars().take(80).collect::<String>()),
-        allowed,
+        format!("is {shown:?}"),
+        format!("1 to {NAMESPACE_BYTES} letters, digits, '-', '_', '.' and ':'"),
     ))
 }

@@ -1,7 +1,7 @@
-//! For a fleet: rate limits that all nodes share, and the newest progress wherever a task runs, in Redis.
+//! For a fleet, in Redis: rate limits that all nodes share, and the newest progress of every task.
 //!
-//! Nothing here is the truth. A server that is flushed, restarted or away costs no task: see `docs/redis.md` for what
-//! it does cost.
+//! Nothing in Redis is the truth. A server that is flushed, restarted or away costs no task:
+//! `docs/redis.md` says what it does cost.
 
 mod connection;
 mod progress_cache;

@@ -1,14 +1,15 @@
-//! The progress cache of a fleet: the newest progress of each task, wherever it runs.
+//! The progress cache of a fleet: the newest progress of each task, on whichever node it runs.
 //!
-//! One key a task, which starts with the age of the report in digits of a fixed number: what is newer comes later in the
-//! order of texts, so that one short script can compare them exactly.
+//! There is one key per task. Its value starts with the age of the report in a fixed number of
+//! digits, so that a newer report sorts later as text and one short script can compare them
+//! exactly.
 
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use longhaul_domain::{
     TaskId,
-    contract::progress_cache::{CacheError, HotProgress, ProgressCache},
+    contract::progress_cache::{CacheError, LiveProgress, ProgressCache},
 };
 use redis::Script;
 
@@ -17,13 +18,14 @@ use super::Redis;
 static KEEP_NEWER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("lua/keep_newer.lua")));
 
-/// A report is forgotten after so many milliseconds without another: a minute. The store has it after five seconds, and
-/// one that a node could not replace, because it has lost Redis and others have not, must not stay for long.
-const FORGOTTEN_AFTER_MS: u64 = 60_000;
-/// Tasks in one round trip. Other callers' commands go in between two.
+/// A report expires after a minute without another. The store has it after five seconds. A node
+/// that has lost Redis cannot replace its report, so an old report must not stay for long.
+const EXPIRY_MS: u64 = 60_000;
+/// Tasks in one round trip. Commands of other callers go in between two round trips.
 const BATCH: usize = 500;
-/// Bytes of a report that are its age: ten digits for the attempt and twenty for the sequence.
-const AGE_BYTES: usize = 30;
+/// The age at the start of a report: ten digits of the attempt and twenty of the sequence.
+const ATTEMPT_DIGITS: usize = 10;
+const AGE_DIGITS: usize = 30;
 
 /// Progress that all processes with the same server and namespace share.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl RedisProgressCache {
     ) -> Result<T, CacheError> {
         let answer = self
             .redis
-            .ask(async |mut connection| pipeline.query_async(&mut connection).await)
+            .run(async |mut connection| pipeline.query_async(&mut connection).await)
             .await;
         answer.map_err(CacheError)
     }
@@ -54,33 +56,37 @@ impl RedisProgressCache {
 
 #[async_trait]
 impl ProgressCache for RedisProgressCache {
-    async fn put(&self, reports: &[(TaskId, HotProgress)]) -> Result<(), CacheError> {
+    async fn put(&self, reports: &[(TaskId, LiveProgress)]) -> Result<(), CacheError> {
         for batch in reports.chunks(BATCH) {
             let mut pipeline = redis::Pipeline::with_capacity(batch.len() + 1);
-            // A server that was started again or flushed does not know the script any more.
+            // A server that was restarted or flushed no longer knows the script.
             pipeline.load_script(&KEEP_NEWER).ignore();
+
             for (task, report) in batch {
                 let mut call = KEEP_NEWER.prepare_invoke();
-                call.key(self.key(*task))
-                    .arg(written(report))
-                    .arg(FORGOTTEN_AFTER_MS);
+                call.key(self.key(*task));
+                call.arg(to_text(report)).arg(EXPIRY_MS);
                 pipeline.invoke_script(&call).ignore();
             }
+
             self.run::<()>(&pipeline).await?;
         }
+
         Ok(())
     }
 
-    async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<HotProgress>>, CacheError> {
+    async fn get(&self, tasks: &[TaskId]) -> Result<Vec<Option<LiveProgress>>, CacheError> {
         let mut found = Vec::with_capacity(tasks.len());
         for batch in tasks.chunks(BATCH) {
             let mut pipeline = redis::Pipeline::with_capacity(batch.len());
             for task in batch {
                 pipeline.get(self.key(*task));
             }
+
             let texts: Vec<Option<String>> = self.run(&pipeline).await?;
-            found.extend(texts.into_iter().map(|text| read(&text?)));
+            found.extend(texts.into_iter().map(|text| from_text(&text?)));
         }
+
         Ok(found)
     }
 
@@ -90,8 +96,10 @@ impl ProgressCache for RedisProgressCache {
             for task in batch {
                 pipeline.unlink(self.key(*task)).ignore();
             }
+
             self.run::<()>(&pipeline).await?;
         }
+
         Ok(())
     }
 
@@ -100,22 +108,22 @@ impl ProgressCache for RedisProgressCache {
     }
 }
 
-fn written(report: &HotProgress) -> String {
+fn to_text(report: &LiveProgress) -> String {
     format!(
         "{:010}{:020}{}",
         report.attempt, report.sequence, report.progress
     )
 }
 
-/// What somebody else has put there is nothing that we know of.
-fn read(text: &str) -> Option<HotProgress> {
-    let (age, progress) = text.split_at_checked(AGE_BYTES)?;
-    let (attempt, sequence) = age.split_at_checked(10)?;
-    let progress = serde_json::from_str(progress).ok()?;
-    Some(HotProgress {
+/// `None` for a value that this cache has not written.
+fn from_text(text: &str) -> Option<LiveProgress> {
+    let (age, progress) = text.split_at_checked(AGE_DIGITS)?;
+    let (attempt, sequence) = age.split_at_checked(ATTEMPT_DIGITS)?;
+
+    Some(LiveProgress {
         attempt: attempt.parse().ok()?,
         sequence: sequence.parse().ok()?,
-        progress,
+        progress: serde_json::from_str(progress).ok()?,
     })
 }
 
@@ -124,12 +132,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_the_newer_comes_later_in_the_order_of_texts() {
-        let report = |attempt, sequence| HotProgress {
+    fn a_report_is_read_as_it_was_written_and_a_newer_one_sorts_later() {
+        let report = |attempt, sequence| LiveProgress {
             attempt,
             sequence,
             progress: serde_json::json!({"percent": 5}),
         };
+
         let rising = [
             report(0, u64::MAX),
             report(1, 9),
@@ -138,18 +147,23 @@ mod tests {
             report(10, 1),
             report(u32::MAX, 0),
         ];
+
         assert!(
             rising
                 .windows(2)
-                .all(|pair| written(&pair[0])[..AGE_BYTES] < written(&pair[1])[..AGE_BYTES])
+                .all(|pair| to_text(&pair[0])[..AGE_DIGITS] < to_text(&pair[1])[..AGE_DIGITS])
         );
         assert!(
             rising
                 .iter()
-                .all(|report| read(&written(report)).as_ref() == Some(report))
+                .all(|report| from_text(&to_text(report)).as_ref() == Some(report))
         );
+
         assert_eq!(
-            (read(""), read("something else entirely, and long enough")),
+            (
+                from_text(""),
+                from_text("something else entirely, and long enough")
+            ),
             (None, None)
         );
     }

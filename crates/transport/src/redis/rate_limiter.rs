@@ -1,13 +1,17 @@
-//! The rate limiter of a fleet: all nodes book in the same calendars, each permit by one atomic script.
+//! The rate limiter of a fleet: all nodes book in the same calendars, each permit by one atomic
+//! script.
 //!
-//! Time is the server's. While Redis is away a node keeps its share of each limit by itself. Permits are booked ahead, for
-//! as long as their callers wait, and a flushed server forgets them: that costs up to a burst and what the rate gives in
-//! that time. While only some nodes are cut off, these use their shares beside the others, who use all of it, for as long
-//! as it lasts. See `docs/redis.md`.
+//! Time is the server's. While Redis is away, each node limits itself to its share of each limit.
+//!
+//! Permits are booked ahead, for as long as their callers wait, and a flushed server forgets them.
+//! That costs up to a burst and what the rate gives in that time. While only some nodes are cut
+//! off, these use their shares in addition to the other nodes, which use the whole limit. See
+//! `docs/redis.md`.
 
-use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicBool, AtomicI64, Ordering},
+};
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -27,18 +31,19 @@ static RESERVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lu
 static PARK: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/park.lua")));
 static RELEASE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/release.lua")));
 
-/// Permits per limit that another limit has pushed back, and that are remembered one by one. The script looks at each,
-/// and while it does nobody else is answered: a thousand take it about half a millisecond.
-const PUSHED_BACK: usize = 1_000;
-/// What an idle key can save up, in microseconds: 120 years. Numbers in a script are exact up to twice that.
+/// The most permits of a limit that are remembered one by one because another limit has delayed
+/// them. The script looks at each and blocks the server: a thousand take about half a millisecond.
+const DELAYED_PERMITS: usize = 1_000;
+/// What an idle key can save up, in microseconds: 120 years. Numbers in a script are exact up to
+/// twice that.
 const LONGEST_TOLERANCE: i128 = 1 << 52;
 
 /// What a node does while Redis is away.
 #[derive(Debug, Clone)]
 pub struct Fallback {
-    /// Among how many nodes each limit is divided then; at least 1.
+    /// How many nodes share each limit; at least 1.
     pub nodes: u32,
-    /// The clock that this node then goes by.
+    /// The clock of the fallback.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -52,86 +57,96 @@ pub struct RedisRateLimiter {
     offset_micros: Arc<AtomicI64>,
 }
 
-/// A reservation with the times that the server has decided by.
+/// A reservation with the server's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Booked {
     pub reservation: Reservation,
     pub asked_at: Timestamp,
-    /// When the permit is to be used, if there is one.
+    /// When the permit is to be used, if it was granted.
     pub used_at: Option<Timestamp>,
 }
 
 impl RedisRateLimiter {
-    /// All nodes must have the same rules: each tells them to the server with its questions.
+    /// All nodes must have the same rules: each sends them with its requests.
     pub fn new(redis: Arc<Redis>, rules: LimitRules, fallback: Fallback) -> Result<Self, Invalid> {
         rules.check()?;
         if fallback.nodes == 0 {
             return Err(Invalid::new("redis.nodes", "is 0", "at least 1"));
         }
-        let fallback =
-            MemoryRateLimiter::new(Arc::clone(&fallback.clock), shares(&rules, fallback.nodes))?;
+
+        let share = shares(&rules, fallback.nodes);
         Ok(Self {
             redis,
             rules,
-            fallback,
+            fallback: MemoryRateLimiter::new(fallback.clock, share)?,
             is_away: AtomicBool::new(false),
             offset_micros: Arc::default(),
         })
     }
 
-    /// Adds so many microseconds to the server's time, for tests that move a clock.
+    /// Adds these microseconds to the server's time, for tests that move a clock.
     #[must_use]
     pub fn clock_offset(mut self, micros: Arc<AtomicI64>) -> Self {
         self.offset_micros = micros;
         self
     }
 
-    /// Whether the last question had to be answered by this node alone.
+    /// Whether the last request fell back to this node's share.
     pub fn is_away(&self) -> bool {
         self.is_away.load(Ordering::Relaxed)
     }
 
-    /// As [`RateLimiter::reserve`], by the server alone.
+    /// Like [`RateLimiter::reserve`], without the fallback.
     pub async fn book(&self, key: &str, max_wait_ms: u64) -> Result<Booked, LimiterError> {
         check_key(key)?;
-        let limits = self.rules.limits_of(key);
+        let call = self.reserve_call(key, max_wait_ms);
+        let (is_granted, ms, now, at): (bool, u64, i64, i64) = self.run(&call).await?;
+
+        let reservation = match is_granted {
+            true => Reservation::Granted { wait_ms: ms },
+            false => Reservation::Refused { retry_in_ms: ms },
+        };
+
+        Ok(Booked {
+            reservation,
+            asked_at: Timestamp::from_micros(now),
+            used_at: is_granted.then_some(Timestamp::from_micros(at)),
+        })
+    }
+
+    /// The call of `reserve.lua`, which describes its keys and arguments.
+    fn reserve_call(&self, key: &str, max_wait_ms: u64) -> ScriptInvocation<'_> {
         let mut call = RESERVE.prepare_invoke();
         let names: Vec<&str> = names_of(key).collect();
         for name in &names {
             call.key(self.parked_key(name));
         }
-        call.arg(self.offset())
-            .arg(max_wait_ms.min(bounds::DURATION_MS))
-            .arg(names.len());
-        call.arg(PROBE_SILENCE_MS)
-            .arg(PROBE_RETRY_MS)
-            .arg(PUSHED_BACK);
-        for (name, limit) in limits {
+
+        call.arg(self.offset());
+        call.arg(max_wait_ms.min(bounds::DURATION_MS));
+        call.arg(names.len());
+        call.arg(PROBE_SILENCE_MS);
+        call.arg(PROBE_RETRY_MS);
+        call.arg(DELAYED_PERMITS);
+
+        for (name, limit) in self.rules.limits_of(key) {
             call.key(self.calendar_key(name));
             for argument in arguments_of(limit) {
                 call.arg(argument);
             }
         }
-        let (is_granted, ms, now, at): (bool, u64, i64, i64) = self.ask(&call).await?;
-        let reservation = match is_granted {
-            true => Reservation::Granted { wait_ms: ms },
-            false => Reservation::Refused { retry_in_ms: ms },
-        };
-        let used_at = is_granted.then_some(Timestamp::from_micros(at));
-        Ok(Booked {
-            reservation,
-            asked_at: Timestamp::from_micros(now),
-            used_at,
-        })
+
+        call
     }
 
     async fn park_for_all(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
         let mut call = PARK.prepare_invoke();
-        call.key(self.parked_key(key))
-            .arg(self.offset())
-            .arg(for_ms.min(bounds::DURATION_MS))
-            .arg(PARK_MEMORY_MS);
-        self.ask::<i64>(&call).await.map(drop)
+        call.key(self.parked_key(key));
+        call.arg(self.offset());
+        call.arg(for_ms.min(bounds::DURATION_MS));
+        call.arg(PARK_MEMORY_MS);
+
+        self.run::<i64>(&call).await.map(drop)
     }
 
     async fn release_for_all(&self, key: &str) -> Result<(), LimiterError> {
@@ -140,16 +155,17 @@ impl RedisRateLimiter {
             call.key(self.parked_key(name));
         }
         call.arg(self.offset());
-        self.ask::<i64>(&call).await.map(drop)
+
+        self.run::<i64>(&call).await.map(drop)
     }
 
-    async fn ask<T: redis::FromRedisValue>(
+    async fn run<T: redis::FromRedisValue>(
         &self,
         call: &ScriptInvocation<'_>,
     ) -> Result<T, LimiterError> {
         let answer = self
             .redis
-            .ask(async |mut connection| call.invoke_async(&mut connection).await)
+            .run(async |mut connection| call.invoke_async(&mut connection).await)
             .await;
         answer.map_err(LimiterError)
     }
@@ -158,29 +174,27 @@ impl RedisRateLimiter {
         self.offset_micros.load(Ordering::SeqCst)
     }
 
-    /// The braces keep the keys of a provider together on a cluster.
     fn calendar_key(&self, name: &str) -> String {
-        self.redis.key(
-            "limit",
-            &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)),
-        )
+        self.redis.key("limit", &with_hash_tag(name))
     }
 
     fn parked_key(&self, name: &str) -> String {
-        self.redis.key(
-            "parked",
-            &format!("{{{}}}:{name}", provider_of(name).unwrap_or(name)),
-        )
+        self.redis.key("parked", &with_hash_tag(name))
     }
 
-    /// Notes whether Redis answers, and tells when that has changed.
-    fn note(&self, away: Option<&LimiterError>) {
-        let was_away = self.is_away.swap(away.is_some(), Ordering::Relaxed);
-        match away {
+    /// Records whether Redis answers, and logs when that has changed.
+    fn note(&self, failure: Option<&LimiterError>) {
+        let was_away = self.is_away.swap(failure.is_some(), Ordering::Relaxed);
+        match failure {
             Some(error) if !was_away => {
-                tracing::warn!(%error, "this node keeps its share of the rate limits by itself until Redis is back");
+                tracing::warn!(
+                    %error,
+                    "rate limiter: Redis is away; this node uses its share of each limit"
+                );
             }
-            None if was_away => tracing::info!("Redis keeps the rate limits again"),
+            None if was_away => {
+                tracing::info!("rate limiter: Redis is back; the nodes share the limits again");
+            }
             Some(_) | None => {}
         }
     }
@@ -192,6 +206,7 @@ impl RateLimiter for RedisRateLimiter {
         check_key(key)?;
         let booked = self.book(key, max_wait_ms).await;
         self.note(booked.as_ref().err());
+
         match booked {
             Ok(booked) => Ok(booked.reservation),
             Err(_) => self.fallback.reserve(key, max_wait_ms).await,
@@ -200,10 +215,11 @@ impl RateLimiter for RedisRateLimiter {
 
     async fn park(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
         check_key(key)?;
-        // This node remembers it as well, for the time when Redis does not.
+        // This node parks the key as well, for when Redis is away.
         let here = self.fallback.park(key, for_ms).await;
         let parked = self.park_for_all(key, for_ms).await;
         self.note(parked.as_ref().err());
+
         parked.or(here)
     }
 
@@ -212,45 +228,53 @@ impl RateLimiter for RedisRateLimiter {
         let here = self.fallback.release(key).await;
         let released = self.release_for_all(key).await;
         self.note(released.as_ref().err());
+
         released.or(here)
     }
 }
 
+/// The name with its provider as the hash tag: the braces put all keys of a provider into one slot
+/// of a cluster.
+fn with_hash_tag(name: &str) -> String {
+    format!("{{{}}}:{name}", provider_of(name).unwrap_or(name))
+}
+
 /// Each limit divided among the nodes: as many permits in a longer time.
 fn shares(rules: &LimitRules, nodes: u32) -> LimitRules {
-    let share = |limit: &Limit| Limit {
-        permits: limit.permits,
-        per_ms: limit
-            .per_ms
-            .saturating_mul(u64::from(nodes))
-            .min(bounds::DURATION_MS),
-        burst: (limit.burst / nodes).max(1),
+    let share = |limit: &Limit| {
+        let per_ms = limit.per_ms.saturating_mul(u64::from(nodes));
+        Limit {
+            permits: limit.permits,
+            per_ms: per_ms.min(bounds::DURATION_MS),
+            burst: (limit.burst / nodes).max(1),
+        }
     };
-    let limits = rules
-        .limits
-        .iter()
-        .map(|(name, limit)| (name.clone(), share(limit)))
-        .collect();
+
+    let limits = rules.limits.iter();
     LimitRules {
-        limits,
+        limits: limits
+            .map(|(name, limit)| (name.clone(), share(limit)))
+            .collect(),
         default: rules.default.as_ref().map(share),
     }
 }
 
-/// Permits, interval and tolerance as the script wants them: whole microseconds, and parts of a permit-th of one.
+/// Permits, interval and tolerance as the script takes them: a time is a number of whole
+/// microseconds and a remainder, counted in fractions of one permit.
 fn arguments_of(limit: Limit) -> [i64; 5] {
-    let (permits, interval) = (i128::from(limit.permits), i128::from(limit.per_ms) * 1_000);
+    let permits = i128::from(limit.permits);
+    let interval = i128::from(limit.per_ms) * 1_000;
     let tolerance = interval * i128::from(limit.burst - 1) + permits - 1;
-    let tolerance_w = (tolerance / permits).min(LONGEST_TOLERANCE);
-    let all = [
+    let numbers = [
         permits,
         interval / permits,
         interval % permits,
-        tolerance_w,
+        (tolerance / permits).min(LONGEST_TOLERANCE),
         tolerance % permits,
     ];
-    // All of them are far below the end of the numbers.
-    all.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
+
+    // All of them are far below the largest `i64`.
+    numbers.map(|number| i64::try_from(number).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
@@ -262,6 +286,7 @@ mod tests {
         let rules = LimitRules::default().limit("p", Limit::per_minute(60).burst(10));
         let share = |nodes| shares(&rules, nodes).limits["p"];
         assert_eq!(share(1), rules.limits["p"]);
+
         assert_eq!(
             share(8),
             Limit {
@@ -273,11 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_script_counts_with_is_exact() {
+    fn the_arguments_of_the_script_are_exact() {
         assert_eq!(
             arguments_of(Limit::per_second(3).burst(2)),
             [3, 333_333, 1, 333_334, 0]
         );
+
         let endless = arguments_of(Limit {
             permits: 1,
             per_ms: bounds::DURATION_MS,

@@ -1,4 +1,4 @@
-//! What is kept in memory stays bounded, whatever callers do.
+//! Memory stays bounded, whatever the callers do.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use longhaul_domain::{
     bounds::CHUNK_BYTES,
     contract::{
         ProgressCache, RateLimiter, StreamLog,
-        progress_cache::HotProgress,
+        progress_cache::LiveProgress,
         rate_limiter::{Limit, LimitRules, Reservation},
         stream_log::Content,
     },
@@ -24,16 +24,13 @@ const HOUR_MS: u64 = 3_600_000;
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        trial(
-            "limiter::keys_that_are_idle_are_forgotten",
-            keys_that_are_idle_are_forgotten,
-        ),
+        trial("limiter::idle_keys_are_forgotten", idle_keys_are_forgotten),
         trial(
             "limiter::keys_beyond_the_bound_are_an_error_until_others_are_idle",
             keys_beyond_the_bound_are_an_error,
         ),
         trial(
-            "limiter::a_permit_counts_in_all_limits_when_idle_keys_go",
+            "limiter::a_permit_counts_in_all_limits_when_idle_keys_are_removed",
             a_permit_counts_in_all_limits,
         ),
         trial(
@@ -46,24 +43,24 @@ pub(crate) fn trials() -> Vec<Trial> {
             rules_that_permit_nothing_are_refused,
         ),
         trial(
-            "progress::tasks_that_have_not_reported_for_longest_are_forgotten",
+            "progress::tasks_without_a_report_for_the_longest_time_are_forgotten",
             silent_tasks_are_forgotten,
         ),
         trial(
-            "streams::a_stream_keeps_no_more_bytes_than_allowed",
-            a_stream_keeps_no_more_bytes_than_allowed,
+            "streams::a_stream_has_no_more_bytes_than_allowed",
+            a_stream_has_no_more_bytes_than_allowed,
         ),
         trial(
-            "streams::streams_that_ended_go_first_and_the_oldest_of_them",
-            streams_that_ended_go_first,
+            "streams::ended_streams_are_evicted_first_the_oldest_before_the_others",
+            ended_streams_are_evicted_first,
         ),
         trial(
-            "streams::then_go_those_that_were_not_written_to_for_longest",
-            then_go_those_not_written_to,
+            "streams::the_least_recently_written_streams_are_evicted_next",
+            the_least_recently_written_are_next,
         ),
         trial(
-            "streams::a_stream_that_was_given_up_keeps_its_numbers",
-            a_stream_that_was_given_up_keeps_its_numbers,
+            "streams::an_evicted_stream_still_has_its_numbers",
+            an_evicted_stream_still_has_its_numbers,
         ),
         trial(
             "streams::no_more_streams_than_allowed_are_remembered",
@@ -86,7 +83,7 @@ const HOURLY: Limit = Limit {
     burst: 1,
 };
 
-async fn keys_that_are_idle_are_forgotten() {
+async fn idle_keys_are_forgotten() {
     let clock = TestClock::new();
     let limiter = limiter(&clock, HOURLY);
     for number in 0..100_000_u64 {
@@ -103,14 +100,16 @@ async fn keys_beyond_the_bound_are_an_error() {
     for number in 0..10_000 {
         limiter.reserve(&format!("user-{number}"), 0).await.unwrap();
     }
+
     assert!(limiter.reserve("one-more", 0).await.is_err());
     assert!(
         matches!(
             limiter.reserve("user-1", 0).await,
             Ok(Reservation::Refused { .. })
         ),
-        "who is known goes on"
+        "a known key still works"
     );
+
     clock.advance_ms(HOUR_MS);
     assert_eq!(
         limiter.reserve("one-more", 0).await,
@@ -120,7 +119,7 @@ async fn keys_beyond_the_bound_are_an_error() {
 }
 
 async fn a_permit_counts_in_all_limits() {
-    // Whatever number of keys makes the limiter look for idle ones, one of these meets it between model and provider.
+    // For one of these numbers, the limiter removes idle keys between the model and the provider.
     for others in 0..200 {
         let clock = TestClock::new();
         let often = Limit {
@@ -160,6 +159,7 @@ async fn parked_keys_are_bounded_and_forgotten() {
     for number in 0..10_000 {
         limiter.park(&format!("user-{number}"), 1).await.unwrap();
     }
+
     assert!(limiter.park("one-more", 1).await.is_err());
     limiter.park("user-1", HOUR_MS).await.unwrap();
     clock.advance_ms(HOUR_MS + 1_000);
@@ -167,7 +167,7 @@ async fn parked_keys_are_bounded_and_forgotten() {
     assert_eq!(
         limiter.remembered_keys(),
         2,
-        "the one that was parked again is still to be probed"
+        "the key that was parked again still needs a probe"
     );
 }
 
@@ -180,6 +180,7 @@ async fn bookings_are_bounded() {
             Ok(Reservation::Granted { .. })
         ));
     }
+
     assert!(matches!(
         limiter.reserve("key", u64::MAX).await,
         Ok(Reservation::Refused { .. })
@@ -203,6 +204,7 @@ async fn rules_that_permit_nothing_are_refused() {
         },
         Limit { burst: 0, ..HOURLY },
     ];
+
     for limit in bad.into_iter().chain([Limit {
         per_ms: u64::MAX,
         ..HOURLY
@@ -222,12 +224,14 @@ async fn rules_that_permit_nothing_are_refused() {
             );
         }
     }
+
     let extreme = Limit {
         permits: u32::MAX,
         per_ms: 1,
         burst: u32::MAX,
     };
     let limiter = limiter(&TestClock::new(), extreme);
+
     assert_eq!(
         limiter.reserve("key", 0).await,
         Ok(Reservation::Granted { wait_ms: 0 })
@@ -251,29 +255,32 @@ async fn written(log: &MemoryStreamLog, chunks: usize) -> TaskId {
     task
 }
 
-async fn kept(log: &MemoryStreamLog, task: TaskId) -> (usize, u64) {
+async fn stored(log: &MemoryStreamLog, task: TaskId) -> (usize, u64) {
     let read = log.read(task, 0, 1_000).await.unwrap();
-    (read.entries.len(), read.first_kept)
+    (read.entries.len(), read.first_available)
 }
 
-async fn a_stream_keeps_no_more_bytes_than_allowed() {
+async fn a_stream_has_no_more_bytes_than_allowed() {
     let log = MemoryStreamLog::new(StreamBounds {
         stream_bytes: 100_000,
         ..StreamBounds::default()
     });
     let task = TaskId(random_id());
+
     for number in 1..=50_u64 {
         log.append(task, 1, &"x".repeat(30_000)).await.unwrap();
         let read = log.read(task, 0, 1_000).await.unwrap();
         assert_eq!(read.entries.len(), usize::try_from(number.min(3)).unwrap());
-        assert_eq!(read.first_kept, number.saturating_sub(3) + 1);
+        assert_eq!(read.first_available, number.saturating_sub(3) + 1);
     }
+
     let bytes_of = |content: &Content| match content {
         Content::Chunk(chunk) => chunk.len(),
         Content::Rewind { .. } | Content::End => 0,
     };
     log.append(task, 1, &"x".repeat(CHUNK_BYTES)).await.unwrap();
     let read = log.read(task, 0, 1_000).await.unwrap();
+
     assert!(
         read.entries
             .iter()
@@ -283,62 +290,66 @@ async fn a_stream_keeps_no_more_bytes_than_allowed() {
     );
 }
 
-async fn streams_that_ended_go_first() {
+async fn ended_streams_are_evicted_first() {
     let log = MemoryStreamLog::new(SMALL);
     let running = written(&log, 9).await;
-    let (first, second) = (written(&log, 9).await, written(&log, 9).await);
-    // The one that was written later ends first.
+    let first = written(&log, 9).await;
+    let second = written(&log, 9).await;
+
+    // The stream that was written later ends first.
     log.end(second, 1).await.unwrap();
     log.end(first, 1).await.unwrap();
-    let newcomer = written(&log, 2).await;
+    let new = written(&log, 2).await;
     assert_eq!(
-        kept(&log, second).await,
+        stored(&log, second).await,
         (0, 11),
-        "gone, and whoever is behind sees it"
+        "evicted, and a reader that is behind learns it"
     );
-    assert_eq!(kept(&log, first).await, (10, 1));
+
+    assert_eq!(stored(&log, first).await, (10, 1));
     let another = written(&log, 10).await;
-    assert_eq!(kept(&log, first).await, (0, 11));
+    assert_eq!(stored(&log, first).await, (0, 11));
     assert_eq!(
-        (kept(&log, running).await, kept(&log, newcomer).await),
+        (stored(&log, running).await, stored(&log, new).await),
         ((9, 1), (2, 1))
     );
-    assert_eq!(kept(&log, another).await, (10, 1));
+    assert_eq!(stored(&log, another).await, (10, 1));
 }
 
-async fn then_go_those_not_written_to() {
+async fn the_least_recently_written_are_next() {
     let log = MemoryStreamLog::new(SMALL);
-    let (first, second, third) = (
-        written(&log, 9).await,
-        written(&log, 9).await,
-        written(&log, 9).await,
-    );
+    let first = written(&log, 9).await;
+    let second = written(&log, 9).await;
+    let third = written(&log, 9).await;
     log.append(first, 1, "still here").await.unwrap();
-    let newcomer = written(&log, 5).await;
-    assert_eq!(kept(&log, second).await, (0, 10));
+    let new = written(&log, 5).await;
+
+    assert_eq!(stored(&log, second).await, (0, 10));
     assert_eq!(
-        (kept(&log, first).await, kept(&log, third).await),
+        (stored(&log, first).await, stored(&log, third).await),
         ((10, 1), (9, 1))
     );
-    assert_eq!(kept(&log, newcomer).await, (5, 1));
+    assert_eq!(stored(&log, new).await, (5, 1));
 }
 
-async fn a_stream_that_was_given_up_keeps_its_numbers() {
+async fn an_evicted_stream_still_has_its_numbers() {
     let log = MemoryStreamLog::new(SMALL);
     let lost = written(&log, 10).await;
     for _ in 0..3 {
         written(&log, 10).await;
     }
-    assert_eq!(kept(&log, lost).await, (0, 11));
-    // Whoever is behind is not left waiting: reading tells it to start over.
+
+    assert_eq!(stored(&log, lost).await, (0, 11));
+    // A reader that is behind does not wait: reading makes it start over.
     log.wait(lost, 3, 600_000).await.unwrap();
     assert_eq!(log.append(lost, 1, "on").await, Ok(11));
-    assert_eq!(kept(&log, lost).await, (1, 11));
+    assert_eq!(stored(&log, lost).await, (1, 11));
     log.begin(lost, 2, 5).await.unwrap();
     assert!(
         log.append(lost, 1, "late").await.is_err(),
-        "the fence stands"
+        "an older attempt is still refused"
     );
+
     assert_eq!(log.append(lost, 2, "anew").await, Ok(13));
 }
 
@@ -350,33 +361,41 @@ async fn no_more_streams_than_allowed_are_remembered() {
     for _ in 0..6 {
         written(&log, 1).await;
     }
-    assert_eq!(kept(&log, ended).await, (2, 1));
+
+    assert_eq!(stored(&log, ended).await, (2, 1));
     written(&log, 1).await;
-    assert_eq!(kept(&log, ended).await, (0, 1), "forgotten altogether");
-    assert_eq!(kept(&log, running).await, (1, 1));
+    assert_eq!(
+        stored(&log, ended).await,
+        (0, 1),
+        "forgotten with its numbers"
+    );
+    assert_eq!(stored(&log, running).await, (1, 1));
     written(&log, 1).await;
-    assert_eq!(kept(&log, running).await, (0, 1));
+    assert_eq!(stored(&log, running).await, (0, 1));
 }
 
 async fn silent_tasks_are_forgotten() {
     let cache = MemoryProgressCache::new(3);
     let tasks: Vec<TaskId> = (0..5).map(|_| TaskId(random_id())).collect();
     let put = async |task: usize, sequence| {
-        let report = HotProgress {
+        let report = LiveProgress {
             attempt: 1,
             sequence,
             progress: 1.into(),
         };
         cache.put(&[(tasks[task], report)]).await.unwrap();
     };
+
     for (task, sequence) in [(0, 1), (1, 1), (2, 1), (0, 2), (3, 1), (4, 1)] {
         put(task, sequence).await;
     }
+
     let known = cache
         .get(&tasks)
         .await
         .unwrap()
         .into_iter()
         .map(|found| found.is_some());
+
     assert_eq!(known.collect::<Vec<_>>(), [true, false, false, true, true]);
 }

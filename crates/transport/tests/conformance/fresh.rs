@@ -23,7 +23,7 @@ impl FreshFolder {
 
 impl Drop for FreshFolder {
     fn drop(&mut self) {
-        // What stays behind is in the build folder.
+        // A folder that cannot be removed stays in the build folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,12 +1,13 @@
-//! Every test of the transports in one program.
+//! All tests of the transports in one program.
 //!
-//! The suites of the contracts come from the testkit; what only one implementation has (its bounds, its files) stands
-//! beside them here. `cargo test -p longhaul-transport --features fleet --test conformance -- local::stream_log` runs a part.
+//! The suites of the contracts come from the testkit. Tests of one implementation (its bounds, its
+//! files) are here. `cargo test -p longhaul-transport --features fleet --test conformance --
+//! local::stream_log` runs some of them.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test: what is not as it must be stops it"
+    reason = "a failure stops the test"
 )]
 
 mod bounds;
@@ -19,12 +20,13 @@ use std::sync::Arc;
 
 use libtest_mimic::Trial;
 use longhaul_testkit::{
-    artifact_suite, broker_suite, clock::TestClock, doorbell_suite, event_bus_suite,
-    progress_cache_suite, rate_limiter_suite, stream_log_suite, suite, suite::Fresh,
+    artifact_suite, broker_suite, clock::TestClock, event_bus_suite, memory_broker::MemoryBroker,
+    notifier_suite, progress_cache_suite, rate_limiter_suite, stream_log_suite, suite,
+    suite::Fresh,
 };
 use longhaul_transport::local::{
-    FolderArtifactStore, LocalDoorbell, MemoryBroker, MemoryEventBus, MemoryProgressCache,
-    MemoryRateLimiter, MemoryStreamLog, StreamBounds,
+    FolderArtifactStore, LocalNotifier, MemoryEventBus, MemoryProgressCache, MemoryRateLimiter,
+    MemoryStreamLog, StreamBounds,
 };
 
 use fresh::FreshFolder;
@@ -35,7 +37,9 @@ fn main() {
     trials.extend(planted::trials());
     trials.extend(rabbitmq::trials());
     trials.extend(redis::trials());
-    // Last: servers that start take the processors from those that the others share, and there silence counts as a death.
+
+    // These come last: a server that starts takes processor time from the shared servers, and a
+    // shared server that is slow to answer counts as away.
     trials.extend(redis::breaking::trials());
     trials.extend(rabbitmq::breaking::trials());
     libtest_mimic::run(&suite::arguments(), trials).exit();
@@ -53,6 +57,7 @@ fn local_trials() -> Vec<Trial> {
             async move { Fresh::new(Arc::new(MemoryEventBus::new(capacity)) as _, clock(), None) },
         )
     });
+
     let stream_log: stream_log_suite::StreamLogFactory = Arc::new(move |stream_entries| {
         let bounds = StreamBounds {
             stream_entries,
@@ -62,6 +67,7 @@ fn local_trials() -> Vec<Trial> {
             async move { Fresh::new(Arc::new(MemoryStreamLog::new(bounds)) as _, clock(), None) },
         )
     });
+
     let artifacts: artifact_suite::ArtifactStoreFactory = Arc::new(move |()| {
         let folder = FreshFolder::make();
         let store = FolderArtifactStore::open(folder.path()).unwrap();
@@ -72,12 +78,14 @@ fn local_trials() -> Vec<Trial> {
             async move { Fresh::new(Arc::new(MemoryProgressCache::default()) as _, clock(), None) },
         )
     });
-    let doorbell: doorbell_suite::DoorbellFactory = Arc::new(move |()| {
-        Box::pin(async move { Fresh::new(Arc::new(LocalDoorbell::new()) as _, clock(), None) })
+
+    let notifier: notifier_suite::NotifierFactory = Arc::new(move |()| {
+        Box::pin(async move { Fresh::new(Arc::new(LocalNotifier::new()) as _, clock(), None) })
     });
     let broker: broker_suite::BrokerFactory = Arc::new(move |()| {
         Box::pin(async move { Fresh::new(Arc::new(MemoryBroker::new()) as _, clock(), None) })
     });
+
     let mut trials = rate_limiter_suite::trials("local", &rate_limiter);
     trials.extend(broker_suite::trials(
         "local",
@@ -87,8 +95,9 @@ fn local_trials() -> Vec<Trial> {
     trials.extend(event_bus_suite::trials("local", &event_bus));
     trials.extend(stream_log_suite::trials("local", &stream_log));
     trials.extend(artifact_suite::trials("local", &artifacts));
-    trials.extend(doorbell_suite::trials("local", &doorbell));
+    trials.extend(notifier_suite::trials("local", &notifier));
     trials.extend(progress_cache_suite::trials("local", &progress_cache));
+
     trials
 }
 

@@ -1,4 +1,4 @@
-//! The artifact folder when somebody else has been there: links, half-written and damaged files.
+//! The artifact folder with links, partial files and damaged files that others have put there.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -18,38 +18,38 @@ use crate::trial;
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "folder::a_link_in_the_place_of_a_file_is_not_followed",
-            a_link_in_the_place_of_a_file_is_not_followed,
+            "folder::a_link_in_place_of_a_file_is_not_followed",
+            a_link_in_place_of_a_file_is_not_followed,
         ),
         trial(
-            "folder::a_link_in_the_place_of_a_folder_is_not_followed",
-            a_link_in_the_place_of_a_folder_is_not_followed,
+            "folder::a_link_in_place_of_a_folder_is_not_followed",
+            a_link_in_place_of_a_folder_is_not_followed,
         ),
         trial(
-            "folder::removing_a_tasks_files_leaves_what_links_point_to",
-            removing_a_tasks_files_leaves_what_links_point_to,
+            "folder::removing_the_files_of_a_task_does_not_follow_links",
+            removing_the_files_of_a_task_does_not_follow_links,
         ),
         trial(
-            "folder::a_half_written_file_is_never_visible",
-            a_half_written_file_is_never_visible,
+            "folder::a_partial_file_is_never_visible",
+            a_partial_file_is_never_visible,
         ),
         trial(
-            "folder::a_file_that_was_cut_or_changed_is_not_handed_out",
-            a_file_that_was_cut_or_changed_is_not_handed_out,
+            "folder::a_truncated_or_changed_file_is_not_returned",
+            a_truncated_or_changed_file_is_not_returned,
         ),
         trial("folder::files_outlive_the_store", files_outlive_the_store),
         trial(
-            "folder::files_are_the_owners_alone_and_leave_nothing_behind",
-            files_are_the_owners_alone_and_leave_nothing_behind,
+            "folder::files_are_private_to_the_owner_and_removed_without_a_trace",
+            files_are_private_to_the_owner_and_removed_without_a_trace,
         ),
         trial(
-            "folder::a_folder_that_cannot_be_made_is_an_error",
-            a_folder_that_cannot_be_made_is_an_error,
+            "folder::a_folder_that_cannot_be_created_is_an_error",
+            a_folder_that_cannot_be_created_is_an_error,
         ),
     ]
 }
 
-/// A store in a folder, beside a folder that is none of its business.
+/// A store in a folder, and a folder beside it that it must not touch.
 struct Scene {
     folder: FreshFolder,
     store: FolderArtifactStore,
@@ -70,7 +70,9 @@ impl Scene {
 
     async fn put(&self, text: &str) -> Artifact {
         let bytes = text.as_bytes();
-        let (id, task_id) = (ArtifactId(random_id()), self.task);
+        let id = ArtifactId(random_id());
+        let task_id = self.task;
+
         let new = NewArtifact {
             id,
             task_id,
@@ -79,6 +81,7 @@ impl Scene {
             content_type: "text/plain",
             bytes,
         };
+
         self.store.put(new).await.unwrap()
     }
 
@@ -91,12 +94,14 @@ impl Scene {
     }
 }
 
-async fn a_link_in_the_place_of_a_file_is_not_followed() {
+async fn a_link_in_place_of_a_file_is_not_followed() {
     let scene = Scene::set();
     let real = scene.put("secret").await;
-    // Even a file that is an artifact in every respect is not read through a link.
+
+    // Even a valid artifact is not read through a link.
     let target = scene.elsewhere().join("target");
     fs::rename(scene.path_of(&real.key), &target).unwrap();
+
     for points_to in [target.clone(), scene.elsewhere(), scene.path_of("nowhere")] {
         symlink(&points_to, scene.path_of(&real.key)).unwrap();
         assert_eq!(
@@ -106,14 +111,16 @@ async fn a_link_in_the_place_of_a_file_is_not_followed() {
         scene.store.remove(&real.key).await.unwrap();
         assert!(
             fs::symlink_metadata(scene.path_of(&real.key)).is_err(),
-            "the link itself goes"
+            "the link itself is removed"
         );
+
         fs::create_dir_all(scene.path_of(&real.key).parent().unwrap()).unwrap();
     }
+
     assert!(target.is_file());
 }
 
-async fn a_link_in_the_place_of_a_folder_is_not_followed() {
+async fn a_link_in_place_of_a_folder_is_not_followed() {
     for depth in [1, 2] {
         let scene = Scene::set();
         let real = scene.put("secret").await;
@@ -123,6 +130,7 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
             .nth(depth)
             .unwrap()
             .to_owned();
+
         let target = scene.elsewhere().join("target");
         fs::rename(&folder, &target).unwrap();
         symlink(&target, &folder).unwrap();
@@ -132,6 +140,7 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
             Err(ArtifactError::NotFound)
         );
         scene.store.remove(&real.key).await.unwrap();
+
         let new = NewArtifact {
             id: ArtifactId(random_id()),
             task_id: scene.task,
@@ -140,6 +149,7 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
             content_type: "text/plain",
             bytes: b"must not be written elsewhere",
         };
+
         assert!(matches!(
             scene.store.put(new).await,
             Err(ArtifactError::Unavailable(_))
@@ -152,7 +162,7 @@ async fn a_link_in_the_place_of_a_folder_is_not_followed() {
     }
 }
 
-async fn removing_a_tasks_files_leaves_what_links_point_to() {
+async fn removing_the_files_of_a_task_does_not_follow_links() {
     let scene = Scene::set();
     let real = scene.put("x").await;
     let precious = scene.elsewhere().join("precious");
@@ -163,6 +173,7 @@ async fn removing_a_tasks_files_leaves_what_links_point_to() {
         symlink(&precious, folder.join("link-to-file")).unwrap();
         symlink(scene.elsewhere(), folder.join("link-to-folder")).unwrap();
     }
+
     scene.store.remove_all(scene.task).await.unwrap();
     assert!(!of_task.exists());
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
@@ -172,13 +183,15 @@ async fn removing_a_tasks_files_leaves_what_links_point_to() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
-async fn a_half_written_file_is_never_visible() {
+async fn a_partial_file_is_never_visible() {
     let scene = Scene::set();
     let real = scene.put("all of it").await;
     let whole = fs::read(scene.path_of(&real.key)).unwrap();
-    // As a crash leaves it: under the name for writing, cut anywhere.
+
+    // After a crash, a file has the temporary name and may be truncated anywhere.
     let crashed = format!("{}/1/{}", scene.task, random_id());
     let half = scene.path_of(&format!("{crashed}.part"));
+
     for length in 0..whole.len() {
         fs::write(&half, &whole[..length]).unwrap();
         assert_eq!(
@@ -186,24 +199,27 @@ async fn a_half_written_file_is_never_visible() {
             Err(ArtifactError::NotFound)
         );
         let named = format!("{crashed}.part");
+
         assert!(matches!(
             scene.store.get(&named).await,
             Err(ArtifactError::Invalid(_))
         ));
     }
+
     scene.store.remove(&crashed).await.unwrap();
-    assert!(!half.exists(), "it goes with its key");
+    assert!(!half.exists(), "it is removed with its key");
     fs::write(&half, &whole).unwrap();
     scene.store.remove_all(scene.task).await.unwrap();
-    assert!(!half.exists(), "it goes with the task's files");
+    assert!(!half.exists(), "it is removed with the files of the task");
 }
 
-async fn a_file_that_was_cut_or_changed_is_not_handed_out() {
+async fn a_truncated_or_changed_file_is_not_returned() {
     let scene = Scene::set();
     let real = scene.put("all of it").await;
     let path = scene.path_of(&real.key);
     let whole = fs::read(&path).unwrap();
     let mut longer = whole.clone();
+
     longer.push(b'!');
     let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
     for bytes in cut.chain([longer, b"something else entirely".to_vec(), vec![0xff; 100]]) {
@@ -215,7 +231,8 @@ async fn a_file_that_was_cut_or_changed_is_not_handed_out() {
             bytes.len()
         );
     }
-    // A file of another key is not what was asked for.
+
+    // A file of another key is refused.
     let other = scene.put("other").await;
     fs::copy(scene.path_of(&other.key), &path).unwrap();
     assert!(matches!(
@@ -228,15 +245,15 @@ async fn a_file_that_was_cut_or_changed_is_not_handed_out() {
 
 async fn files_outlive_the_store() {
     let scene = Scene::set();
-    let real = scene.put("kept").await;
+    let real = scene.put("stored").await;
     let again = FolderArtifactStore::open(scene.folder.path().join("artifacts")).unwrap();
     assert_eq!(
         again.get(&real.key).await.unwrap(),
-        (real, b"kept".to_vec())
+        (real, b"stored".to_vec())
     );
 }
 
-async fn files_are_the_owners_alone_and_leave_nothing_behind() {
+async fn files_are_private_to_the_owner_and_removed_without_a_trace() {
     let scene = Scene::set();
     let real = scene.put("private").await;
     let path = scene.path_of(&real.key);
@@ -247,6 +264,7 @@ async fn files_are_the_owners_alone_and_leave_nothing_behind() {
         1,
         "no other name is left"
     );
+
     scene.store.remove(&real.key).await.unwrap();
     assert_eq!(
         fs::read_dir(scene.folder.path().join("artifacts"))
@@ -257,7 +275,7 @@ async fn files_are_the_owners_alone_and_leave_nothing_behind() {
     );
 }
 
-async fn a_folder_that_cannot_be_made_is_an_error() {
+async fn a_folder_that_cannot_be_created_is_an_error() {
     let folder = FreshFolder::make();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

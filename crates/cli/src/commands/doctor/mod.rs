@@ -1,4 +1,5 @@
-//! `longhaul doctor`: looks at everything that a node needs, changes nothing that matters, and says what to do.
+//! `longhaul doctor`: checks everything that a node needs and says what to do. It must change
+//! nothing.
 
 mod fleet;
 mod machine;
@@ -10,30 +11,30 @@ use serde::Serialize;
 use super::config_file::ConfigFile;
 use crate::{
     client::Screen,
-    config::{self, IdentityKind},
+    config::{self, Config},
 };
 
-/// What `doctor` can be told.
+/// Options of `longhaul doctor`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Ends with an error when a check fails. Example:
+#[command(after_help = "Fails if a check fails. Example:
   longhaul doctor --json | jq '.checks[] | select(.state != \"ok\")'")]
 pub struct Doctor {
     #[command(flatten)]
     config: ConfigFile,
-    /// Answers with JSON.
+    /// Print JSON, for scripts.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum CheckState {
     Ok,
     Warn,
     Fail,
 }
 
-impl State {
+impl CheckState {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -43,11 +44,11 @@ impl State {
     }
 }
 
-/// What was looked at, what was found, and what to do about it.
+/// What was checked, what was found, and what to do about it.
 #[derive(Debug, Serialize)]
 struct Check {
     name: &'static str,
-    state: State,
+    state: CheckState,
     found: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     advice: Option<String>,
@@ -57,7 +58,7 @@ impl Check {
     fn ok(name: &'static str, found: impl Into<String>) -> Self {
         Self {
             name,
-            state: State::Ok,
+            state: CheckState::Ok,
             found: found.into(),
             advice: None,
         }
@@ -66,7 +67,7 @@ impl Check {
     fn warn(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             name,
-            state: State::Warn,
+            state: CheckState::Warn,
             found: found.into(),
             advice: Some(advice.into()),
         }
@@ -75,7 +76,7 @@ impl Check {
     fn fail(name: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
         Self {
             name,
-            state: State::Fail,
+            state: CheckState::Fail,
             found: found.into(),
             advice: Some(advice.into()),
         }
@@ -87,11 +88,12 @@ pub async fn run(doctor: Doctor) -> anyhow::Result<()> {
     show(&checks, doctor.json)?;
     let failed = checks
         .iter()
-        .filter(|check| check.state == State::Fail)
+        .filter(|check| check.state == CheckState::Fail)
         .count();
     if failed > 0 {
         bail!("{failed} of {} checks failed", checks.len());
     }
+
     Ok(())
 }
 
@@ -99,40 +101,44 @@ async fn examine(doctor: &Doctor) -> Vec<Check> {
     let config = match config::load(&doctor.config.sources()) {
         Ok(config) => config,
         Err(error) => {
-            let advice = "mend it; docs/configuration.md has every key";
+            let advice = "correct it; docs/configuration.md lists all keys";
             return vec![Check::fail("configuration", format!("{error:#}"), advice)];
         }
     };
-    let mut checks = vec![Check::ok("configuration", "every key is known and fits")];
-    checks.push(match config.check_listening() {
-        Ok(()) => {
-            let mode = config.identity.mode.as_str();
-            Check::ok(
-                "exposure",
-                format!("{} with identity.mode {mode}", config.http.listen),
-            )
-        }
-        Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
-    });
+
+    let mut checks = vec![Check::ok("configuration", "all keys are known and valid")];
+    checks.push(exposure(&config));
     checks.push(machine::port(config.http.listen).await);
-    let is_asked_for_tokens = config.identity.mode == IdentityKind::Tokens;
-    checks.extend(store::examine(&config, is_asked_for_tokens).await);
+    checks.extend(store::examine(&config).await);
     checks.extend(fleet::examine(&config).await);
     checks.extend(machine::folders(&config));
     checks.push(machine::handles(&config));
+
     checks
+}
+
+/// Whether the API may listen where it is configured to.
+fn exposure(config: &Config) -> Check {
+    let mode = config.identity.mode.as_str();
+
+    match config.check_listening() {
+        Ok(()) => Check::ok(
+            "exposure",
+            format!("{} with identity.mode {mode}", config.http.listen),
+        ),
+        Err(error) => Check::fail("exposure", error.to_string(), "the API would not start"),
+    }
 }
 
 fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
     let screen = Screen::new(true);
     if is_json {
-        let states = [State::Fail, State::Warn];
-        let worst = states
-            .into_iter()
-            .find(|state| checks.iter().any(|check| check.state == *state));
-        return screen
-            .line(serde_json::json!({ "state": worst.unwrap_or(State::Ok), "checks": checks }));
+        let states = [CheckState::Fail, CheckState::Warn];
+        let is_found = |state: &CheckState| checks.iter().any(|check| check.state == *state);
+        let worst = states.into_iter().find(is_found).unwrap_or(CheckState::Ok);
+        return screen.line(serde_json::json!({ "state": worst, "checks": checks }));
     }
+
     for check in checks {
         screen.line(format_args!(
             "{:4}  {:13}  {}",
@@ -140,9 +146,11 @@ fn show(checks: &[Check], is_json: bool) -> std::io::Result<()> {
             check.name,
             check.found
         ))?;
+
         if let Some(advice) = &check.advice {
             screen.line(format_args!("{:21}→ {advice}", ""))?;
         }
     }
+
     Ok(())
 }

@@ -1,55 +1,55 @@
-//! What is typed, turned into what is wanted. Nothing is done here.
+//! Turns key presses into actions and changes of the model. Nothing here calls the server.
 
 use longhaul_api::client::TaskId;
 use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::model::{Focus, Model};
 
-/// Letters of a filter: no name is longer.
+/// The most letters of a filter: no name is longer.
 const FILTER_CHARS: usize = 100;
 
-/// What a key asks for.
+/// What a key press asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
-    Nothing,
+pub enum Action {
+    None,
     Leave,
     Pause(String),
     Resume(String),
     Cancel(TaskId),
 }
 
-pub fn typed(model: &mut Model, event: &Event) -> Wish {
+pub fn press(model: &mut Model, event: &Event) -> Action {
     let Event::Key(key) = event else {
-        return Wish::Nothing;
+        return Action::None;
     };
     if key.kind == KeyEventKind::Release {
-        return Wish::Nothing;
+        return Action::None;
     }
+
     model.note.clear();
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
-        return Wish::Leave;
+        return Action::Leave;
     }
     if model.is_typing {
         type_filter(model, key);
-        return Wish::Nothing;
+        return Action::None;
     }
+
     if let Some(id) = model.cancelling.take() {
         return if key.code == KeyCode::Char('y') {
-            Wish::Cancel(id)
+            Action::Cancel(id)
         } else {
-            Wish::Nothing
+            Action::None
         };
     }
+
     plain(model, key.code)
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a keyboard has many keys, and the others do nothing"
-)]
-fn plain(model: &mut Model, code: KeyCode) -> Wish {
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other keys do nothing")]
+fn plain(model: &mut Model, code: KeyCode) -> Action {
     match code {
-        KeyCode::Char('q') => return Wish::Leave,
+        KeyCode::Char('q') => return Action::Leave,
         KeyCode::Esc => model.filter.clear(),
         KeyCode::Tab | KeyCode::BackTab | KeyCode::Left | KeyCode::Right => {
             model.focus = if model.focus == Focus::Queues {
@@ -58,37 +58,37 @@ fn plain(model: &mut Model, code: KeyCode) -> Wish {
                 Focus::Queues
             };
         }
-        KeyCode::Up | KeyCode::Char('k') => step(model, |place| place.saturating_sub(1)),
-        KeyCode::Down | KeyCode::Char('j') => step(model, |place| place.saturating_add(1)),
+        KeyCode::Up | KeyCode::Char('k') => step(model, |index| index.saturating_sub(1)),
+        KeyCode::Down | KeyCode::Char('j') => step(model, |index| index.saturating_add(1)),
         KeyCode::Char('/') => model.is_typing = true,
-        KeyCode::Char('p') => {
-            let Some(queue) = model.queues.get(model.chosen_queue) else {
-                return Wish::Nothing;
-            };
-            let name = queue.name.clone();
-            return if queue.paused {
-                Wish::Resume(name)
-            } else {
-                Wish::Pause(name)
-            };
-        }
-        KeyCode::Char('c') => {
-            let chosen = model
-                .tasks()
-                .get(model.chosen_task)
-                .map(|task| task.task_id);
-            model.cancelling = chosen.filter(|_| model.focus == Focus::Tasks);
-            if model.cancelling.is_none() {
-                model.note = "choose a running task first: Tab, then the arrows".to_owned();
-            }
-        }
+        KeyCode::Char('p') => return pause_or_resume(model),
+        KeyCode::Char('c') => ask_to_cancel(model),
         _ => {}
     }
-    Wish::Nothing
+
+    Action::None
+}
+
+fn pause_or_resume(model: &Model) -> Action {
+    match model.queues.get(model.chosen_queue) {
+        Some(queue) if queue.paused => Action::Resume(queue.name.clone()),
+        Some(queue) => Action::Pause(queue.name.clone()),
+        None => Action::None,
+    }
+}
+
+fn ask_to_cancel(model: &mut Model) {
+    let tasks = model.tasks();
+    match tasks.get(model.chosen_task).map(|task| task.task_id) {
+        Some(id) if model.focus == Focus::Tasks => model.cancelling = Some(id),
+        _ => model.note = "choose a running task first: Tab, then the arrows".to_owned(),
+    }
 }
 
 fn step(model: &mut Model, next: impl Fn(usize) -> usize) {
-    let (tasks, queues) = (model.tasks().len(), model.queues.len());
+    let tasks = model.tasks().len();
+    let queues = model.queues.len();
+
     match model.focus {
         Focus::Queues => {
             model.chosen_queue = next(model.chosen_queue).min(queues.saturating_sub(1))
@@ -97,10 +97,7 @@ fn step(model: &mut Model, next: impl Fn(usize) -> usize) {
     }
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "a keyboard has many keys, and the others do nothing"
-)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other keys do nothing")]
 fn type_filter(model: &mut Model, key: &KeyEvent) {
     match key.code {
         KeyCode::Enter => model.is_typing = false,
@@ -116,5 +113,6 @@ fn type_filter(model: &mut Model, key: &KeyEvent) {
         }
         _ => {}
     }
+
     model.chosen_task = 0;
 }

@@ -1,4 +1,4 @@
-//! What the screen knows: the last look, the rates between two looks, and what is chosen.
+//! What the screen shows: the last snapshot, the rates between two snapshots, and what is chosen.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,21 +7,21 @@ use longhaul_api::{
     client::{Status, TaskId},
 };
 
-/// Looks that the throughput is drawn from: no terminal is wider.
+/// Rates in the chart of the throughput: no terminal is wider.
 const SAMPLES: usize = 512;
 
-/// One look at a server.
+/// The state of a server at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub running: Vec<TaskSummary>,
     pub queues: Vec<QueueView>,
     pub nodes: Vec<NodeView>,
-    /// What the caller may not see.
+    /// Which parts the caller may not see.
     pub refusal: Option<String>,
     pub now: Moment,
 }
 
-/// What keys are about.
+/// The panel that keys act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Focus {
     Queues,
@@ -37,7 +37,7 @@ pub struct QueueRow {
     pub running: i64,
     pub retrying: i64,
     pub failed: i64,
-    /// Tasks that ended each second.
+    /// Tasks that ended per second.
     pub rate: f64,
 }
 
@@ -54,15 +54,15 @@ pub struct Model {
     pub chosen_task: usize,
     pub filter: String,
     pub is_typing: bool,
-    /// Asked whether it is meant.
+    /// The task whose cancel waits for a confirmation.
     pub cancelling: Option<TaskId>,
-    /// The last word on the bottom line; it stays until the next key.
+    /// The result of the last action. It is shown until the next key.
     pub note: String,
-    /// What the caller may not see.
+    /// Which parts the caller may not see.
     pub refusal: String,
-    /// Why the last look failed: what is shown is old.
-    pub trouble: String,
-    /// Tasks that ended each second, the newest last.
+    /// Why the last snapshot could not be fetched: the screen is out of date.
+    pub failure: String,
+    /// Tasks that ended per second, the newest last.
     pub throughput: VecDeque<u64>,
     running: Vec<TaskSummary>,
     ended_before: HashMap<String, i64>,
@@ -84,50 +84,56 @@ impl Model {
             cancelling: None,
             note: String::new(),
             refusal: String::new(),
-            trouble: String::new(),
+            failure: String::new(),
             throughput: VecDeque::new(),
             running: Vec::new(),
             ended_before: HashMap::new(),
         }
     }
 
-    /// Takes over a look that came so long after the one before. The first has no rates.
-    pub fn see(&mut self, look: Snapshot, seconds: f64) {
-        let rows: Vec<QueueRow> = look
-            .queues
-            .iter()
-            .map(|queue| self.row(queue, seconds))
-            .collect();
-        self.ended_before = look
-            .queues
-            .iter()
-            .map(|queue| (queue.name.clone(), ended(queue)))
-            .collect();
+    /// Shows a snapshot. `seconds` have passed since the one before; 0 for the first, which has no
+    /// rates.
+    pub fn apply(&mut self, snapshot: Snapshot, seconds: f64) {
+        let queues = snapshot.queues.iter();
+        let rows: Vec<QueueRow> = queues.map(|queue| self.row(queue, seconds)).collect();
+
         if seconds > 0.0 {
             let total: f64 = rows.iter().map(|row| row.rate).sum();
-            // Rounded and never negative: the cast cannot be wrong.
+            // The rates are never negative, so the cast is exact after rounding.
             self.throughput.push_back(total.round() as u64);
             self.throughput
                 .drain(..self.throughput.len().saturating_sub(SAMPLES));
         }
-        (self.queues, self.nodes, self.running, self.now) =
-            (rows, look.nodes, look.running, look.now);
+
+        self.ended_before.clear();
+        for queue in &snapshot.queues {
+            self.ended_before.insert(queue.name.clone(), ended(queue));
+        }
+
+        self.queues = rows;
+        self.nodes = snapshot.nodes;
         self.nodes.sort_by_key(|node| node.lost_at.is_some());
-        self.trouble.clear();
-        self.refusal = look.refusal.unwrap_or_default();
+        self.running = snapshot.running;
+        self.now = snapshot.now;
+        self.failure.clear();
+        self.refusal = snapshot.refusal.unwrap_or_default();
+
+        // The lists may be shorter now.
         self.chosen_queue = self.chosen_queue.min(self.queues.len().saturating_sub(1));
         self.chosen_task = self.chosen_task.min(self.tasks().len().saturating_sub(1));
     }
 
-    /// The running tasks that the filter lets through.
+    /// The running tasks that match the filter.
     pub fn tasks(&self) -> Vec<&TaskSummary> {
-        let holds = |text: &str| text.to_lowercase().contains(&self.filter.to_lowercase());
+        let filter = self.filter.to_lowercase();
+        let holds = |text: &str| text.to_lowercase().contains(&filter);
         let is_shown = |task: &&TaskSummary| {
             holds(&task.task_type)
                 || holds(&task.queue)
                 || holds(&task.user_id)
                 || holds(&task.task_id.to_string())
         };
+
         self.running.iter().filter(is_shown).collect()
     }
 
@@ -136,33 +142,37 @@ impl Model {
     }
 
     fn row(&self, queue: &QueueView, seconds: f64) -> QueueRow {
-        let count = |statuses: &[Status]| {
-            statuses
-                .iter()
-                .filter_map(|status| queue.tasks.get(status.as_str()))
-                .sum::<i64>()
-        };
-        // Retention takes ended tasks away; that is no throughput.
+        // Retention deletes ended tasks; the count that is lost is not a negative rate.
         let before = self.ended_before.get(&queue.name).copied().unwrap_or(0);
         let since = (ended(queue) - before).max(0);
+        let rate = if seconds > 0.0 {
+            since as f64 / seconds
+        } else {
+            0.0
+        };
+
         QueueRow {
             name: queue.name.clone(),
             paused: queue.paused,
-            waiting: count(&[Status::Queued, Status::Waiting]),
-            running: count(&[Status::Running]),
-            retrying: count(&[Status::Retrying]),
-            failed: count(&[Status::Failed, Status::DeadLetter]),
-            rate: if seconds > 0.0 {
-                since as f64 / seconds
-            } else {
-                0.0
-            },
+            waiting: count(queue, [Status::Queued, Status::Waiting]),
+            running: count(queue, [Status::Running]),
+            retrying: count(queue, [Status::Retrying]),
+            failed: count(queue, [Status::Failed, Status::DeadLetter]),
+            rate,
         }
     }
 }
 
 fn ended(queue: &QueueView) -> i64 {
-    let all = Status::ALL.into_iter().filter(|status| status.is_ended());
-    all.filter_map(|status| queue.tasks.get(status.as_str()))
+    count(
+        queue,
+        Status::ALL.into_iter().filter(|status| status.is_ended()),
+    )
+}
+
+fn count(queue: &QueueView, statuses: impl IntoIterator<Item = Status>) -> i64 {
+    statuses
+        .into_iter()
+        .filter_map(|status| queue.tasks.get(status.as_str()))
         .sum()
 }

@@ -1,4 +1,4 @@
-//! Where news for the screen come from: the server and the keyboard.
+//! What `top` reads and changes: the server and the keyboard.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::{News, keys::Wish, model::Snapshot};
+use super::{Update, keys::Action, model::Snapshot};
 
-/// Running tasks that a screen can be asked to show.
+/// The most running tasks to show: one page.
 const RUNNING: &str = "200";
-/// Keys that wait to be handled; more are read when there is room.
+/// Key presses that wait to be handled. More are read once there is room.
 const KEYS: usize = 64;
 
-/// One look at everything. What the caller may not see is left out, and told.
-pub(super) async fn look(client: &Client) -> Result<Snapshot, ClientError> {
+/// Fetches a snapshot. Parts that the caller may not see are empty, and `refusal` names them.
+pub(super) async fn fetch(client: &Client) -> Result<Snapshot, ClientError> {
     let filters = [
         ("status", "RUNNING".to_owned()),
         ("size", RUNNING.to_owned()),
@@ -28,6 +28,7 @@ pub(super) async fn look(client: &Client) -> Result<Snapshot, ClientError> {
     let mut refusal = None;
     let queues = allowed(queues.map(|answer| answer.value.items), &mut refusal)?;
     let nodes = allowed(nodes.map(|answer| answer.value.items), &mut refusal)?;
+
     Ok(Snapshot {
         running: running?.value.items,
         queues,
@@ -50,53 +51,60 @@ fn allowed<T>(
     }
 }
 
-/// Looks again and again until nobody listens.
-pub(super) async fn keep_looking(client: Client, every: Duration, tell: mpsc::Sender<News>) {
+/// Fetches snapshots until the receiver is gone.
+pub(super) async fn keep_fetching(client: Client, every: Duration, updates: mpsc::Sender<Update>) {
     let mut last = Instant::now();
+
     loop {
         tokio::time::sleep(every).await;
-        let news = match look(&client).await {
+        let update = match fetch(&client).await {
             Ok(snapshot) => {
                 let seconds = last.elapsed().as_secs_f64();
                 last = Instant::now();
-                News::Looked(Box::new(snapshot), seconds)
+                Update::Snapshot(Box::new(snapshot), seconds)
             }
-            Err(error) => News::Failed(error.to_string()),
+            Err(error) => Update::Failed(error.to_string()),
         };
-        if tell.send(news).await.is_err() {
+        if updates.send(update).await.is_err() {
             return;
         }
     }
 }
 
-/// Does what a key asked for, and says how it went.
-pub(super) async fn fulfil(client: Client, wish: Wish, tell: mpsc::Sender<News>) {
-    let (done, said) = match wish {
-        Wish::Pause(queue) => (
+/// Performs an action and reports its result.
+pub(super) async fn perform(client: Client, action: Action, updates: mpsc::Sender<Update>) {
+    let (result, note) = match action {
+        Action::Pause(queue) => (
             client.pause_queue(&queue).await,
             format!("{queue} is paused"),
         ),
-        Wish::Resume(queue) => (
+        Action::Resume(queue) => (
             client.resume_queue(&queue).await,
             format!("{queue} is open"),
         ),
-        Wish::Cancel(id) => (client.cancel(id).await, format!("{id} is cancelled")),
-        Wish::Nothing | Wish::Leave => return,
+        Action::Cancel(id) => (client.cancel(id).await, format!("{id} is cancelled")),
+        Action::None | Action::Leave => return,
     };
-    let said = done.map_or_else(|error| error.to_string(), |()| said);
-    // Nobody listens when the screen has been left meanwhile.
-    let _ = tell.send(News::Said(said)).await;
+
+    let note = match result {
+        Ok(()) => note,
+        Err(error) => error.to_string(),
+    };
+    // The receiver is gone if the screen has been left.
+    let _ = updates.send(Update::Note(note)).await;
 }
 
-/// What is typed. The thread ends with the program or with whoever listens.
+/// Reads the keyboard, until the receiver is gone or the program ends.
 pub(super) fn keyboard() -> mpsc::Receiver<Event> {
-    let (tell, heard) = mpsc::channel(KEYS);
+    let (sender, events) = mpsc::channel(KEYS);
+    // Reading blocks, so it has its own thread.
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
-            if tell.blocking_send(event).is_err() {
+            if sender.blocking_send(event).is_err() {
                 return;
             }
         }
     });
-    heard
+
+    events
 }

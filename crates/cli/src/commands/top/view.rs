@@ -1,4 +1,4 @@
-//! The screen, drawn from the model alone.
+//! Draws the screen from the model.
 
 use longhaul_api::TaskSummary;
 use ratatui::{
@@ -10,13 +10,13 @@ use ratatui::{
 };
 
 use super::model::{Focus, Model, QueueRow};
-use crate::client::{Shown, age, clean, cut};
+use crate::client::{ProgressSummary, age, clean, cut};
 
-/// Characters of a bar of progress.
+/// Characters of a progress bar.
 const BAR: usize = 12;
-/// Columns of a screen below which only what matters most is shown: names count more than numbers.
+/// Below this width, only the most important columns are shown: names before numbers.
 const NARROW: u16 = 110;
-/// Columns below which not even a task's id has room.
+/// Below this width, not even a task's id has room.
 const TINY: u16 = 70;
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
@@ -24,6 +24,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         .unwrap_or(u16::MAX)
         .saturating_add(3)
         .clamp(10, 16);
+
     let [head, above, below, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Max(queues_height),
@@ -31,15 +32,18 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
+
     let share = if frame.area().width < NARROW { 65 } else { 60 };
     let [left, right] =
         Layout::horizontal([Constraint::Percentage(share), Constraint::Fill(1)]).areas(above);
+
     let nodes_height = u16::try_from(model.nodes.len())
         .unwrap_or(u16::MAX)
         .saturating_add(2)
         .clamp(3, 6);
     let [rates, nodes] =
         Layout::vertical([Constraint::Min(3), Constraint::Max(nodes_height)]).areas(right);
+
     frame.render_widget(header(model, head.width), head);
     draw_queues(frame, model, left);
     draw_throughput(frame, model, rates);
@@ -71,6 +75,7 @@ fn panel(model: &Model, title: String, is_chosen: bool) -> Block<'static> {
     } else {
         BorderType::Rounded
     };
+
     Block::bordered()
         .border_type(kind)
         .border_style(border)
@@ -85,6 +90,7 @@ fn header(model: &Model, width: u16) -> Paragraph<'static> {
     } else {
         format!("{}  ", model.url)
     };
+
     let text = vec![
         Span::styled(" Longhaul ", bold),
         Span::styled(url, faint(model)),
@@ -96,6 +102,7 @@ fn header(model: &Model, width: u16) -> Paragraph<'static> {
             model.total(|row| row.failed),
         )),
     ];
+
     Paragraph::new(Line::from(text))
 }
 
@@ -105,39 +112,41 @@ fn draw_queues(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         format!("Queues {}", model.queues.len()),
         model.focus == Focus::Queues,
     );
+
     if model.queues.is_empty() {
-        let text = "No queue yet: one is made with its first task.";
+        let text = "No queue yet: the first task makes one.";
         frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
         return;
     }
+
     let columns = queue_columns(frame.area().width);
     let rows = model.queues.iter().map(|row| {
         let mut cells = queue_cells(model, row);
-        Row::new(
-            columns
-                .iter()
-                .map(|place| std::mem::take(&mut cells[*place]))
-                .collect::<Vec<_>>(),
-        )
+        let shown = columns
+            .iter()
+            .map(|index| std::mem::take(&mut cells[*index]));
+        Row::new(shown.collect::<Vec<_>>())
     });
+
     let all = [
         "QUEUE", "WAITING", "RUNNING", "RETRYING", "FAILED", "ENDED/S",
     ];
-    let header: Vec<&str> = columns.iter().map(|place| all[*place]).collect();
-    let width = |place: &usize| {
-        if *place == 0 {
+    let header: Vec<&str> = columns.iter().map(|index| all[*index]).collect();
+    let width = |index: &usize| {
+        if *index == 0 {
             Constraint::Fill(1)
         } else {
             Constraint::Length(8)
         }
     };
     let widths: Vec<Constraint> = columns.iter().map(width).collect();
+
     let table = table(model, rows, &widths, &header, 1).block(block);
     let chosen = (model.focus == Focus::Queues).then_some(model.chosen_queue);
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
 }
 
-/// The places of the columns that there is room for beside the names.
+/// The columns, by index, that fit beside the names.
 const fn queue_columns(width: u16) -> &'static [usize] {
     match width {
         0..TINY => &[0, 1],
@@ -158,6 +167,7 @@ fn queue_cells(model: &Model, row: &QueueRow) -> [Cell<'static>; 6] {
     } else {
         Style::new()
     };
+
     [
         Cell::new(name).style(if row.paused {
             paint(model, Color::Yellow)
@@ -177,16 +187,18 @@ fn draw_throughput(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let skipped = model.throughput.len().saturating_sub(width);
     let samples: Vec<u64> = model.throughput.iter().skip(skipped).copied().collect();
     let most = samples.iter().copied().max().unwrap_or(0);
-    let what = if width < 36 {
+    let title = if width < 36 {
         "Ended/s"
     } else {
-        "Ended each second"
+        "Ended per second"
     };
-    let block = panel(model, format!("{what}, at most {most}"), false);
+
+    let block = panel(model, format!("{title}, at most {most}"), false);
     let line = Sparkline::default()
         .data(&samples)
         .style(paint(model, Color::Green))
         .block(block);
+
     frame.render_widget(line, area);
 }
 
@@ -196,6 +208,7 @@ fn draw_nodes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         .iter()
         .filter(|node| node.lost_at.is_none())
         .count();
+
     let rows = model.nodes.iter().map(|node| {
         let (state, colour) = if let Some(lost) = node.lost_at {
             (format!("lost {} ago", age(lost, model.now)), Color::Red)
@@ -205,9 +218,14 @@ fn draw_nodes(frame: &mut Frame<'_>, model: &Model, area: Rect) {
                 Color::Green,
             )
         };
-        let who = format!("{} on {}", clean(&node.name), clean(&node.host));
-        Row::new([Cell::new(who), Cell::new(state).style(paint(model, colour))])
+
+        let name = format!("{} on {}", clean(&node.name), clean(&node.host));
+        Row::new([
+            Cell::new(name),
+            Cell::new(state).style(paint(model, colour)),
+        ])
     });
+
     let title = format!("Nodes {alive} up");
     let table = Table::new(rows, [Constraint::Fill(1), Constraint::Length(14)])
         .block(panel(model, title, false));
@@ -220,16 +238,18 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     if model.is_typing || !model.filter.is_empty() {
         title += &format!(" with {:?}", model.filter);
     }
+
     let block = panel(model, title, model.focus == Focus::Tasks);
     if tasks.is_empty() {
         let text = if model.filter.is_empty() {
             "Nothing runs. Try: longhaul submit sample.progress '{\"steps\":100,\"stepMs\":200}'"
         } else {
-            "No running task holds this word. Esc shows all."
+            "No running task contains this text. Esc shows all."
         };
         frame.render_widget(Paragraph::new(text).style(faint(model)).block(block), area);
         return;
     }
+
     let columns = task_columns(area.width);
     let rows = tasks
         .iter()
@@ -238,10 +258,11 @@ fn draw_tasks(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let header: Vec<&str> = columns.iter().map(|column| column.name()).collect();
     let table = table(model, rows, &widths, &header, usize::MAX).block(block);
     let chosen = (model.focus == Focus::Tasks).then_some(model.chosen_task);
+
     frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(chosen));
 }
 
-/// What is shown of a task.
+/// A column of the table of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Column {
     Id,
@@ -253,7 +274,7 @@ enum Column {
     Message,
 }
 
-/// The columns that there is room for.
+/// The columns that fit.
 const fn task_columns(width: u16) -> &'static [Column] {
     match width {
         0..TINY => &[Column::Type, Column::Progress],
@@ -295,20 +316,19 @@ impl Column {
     }
 
     fn cell(self, model: &Model, task: &TaskSummary) -> Cell<'static> {
-        let shown = Shown::of(task.progress.as_ref());
+        let progress = ProgressSummary::of(task.progress.as_ref());
         match self {
             Self::Id => Cell::new(task.task_id.to_string()).style(faint(model)),
             Self::Type => Cell::new(clean(&task.task_type)),
             Self::Queue => Cell::new(clean(&task.queue)),
             Self::Try => Cell::new(format!("{}/{}", task.attempt, task.max_attempts)),
-            Self::For => Cell::new(
-                task.started_at
-                    .map(|started| age(started, model.now))
-                    .unwrap_or_default(),
-            ),
-            Self::Progress => Cell::new(shown.percent.map(bar).unwrap_or_default())
+            Self::For => {
+                let age = task.started_at.map(|started| age(started, model.now));
+                Cell::new(age.unwrap_or_default())
+            }
+            Self::Progress => Cell::new(progress.percent.map(bar).unwrap_or_default())
                 .style(paint(model, Color::Cyan)),
-            Self::Message => Cell::new(cut(shown.message.as_deref().unwrap_or(""), 80)),
+            Self::Message => Cell::new(cut(progress.message.as_deref().unwrap_or(""), 80)),
         }
     }
 }
@@ -316,7 +336,7 @@ impl Column {
 /// `━━━━────────   30%`
 fn bar(percent: f64) -> String {
     let percent = percent.clamp(0.0, 100.0);
-    // It was clamped: the cast cannot be wrong.
+    // The value is clamped, so the cast is exact.
     let full = (percent / 100.0 * BAR as f64).round() as usize;
     format!(
         "{}{} {percent:>4.0}%",
@@ -325,7 +345,7 @@ fn bar(percent: f64) -> String {
     )
 }
 
-/// A table with a bold head, whose columns from `right_from` on are numbers.
+/// A table with a bold header. The columns from `right_from` on are aligned right.
 fn table<'a>(
     model: &Model,
     rows: impl Iterator<Item = Row<'a>>,
@@ -333,14 +353,15 @@ fn table<'a>(
     header: &[&'a str],
     right_from: usize,
 ) -> Table<'a> {
-    let name = |(place, text): (usize, &&'a str)| {
-        let side = if place >= right_from {
+    let name = |(index, text): (usize, &&'a str)| {
+        let side = if index >= right_from {
             Alignment::Right
         } else {
             Alignment::Left
         };
         Line::from(*text).alignment(side)
     };
+
     let head = Row::new(header.iter().enumerate().map(name))
         .style(Style::new().add_modifier(Modifier::BOLD));
     let chosen = if model.has_colours {
@@ -348,23 +369,25 @@ fn table<'a>(
     } else {
         Style::new()
     };
+
     Table::new(rows, widths.to_vec())
         .header(head)
         .row_highlight_style(chosen.add_modifier(Modifier::BOLD))
 }
 
 fn footer(model: &Model) -> Paragraph<'static> {
+    let messages = [&model.failure, &model.note, &model.refusal];
+    let message = messages.into_iter().find(|text| !text.is_empty());
+
     let text = if let Some(id) = model.cancelling {
-        format!(" Cancel {id} and all below it? y cancels, any other key does not.")
+        format!(" Cancel {id} and all its descendants? y cancels, any other key does not.")
     } else if model.is_typing {
-        format!(" /{}▏ Enter keeps it, Esc shows all", model.filter)
-    } else if let Some(told) = [&model.trouble, &model.note, &model.refusal]
-        .into_iter()
-        .find(|text| !text.is_empty())
-    {
-        format!(" {}", clean(told))
+        format!(" /{}▏ Enter applies it, Esc shows all", model.filter)
+    } else if let Some(message) = message {
+        format!(" {}", clean(message))
     } else {
         " q leave  Tab choose  ↑↓ move  p pause or resume  c cancel  / filter".to_owned()
     };
+
     Paragraph::new(text).style(faint(model))
 }

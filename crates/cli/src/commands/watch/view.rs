@@ -1,96 +1,98 @@
 //! How a watched task is shown: a bar, lines, or JSON lines.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use longhaul_api::{
-    TaskNews, TaskSummary, TaskView,
+    TaskEventView, TaskSummary, TaskView,
     client::{ClientError, Status},
 };
 use serde::Serialize;
 
-use crate::client::{Screen, Shown, attempt_of, clean, pretty, progress_text, short_duration};
+use crate::client::{
+    ProgressSummary, Screen, attempt_of, clean, pretty, progress_text, short_duration,
+};
 
-/// The bar is drawn again this often, so that its clock moves.
+/// How often the bar is redrawn, so that its clock moves.
 const TICK: Duration = Duration::from_millis(200);
 
-/// The newest that is known of the task.
+/// The newest known state of the task.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Standing {
+pub(super) struct WatchedTask {
     pub(super) status: Status,
     attempt: u32,
     version: u64,
-    progress: Shown,
+    progress: ProgressSummary,
     error: Option<String>,
     open_children: u32,
 }
 
-impl Default for Standing {
+impl Default for WatchedTask {
     fn default() -> Self {
-        let (status, progress) = (Status::Queued, Shown::default());
         Self {
-            status,
+            status: Status::Queued,
             attempt: 0,
             version: 0,
-            progress,
+            progress: ProgressSummary::default(),
             error: None,
             open_children: 0,
         }
     }
 }
 
-impl Standing {
+impl WatchedTask {
     pub(super) fn is_ended(&self) -> bool {
         self.status.is_ended()
     }
 
-    pub(super) fn see(&mut self, task: &TaskSummary) {
+    pub(super) fn replace(&mut self, task: &TaskSummary) {
         *self = Self {
             status: task.status,
             attempt: task.attempt,
             version: task.version,
-            progress: Shown::of(task.progress.as_ref()),
+            progress: ProgressSummary::of(task.progress.as_ref()),
             error: task.error_message.clone(),
             open_children: task.children.open,
         };
     }
 
-    /// Whether the task has moved on since. Progress that is not in the store yet leaves the version alone.
-    pub(super) fn is_before(&self, task: &TaskSummary) -> bool {
-        let is_newer =
-            task.version == self.version && Shown::of(task.progress.as_ref()) != self.progress;
-        task.version > self.version || is_newer
+    /// Whether the task has changed since. Progress that is not in the store yet does not change
+    /// the version.
+    pub(super) fn is_older_than(&self, task: &TaskSummary) -> bool {
+        let progress = ProgressSummary::of(task.progress.as_ref());
+        task.version > self.version || (task.version == self.version && progress != self.progress)
     }
 
-    /// Whether this was news.
-    pub(super) fn hear(&mut self, news: &TaskNews) -> bool {
-        if news.version < self.version {
+    /// Applies an event. Returns whether it was new.
+    pub(super) fn update(&mut self, event: &TaskEventView) -> bool {
+        if event.version < self.version {
             return false;
         }
-        if news.attempt != self.attempt {
-            self.progress = Shown::default();
+
+        if event.attempt != self.attempt {
+            self.progress = ProgressSummary::default();
         }
-        if news.progress.is_some() {
-            self.progress = Shown::of_value(news.progress.as_ref());
+        if event.progress.is_some() {
+            self.progress = ProgressSummary::of_value(event.progress.as_ref());
         }
-        (self.status, self.attempt, self.version) = (news.status, news.attempt, news.version);
-        self.error.clone_from(&news.error);
+
+        self.status = event.status;
+        self.attempt = event.attempt;
+        self.version = event.version;
+        self.error.clone_from(&event.error);
         true
     }
 
-    /// What there is to say besides: `progress` is that of the task, told as the caller wants.
-    fn words(&self, progress: String) -> String {
-        let mut text = progress;
-        if let Some(error) = self
-            .error
-            .as_ref()
-            .filter(|_| self.status != Status::Running)
-        {
-            text = clean(error);
-        } else if self.status == Status::Waiting && self.open_children > 0 {
-            text = format!("{} children open", self.open_children);
+    /// The error or the open children where those matter more than the progress, else `progress`.
+    fn detail(&self, progress: String) -> String {
+        match &self.error {
+            Some(error) if self.status != Status::Running => clean(error),
+            _ if self.status == Status::Waiting && self.open_children > 0 => {
+                format!("{} children open", self.open_children)
+            }
+            _ => progress,
         }
-        text
     }
 }
 
@@ -108,47 +110,30 @@ impl View {
         Self { screen, json, bar }
     }
 
-    pub(super) fn show(&self, standing: &Standing, word: &impl Serialize) -> anyhow::Result<()> {
+    /// `event` is what the server sent, for JSON lines.
+    pub(super) fn show(&self, task: &WatchedTask, event: &impl Serialize) -> anyhow::Result<()> {
         if self.json {
-            self.screen.line(serde_json::to_string(word)?)?;
+            self.screen.line(serde_json::to_string(event)?)?;
         } else if let Some(bar) = &self.bar {
-            let percent = standing.progress.percent.unwrap_or(0.0).clamp(0.0, 100.0);
-            // In tenths, so that long tasks are seen to move. It was clamped: the cast cannot be wrong.
-            bar.set_position((percent * 10.0) as u64);
-            bar.set_prefix(standing.status.as_str());
-            let again = if standing.attempt > 1 {
-                format!("attempt {} ", standing.attempt)
-            } else {
-                String::new()
-            };
-            let message = standing
-                .progress
-                .message
-                .as_deref()
-                .map(clean)
-                .unwrap_or_default();
-            bar.set_message(again + &standing.words(message));
-        } else if !standing.is_ended() {
-            let (status, attempt) = (standing.status.as_str(), standing.attempt);
-            self.screen.line(
-                format!(
-                    "{status} attempt {attempt} {}",
-                    standing.words(progress_text(&standing.progress))
-                )
-                .trim_end(),
-            )?;
+            update_bar(bar, task);
+        } else if !task.is_ended() {
+            let status = task.status.as_str();
+            let detail = task.detail(progress_text(&task.progress));
+            let line = format!("{status} attempt {} {detail}", task.attempt);
+            self.screen.line(line.trim_end())?;
         }
+
         Ok(())
     }
 
-    /// The connection is gone and will be opened again. Scripts hear it on standard error.
+    /// The connection broke and will be opened again. Scripts read it on standard error.
     pub(super) fn lost(&self, error: &ClientError) -> anyhow::Result<()> {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{error}; trying again"));
-        } else {
-            use std::io::Write as _;
-            writeln!(std::io::stderr(), "{error}; trying again")?;
+        let text = format!("{error}; trying again");
+        match &self.bar {
+            Some(bar) => bar.set_message(text),
+            None => writeln!(std::io::stderr(), "{text}")?,
         }
+
         Ok(())
     }
 
@@ -158,30 +143,32 @@ impl View {
         }
     }
 
-    /// How it ended. JSON has said it all.
+    /// How the task ended. As JSON, the last event has said it.
     pub(super) fn end(&self, task: &TaskView) -> anyhow::Result<()> {
         if self.json {
             return Ok(());
         }
+
         let summary = &task.summary;
         let mut text = summary.status.as_str().to_owned();
         if let (Some(started), Some(finished)) = (summary.started_at, summary.finished_at) {
-            text += &format!(
-                " after {}",
-                short_duration(finished.0.micros_since(started.0) / 1_000)
-            );
+            let ms = finished.0.micros_since(started.0) / 1_000;
+            text += &format!(" after {}", short_duration(ms));
         }
         text += &format!(", attempt {}", attempt_of(summary));
         self.screen.line(text)?;
+
         if let Some(error) = &task.error
             && summary.status != Status::Completed
         {
+            let message = clean(&error.message);
             self.screen
-                .line(format_args!("{}: {}", error.class, clean(&error.message)))?;
+                .line(format_args!("{}: {message}", error.class))?;
         }
         if let Some(result) = &task.result {
             self.screen.line(pretty(result))?;
         }
+
         Ok(())
     }
 }
@@ -195,6 +182,22 @@ fn bar(has_colours: bool) -> ProgressBar {
     let style =
         ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(1_000).with_style(style.progress_chars("━╸─"));
+
     bar.enable_steady_tick(TICK);
     bar
+}
+
+fn update_bar(bar: &ProgressBar, task: &WatchedTask) {
+    let percent = task.progress.percent.unwrap_or(0.0).clamp(0.0, 100.0);
+    // In tenths, so that long tasks visibly move. The value is clamped, so the cast is exact.
+    bar.set_position((percent * 10.0) as u64);
+    bar.set_prefix(task.status.as_str());
+
+    let message = task.progress.message.as_deref().map(clean);
+    let detail = task.detail(message.unwrap_or_default());
+    if task.attempt > 1 {
+        bar.set_message(format!("attempt {} {detail}", task.attempt));
+    } else {
+        bar.set_message(detail);
+    }
 }

@@ -30,7 +30,7 @@ fn file_refused(text: &str) -> String {
 }
 
 #[test]
-fn flags_go_over_variables_over_the_file_over_defaults() {
+fn flags_override_variables_override_the_file_overrides_defaults() {
     let (_file, mut sources) =
         file("[worker]\nslots = 2\ndrain = \"5s\"\n[http]\nconnections = 7\n");
     sources.variables = variables(&[
@@ -43,7 +43,7 @@ fn flags_go_over_variables_over_the_file_over_defaults() {
     assert_eq!(
         (
             config.worker.drain.as_millis(),
-            config.duties.lease.as_millis()
+            config.maintenance.lease.as_millis()
         ),
         (5_000, 30_000)
     );
@@ -58,32 +58,35 @@ fn flags_go_over_variables_over_the_file_over_defaults() {
 
 #[test]
 fn an_unknown_key_is_named_with_the_nearest_one() {
-    let told = file_refused("[worker]\nslotz = 2\n");
+    let error = file_refused("[worker]\nslotz = 2\n");
     assert!(
-        told.contains("worker.slotz is not a key; did you mean worker.slots?"),
-        "{told}"
+        error.contains("worker.slotz is not a key; did you mean worker.slots?"),
+        "{error}"
     );
-    let told = file_refused("[workers]\nslots = 2\n");
+    let error = file_refused("[workers]\nslots = 2\n");
+
     assert!(
-        told.contains("workers.slots is not a key; did you mean worker.slots?"),
-        "{told}"
+        error.contains("workers.slots is not a key; did you mean worker.slots?"),
+        "{error}"
     );
-    let told = file_refused("[[routing.rules]]\nqueue = \"a\"\ntiers = \"vip\"\n");
+    let error = file_refused("[[routing.rules]]\nqueue = \"a\"\ntiers = \"vip\"\n");
+
     assert!(
-        told.contains("routing.rules.0.tiers is not a key; did you mean routing.rules.*.tier?"),
-        "{told}"
+        error.contains("routing.rules.0.tiers is not a key; did you mean routing.rules.*.tier?"),
+        "{error}"
     );
-    let told = refused(&variables(&[("LONGHAUL_HTTP__LISTNE", "x")]));
+    let error = refused(&variables(&[("LONGHAUL_HTTP__LISTNE", "x")]));
+
     assert!(
-        told.contains("http.listne, which is not a key; did you mean http.listen?"),
-        "{told}"
+        error.contains("http.listne, which is not a key; did you mean http.listen?"),
+        "{error}"
     );
-    let told = refused(&variables(&[("LONGHAUL_STROE", "sqlite://x")]));
-    assert!(told.contains("did you mean LONGHAUL_STORE?"), "{told}");
+    let error = refused(&variables(&[("LONGHAUL_STROE", "sqlite://x")]));
+    assert!(error.contains("did you mean LONGHAUL_STORE?"), "{error}");
 }
 
 #[test]
-fn variables_of_others_are_left_alone() {
+fn variables_of_other_programs_are_ignored() {
     let others = [
         ("LONGHAUL_SERVICE_HOST", "10.0.0.1"),
         ("LONGHAUL_PORT", "tcp://10.0.0.1:80"),
@@ -93,13 +96,14 @@ fn variables_of_others_are_left_alone() {
 }
 
 #[test]
-fn a_variable_that_holds_nothing_is_not_set() {
+fn an_empty_variable_is_not_set() {
     let names = [
         "LONGHAUL_STORE",
         "LONGHAUL_LISTEN",
         "LONGHAUL_WORKER__SLOTS",
         "LONGHAUL_ARTIFACTS__KEY",
     ];
+
     let config = load(&variables(&names.map(|name| (name, "")))).unwrap();
     assert_eq!(
         (
@@ -111,84 +115,88 @@ fn a_variable_that_holds_nothing_is_not_set() {
     );
 }
 
+/// A file, and what its error must contain.
+const WRONG_FILES: &[(&str, &str)] = &[
+    ("[worker]\ndrain = \"soon\"\n", "worker.drain"),
+    ("[worker]\ndrain = \"soon\"\n", "allowed: 30s"),
+    ("[worker]\nslots = \"many\"\n", "worker.slots"),
+    ("[identity]\nmode = \"open\"\n", "identity.mode"),
+    (
+        "[identity]\ntrusted_from = [\"everywhere\"]\n",
+        "identity.trusted_from",
+    ),
+    ("[http]\nlisten = \"here\"\n", "http.listen"),
+    ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
+    ("[log]\nlevel = \"a=b=c\"\n", "log.level"),
+    ("[worker]\nslots = 0\n", "worker.slots"),
+    ("[worker]\nheartbeat = \"0s\"\n", "worker.heartbeat is 0"),
+    (
+        "[worker]\npoll_least = \"2s\"\n",
+        "worker.poll_least is longer than worker.poll_most",
+    ),
+    (
+        "[maintenance]\nrescue_every = \"0ms\"\n",
+        "maintenance.rescue_every is 0",
+    ),
+    ("[http]\nconnections = 0\n", "http.connections is 0"),
+    (
+        "[worker.queues.a]\nreserved = 101\n",
+        "reserve 101 slots, and worker.slots is 100",
+    ),
+    (
+        "[worker.queues.a]\nreserved = 3\nat_most = 2\n",
+        "worker.queues.a.at_most is 2; allowed: at least 3",
+    ),
+    ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
+    (
+        "[worker.queues.a]\nshare = 0\n",
+        "worker.queues.a.share is 0; allowed: 1 to 1000",
+    ),
+    ("[redis]\nnodes = 0\n", "redis.nodes is 0"),
+    ("[broker]\nlanes = \"streams\"\n", "classic"),
+    (
+        "[[events.external]]\nevents = [\"done\"]\n",
+        "events.external names \"done\"; allowed: submitted",
+    ),
+    (
+        "[[events.external]]\nevents = [\"progress\"]\n",
+        "names progress, which is for live listeners only",
+    ),
+    (
+        "[[events.external]]\nevents = [\"completed\"]\n",
+        "events.external needs a broker, and broker.url is local",
+    ),
+    ("[routing]\notherwise = \"\"\n", "routing"),
+    ("[limits.openai]\nrate = 0\n", "limits"),
+    (
+        "[identity]\nenvironment = \"Live!\"\n",
+        "identity.environment",
+    ),
+    ("[artifacts]\nurl = \"file://\"\n", "only file://folder"),
+    (
+        "[telemetry]\notlp_endpoint = \"collector:4318\"\n",
+        "telemetry.otlp_endpoint",
+    ),
+];
+
 #[test]
-fn a_value_that_does_not_fit_is_told_with_its_key() {
-    for (text, wanted) in [
-        ("[worker]\ndrain = \"soon\"\n", "worker.drain"),
-        ("[worker]\ndrain = \"soon\"\n", "allowed: 30s"),
-        ("[worker]\nslots = \"many\"\n", "worker.slots"),
-        ("[identity]\nmode = \"open\"\n", "identity.mode"),
-        (
-            "[identity]\ntrusted_from = [\"everywhere\"]\n",
-            "identity.trusted_from",
-        ),
-        ("[http]\nlisten = \"here\"\n", "http.listen"),
-        ("[limits.\"openai/gpt-4\"]\nburst = 3\n", "rate"),
-        ("[log]\nlevel = \"a=b=c\"\n", "log.level"),
-        ("[worker]\nslots = 0\n", "worker.slots"),
-        ("[worker]\nheartbeat = \"0s\"\n", "worker.heartbeat is 0"),
-        (
-            "[worker]\npoll_least = \"2s\"\n",
-            "worker.poll_least is longer than worker.poll_most",
-        ),
-        (
-            "[duties]\nrescue_every = \"0ms\"\n",
-            "duties.rescue_every is 0",
-        ),
-        ("[http]\nconnections = 0\n", "http.connections is 0"),
-        (
-            "[worker.queues.a]\nreserved = 101\n",
-            "reserve 101 slots, and worker.slots is 100",
-        ),
-        (
-            "[worker.queues.a]\nreserved = 3\nat_most = 2\n",
-            "worker.queues.a.at_most is 2; allowed: at least 3",
-        ),
-        ("[worker.queues.\"a b\"]\nreserved = 3\n", "worker.queues"),
-        (
-            "[worker.queues.a]\nshare = 0\n",
-            "worker.queues.a.share is 0; allowed: 1 to 1000",
-        ),
-        ("[redis]\nnodes = 0\n", "redis.nodes is 0"),
-        ("[broker]\nlanes = \"streams\"\n", "classic"),
-        (
-            "[[events.external]]\nevents = [\"done\"]\n",
-            "events.external names \"done\"; allowed: submitted",
-        ),
-        (
-            "[[events.external]]\nevents = [\"progress\"]\n",
-            "names progress, which only live listeners are told",
-        ),
-        (
-            "[[events.external]]\nevents = [\"completed\"]\n",
-            "broker.url names nobody",
-        ),
-        ("[routing]\notherwise = \"\"\n", "routing"),
-        ("[limits.openai]\nrate = 0\n", "limits"),
-        (
-            "[identity]\nenvironment = \"Live!\"\n",
-            "identity.environment",
-        ),
-        ("[artifacts]\nurl = \"file://\"\n", "only file://folder"),
-        (
-            "[telemetry]\notlp_endpoint = \"collector:4318\"\n",
-            "telemetry.otlp_endpoint",
-        ),
-    ] {
-        let told = file_refused(text);
-        assert!(told.contains(wanted), "{text}: {told}");
+fn a_value_that_does_not_fit_is_refused_with_its_key() {
+    for (text, wanted) in WRONG_FILES {
+        let error = file_refused(text);
+        assert!(error.contains(wanted), "{text}: {error}");
     }
-    let told = refused(&variables(&[("LONGHAUL_WORKER__DRAIN", "soon")]));
+
+    let error = refused(&variables(&[("LONGHAUL_WORKER__DRAIN", "soon")]));
     assert!(
-        told.contains("LONGHAUL_WORKER__DRAIN") && told.contains("PT30S"),
-        "{told}"
+        error.contains("LONGHAUL_WORKER__DRAIN") && error.contains("PT30S"),
+        "{error}"
     );
-    let told = refused(&variables(&[("LONGHAUL_HTTP__ALLOW_PLAIN", "yes")]));
-    assert!(told.contains("true or false"), "{told}");
+    let error = refused(&variables(&[("LONGHAUL_HTTP__ALLOW_PLAIN", "yes")]));
+    assert!(error.contains("true or false"), "{error}");
 }
 
 #[test]
-fn what_this_version_does_not_know_is_refused_and_says_what_it_knows() {
+fn an_unsupported_server_is_refused_with_the_supported_ones() {
     for (name, value, wanted) in [
         (
             "LONGHAUL_BROKER",
@@ -203,9 +211,13 @@ fn what_this_version_does_not_know_is_refused_and_says_what_it_knows() {
         ("LONGHAUL_ARTIFACTS", "s3://u:s3cret@bucket", "only file://"),
         ("LONGHAUL_STORE", "oracle://u:s3cret@db", "sqlite://"),
     ] {
-        let told = refused(&variables(&[(name, value)]));
-        assert!(told.contains(wanted) && !told.contains("s3cret"), "{told}");
+        let error = refused(&variables(&[(name, value)]));
+        assert!(
+            error.contains(wanted) && !error.contains("s3cret"),
+            "{error}"
+        );
     }
+
     assert!(
         load(&variables(&[
             ("LONGHAUL_REDIS", ""),
@@ -232,13 +244,17 @@ fn no_error_and_no_debug_output_shows_a_password() {
 }
 
 #[test]
-fn the_sections_with_names_of_ones_own_are_read() {
+fn sections_with_names_of_the_operator_are_read() {
     let (_file, sources) = file(
-        "[worker.queues.vip_short]\nreserved = 4\n[worker.types]\n\"sample.sleep\" = 2\n[limits.\"openai/gpt-4.1\"]\nrate = 60\n\
-         per = \"1m\"\n[limits.default]\nrate = 5\nburst = 2\n[[routing.rules]]\ntier = \"vip\"\nat_most = \"30s\"\nqueue = \"fast\"\n",
+        "[worker.queues.vip_short]\nreserved = 4\n\
+         [worker.types]\n\"sample.sleep\" = 2\n\
+         [limits.\"openai/gpt-4.1\"]\nrate = 60\nper = \"1m\"\n\
+         [limits.default]\nrate = 5\nburst = 2\n\
+         [[routing.rules]]\ntier = \"vip\"\nat_most = \"30s\"\nqueue = \"fast\"\n",
     );
     let config = load(&sources).unwrap();
     let worker = config.worker_settings("host", true);
+
     assert_eq!(
         (
             worker.queues[0].reserved,
@@ -247,6 +263,7 @@ fn the_sections_with_names_of_ones_own_are_read() {
         ),
         (4, None, 2)
     );
+
     let limits = config.limit_rules();
     let model = limits.limits["openai/gpt-4.1"];
     assert_eq!(
@@ -258,6 +275,7 @@ fn the_sections_with_names_of_ones_own_are_read() {
         ),
         (60, 60_000, 1, 1)
     );
+
     assert_eq!(
         limits.default.map(|limit| (limit.permits, limit.burst)),
         Some((5, 2))
@@ -266,7 +284,7 @@ fn the_sections_with_names_of_ones_own_are_read() {
 }
 
 #[test]
-fn nobody_listens_to_the_world_by_mistake() {
+fn an_address_that_is_not_loopback_needs_consent() {
     let at = |mode: &str, listen: &str, plain: &str| {
         let pairs = [
             ("LONGHAUL_IDENTITY__MODE", mode),
@@ -276,19 +294,31 @@ fn nobody_listens_to_the_world_by_mistake() {
         load(&variables(&pairs)).unwrap().check_listening()
     };
     assert!(at("dev", "127.0.0.1:0", "false").is_ok() && at("tokens", "[::1]:0", "false").is_ok());
+
     assert!(
         at("tokens", "0.0.0.0:0", "false")
             .unwrap_err()
             .to_string()
             .contains("http.allow_plain")
     );
+
     assert!(
         at("dev", "0.0.0.0:0", "true")
             .unwrap_err()
             .to_string()
             .contains("identity.mode")
     );
+
     assert!(
         at("tokens", "0.0.0.0:0", "true").is_ok() && at("trusted-header", "[::]:0", "true").is_ok()
     );
+}
+
+#[test]
+fn the_nearest_name_is_found() {
+    let known = ["worker.slots", "worker.name", "http.listen"];
+    assert_eq!(nearest("worker.slot", known), Some(("worker.slots", 1)));
+    assert_eq!(nearest("http.lisetn", known), Some(("http.listen", 1)));
+    assert_eq!(nearest("worker.slots", known), Some(("worker.slots", 0)));
+    assert_eq!(nearest("x", []), None);
 }

@@ -1,4 +1,4 @@
-//! What commands are told, and what they refuse.
+//! The input of commands, and what they refuse.
 
 use std::io::Write as _;
 
@@ -8,23 +8,23 @@ use serde_json::json;
 
 use crate::database::Backend;
 use crate::trial::once;
-use crate::{commands::program::run_at, http::server::Server};
+use crate::{commands::program::run_at, server::Server};
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        parameters_come_from_the_line_a_file_or_a_pipe,
-        the_same_key_is_the_same_task,
-        a_task_can_be_made_for_later,
-        wrong_input_is_told_with_what_is_allowed,
-        a_server_that_is_away_is_named_with_what_to_do,
-        a_server_of_another_kind_is_noticed,
+        parameters_come_from_an_argument_a_file_or_a_pipe,
+        the_same_idempotency_key_gives_the_same_task,
+        a_task_can_be_scheduled,
+        wrong_input_is_refused_with_what_is_allowed,
+        an_unreachable_server_is_named_with_what_to_do,
+        a_server_that_is_not_longhaul_is_detected,
         a_password_in_the_address_is_refused_and_not_shown
     ]
 }
 
 const MISSING: &str = "01900000-0000-7000-8000-000000000000";
 
-async fn parameters_come_from_the_line_a_file_or_a_pipe() {
+async fn parameters_come_from_an_argument_a_file_or_a_pipe() {
     let server = Server::start(Backend::Sqlite).await;
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(file, "{{\"from\":\"file\"}}").unwrap();
@@ -52,7 +52,7 @@ async fn parameters_come_from_the_line_a_file_or_a_pipe() {
     }
 }
 
-async fn the_same_key_is_the_same_task() {
+async fn the_same_idempotency_key_gives_the_same_task() {
     let server = Server::start(Backend::Sqlite).await;
     let first = server
         .run_submit(&["sample.echo", "1", "--key", "once"])
@@ -63,6 +63,7 @@ async fn the_same_key_is_the_same_task() {
             .await,
         first
     );
+
     let refused = server
         .run(&["submit", "sample.echo", "2", "--key", "once"])
         .await
@@ -70,7 +71,7 @@ async fn the_same_key_is_the_same_task() {
     assert!(refused.contains("idempotency"), "{refused}");
 }
 
-async fn a_task_can_be_made_for_later() {
+async fn a_task_can_be_scheduled() {
     let server = Server::start(Backend::Sqlite).await;
     let id = server
         .run_submit(&[
@@ -81,6 +82,7 @@ async fn a_task_can_be_made_for_later() {
             "vip",
         ])
         .await;
+
     let task = server.task(&id).await;
     assert_eq!(
         (&task["runAt"], &task["tier"]),
@@ -88,100 +90,101 @@ async fn a_task_can_be_made_for_later() {
     );
 }
 
-async fn wrong_input_is_told_with_what_is_allowed() {
+/// Arguments, the exit status, and what the error must contain.
+const WRONG_INPUTS: &[(&[&str], i32, &[&str])] = &[
+    (
+        &["submit", "sample.echo", "{\"a\":"],
+        1,
+        &["not JSON", "line 1 column 5", "@file"],
+    ),
+    (
+        &["submit", "sample.echo", "@/nowhere/at.all"],
+        1,
+        &["/nowhere/at.all", "cannot be read"],
+    ),
+    (
+        &["submit", "sample.nope"],
+        1,
+        &["sample.nope", "sample.echo", "sample.fanout"],
+    ),
+    (
+        &["submit", "sample.sleep", "{\"mss\":1}"],
+        1,
+        &["parameters.ms", "parameters.mss", "invalid_field"],
+    ),
+    (
+        &["submit", "sample.echo", "--priority", "12"],
+        1,
+        &["priority is 12", "to 9"],
+    ),
+    (
+        &["submit", "sample.echo", "--delay", "soon"],
+        2,
+        &["soon", "PT30S"],
+    ),
+    (
+        &["submit", "sample.echo", "--run-at", "noon"],
+        2,
+        &["noon", "2026-03-01T08:30:00Z"],
+    ),
+    (
+        &[
+            "submit",
+            "sample.echo",
+            "--delay",
+            "1s",
+            "--run-at",
+            "2099-01-01T00:00:00Z",
+        ],
+        2,
+        &["cannot be used"],
+    ),
+    (&["get", "nope"], 2, &["nope", "not the id of a task"]),
+    (&["get", MISSING], 1, &["task_not_found"]),
+    (&["watch", MISSING], 1, &["task_not_found"]),
+    (
+        &["list", "--status", "sleeping"],
+        2,
+        &["sleeping", "dead-letter"],
+    ),
+    (&["list", "--size", "1000"], 1, &["size", "200"]),
+    (&["list", "--cursor", "x"], 1, &["invalid_cursor"]),
+    (&["cancel"], 2, &["required"]),
+    (&["bench", "--tasks", "0"], 2, &["1..=1000000"]),
+    (&["top"], 1, &["needs a terminal"]),
+    (&["sumbit"], 2, &["submit"]),
+    (
+        &["list", "--url", "ftp://here"],
+        1,
+        &["ftp://here", "http://"],
+    ),
+    (&["list", "--token", "a\nb"], 1, &["the token", "header"]),
+    (
+        &["submit", "sample.echo", "--key", "a\nb"],
+        1,
+        &["the idempotency key", "header"],
+    ),
+];
+
+async fn wrong_input_is_refused_with_what_is_allowed() {
     let server = Server::start(Backend::Sqlite).await;
-    for (arguments, code, parts) in [
-        (
-            vec!["submit", "sample.echo", "{\"a\":"],
-            1,
-            vec!["not JSON", "line 1 column 5", "@file"],
-        ),
-        (
-            vec!["submit", "sample.echo", "@/nowhere/at.all"],
-            1,
-            vec!["/nowhere/at.all", "cannot be read"],
-        ),
-        (
-            vec!["submit", "sample.nope"],
-            1,
-            vec!["sample.nope", "sample.echo", "sample.fanout"],
-        ),
-        (
-            vec!["submit", "sample.sleep", "{\"mss\":1}"],
-            1,
-            vec!["parameters.ms", "parameters.mss", "invalid_field"],
-        ),
-        (
-            vec!["submit", "sample.echo", "--priority", "12"],
-            1,
-            vec!["priority is 12", "to 9"],
-        ),
-        (
-            vec!["submit", "sample.echo", "--delay", "soon"],
-            2,
-            vec!["soon", "PT30S"],
-        ),
-        (
-            vec!["submit", "sample.echo", "--run-at", "noon"],
-            2,
-            vec!["noon", "2026-03-01T08:30:00Z"],
-        ),
-        (
-            vec![
-                "submit",
-                "sample.echo",
-                "--delay",
-                "1s",
-                "--run-at",
-                "2099-01-01T00:00:00Z",
-            ],
-            2,
-            vec!["cannot be used"],
-        ),
-        (vec!["get", "nope"], 2, vec!["nope", "not the id of a task"]),
-        (vec!["get", MISSING], 1, vec!["task_not_found"]),
-        (vec!["watch", MISSING], 1, vec!["task_not_found"]),
-        (
-            vec!["list", "--status", "sleeping"],
-            2,
-            vec!["sleeping", "dead-letter"],
-        ),
-        (vec!["list", "--size", "1000"], 1, vec!["size", "200"]),
-        (vec!["list", "--cursor", "x"], 1, vec!["invalid_cursor"]),
-        (vec!["cancel"], 2, vec!["required"]),
-        (vec!["bench", "--tasks", "0"], 2, vec!["1..=1000000"]),
-        (vec!["top"], 1, vec!["needs a terminal"]),
-        (vec!["sumbit"], 2, vec!["submit"]),
-        (
-            vec!["list", "--url", "ftp://here"],
-            1,
-            vec!["ftp://here", "http://"],
-        ),
-        (
-            vec!["list", "--token", "a\nb"],
-            1,
-            vec!["the token", "header"],
-        ),
-        (
-            vec!["submit", "sample.echo", "--key", "a\nb"],
-            1,
-            vec!["the idempotency key", "header"],
-        ),
-    ] {
-        let told = server.run(&arguments).await.refusal(code);
+    for (arguments, code, wanted) in WRONG_INPUTS {
+        let output = server.run(arguments).await.refusal(*code);
         assert!(
-            parts.iter().all(|part| told.contains(part)),
-            "{arguments:?} told {told}, wanted {parts:?}"
+            wanted.iter().all(|text| output.contains(text)),
+            "{arguments:?} printed {output}, wanted {wanted:?}"
         );
     }
 }
 
-async fn a_server_that_is_away_is_named_with_what_to_do() {
+async fn an_unreachable_server_is_named_with_what_to_do() {
     let server = Server::start(Backend::Sqlite).await;
-    let (url, id) = (server.url(), server.run_submit(&["sample.echo"]).await);
+    let url = server.url();
+    let id = server.run_submit(&["sample.echo"]).await;
     server.until_status(&id, Status::Completed).await;
     server.closing.cancel();
     server.serving.await.unwrap();
+
     for arguments in [
         vec!["list"],
         vec!["watch", &id],
@@ -189,19 +192,20 @@ async fn a_server_that_is_away_is_named_with_what_to_do() {
         vec!["cancel", &id],
         vec!["bench"],
     ] {
-        let told = run_at(&url, &arguments, None).await.refusal(1);
+        let output = run_at(&url, &arguments, None).await.refusal(1);
         assert!(
-            told.contains(&url) && told.contains("`longhaul dev`"),
-            "{arguments:?}: {told}"
+            output.contains(&url) && output.contains("`longhaul dev`"),
+            "{arguments:?}: {output}"
         );
     }
 }
 
-async fn a_server_of_another_kind_is_noticed() {
+async fn a_server_that_is_not_longhaul_is_detected() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
         while let Ok((mut socket, _)) = listener.accept().await {
             let _ = socket.read(&mut [0; 4096]).await;
             let _ = socket
@@ -211,19 +215,20 @@ async fn a_server_of_another_kind_is_noticed() {
                 .await;
         }
     });
-    let told = run_at(&url, &["list"], None).await.refusal(1);
+
+    let output = run_at(&url, &["list"], None).await.refusal(1);
     assert!(
-        told.contains("404") && told.contains("right address"),
-        "{told}"
+        output.contains("404") && output.contains("right address"),
+        "{output}"
     );
 }
 
 async fn a_password_in_the_address_is_refused_and_not_shown() {
-    let told = run_at("http://u:s3cret@127.0.0.1:1", &["list"], None)
+    let output = run_at("http://u:s3cret@127.0.0.1:1", &["list"], None)
         .await
         .refusal(1);
     assert!(
-        told.contains("http://127.0.0.1:1") && !told.contains("s3cret"),
-        "{told}"
+        output.contains("http://127.0.0.1:1") && !output.contains("s3cret"),
+        "{output}"
     );
 }

@@ -1,5 +1,5 @@
-//! The program `longhaul` as people and scripts run it, against a server in this process. They show what a server says: one
-//! store is enough.
+//! The commands as people and scripts run them, against a server in this process. They print what
+//! the server answers, so one store is enough.
 
 mod changes;
 mod inputs;
@@ -18,5 +18,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         screen::trials(),
         watching::trials(),
     ];
+
     parts.into_iter().flatten().collect()
 }

@@ -1,32 +1,33 @@
-//! What commands show: tables for people, the server's own words for scripts.
+//! The output of commands: tables for people, the server's JSON for scripts.
 
 use libtest_mimic::Trial;
 use longhaul::Status;
 use serde_json::json;
 
 use crate::database::Backend;
-use crate::http::{client::Call, server::Server};
 use crate::trial::once;
+use crate::{client::Call, server::Server};
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        json_is_what_the_server_says_to_the_letter,
-        a_task_is_shown_with_what_people_ask_first,
-        lists_are_filtered_and_have_a_line_for_each_task,
-        why_says_a_sentence_and_its_facts,
-        each_user_has_tasks_of_their_own,
-        a_bench_makes_its_tasks_and_tells_rates,
-        every_shell_gets_its_completions_and_every_command_its_examples
+        json_is_the_servers_answer_unchanged,
+        a_task_is_shown_with_its_main_fields,
+        lists_are_filtered_and_have_one_line_per_task,
+        why_prints_a_sentence_and_its_facts,
+        each_user_has_their_own_tasks,
+        bench_submits_its_tasks_and_prints_rates,
+        completions_exist_for_every_shell_and_examples_for_every_command
     ]
 }
 
-async fn json_is_what_the_server_says_to_the_letter() {
+async fn json_is_the_servers_answer_unchanged() {
     let server = Server::start(Backend::Sqlite).await;
     let answer = server
         .run(&["submit", "sample.echo", r#"{"n": 1.50}"#, "--json"])
         .await
         .json();
     let id = answer["taskId"].as_str().unwrap();
+
     server.until_status(id, Status::Completed).await;
     for (arguments, path) in [
         (vec!["get", id, "--json"], format!("/api/tasks/{id}")),
@@ -52,6 +53,7 @@ async fn json_is_what_the_server_says_to_the_letter() {
             "{arguments:?}"
         );
     }
+
     assert!(
         server
             .run(&["get", id, "--json"])
@@ -62,7 +64,7 @@ async fn json_is_what_the_server_says_to_the_letter() {
     );
 }
 
-async fn a_task_is_shown_with_what_people_ask_first() {
+async fn a_task_is_shown_with_its_main_fields() {
     let server = Server::start(Backend::Sqlite).await;
     let more = [
         "--priority",
@@ -74,11 +76,13 @@ async fn a_task_is_shown_with_what_people_ask_first() {
         "--timeout",
         "30s",
     ];
+
     let id = server
         .run_submit(&[&["sample.echo", r#"{"hello":"world"}"#], &more[..]].concat())
         .await;
     server.until_status(&id, Status::Completed).await;
     let shown = server.run(&["get", &id]).await.expect(0);
+
     for part in [
         &id,
         "sample.echo",
@@ -91,6 +95,7 @@ async fn a_task_is_shown_with_what_people_ask_first() {
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
+
     let failing = server
         .run_submit(&["sample.fail", r#"{"kind":"fatal"}"#])
         .await;
@@ -102,6 +107,7 @@ async fn a_task_is_shown_with_what_people_ask_first() {
             .expect(0)
             .contains("fatal: attempt 1 fails")
     );
+
     assert!(
         server
             .run(&["get", &failing, "--attempts"])
@@ -109,6 +115,7 @@ async fn a_task_is_shown_with_what_people_ask_first() {
             .expect(0)
             .contains("failed")
     );
+
     assert!(
         server
             .run(&["get", &failing, "--logs"])
@@ -118,7 +125,7 @@ async fn a_task_is_shown_with_what_people_ask_first() {
     );
 }
 
-async fn lists_are_filtered_and_have_a_line_for_each_task() {
+async fn lists_are_filtered_and_have_one_line_per_task() {
     let server = Server::start(Backend::Sqlite).await;
     let failing = server
         .run_submit(&["sample.fail", r#"{"kind":"fatal"}"#])
@@ -176,18 +183,21 @@ async fn lists_are_filtered_and_have_a_line_for_each_task() {
     assert_eq!(next, [failing]);
 }
 
-async fn why_says_a_sentence_and_its_facts() {
+async fn why_prints_a_sentence_and_its_facts() {
     let server = Server::start(Backend::Sqlite).await;
     server
         .send(Call::new("POST", "/api/queues/own/pause"))
         .await
         .expect(204);
     let id = server.run_submit(&["sample.echo", "--queue", "own"]).await;
-    let told = server.run(&["why", &id]).await.expect(0);
-    assert!(told.contains("paused") && told.contains("queue"), "{told}");
+    let output = server.run(&["why", &id]).await.expect(0);
+    assert!(
+        output.contains("paused") && output.contains("queue"),
+        "{output}"
+    );
 }
 
-async fn each_user_has_tasks_of_their_own() {
+async fn each_user_has_their_own_tasks() {
     let server = Server::start(Backend::Sqlite).await;
     let id = server.run_submit(&["sample.echo", "--user", "u-1"]).await;
     server.run(&["get", &id, "--user", "u-1"]).await.expect(0);
@@ -200,34 +210,40 @@ async fn each_user_has_tasks_of_their_own() {
     );
 }
 
-async fn a_bench_makes_its_tasks_and_tells_rates() {
+async fn bench_submits_its_tasks_and_prints_rates() {
     let server = Server::start(Backend::Sqlite).await;
-    let told = server
+    let output = server
         .run(&["bench", "--tasks", "20", "--clients", "3", "--json"])
         .await
         .json();
-    assert_eq!((&told["tasks"], &told["clients"]), (&json!(20), &json!(3)));
-    assert!(
-        told["submit"]["perSecond"].as_f64().unwrap() > 0.0
-            && told["run"]["ms"].as_f64().unwrap() > 0.0
+
+    assert_eq!(
+        (&output["tasks"], &output["clients"]),
+        (&json!(20), &json!(3))
     );
-    assert!(told["submit"]["p50Ms"].as_f64() <= told["submit"]["p99Ms"].as_f64());
+    assert!(
+        output["submit"]["perSecond"].as_f64().unwrap() > 0.0
+            && output["run"]["ms"].as_f64().unwrap() > 0.0
+    );
+    assert!(output["submit"]["p50Ms"].as_f64() <= output["submit"]["p99Ms"].as_f64());
     let all = server
         .get("/api/tasks?taskType=sample.echo&status=COMPLETED&size=200")
         .await
         .expect(200);
+
     assert_eq!(all["items"].as_array().unwrap().len(), 20);
     let shown = server
         .run(&["bench", "-n", "3", "-c", "1", "--no-wait"])
         .await
         .expect(0);
+
     assert!(
         shown.contains("3 tasks in") && shown.contains("p99") && !shown.contains("submit and run"),
         "{shown}"
     );
 }
 
-async fn every_shell_gets_its_completions_and_every_command_its_examples() {
+async fn completions_exist_for_every_shell_and_examples_for_every_command() {
     let server = Server::start(Backend::Sqlite).await;
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = server.run(&["completions", shell]).await.expect(0);
@@ -236,6 +252,7 @@ async fn every_shell_gets_its_completions_and_every_command_its_examples() {
             "{shell}"
         );
     }
+
     let commands = [
         "submit",
         "get",
@@ -248,6 +265,7 @@ async fn every_shell_gets_its_completions_and_every_command_its_examples() {
         "bench",
         "completions",
     ];
+
     for command in commands {
         let help = server.run(&[command, "--help"]).await.expect(0);
         assert!(
@@ -255,6 +273,7 @@ async fn every_shell_gets_its_completions_and_every_command_its_examples() {
             "{help}"
         );
     }
+
     let help = crate::commands::program::command(&server.url(), &["get", "--help"])
         .env("LONGHAUL_TOKEN", "sesame")
         .output();
@@ -262,6 +281,6 @@ async fn every_shell_gets_its_completions_and_every_command_its_examples() {
         !String::from_utf8(help.await.unwrap().stdout)
             .unwrap()
             .contains("sesame"),
-        "a help must not tell the token"
+        "the help must not show the token"
     );
 }

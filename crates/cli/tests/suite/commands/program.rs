@@ -1,4 +1,4 @@
-//! The real program, run to its end.
+//! Runs the real program to its end.
 
 use std::process::Stdio;
 
@@ -6,9 +6,9 @@ use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 
-use crate::http::{client::DEADLINE, server::Server};
+use crate::{client::DEADLINE, server::Server};
 
-/// What a run left behind.
+/// The exit status and the output of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: i32,
@@ -17,7 +17,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The output, after a run that must have ended so.
+    /// The output of a run that must have ended with this status.
     #[track_caller]
     pub(crate) fn expect(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
@@ -33,7 +33,7 @@ impl Run {
         serde_json::from_str(&self.expect(0)).unwrap()
     }
 
-    /// What was said on standard error by a run that must have failed so.
+    /// The standard error of a run that must have failed with this status.
     #[track_caller]
     pub(crate) fn refusal(self, code: i32) -> String {
         assert_eq!(self.code, code, "{self:?}");
@@ -42,7 +42,7 @@ impl Run {
     }
 }
 
-/// The program with its address in the environment and nothing of the tester's own.
+/// The program with the server's address in an otherwise empty environment.
 pub(crate) fn command(url: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.args(arguments).env_clear().env("LONGHAUL_URL", url);
@@ -59,15 +59,18 @@ pub(crate) async fn run_at(url: &str, arguments: &[&str], input: Option<&str>) -
     if input.is_some() {
         command.stdin(Stdio::piped());
     }
+
     let mut child = command.spawn().unwrap();
     if let (Some(text), Some(mut pipe)) = (input, child.stdin.take()) {
         pipe.write_all(text.as_bytes()).await.unwrap();
     }
+
     let ended = tokio::time::timeout(DEADLINE, child.wait_with_output())
         .await
         .expect("it ends in time")
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+
     Run {
         code: ended.status.code().unwrap(),
         out: text(ended.stdout),
@@ -84,7 +87,7 @@ impl Server {
         run_at(&self.url(), arguments, None).await
     }
 
-    /// Submits by the program, and gives the id that it printed.
+    /// Submits with the program, and returns the id that it printed.
     pub(crate) async fn run_submit(&self, arguments: &[&str]) -> String {
         let printed = self.run(&[&["submit"], arguments].concat()).await.expect(0);
         printed.trim().to_owned()

@@ -1,10 +1,10 @@
-//! `top` on a screen of given size, with given data.
+//! `top` on a screen of a given size, with given data.
 
 use crate::trial::plain;
 use libtest_mimic::Trial;
 use longhaul_api::{Moment, NodeView, QueueView, TaskSummary};
 use longhaul_cli::commands::top::{
-    keys::{Wish, typed},
+    keys::{Action, press as press_key},
     model::{Focus, Model, Snapshot},
     view,
 };
@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 pub(crate) fn trials() -> Vec<Trial> {
     plain![
-        everything_is_on_the_screen,
-        rates_are_of_the_time_between_two_looks_and_never_negative,
-        an_empty_server_says_what_to_do,
-        no_screen_is_too_small,
+        the_screen_shows_queues_nodes_tasks_and_rates,
+        rates_are_between_two_snapshots_and_never_negative,
+        an_empty_screen_says_what_to_do,
+        any_screen_size_is_drawn,
         the_chosen_queue_is_paused_or_resumed,
-        a_cancel_is_asked_about_first,
-        a_filter_shows_what_holds_the_word,
+        a_cancel_needs_a_confirmation,
+        a_filter_shows_tasks_that_contain_its_text,
         q_and_control_c_leave,
-        names_have_room_on_the_usual_terminal_and_on_a_narrow_one,
-        the_answer_to_a_key_stays_until_the_next_one
+        names_fit_on_a_usual_and_on_a_narrow_terminal,
+        the_result_of_an_action_stays_until_the_next_key
     ]
 }
 
@@ -47,6 +47,7 @@ fn task(number: u32, task_type: &str, progress: Value) -> TaskSummary {
         "createdAt": at, "updatedAt": at, "runAt": at, "nextAttemptAt": null, "startedAt": at, "finishedAt": null,
         "version": 3
     });
+
     serde_json::from_value(document).unwrap()
 }
 
@@ -97,7 +98,7 @@ fn snapshot(completed: i64) -> Snapshot {
 
 fn model() -> Model {
     let mut model = Model::new("http://127.0.0.1:7080", false);
-    model.see(snapshot(100), 0.0);
+    model.apply(snapshot(100), 0.0);
     model
 }
 
@@ -107,14 +108,15 @@ fn drawn(model: &Model, width: u16, height: u16) -> String {
     terminal.backend().to_string()
 }
 
-fn press(model: &mut Model, code: KeyCode) -> Wish {
-    typed(model, &Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+fn press(model: &mut Model, code: KeyCode) -> Action {
+    press_key(model, &Event::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
-fn everything_is_on_the_screen() {
+fn the_screen_shows_queues_nodes_tasks_and_rates() {
     let mut model = model();
-    model.see(snapshot(150), 2.0);
+    model.apply(snapshot(150), 2.0);
     let screen = drawn(&model, 140, 30);
+
     for part in [
         "3 running   12 waiting   4 retrying   2 failed   25/s",
         "free_default",
@@ -134,27 +136,31 @@ fn everything_is_on_the_screen() {
     ] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
+
     assert!(
         !screen.contains('\u{1b}'),
-        "texts of others do not steer the terminal"
+        "text from elsewhere does not steer the terminal"
     );
 }
 
-fn rates_are_of_the_time_between_two_looks_and_never_negative() {
+fn rates_are_between_two_snapshots_and_never_negative() {
     let mut model = model();
-    model.see(snapshot(130), 1.5);
-    model.see(snapshot(40), 1.0);
+    model.apply(snapshot(130), 1.5);
+    model.apply(snapshot(40), 1.0);
     assert_eq!(
         model.throughput,
         [20, 0],
-        "retention has removed some; the first look has no rate"
+        "retention has deleted some; the first snapshot has no rate"
     );
 }
 
-fn an_empty_server_says_what_to_do() {
+fn an_empty_screen_says_what_to_do() {
     let mut model = Model::new("http://127.0.0.1:7080", true);
-    let (running, queues, nodes) = (Vec::new(), Vec::new(), Vec::new());
-    model.see(
+    let running = Vec::new();
+    let queues = Vec::new();
+    let nodes = Vec::new();
+
+    model.apply(
         Snapshot {
             running,
             queues,
@@ -164,12 +170,14 @@ fn an_empty_server_says_what_to_do() {
         },
         0.0,
     );
+
     let screen = drawn(&model, 100, 24);
     assert!(
         screen.contains("No queue yet")
             && screen.contains("longhaul submit")
             && screen.contains("not for you")
     );
+
     for code in [
         KeyCode::Up,
         KeyCode::Down,
@@ -178,11 +186,11 @@ fn an_empty_server_says_what_to_do() {
         KeyCode::Down,
         KeyCode::Char('c'),
     ] {
-        assert_eq!(press(&mut model, code), Wish::Nothing);
+        assert_eq!(press(&mut model, code), Action::None);
     }
 }
 
-fn no_screen_is_too_small() {
+fn any_screen_size_is_drawn() {
     for (width, height) in [(1, 1), (10, 3), (40, 10), (80, 24), (300, 100)] {
         drawn(&model(), width, height);
     }
@@ -192,41 +200,51 @@ fn the_chosen_queue_is_paused_or_resumed() {
     let mut model = model();
     assert_eq!(
         press(&mut model, KeyCode::Char('p')),
-        Wish::Pause("free_default".to_owned())
+        Action::Pause("free_default".to_owned())
     );
+
     for _ in 0..5 {
         press(&mut model, KeyCode::Down);
     }
+
     assert_eq!(
         press(&mut model, KeyCode::Char('p')),
-        Wish::Resume("vip_short".to_owned())
+        Action::Resume("vip_short".to_owned())
     );
 }
 
-fn a_cancel_is_asked_about_first() {
+fn a_cancel_needs_a_confirmation() {
     let mut model = model();
-    assert_eq!(press(&mut model, KeyCode::Char('c')), Wish::Nothing);
-    assert_eq!(model.cancelling, None, "no task is chosen while queues are");
+    assert_eq!(press(&mut model, KeyCode::Char('c')), Action::None);
+    assert_eq!(
+        model.cancelling, None,
+        "no task is chosen while the queues have the focus"
+    );
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Down);
     let second = model.tasks()[1].task_id;
-    assert_eq!(press(&mut model, KeyCode::Char('c')), Wish::Nothing);
+
+    assert_eq!(press(&mut model, KeyCode::Char('c')), Action::None);
     assert!(drawn(&model, 140, 30).contains(&format!("Cancel {second}")));
-    assert_eq!(press(&mut model, KeyCode::Char('n')), Wish::Nothing);
+    assert_eq!(press(&mut model, KeyCode::Char('n')), Action::None);
     press(&mut model, KeyCode::Char('c'));
-    assert_eq!(press(&mut model, KeyCode::Char('y')), Wish::Cancel(second));
+    assert_eq!(
+        press(&mut model, KeyCode::Char('y')),
+        Action::Cancel(second)
+    );
 }
 
-fn a_filter_shows_what_holds_the_word() {
+fn a_filter_shows_tasks_that_contain_its_text() {
     let mut model = model();
     press(&mut model, KeyCode::Char('/'));
     for letter in "SLEEPq".chars() {
         assert_eq!(
             press(&mut model, KeyCode::Char(letter)),
-            Wish::Nothing,
-            "q is a letter while one types"
+            Action::None,
+            "q is a letter while typing"
         );
     }
+
     press(&mut model, KeyCode::Backspace);
     press(&mut model, KeyCode::Enter);
     assert_eq!(model.tasks().len(), 1);
@@ -237,13 +255,13 @@ fn a_filter_shows_what_holds_the_word() {
 
 fn q_and_control_c_leave() {
     let mut model = model();
-    assert_eq!(press(&mut model, KeyCode::Char('q')), Wish::Leave);
+    assert_eq!(press(&mut model, KeyCode::Char('q')), Action::Leave);
     model.is_typing = true;
     let control_c = Event::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL));
-    assert_eq!(typed(&mut model, &control_c), Wish::Leave);
+    assert_eq!(press_key(&mut model, &control_c), Action::Leave);
 }
 
-fn names_have_room_on_the_usual_terminal_and_on_a_narrow_one() {
+fn names_fit_on_a_usual_and_on_a_narrow_terminal() {
     let screen = drawn(&model(), 80, 24);
     for part in [
         "free_default",
@@ -256,26 +274,28 @@ fn names_have_room_on_the_usual_terminal_and_on_a_narrow_one() {
     ] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
+
     let screen = drawn(&model(), 40, 16);
     for part in ["free_defa", "vip_short", "sample.progress", "30%"] {
         assert!(screen.contains(part), "{part} in\n{screen}");
     }
 }
 
-fn the_answer_to_a_key_stays_until_the_next_one() {
+fn the_result_of_an_action_stays_until_the_next_key() {
     let mut model = model();
     model.note = "vip_short is open".to_owned();
-    model.see(snapshot(130), 1.0);
+    model.apply(snapshot(130), 1.0);
     assert!(
         drawn(&model, 80, 24).contains("vip_short is open"),
-        "a look is no reason to forget it"
+        "a snapshot does not clear it"
     );
-    model.trouble = "no server answers".to_owned();
+    model.failure = "no server answers".to_owned();
     assert!(
         drawn(&model, 80, 24).contains("no server answers"),
-        "what is shown is old, and that comes first"
+        "a failure is shown before a note"
     );
-    model.see(snapshot(130), 1.0);
+
+    model.apply(snapshot(130), 1.0);
     press(&mut model, KeyCode::Down);
     assert!(drawn(&model, 80, 24).contains("q leave"));
 }

@@ -1,4 +1,4 @@
-//! `watch`: what it shows, how it ends, and that it outlives its connection.
+//! `watch`: what it shows, how it ends, and that it reconnects.
 
 use std::sync::Arc;
 
@@ -13,24 +13,22 @@ use tokio::net::TcpListener;
 
 use crate::database::Backend;
 use crate::trial::once;
-use crate::{
-    commands::program::command,
-    http::{client::DEADLINE, server::Server},
-};
+use crate::{client::DEADLINE, commands::program::command, server::Server};
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        the_exit_status_tells_how_the_task_ended,
+        the_exit_status_says_how_the_task_ended,
         every_change_is_a_line_and_the_result_is_the_last,
         json_lines_are_the_events,
-        a_watch_outlives_the_server_it_watches_at
+        a_watch_survives_a_restart_of_the_server
     ]
 }
 
-async fn the_exit_status_tells_how_the_task_ended() {
+async fn the_exit_status_says_how_the_task_ended() {
     let server = Server::start(Backend::Sqlite).await;
     let later = server.submit_for_later("default").await;
     server.run(&["cancel", &later]).await.expect(0);
+
     for (arguments, code, end) in [
         (
             vec!["submit", "sample.echo", "{\"a\":1}", "--watch"],
@@ -82,6 +80,7 @@ async fn every_change_is_a_line_and_the_result_is_the_last() {
         ])
         .await
         .expect(0);
+
     assert!(
         shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"),
         "{shown}"
@@ -98,12 +97,14 @@ async fn json_lines_are_the_events() {
         "--watch",
         "--json",
     ];
+
     let printed = server.run(&arguments).await.expect(0);
     let lines: Vec<Value> = printed
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let last = lines.last().unwrap();
+
     assert_eq!(
         (&lines[0]["status"], &last["status"]),
         (&json!("QUEUED"), &json!("COMPLETED"))
@@ -122,7 +123,7 @@ async fn in_time<T>(what: impl Future<Output = std::io::Result<T>>) -> T {
         .unwrap()
 }
 
-async fn a_watch_outlives_the_server_it_watches_at() {
+async fn a_watch_survives_a_restart_of_the_server() {
     let mut server = Server::start(Backend::Sqlite).await;
     let id = server
         .submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({}))
@@ -132,6 +133,7 @@ async fn a_watch_outlives_the_server_it_watches_at() {
     let mut watch = command(&url, &["watch", &id]).spawn().unwrap();
     let mut out = BufReader::new(watch.stdout.take().unwrap()).lines();
     let mut err = BufReader::new(watch.stderr.take().unwrap()).lines();
+
     let first = in_time(out.next_line()).await;
     assert!(first.unwrap().starts_with("RUNNING"));
     server.closing.cancel();
@@ -140,8 +142,10 @@ async fn a_watch_outlives_the_server_it_watches_at() {
     assert!(lost.unwrap().contains("trying again"));
     let again = TcpListener::bind(server.address).await.unwrap();
     let second = CancellationToken::new();
+
     let serving = tokio::spawn({
-        let (longhaul, second) = (Arc::clone(&server.longhaul), second.clone());
+        let longhaul = Arc::clone(&server.longhaul);
+        let second = second.clone();
         async move {
             longhaul
                 .serve(
@@ -154,16 +158,18 @@ async fn a_watch_outlives_the_server_it_watches_at() {
                 .unwrap()
         }
     });
+
     let seen = in_time(out.next_line()).await;
     assert!(
         seen.unwrap().starts_with("RUNNING"),
-        "the state is told again"
+        "the state is shown again"
     );
     server
         .longhaul
         .cancel(TaskId(id.parse().unwrap()))
         .await
         .unwrap();
+
     let ended = in_time(watch.wait()).await;
     assert_eq!(ended.code(), Some(4));
     second.cancel();

@@ -6,20 +6,20 @@ use libtest_mimic::Trial;
 use longhaul_cli::config::Config;
 use serde_json::{Map, Value};
 
-use super::{configured, documents, read, seconds, stop_takes, takes, texts};
+use super::{accepts, configured, documents, read, seconds, stop_takes, texts};
 use crate::trial::plain;
 
 pub(super) fn trials() -> Vec<Trial> {
     plain![
-        nodes_of_the_compose_file_are_told_what_the_program_takes,
-        services_are_watched_limited_and_start_in_order,
-        no_password_is_written_down_and_every_variable_is_explained,
-        only_loopback_is_open,
-        the_image_has_a_user_of_its_own
+        the_compose_file_uses_valid_options_and_variables,
+        services_have_health_checks_limits_and_an_order,
+        passwords_are_variables_and_every_variable_has_an_example,
+        only_loopback_ports_are_published,
+        the_image_runs_as_its_own_user
     ]
 }
 
-/// What stands for a password in these tests.
+/// The password in these tests.
 const FILLED_IN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 fn compose() -> Value {
@@ -30,7 +30,7 @@ fn services(compose: &Value) -> &Map<String, Value> {
     compose["services"].as_object().expect("services")
 }
 
-/// Those that run the program.
+/// The services that run the program.
 fn nodes(compose: &Value) -> Vec<(&String, &Value)> {
     services(compose)
         .iter()
@@ -40,7 +40,8 @@ fn nodes(compose: &Value) -> Vec<(&String, &Value)> {
 
 /// The names in `${NAME:?…}` of a text, and the text with all of them filled in.
 fn filled_in(text: &str) -> (Vec<String>, String) {
-    let (mut names, mut filled) = (Vec::new(), String::new());
+    let mut names = Vec::new();
+    let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
         let (inner, end) = after.split_once('}').expect("a brace that is closed");
@@ -50,6 +51,7 @@ fn filled_in(text: &str) -> (Vec<String>, String) {
         filled += &format!("{before}{FILLED_IN}");
         rest = end;
     }
+
     (names, filled + rest)
 }
 
@@ -61,17 +63,18 @@ fn configuration(node: &Value) -> Config {
             .unwrap_or_else(|| panic!("{value} is not in quotes"))
             .to_owned()
     };
+
     let variables: BTreeMap<String, String> = variables
         .map(|(name, value)| (name.clone(), filled_in(&text(value)).1))
         .collect();
     configured(&variables).unwrap()
 }
 
-fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
+fn the_compose_file_uses_valid_options_and_variables() {
     let compose = compose();
     let mut counted = BTreeMap::new();
     for (name, node) in nodes(&compose) {
-        takes(&texts(&node["command"])).unwrap();
+        accepts(&texts(&node["command"])).unwrap();
         let config = configuration(node);
         assert!(
             config.store.url.scheme() == "postgres" && config.broker.url.scheme() == "amqp",
@@ -81,11 +84,13 @@ fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
             seconds(node["stop_grace_period"].as_str().unwrap()) > stop_takes(&config),
             "{name}"
         );
+
         counted.insert(
             name.as_str(),
             node["deploy"]["replicas"].as_u64().expect("how many"),
         );
     }
+
     for (name, node) in nodes(&compose) {
         assert_eq!(
             u64::from(configuration(node).redis.nodes),
@@ -93,16 +98,23 @@ fn nodes_of_the_compose_file_are_told_what_the_program_takes() {
             "{name} divides limits by the workers"
         );
     }
+
     assert_eq!(
         counted,
-        BTreeMap::from([("api", 2), ("worker", 3), ("duties", 1), ("migrate", 1)])
+        BTreeMap::from([
+            ("api", 2),
+            ("worker", 3),
+            ("maintenance", 1),
+            ("migrate", 1)
+        ])
     );
 }
 
-fn services_are_watched_limited_and_start_in_order() {
+fn services_have_health_checks_limits_and_an_order() {
     let compose = compose();
     let known = services(&compose);
     let volumes = compose["volumes"].as_object().expect("volumes");
+
     for (name, service) in known {
         let limits = &service["deploy"]["resources"]["limits"];
         assert!(
@@ -111,10 +123,12 @@ fn services_are_watched_limited_and_start_in_order() {
         );
         let health = &service["healthcheck"];
         let has_ended_by_then = name == "migrate" && health["disable"] == true;
+
         assert!(
             has_ended_by_then || texts(&health["test"]).len() >= 2,
             "{name}: {health}"
         );
+
         for (other, how) in service["depends_on"].as_object().into_iter().flatten() {
             let other = known
                 .get(other)
@@ -125,16 +139,19 @@ fn services_are_watched_limited_and_start_in_order() {
             } else {
                 "service_healthy"
             };
+
             assert_eq!(how["condition"], wanted, "{name}");
         }
+
         for volume in texts(&service["volumes"]) {
-            let (volume, _) = volume.split_once(':').expect("a place for the volume");
+            let (volume, _) = volume.split_once(':').expect("a path for the volume");
             assert!(
                 volumes.contains_key(volume),
                 "{name} wants the volume {volume}"
             );
         }
     }
+
     for (name, node) in nodes(&compose) {
         assert!(
             node["read_only"] == true && texts(&node["cap_drop"]) == ["ALL"],
@@ -143,7 +160,7 @@ fn services_are_watched_limited_and_start_in_order() {
     }
 }
 
-fn no_password_is_written_down_and_every_variable_is_explained() {
+fn passwords_are_variables_and_every_variable_has_an_example() {
     let text = read("deploy/compose.yaml");
     let commands: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let (mut used, _) = filled_in(&commands.join("\n"));
@@ -158,7 +175,7 @@ fn no_password_is_written_down_and_every_variable_is_explained() {
     let all_empty: Vec<String> = used.iter().map(|name| format!("{name}=")).collect();
     assert_eq!(
         explained, all_empty,
-        "each is named, and none has a value that somebody could leave as it is"
+        "each is named, and none has a default value"
     );
     for line in commands
         .iter()
@@ -168,7 +185,7 @@ fn no_password_is_written_down_and_every_variable_is_explained() {
     }
 }
 
-fn only_loopback_is_open() {
+fn only_loopback_ports_are_published() {
     let compose = compose();
     let ports = services(&compose)
         .values()
@@ -177,29 +194,29 @@ fn only_loopback_is_open() {
     assert_eq!(ports, ["127.0.0.1:7080-7081:7080"]);
 }
 
-fn the_image_has_a_user_of_its_own() {
+fn the_image_runs_as_its_own_user() {
     let file = read("deploy/Dockerfile");
-    let lines = |start: &str| {
+    let arguments = |start: &str| {
         file.lines()
             .filter_map(|line| line.strip_prefix(start))
             .collect::<Vec<_>>()
     };
-    assert_eq!(lines("USER "), ["10001:10001"]);
-    assert_eq!(lines("FROM ").len(), 2, "what builds is not what runs");
-    assert_eq!(lines("ENTRYPOINT "), [r#"["/usr/local/bin/longhaul"]"#]);
+    assert_eq!(arguments("USER "), ["10001:10001"]);
+    assert_eq!(arguments("FROM ").len(), 2, "the image has no build tools");
+    assert_eq!(arguments("ENTRYPOINT "), [r#"["/usr/local/bin/longhaul"]"#]);
     let rust = read("Cargo.toml")
         .lines()
         .find_map(|line| line.strip_prefix("rust-version = "))
         .map(str::to_owned);
     let rust = rust.expect("the oldest Rust that builds it");
     assert!(
-        lines("FROM ")[0].starts_with(&format!("rust:{}-", rust.trim_matches('"'))),
+        arguments("FROM ")[0].starts_with(&format!("rust:{}-", rust.trim_matches('"'))),
         "{rust}"
     );
-    let command = lines("CMD ").concat();
+    let command = arguments("CMD ").concat();
     let command: Vec<String> = serde_json::from_str(&command).unwrap();
-    takes(&command.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
-    for copied in lines("COPY ")
+    accepts(&command.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+    for copied in arguments("COPY ")
         .iter()
         .flat_map(|line| line.split(' '))
         .filter(|word| word.starts_with("deploy/"))

@@ -1,4 +1,4 @@
-//! `deploy/kubernetes`: what an API server would refuse, and what it would take and should not.
+//! `deploy/kubernetes`: what an API server would refuse, and what it would accept by mistake.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use libtest_mimic::Trial;
 use longhaul_cli::config::Config;
 use serde_json::{Value, json};
 
-use super::{configured, documents, root, stop_takes, takes, texts};
+use super::{accepts, configured, documents, root, stop_takes, texts};
 use crate::trial::plain;
 
 pub(super) fn trials() -> Vec<Trial> {
     plain![
-        every_file_is_part_of_the_set_and_every_object_has_a_name,
-        pods_are_told_what_the_program_takes,
-        pods_are_probed_and_may_drain,
-        pods_have_no_rights_that_they_do_not_need,
-        selectors_lead_to_pods_and_ports
+        every_file_is_listed_and_every_object_has_a_unique_name,
+        pods_use_valid_options_and_variables,
+        pods_have_probes_and_time_to_drain,
+        pods_have_only_the_rights_they_need,
+        selectors_match_pods_and_ports
     ]
 }
 
@@ -70,15 +70,17 @@ fn pods() -> Vec<(String, Value, Value)> {
         assert_eq!(containers.len(), 1, "{}", name(&object));
         (name(&object), spec.clone(), containers[0].clone())
     };
+
     all.map(one).collect()
 }
 
-fn every_file_is_part_of_the_set_and_every_object_has_a_name() {
+fn every_file_is_listed_and_every_object_has_a_unique_name() {
     let there = std::fs::read_dir(root().join(FOLDER)).unwrap();
     let there = there.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     let there: BTreeSet<String> = there.filter(|file| file != "kustomization.yaml").collect();
     assert_eq!(there, resources().into_iter().collect());
     let mut names = BTreeSet::new();
+
     for object in objects() {
         let kind = object["kind"].as_str().expect("a kind");
         assert!(
@@ -90,16 +92,21 @@ fn every_file_is_part_of_the_set_and_every_object_has_a_name() {
             "{kind} {} is there twice",
             name(&object)
         );
+
         assert!(
             object["metadata"]["namespace"].is_null(),
-            "the namespace is whoever applies it says"
+            "the namespace is chosen when it is applied"
         );
-        assert_ne!(kind, "Secret", "secrets are referred to, never kept here");
+        assert_ne!(
+            kind, "Secret",
+            "secrets are referred to, never written here"
+        );
     }
+
     assert!(names.len() >= 9, "{names:?}");
 }
 
-/// What a secret holds, as far as the program can tell.
+/// A valid value for a key of the secret.
 fn secret(key: &str) -> &'static str {
     match key {
         "store-url" => "postgres://longhaul:x@db/longhaul",
@@ -128,6 +135,7 @@ fn configuration(container: &Value) -> Config {
             );
         }
     }
+
     for one in container["env"].as_array().expect("variables") {
         let from = &one["valueFrom"];
         assert!(one["value"].is_null(), "{one}");
@@ -141,15 +149,17 @@ fn configuration(container: &Value) -> Config {
                 "longhaul-worker-7d9f-x2x"
             }
         };
+
         variables.insert(
             one["name"].as_str().expect("a name").to_owned(),
             value.to_owned(),
         );
     }
+
     configured(&variables).unwrap()
 }
 
-fn pods_are_told_what_the_program_takes() {
+fn pods_use_valid_options_and_variables() {
     let set = documents(&format!("{FOLDER}/kustomization.yaml")).remove(0);
     let deployments = of_kind("Deployment");
     let workers = deployments
@@ -157,8 +167,9 @@ fn pods_are_told_what_the_program_takes() {
         .find(|object| name(object) == "longhaul-worker")
         .expect("workers");
     let workers = workers["spec"]["replicas"].as_u64();
+
     for (name, _, container) in pods() {
-        takes(&texts(&container["args"])).unwrap();
+        accepts(&texts(&container["args"])).unwrap();
         let config = configuration(&container);
         assert!(
             config.broker.url.scheme() == "amqps" && config.redis.url.is_some(),
@@ -169,21 +180,25 @@ fn pods_are_told_what_the_program_takes() {
             workers,
             "{name} divides limits by the workers"
         );
+
         assert_eq!(container["image"], set["images"][0]["name"], "{name}");
     }
 }
 
-fn pods_are_probed_and_may_drain() {
+fn pods_have_probes_and_time_to_drain() {
     for object in of_kind("Deployment") {
-        let (name, spec) = (name(&object), &object["spec"]["template"]["spec"]);
+        let name = name(&object);
+        let spec = &object["spec"]["template"]["spec"];
         let container = &spec["containers"][0];
         let port = &container["ports"][0];
         let listens = configuration(container).http.listen.port();
+
         assert_eq!(
             (&port["name"], port["containerPort"].as_u64()),
             (&json!("http"), Some(listens.into())),
             "{name}"
         );
+
         for (probe, path) in [
             ("startupProbe", "/healthz"),
             ("livenessProbe", "/healthz"),
@@ -195,15 +210,18 @@ fn pods_are_probed_and_may_drain() {
                 "{name} {probe}"
             );
         }
+
         let grace = Duration::from_secs(
             spec["terminationGracePeriodSeconds"]
                 .as_u64()
                 .expect("a grace"),
         );
         let mut needed = stop_takes(&configuration(container));
+
         if !texts(&container["args"]).concat().contains("worker") {
             needed -= configuration(container).worker.drain.0;
         }
+
         let rest: u64 = texts(&container["lifecycle"]["preStop"]["exec"]["command"])
             .get(1)
             .map_or(0, |text| text.parse().unwrap());
@@ -214,7 +232,7 @@ fn pods_are_probed_and_may_drain() {
     }
 }
 
-fn pods_have_no_rights_that_they_do_not_need() {
+fn pods_have_only_the_rights_they_need() {
     for (name, spec, container) in pods() {
         let pod = &spec["securityContext"];
         assert!(
@@ -226,6 +244,7 @@ fn pods_have_no_rights_that_they_do_not_need() {
             spec["automountServiceAccountToken"] == false && spec["enableServiceLinks"] == false,
             "{name}"
         );
+
         let own = &container["securityContext"];
         assert!(
             own["allowPrivilegeEscalation"] == false && own["readOnlyRootFilesystem"] == true,
@@ -233,6 +252,7 @@ fn pods_have_no_rights_that_they_do_not_need() {
         );
         assert_eq!(own["capabilities"]["drop"], json!(["ALL"]), "{name}");
         let resources = &container["resources"];
+
         assert!(
             resources["limits"]["memory"].is_string() && resources["requests"]["cpu"].is_string(),
             "{name}"
@@ -243,12 +263,14 @@ fn pods_have_no_rights_that_they_do_not_need() {
             .iter()
             .map(|volume| (volume["name"].as_str().unwrap().to_owned(), volume))
             .collect();
+
         for mount in container["volumeMounts"].as_array().expect("mounts") {
             assert!(
                 volumes.contains_key(mount["name"].as_str().unwrap()),
                 "{name}: {mount}"
             );
         }
+
         let claim = &volumes["artifacts"]["persistentVolumeClaim"]["claimName"];
         assert!(
             of_kind("PersistentVolumeClaim")
@@ -259,7 +281,7 @@ fn pods_have_no_rights_that_they_do_not_need() {
     }
 }
 
-fn selectors_lead_to_pods_and_ports() {
+fn selectors_match_pods_and_ports() {
     let deployments = of_kind("Deployment");
     let labels = |object: &Value| object["spec"]["template"]["metadata"]["labels"].clone();
     let fits = |selector: &Value, object: &Value| {
@@ -269,6 +291,7 @@ fn selectors_lead_to_pods_and_ports() {
                 .iter()
                 .all(|(key, value)| labels(object)[key] == *value)
     };
+
     for object in &deployments {
         let selector = &object["spec"]["selector"]["matchLabels"];
         let others = deployments
@@ -277,6 +300,7 @@ fn selectors_lead_to_pods_and_ports() {
             .count();
         assert!(fits(selector, object) && others == 1, "{}", name(object));
     }
+
     for service in of_kind("Service") {
         let behind: Vec<&Value> = deployments
             .iter()
@@ -284,27 +308,32 @@ fn selectors_lead_to_pods_and_ports() {
             .collect();
         assert_eq!(behind.len(), 1, "{}", name(&service));
         let port = &service["spec"]["ports"][0]["targetPort"];
+
         assert_eq!(
             *port,
             behind[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["name"]
         );
     }
+
     for budget in of_kind("PodDisruptionBudget") {
         let spec = &budget["spec"];
         let behind: Vec<&Value> = deployments
             .iter()
             .filter(|other| fits(&spec["selector"]["matchLabels"], other))
             .collect();
+
         assert_eq!(behind.len(), 1, "{}", name(&budget));
         let replicas = behind[0]["spec"]["replicas"].as_u64().expect("how many");
         let least = spec["minAvailable"]
             .as_u64()
             .unwrap_or(replicas - spec["maxUnavailable"].as_u64().unwrap_or(0));
+
         assert!(
             least >= 1 && least < replicas,
             "{}: {least} of {replicas}",
             name(&budget)
         );
     }
+
     assert_eq!(of_kind("PodDisruptionBudget").len(), deployments.len());
 }

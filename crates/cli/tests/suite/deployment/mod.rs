@@ -1,4 +1,4 @@
-//! What is deployed: the files under `deploy` are whole, and everything they tell the program is something it takes.
+//! The files under `deploy` are complete, and every option and variable in them is valid.
 
 mod compose;
 mod kubernetes;
@@ -20,8 +20,8 @@ use crate::{
 };
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = once![is_ready_tells_a_node_that_answers_from_one_that_does_not];
-    trials.extend(plain![what_the_program_does_not_take_is_found]);
+    let mut trials = once![is_ready_succeeds_only_for_a_node_that_answers];
+    trials.extend(plain![wrong_options_and_variables_are_detected]);
     trials.extend(compose::trials());
     trials.extend(kubernetes::trials());
     trials.extend(systemd::trials());
@@ -51,23 +51,25 @@ fn texts(value: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the program understands this command line. With `--help` at its end it reads all of it and does nothing.
-fn takes(arguments: &[&str]) -> Result<(), String> {
+/// Whether the program accepts this command line. With `--help` at its end, it parses all of it and
+/// does nothing.
+fn accepts(arguments: &[&str]) -> Result<(), String> {
     let asked = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(arguments)
         .arg("--help")
         .env_clear()
         .output();
     let asked = asked.unwrap();
-    let told = String::from_utf8_lossy(&asked.stderr).into_owned();
+    let output = String::from_utf8_lossy(&asked.stderr).into_owned();
+
     if asked.status.success() {
         Ok(())
     } else {
-        Err(format!("{arguments:?}: {told}"))
+        Err(format!("{arguments:?}: {output}"))
     }
 }
 
-/// The configuration that these variables make. Each of them must be one that the program knows.
+/// The configuration that these variables make. The program must know each of them.
 fn configured(variables: &BTreeMap<String, String>) -> Result<Config, String> {
     let document = config::document();
     let is_ours = |name: &String| name.starts_with("LONGHAUL_");
@@ -76,7 +78,7 @@ fn configured(variables: &BTreeMap<String, String>) -> Result<Config, String> {
         .keys()
         .find(|name| !is_ours(name) || !is_known(name))
     {
-        return Err(format!("{name} is no variable of the program"));
+        return Err(format!("{name} is not a variable of the program"));
     }
     let variables = variables.clone().into_iter().collect();
     let config = config::load(&Sources {
@@ -90,7 +92,7 @@ fn configured(variables: &BTreeMap<String, String>) -> Result<Config, String> {
     Ok(config)
 }
 
-/// The longest that a stop of a node with this configuration takes, and a little for the last words.
+/// The longest time that a node with this configuration takes to stop, with a margin.
 fn stop_takes(config: &Config) -> Duration {
     config.http.drain.0 + config.worker.drain.0 + Duration::from_secs(10)
 }
@@ -103,23 +105,25 @@ fn seconds(text: &str) -> Duration {
     )
 }
 
-fn what_the_program_does_not_take_is_found() {
-    assert_eq!(takes(&["serve", "--roles", "api"]), Ok(()));
+fn wrong_options_and_variables_are_detected() {
+    assert_eq!(accepts(&["serve", "--roles", "api"]), Ok(()));
     assert!(
-        takes(&["serve", "--roles", "apis"])
+        accepts(&["serve", "--roles", "apis"])
             .unwrap_err()
             .contains("apis")
     );
     assert!(
-        takes(&["serve", "--rolls", "api"])
+        accepts(&["serve", "--rolls", "api"])
             .unwrap_err()
             .contains("--rolls")
     );
-    assert!(takes(&["migrat"]).unwrap_err().contains("migrat"));
+
+    assert!(accepts(&["migrat"]).unwrap_err().contains("migrat"));
     let set = |name: &str, value: &str| {
         configured(&BTreeMap::from([(name.to_owned(), value.to_owned())]))
     };
     assert!(set("LONGHAUL_STORE", "postgres://a@b/c").is_ok());
+
     for (name, value) in [
         ("LONGHAUL_BROOKER", "amqp://a@b/c"),
         ("LONGHAUL_SLOTS", "2"),
@@ -132,10 +136,11 @@ fn what_the_program_does_not_take_is_found() {
     }
 }
 
-async fn is_ready_tells_a_node_that_answers_from_one_that_does_not() {
+async fn is_ready_succeeds_only_for_a_node_that_answers() {
     let database = Database::make(Backend::Sqlite).await;
     let node: Process = database.start(&["serve", "--samples"]).await;
     let port = node.url("").rsplit_once(':').unwrap().1.to_owned();
+
     let is_ready = || {
         Command::new(root().join("deploy/is-ready"))
             .arg(&port)
@@ -145,6 +150,7 @@ async fn is_ready_tells_a_node_that_answers_from_one_that_does_not() {
             .success()
     };
     assert!(is_ready());
+
     node.stop().await;
     assert!(!is_ready());
 }

@@ -1,4 +1,4 @@
-//! `deploy/systemd`: systemd itself judges the units.
+//! `deploy/systemd`: systemd itself checks the units.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,23 +7,24 @@ use std::process::Command;
 use libtest_mimic::Trial;
 use longhaul_cli::config::{self, Sources};
 
-use super::{configured, read, root, seconds, stop_takes, takes};
+use super::{accepts, configured, read, root, seconds, stop_takes};
 use crate::trial::plain;
 
 pub(super) fn trials() -> Vec<Trial> {
     plain![
-        systemd_takes_the_units,
-        the_units_leave_little_open,
-        units_tell_the_program_what_it_takes_and_let_it_drain
+        systemd_accepts_the_units,
+        the_units_are_sandboxed,
+        units_use_valid_options_and_leave_time_to_drain
     ]
 }
 
 const UNITS: [&str; 3] = [
     "longhaul-api.service",
     "longhaul-worker@.service",
-    "longhaul-duties.service",
+    "longhaul-maintenance.service",
 ];
-/// Ten times the exposure that systemd counts for a unit: 90 is one that protects nothing, and below 20 is "OK" at most.
+/// Ten times the exposure that systemd computes for a unit: 90 has no sandbox, and below 20 is "OK"
+/// at most.
 const EXPOSURE: &str = "20";
 
 fn unit(name: &str) -> String {
@@ -47,17 +48,19 @@ fn analyze(arguments: &[&str], folder: &Path) -> String {
         .output();
     let ran =
         ran.expect("systemd-analyze is missing: make test sets it up, or apt-get install systemd");
-    let told =
+    let output =
         String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+
     assert!(
         ran.status.success(),
-        "systemd-analyze {arguments:?}: {told}"
+        "systemd-analyze {arguments:?}: {output}"
     );
-    told
+
+    output
 }
 
-/// The units as they would be installed, with the program that was built in the place of the installed one. An
-/// instance of a template is a file of its own name.
+/// The units as they would be installed, but with the program that was just built. An instance of a
+/// template is a file with its own name.
 fn installed() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in UNITS {
@@ -69,13 +72,14 @@ fn installed() -> tempfile::TempDir {
         let unit = unit.replace("/usr/local/bin/longhaul", env!("CARGO_BIN_EXE_longhaul"));
         std::fs::write(folder.path().join(name.replace('@', "@1")), unit).unwrap();
     }
+
     folder
 }
 
-fn systemd_takes_the_units() {
+fn systemd_accepts_the_units() {
     let folder = installed();
     for name in UNITS {
-        let told = analyze(
+        let output = analyze(
             &[
                 "verify",
                 "--man=no",
@@ -83,8 +87,9 @@ fn systemd_takes_the_units() {
             ],
             folder.path(),
         );
-        // Words about other units of this machine are none of ours.
-        let ours: Vec<&str> = told
+
+        // Messages about other units of this machine do not matter.
+        let ours: Vec<&str> = output
             .lines()
             .filter(|line| line.contains("longhaul"))
             .collect();
@@ -92,7 +97,7 @@ fn systemd_takes_the_units() {
     }
 }
 
-fn the_units_leave_little_open() {
+fn the_units_are_sandboxed() {
     let folder = installed();
     for name in UNITS {
         let file = format!("./{}", name.replace('@', "@1"));
@@ -110,7 +115,7 @@ fn the_units_leave_little_open() {
     }
 }
 
-fn units_tell_the_program_what_it_takes_and_let_it_drain() {
+fn units_use_valid_options_and_leave_time_to_drain() {
     let file = Some(root().join("deploy/systemd/longhaul.toml"));
     let config = config::load(&Sources {
         file,
@@ -142,7 +147,7 @@ fn units_tell_the_program_what_it_takes_and_let_it_drain() {
     for name in UNITS {
         let unit = unit(name);
         let command: Vec<&str> = value(&unit, "ExecStart").split(' ').skip(1).collect();
-        takes(&command).unwrap();
+        accepts(&command).unwrap();
         assert!(
             command
                 .windows(2)

@@ -1,28 +1,30 @@
-//! Without its broker a fleet goes on, and says so.
+//! A fleet without its broker keeps working, and reports that it is degraded.
 
 use libtest_mimic::Trial;
+use longhaul_testkit::fault_proxy::{Fault, FaultProxy};
 use serde_json::json;
 
 use super::{Fleet, server, until};
-use crate::http::readiness::door;
 use crate::program::process::Process;
 use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        a_fleet_whose_broker_is_away_is_degraded_and_works,
+        a_fleet_without_its_broker_is_degraded_and_works,
         a_node_that_starts_without_its_servers_works
     ]
 }
 
-async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
+async fn a_fleet_without_its_broker_is_degraded_and_works() {
     let url = server("LONGHAUL_TEST_RABBITMQ");
-    let (credentials, place) = url.rsplit_once('@').expect("credentials and a place");
-    let (there, rest) = place.split_once('/').unwrap_or((place, ""));
-    let (port, open) = door(there.to_owned()).await;
-    let fleet = Fleet::behind(&format!("{credentials}@127.0.0.1:{port}/{rest}")).await;
+    let (credentials, address) = url.rsplit_once('@').expect("credentials and an address");
+    let (host, rest) = address.split_once('/').unwrap_or((address, ""));
+    let broker = tokio::net::lookup_host(host).await.unwrap().next();
+    let proxy = FaultProxy::before(broker.unwrap(), 0).await.unwrap();
+    let fleet = Fleet::behind(&format!("{credentials}@{}/{rest}", proxy.address())).await;
     let token = fleet.database.token("u-1").await;
-    let (api, _worker, _duties) = tokio::join!(fleet.api(), fleet.worker(), fleet.duties());
+    let (api, _worker, _maintenance) =
+        tokio::join!(fleet.api(), fleet.worker(), fleet.maintenance());
     let id = api.submit(&token, "sample.echo", json!(1)).await;
     api.until(&token, &id, "COMPLETED").await;
     until("all is there", async || {
@@ -30,7 +32,7 @@ async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
     })
     .await;
 
-    open.send(false).unwrap();
+    proxy.set(Fault::Cut);
     until("degraded", async || {
         api.ready().await == json!({ "status": "degraded", "missing": ["broker"] })
     })
@@ -40,7 +42,7 @@ async fn a_fleet_whose_broker_is_away_is_degraded_and_works() {
         api.until(&token, &id, "COMPLETED").await;
     }
 
-    open.send(true).unwrap();
+    proxy.heal();
     until("as before", async || {
         api.ready().await == json!({ "status": "ok" })
     })
@@ -57,11 +59,13 @@ async fn a_node_that_starts_without_its_servers_works() {
         .env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
     let node = Process::start(alone).await;
+
     assert_eq!(
         node.ready().await,
         json!({ "status": "degraded", "missing": ["broker", "redis"] })
     );
     let id = node.submit(&token, "sample.echo", json!(1)).await;
+
     node.until(&token, &id, "COMPLETED").await;
     node.stop().await;
 }

@@ -1,7 +1,9 @@
-//! The program as a fleet: API, worker and duty nodes as processes of their own, on PostgreSQL, RabbitMQ and Redis.
+//! The program as a fleet: API, worker and maintenance nodes as separate processes, on
+//! PostgreSQL, RabbitMQ and Redis.
 
 mod degraded;
-mod patience;
+mod long_tasks;
+
 mod secure;
 mod set_up;
 mod together;
@@ -13,8 +15,8 @@ use longhaul_testkit::rabbit_namespace::RabbitNamespace;
 use tokio::process::Command;
 
 use crate::database::{Backend, Database};
-use crate::http::server::setting;
 use crate::program::process::{Answer, Process, answer};
+use crate::server::setting;
 
 pub(crate) fn trials() -> Vec<Trial> {
     [
@@ -22,22 +24,22 @@ pub(crate) fn trials() -> Vec<Trial> {
         degraded::trials(),
         set_up::trials(),
         secure::trials(),
-        patience::trials(),
+        long_tasks::trials(),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// The queues of tasks that a node declares.
-const LANES: [&str; 4] = [
+/// The task queues that a node declares.
+const QUEUES: [&str; 4] = [
     "enterprise_exclusive",
     "vip_short",
     "vip_long",
     "free_default",
 ];
 
-/// What the nodes of one fleet share.
+/// The servers that the nodes of one fleet share.
 pub(crate) struct Fleet {
     pub(crate) database: Database,
     pub(crate) namespace: RabbitNamespace,
@@ -49,10 +51,10 @@ impl Fleet {
         Self::behind(&server("LONGHAUL_TEST_RABBITMQ")).await
     }
 
-    /// On a broker that is reached this way.
+    /// A fleet on the broker with this URL.
     pub(crate) async fn behind(broker: &str) -> Self {
         let database = Database::make(Backend::Postgres).await;
-        let namespace = RabbitNamespace::new(broker, &LANES);
+        let namespace = RabbitNamespace::new(broker, &QUEUES);
         Self {
             database,
             namespace,
@@ -69,7 +71,8 @@ impl Fleet {
         command
             .env("LONGHAUL_REDIS", &self.redis)
             .env("LONGHAUL_REDIS__NAMESPACE", name);
-        // Nobody reads the log while a node runs.
+
+        // The pipe of the log is not read while a node runs: it must not fill up.
         command.env("LONGHAUL_LOG__LEVEL", "error");
         command
     }
@@ -91,8 +94,8 @@ impl Fleet {
             .await
     }
 
-    pub(crate) async fn duties(&self) -> Process {
-        self.start(&["serve", "--roles", "duties"]).await
+    pub(crate) async fn maintenance(&self) -> Process {
+        self.start(&["serve", "--roles", "maintenance"]).await
     }
 }
 
@@ -111,6 +114,7 @@ pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
+
     tokio::time::timeout(crate::program::process::DEADLINE, so)
         .await
         .unwrap_or_else(|_| panic!("{what}: not in time"));

@@ -18,20 +18,22 @@ pub(crate) fn trials() -> Vec<Trial> {
     once![servers_behind_tls_are_trusted_by_their_certificates]
 }
 
-/// An authority, and a certificate for `localhost` by it.
+/// Makes an authority, and a certificate for `localhost` that it signs.
 fn make_certificates(folder: &Path) {
-    let openssl = |words: &str| {
+    let openssl = |arguments: &str| {
         let made = Blocking::new("openssl")
-            .args(words.split(' '))
+            .args(arguments.split(' '))
             .current_dir(folder)
             .output()
             .unwrap();
+
         assert!(
             made.status.success(),
-            "{words}: {}",
+            "{arguments}: {}",
             String::from_utf8_lossy(&made.stderr)
         );
     };
+
     openssl(
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem",
     );
@@ -41,10 +43,10 @@ fn make_certificates(folder: &Path) {
     );
 }
 
-/// A door with a lock before the server of a URL: the URL of the door, with this scheme.
+/// Starts a TLS proxy before the server of a URL. Returns the URL of the proxy, with this scheme.
 async fn behind_tls(folder: &Path, scheme: &str, url: &str) -> String {
-    let (before, place) = url.rsplit_once('@').unwrap();
-    let (server, rest) = place.split_once('/').unwrap();
+    let (before, address) = url.rsplit_once('@').unwrap();
+    let (server, rest) = address.split_once('/').unwrap();
     let credentials = before.split_once("://").unwrap().1;
     let certificate = CertificateDer::from_pem_file(folder.join("cert.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).unwrap();
@@ -52,13 +54,16 @@ async fn behind_tls(folder: &Path, scheme: &str, url: &str) -> String {
         .with_no_client_auth()
         .with_single_cert(vec![certificate], key)
         .unwrap();
+
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = server.to_owned();
+
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let (acceptor, server) = (acceptor.clone(), server.clone());
+            let acceptor = acceptor.clone();
+            let server = server.clone();
             tokio::spawn(async move {
                 let mut client = acceptor.accept(client).await?;
                 tokio::io::copy_bidirectional(&mut client, &mut TcpStream::connect(server).await?)
@@ -66,6 +71,7 @@ async fn behind_tls(folder: &Path, scheme: &str, url: &str) -> String {
             });
         }
     });
+
     format!("{scheme}://{credentials}@localhost:{port}/{rest}")
 }
 
@@ -76,6 +82,7 @@ async fn servers_behind_tls_are_trusted_by_their_certificates() {
     let broker = behind_tls(folder, "amqps", &server("LONGHAUL_TEST_RABBITMQ")).await;
     let redis = behind_tls(folder, "rediss", &server("LONGHAUL_TEST_REDIS")).await;
     let password = broker.split([':', '@']).nth(2).unwrap();
+
     let program = |command: &str, authority: &str| {
         let mut program =
             fleet.program(&[command, "--json"][..if command == "doctor" { 2 } else { 1 }]);
@@ -85,18 +92,22 @@ async fn servers_behind_tls_are_trusted_by_their_certificates() {
             .env("SSL_CERT_FILE", folder.join(authority));
         program
     };
+
     answer(program("migrate", "ca.pem")).await.ok();
     let report = answer(program("doctor", "ca.pem")).await.ok();
     for name in ["broker", "topology", "redis"] {
         assert_eq!(state_of(&report, name), "ok", "{report}");
     }
-    // Another authority than that of the servers.
+
+    // An authority that did not sign the servers' certificates.
     let stranger = folder.join("stranger");
     std::fs::create_dir(&stranger).unwrap();
     make_certificates(&stranger);
     let report = answer(program("doctor", "stranger/ca.pem")).await;
+
     for name in ["broker", "redis"] {
         assert_eq!(state_of(&report.out(), name), "fail", "{}", report.all());
     }
+
     assert!(!report.all().contains(password), "{}", report.all());
 }

@@ -1,4 +1,5 @@
-//! What `migrate` and `doctor` do about the servers beside the store, and a broker that is somebody else's.
+//! What `migrate` and `doctor` do with RabbitMQ and Redis, and with queues that another program has
+//! declared.
 
 use lapin::{options::QueueDeclareOptions, types::FieldTable};
 use libtest_mimic::Trial;
@@ -10,9 +11,9 @@ use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        migrate_sets_the_broker_up_and_doctor_finds_it_so,
-        a_broker_that_is_set_up_otherwise_is_refused,
-        servers_that_are_away_or_wrong_are_told_without_their_passwords,
+        migrate_declares_the_queues_and_doctor_confirms_it,
+        queues_that_are_declared_differently_are_refused,
+        unreachable_and_unsupported_servers_are_reported_without_passwords,
     ]
 }
 
@@ -26,7 +27,7 @@ pub(super) fn state_of(report: &str, name: &str) -> String {
     found["state"].as_str().unwrap().to_owned()
 }
 
-async fn migrate_sets_the_broker_up_and_doctor_finds_it_so() {
+async fn migrate_declares_the_queues_and_doctor_confirms_it() {
     let fleet = Fleet::make().await;
     let early = fleet.run(&["doctor", "--json"]).await;
     assert_eq!(state_of(&early.out(), "broker"), "ok");
@@ -36,20 +37,22 @@ async fn migrate_sets_the_broker_up_and_doctor_finds_it_so() {
         "nothing is declared yet: {}",
         early.all()
     );
+
     answer(fleet.database.program(&["migrate"])).await.ok();
-    // Asked twice: looking makes nothing.
+    // Checked twice: a check creates nothing.
     for _ in 0..2 {
-        let told = fleet.run(&["migrate", "--check"]).await.failed();
+        let output = fleet.run(&["migrate", "--check"]).await.failed();
         assert!(
-            told.contains("is not set up: longhaul migrate does it")
-                && told.contains("has no queue"),
-            "{told}"
+            output.contains("is not set up: longhaul migrate does it")
+                && output.contains("has no queue"),
+            "{output}"
         );
     }
-    let told = fleet.run(&["migrate"]).await.ok();
+
+    let output = fleet.run(&["migrate"]).await.ok();
     assert!(
-        told.contains("the broker is set up: 4 queues of tasks"),
-        "{told}"
+        output.contains("the broker is set up: 4 task queues"),
+        "{output}"
     );
     assert!(
         fleet
@@ -58,17 +61,19 @@ async fn migrate_sets_the_broker_up_and_doctor_finds_it_so() {
             .ok()
             .contains("the broker is set up")
     );
+
     let report = fleet.run(&["doctor", "--json"]).await.ok();
     for name in ["broker", "topology", "redis"] {
         assert_eq!(state_of(&report, name), "ok", "{report}");
     }
+
     assert!(
         ["ok", "warn"].contains(&state_of(&report, "eviction").as_str()),
         "{report}"
     );
 }
 
-async fn a_broker_that_is_set_up_otherwise_is_refused() {
+async fn queues_that_are_declared_differently_are_refused() {
     let fleet = Fleet::make().await;
     let channel = fleet
         .namespace
@@ -77,35 +82,42 @@ async fn a_broker_that_is_set_up_otherwise_is_refused() {
         .create_channel()
         .await
         .unwrap();
+
     let durable = QueueDeclareOptions {
         durable: true,
         ..QueueDeclareOptions::default()
     };
     let taken = fleet.namespace.full("free_default");
+
     channel
         .queue_declare(taken.as_str().into(), durable, FieldTable::default())
         .await
         .unwrap();
+
     for arguments in [
         &["serve", "--samples"][..],
         &["serve", "--roles", "api", "--samples"],
         &["migrate"],
     ] {
-        let told = fleet.run(arguments).await.failed();
-        assert!(told.contains("free_default"), "{arguments:?}: {told}");
+        let output = fleet.run(arguments).await.failed();
+        assert!(output.contains("free_default"), "{arguments:?}: {output}");
     }
 }
 
-async fn servers_that_are_away_or_wrong_are_told_without_their_passwords() {
+async fn unreachable_and_unsupported_servers_are_reported_without_passwords() {
     let fleet = Fleet::make().await;
     let mut away = fleet.program(&["doctor"]);
     away.env("LONGHAUL_BROKER", "amqp://u:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
-    let told = answer(away).await.failed();
+    let output = answer(away).await.failed();
+
     assert!(
-        told.contains("fail  broker") && told.contains("fail  redis") && !told.contains("s3cret"),
-        "{told}"
+        output.contains("fail  broker")
+            && output.contains("fail  redis")
+            && !output.contains("s3cret"),
+        "{output}"
     );
+
     for (variable, value, allowed) in [
         ("LONGHAUL_BROKER", "kafka://u:s3cret@there", "amqp://"),
         ("LONGHAUL_REDIS", "memcached://u:s3cret@there", "redis://"),
@@ -113,10 +125,10 @@ async fn servers_that_are_away_or_wrong_are_told_without_their_passwords() {
     ] {
         let mut wrong = fleet.program(&["migrate"]);
         wrong.env(variable, value);
-        let told = answer(wrong).await.failed();
+        let output = answer(wrong).await.failed();
         assert!(
-            told.contains(allowed) && !told.contains("s3cret"),
-            "{variable}: {told}"
+            output.contains(allowed) && !output.contains("s3cret"),
+            "{variable}: {output}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What one node does is seen and heard on the others.
+//! What one node does reaches the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sqlx::Connection as _;
 
 use super::{Fleet, until};
-use crate::http::client::{Call, Events};
+use crate::client::{Call, Events};
 use crate::program::process::Process;
 use crate::trial::once;
 
@@ -20,27 +20,29 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Waits until a stream tells what other nodes do. Whoever begins to listen hears them a moment later.
-async fn until_others_are_heard(events: &mut Events, node: &Process, token: &str) {
-    let echo_for_ever = async {
+/// Waits until a stream has events of other nodes. They begin a moment after it was opened.
+async fn until_events_of_other_nodes_arrive(events: &mut Events, node: &Process, token: &str) {
+    let keep_submitting = async {
         loop {
             let id = node.submit(token, "sample.echo", json!(1)).await;
             node.until(token, &id, "COMPLETED").await;
         }
     };
+
     tokio::select! {
         _ = events.until("completed") => {}
-        () = echo_for_ever => {}
+        () = keep_submitting => {}
     }
 }
 
-/// How far the store knows the task of 400 steps to be.
+/// The progress of the task of 400 steps in the store.
 async fn stored_percent(fleet: &Fleet) -> f64 {
     let mut connection = sqlx::PgConnection::connect(&fleet.database.url)
         .await
         .unwrap();
     let stored = sqlx::query_scalar("SELECT progress FROM v_tasks WHERE progress LIKE '%of 400%'");
     let stored: Option<String> = stored.fetch_optional(&mut connection).await.unwrap();
+
     stored.map_or(0.0, |text| {
         serde_json::from_str::<Value>(&text).unwrap()["percent"]
             .as_f64()
@@ -52,13 +54,14 @@ async fn progress_of_any_node_is_live_on_every_other() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
-    let (_worker, _other, _duties) = tokio::join!(fleet.worker(), fleet.worker(), fleet.duties());
+    let (_worker, _other, _maintenance) =
+        tokio::join!(fleet.worker(), fleet.worker(), fleet.maintenance());
     let bearer = format!("Bearer {token}");
     let mut all = Call::get("/api/events")
         .header("Authorization", &bearer)
         .follow(there.address())
         .await;
-    until_others_are_heard(&mut all, &here, &token).await;
+    until_events_of_other_nodes_arrive(&mut all, &here, &token).await;
     let id = here
         .submit(
             &token,
@@ -75,33 +78,34 @@ async fn progress_of_any_node_is_live_on_every_other() {
             && percent > Some(stored_percent(&fleet).await)
     })
     .await;
-    let mut told = Vec::new();
-    while told
+    let mut seen = Vec::new();
+    while seen
         .last()
         .is_none_or(|(name, _): &(String, Value)| name != "completed")
     {
-        let event = all.next().await.expect("the stream goes on");
+        let event = all.next().await.expect("the stream is open");
         if event.data["taskId"] == *id {
-            told.push((event.name, event.data));
+            seen.push((event.name, event.data));
         }
     }
-    let steps = told.iter().filter(|(name, _)| name == "progress").count();
-    assert!(steps >= 100, "{steps} steps of 400 were told: {told:?}");
-    // News of two nodes can overtake each other, and each says how the task stands by now: only the end has no later one.
-    let mut names: Vec<&str> = told
+    let steps = seen.iter().filter(|(name, _)| name == "progress").count();
+    assert!(steps >= 100, "{steps} steps of 400 arrived: {seen:?}");
+    // Events of two nodes can overtake each other, and each carries the task's current state: only
+    // the end is always last.
+    let mut names: Vec<&str> = seen
         .iter()
         .map(|(name, _)| name.as_str())
         .filter(|name| *name != "progress")
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["completed", "started", "submitted"]);
-    let (end, before) = told.split_last().unwrap();
-    let version = |news: &Value| news["version"].as_u64().unwrap();
+    let (end, before) = seen.split_last().unwrap();
+    let version = |event: &Value| event["version"].as_u64().unwrap();
     assert!(
         before
             .iter()
-            .all(|(_, news)| version(news) < version(&end.1)),
-        "{told:?}"
+            .all(|(_, event)| version(event) < version(&end.1)),
+        "{seen:?}"
     );
 }
 
@@ -109,21 +113,24 @@ async fn a_cancel_on_any_node_reaches_the_handler() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
-    // Renewing leases would tell it, too, in a while: only a signal tells it sooner.
+
+    // A heartbeat would deliver the cancel as well, but much later: only a signal is this fast.
     let mut one_slot = fleet.program(&["worker", "--samples", "--queues", "free_default=1"]);
     one_slot
         .env("LONGHAUL_WORKER__HEARTBEAT", "10s")
-        .env("LONGHAUL_DUTIES__LEASE", "2m");
+        .env("LONGHAUL_MAINTENANCE__LEASE", "2m");
     let _worker = Process::start(one_slot).await;
     let id = here
         .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
         .await;
+
     here.until(&token, &id, "RUNNING").await;
     let next = here.submit(&token, "sample.echo", json!(1)).await;
     let cancelled = Call::new("DELETE", format!("/api/tasks/{id}"))
         .header("Authorization", &format!("Bearer {token}"));
     assert_eq!(cancelled.send(there.address()).await.status, 204);
-    // The only slot is free as soon as the handler has heard of it.
+
+    // The only slot is free as soon as the handler has stopped.
     here.until(&token, &next, "COMPLETED").await;
     assert_eq!(
         here.get(&token, &format!("/api/tasks/{id}")).await.1["status"],
@@ -134,14 +141,15 @@ async fn a_cancel_on_any_node_reaches_the_handler() {
 async fn a_rolling_restart_runs_nothing_twice() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
-    let (api, _duties) = tokio::join!(fleet.api(), fleet.duties());
+    let (api, _maintenance) = tokio::join!(fleet.api(), fleet.maintenance());
     let (first, second) = tokio::join!(fleet.worker(), fleet.worker());
     let bearer = format!("Bearer {token}");
     let mut news = Call::get("/api/events")
         .header("Authorization", &bearer)
         .follow(api.address())
         .await;
-    until_others_are_heard(&mut news, &api, &token).await;
+
+    until_events_of_other_nodes_arrive(&mut news, &api, &token).await;
     let mut ids = Vec::new();
     for _ in 0..60 {
         ids.push(
@@ -153,70 +161,87 @@ async fn a_rolling_restart_runs_nothing_twice() {
             .await,
         );
     }
+
     first.stop().await;
     let third = fleet.worker().await;
     second.stop().await;
     let fourth = fleet.worker().await;
-    // A handler that has begun reports within 10 ms: which attempts did, and which one ended the task.
-    let (mut begun, mut ended) = (BTreeSet::new(), BTreeMap::new());
+
+    // A handler reports progress within 10 ms of its start: collects which attempts have started
+    // and which one ended the task.
+    let mut begun = BTreeSet::new();
+    let mut ended = BTreeMap::new();
     while ended.len() < ids.len() {
-        let event = news.next().await.expect("the stream goes on");
+        let event = news.next().await.expect("the stream is open");
         let Some(id) = ids.iter().find(|id| event.data["taskId"] == id.as_str()) else {
             continue;
         };
         let attempt = event.data["attempt"].as_u64();
+
         match event.name.as_str() {
             "progress" => drop(begun.insert((id, attempt))),
             "completed" => drop(ended.insert(id, attempt)),
             _ => {}
         }
     }
-    // Reports that come when the task has ended are not told: under load those of a few tasks are not heard at all.
+
+    // Progress is not published once the task has ended: under load, that of a few tasks never
+    // arrives.
     let strays: Vec<_> = begun
         .difference(&ended.into_iter().collect())
         .cloned()
         .collect();
+
     assert!(
         strays.is_empty(),
-        "attempts have begun that did not end their task: {strays:?}"
+        "attempts started that did not end their task: {strays:?}"
     );
     assert!(
         begun.len() > ids.len() / 2,
-        "of {} tasks, reports of only {} were heard",
+        "of {} tasks, progress of only {} arrived",
         ids.len(),
         begun.len()
     );
+
     for id in &ids {
-        let task = api.get(&token, &format!("/api/tasks/{id}")).await.1;
-        assert_eq!(
-            (&task["crashCount"], &task["retryCount"]),
-            (&json!(0), &json!(0)),
-            "{task}"
-        );
-        let attempts = api
-            .get(&token, &format!("/api/tasks/{id}/attempts"))
-            .await
-            .1;
-        let (last, before) = attempts["items"].as_array().unwrap().split_last().unwrap();
-        // One that was claimed in the moment of the signal has gone back.
-        let went_back = before
-            .iter()
-            .all(|attempt| attempt["outcome"] == "handed_back");
-        assert!(last["outcome"] == "completed" && went_back, "{attempts}");
+        the_task_ran_once(&api, &token, id).await;
     }
+
     tokio::join!(third.stop(), fourth.stop());
+}
+
+async fn the_task_ran_once(api: &Process, token: &str, id: &str) {
+    let task = api.get(token, &format!("/api/tasks/{id}")).await.1;
+    assert_eq!(
+        (&task["crashCount"], &task["retryCount"]),
+        (&json!(0), &json!(0)),
+        "{task}"
+    );
+
+    let path = format!("/api/tasks/{id}/attempts");
+    let attempts = api.get(token, &path).await.1;
+    let (last, before) = attempts["items"].as_array().unwrap().split_last().unwrap();
+    // An attempt that was claimed at the moment of the signal was handed back.
+    let were_handed_back = before
+        .iter()
+        .all(|attempt| attempt["outcome"] == "handed_back");
+    assert!(
+        last["outcome"] == "completed" && were_handed_back,
+        "{attempts}"
+    );
 }
 
 async fn a_queue_that_one_node_pauses_is_paused_for_all() {
     let fleet = Fleet::make().await;
     let token = fleet.database.token("u-1").await;
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
-    let (_worker, _duties) = tokio::join!(fleet.worker(), fleet.duties());
+    let (_worker, _maintenance) = tokio::join!(fleet.worker(), fleet.maintenance());
     assert_eq!(
         here.post(&token, "/api/queues/free_default/pause").await.0,
         204
     );
     let id = there.submit(&token, "sample.echo", json!(1)).await;
+
     let why = there.get(&token, &format!("/api/tasks/{id}/why")).await.1;
     assert_eq!(why["reason"], "paused");
     assert_eq!(
@@ -226,5 +251,6 @@ async fn a_queue_that_one_node_pauses_is_paused_for_all() {
             .0,
         204
     );
+
     here.until(&token, &id, "COMPLETED").await;
 }

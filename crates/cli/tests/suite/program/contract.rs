@@ -1,5 +1,6 @@
-//! The API beside its document: Schemathesis makes requests from the OpenAPI document, good and bad ones, and holds the answers
-//! against it. No 5xx, no answer that the document does not know, nothing for callers without a token.
+//! The API against its document: Schemathesis makes valid and invalid requests from the OpenAPI
+//! document and checks the answers against it. No 5xx, no undocumented answer, nothing for callers
+//! without a token.
 
 use std::path::Path;
 
@@ -8,20 +9,20 @@ use longhaul::server::route_table;
 use tokio::process::Command;
 
 use crate::database::{Backend, Database};
-use crate::http::{client::Call, server::setting};
 use crate::program::running::Running;
 use crate::trial::on_every_store;
+use crate::{client::Call, server::setting};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    on_every_store![every_operation_is_as_its_document_says]
+    on_every_store![every_operation_matches_its_document]
 }
 
 /// Requests for each operation; `LONGHAUL_TEST_EXAMPLES` asks for more.
 const EXAMPLES: &str = "20";
-/// Routes that a client stays on: their answers do not end, and the tests of `http` have them.
+/// Live routes, whose answers do not end; the tests of the server cover them.
 const LIVE: &str = "(/events|/stream|/ws)$";
 
-async fn every_operation_is_as_its_document_says(store: Backend) {
+async fn every_operation_matches_its_document(store: Backend) {
     let database = Database::make(store).await;
     let token = database.token("u-1").await;
     let node = Running::spawn(&database, &["serve", "--samples"], &token, &[]).await;
@@ -29,7 +30,8 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         .expect("LONGHAUL_TEST_SCHEMATHESIS: run the tests with make test");
     let examples = setting("LONGHAUL_TEST_EXAMPLES").unwrap_or_else(|| EXAMPLES.to_owned());
     let mut command = Command::new(tool);
-    // From a file: the route of the document itself is left out when the document is read there.
+
+    // From a file: read from its own route, the document would leave that route out.
     let document = node.send(Call::get("/api/openapi.json")).await;
     std::fs::write(database.folder.path().join("openapi.json"), document.text).unwrap();
     command.args([
@@ -38,7 +40,8 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         "--url",
         &format!("http://{}", node.address),
     ]);
-    // The same requests in each run; a longer run draws others.
+
+    // The seed gives the same requests in each run; a longer run has others.
     command.args([
         "--max-examples",
         &examples,
@@ -47,8 +50,9 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         "--request-timeout",
         "20",
     ]);
+
     command.args(["--exclude-path-regex", LIVE]);
-    // DELETE cancels: the task stays, for everybody to see how it ended.
+    // DELETE cancels: the task stays, so that its end can be read.
     command.args(["--exclude-checks", "use_after_free"]);
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/program/contract");
     command
@@ -56,6 +60,7 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         .env("PYTHONPATH", hooks)
         .env("SCHEMATHESIS_HOOKS", "hooks")
         .env("LONGHAUL_TOKEN", &token);
+
     command
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("NO_COLOR", "1")
@@ -66,9 +71,10 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         .output()
         .await
         .unwrap();
-    let told = String::from_utf8_lossy(&ended.stdout).into_owned()
+
+    let output = String::from_utf8_lossy(&ended.stdout).into_owned()
         + &String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success(), "{told}");
+    assert!(ended.status.success(), "{output}");
     let is_live = |path: &str| {
         ["/events", "/stream", "/ws"]
             .iter()
@@ -78,8 +84,9 @@ async fn every_operation_is_as_its_document_says(store: Backend) {
         .iter()
         .filter(|route| !is_live(route.path))
         .count();
+
     assert!(
-        told.contains(&format!("Tested: {wanted}\n")),
-        "all operations but the live ones: {told}"
+        output.contains(&format!("Tested: {wanted}\n")),
+        "all operations but the live ones: {output}"
     );
 }

@@ -1,8 +1,8 @@
-//! The shell commands of the documents, run as a reader would copy them, and what they print compared with what the
-//! documents say they print.
+//! Runs the shell commands of the documents as a reader would copy them, and compares what they
+//! print with what the documents say.
 //!
-//! All `sh` blocks of a document are one script. A `text` block after one has lines that its output must have; words with
-//! digits in them (ids, ages, sizes) are all alike, and `…` stands for anything.
+//! All `sh` blocks of a document are one script. A `text` block after one has lines that its output
+//! must have; words with digits (ids, ages, sizes) compare as equal, and `…` matches anything.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,7 +13,7 @@ use libtest_mimic::Trial;
 use tokio::{io::AsyncReadExt as _, process::Command};
 
 use crate::database::{Backend, Database};
-use crate::http::server::setting;
+use crate::server::setting;
 use crate::trial::{once, plain};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -22,11 +22,14 @@ pub(crate) fn trials() -> Vec<Trial> {
         the_readme_does_what_it_says,
         the_guide_to_deployment_does_what_it_says
     ];
-    trials.extend(plain![words_with_digits_are_alike, dots_stand_for_anything]);
+    trials.extend(plain![
+        words_with_digits_compare_as_equal,
+        dots_match_anything
+    ]);
     trials
 }
 
-/// A document takes seconds; on a busy machine, more.
+/// A document takes seconds, on a busy machine more.
 const DEADLINE: Duration = Duration::from_secs(300);
 
 const END: &str = "echo '=== end of block'";
@@ -34,7 +37,7 @@ const END: &str = "echo '=== end of block'";
 /// Commands that build or fetch: a test has the program already.
 const NOT_RUN: [&str; 4] = ["git clone", "make ", "cargo ", "export PATH"];
 
-/// A block of commands, and the lines that they are said to print.
+/// A block of commands, and the lines that they should print.
 #[derive(Debug, Default)]
 struct Block {
     commands: String,
@@ -43,11 +46,12 @@ struct Block {
 
 /// The blocks of a document that can be run, in their order.
 fn blocks(document: &str) -> Vec<Block> {
-    let place = Path::new(env!("CARGO_MANIFEST_DIR"))
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(document);
-    let text = std::fs::read_to_string(place).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
     let mut blocks: Vec<Block> = Vec::new();
+
     // Every other piece is code, which starts with its kind.
     for code in text.split("\n```").skip(1).step_by(2) {
         let (kind, body) = code.split_once('\n').unwrap_or((code, ""));
@@ -67,20 +71,22 @@ fn blocks(document: &str) -> Vec<Block> {
                 .extend(printed);
         }
     }
+
     blocks
 }
 
-/// A line in which all words that have a digit are the same word, and all space is one space.
+/// A line in which each word with a digit is `#`, and all space is one space.
 fn alike(line: &str) -> String {
     let is_word = |letter: char| letter.is_alphanumeric() || "-_%.:+".contains(letter);
-    let mut told = String::new();
+    let mut text = String::new();
     for piece in line.split_inclusive(|letter| !is_word(letter)) {
         let word = piece.trim_end_matches(|letter| !is_word(letter));
         let is_number = word.contains(|letter: char| letter.is_ascii_digit());
-        told += if is_number { "#" } else { word };
-        told += &piece[word.len()..];
+        text += if is_number { "#" } else { word };
+        text += &piece[word.len()..];
     }
-    let words: Vec<&str> = told.split_whitespace().collect();
+
+    let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").replace("# #", "#").replace("# #", "#")
 }
 
@@ -93,10 +99,12 @@ fn fits(line: &str, wanted: &str) -> bool {
     let between = line
         .strip_prefix(start.trim_end())
         .and_then(|line| line.strip_suffix(end.trim_start()));
+
     between.is_some_and(|between| between.contains(middle.trim()))
 }
 
-/// A shell for the commands: an empty folder, the program on the path, nothing else of the tester's own.
+/// A shell for the commands: an empty folder, the program on the path, an otherwise empty
+/// environment.
 fn shell(script: &str, folder: &Path, address: &str) -> Command {
     let program = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
     let path = std::env::vars()
@@ -104,6 +112,7 @@ fn shell(script: &str, folder: &Path, address: &str) -> Command {
         .map(|(_, value)| value)
         .unwrap_or_default();
     let mut bash = Command::new("bash");
+
     bash.args(["-c", script])
         .current_dir(folder)
         .env_clear()
@@ -111,19 +120,22 @@ fn shell(script: &str, folder: &Path, address: &str) -> Command {
     bash.env("PATH", format!("{}:{path}", program.display()))
         .env("LONGHAUL_URL", format!("http://{address}"));
     bash.stdin(Stdio::null()).stdout(Stdio::piped());
+
     bash
 }
 
-/// Runs a script to its end, and gives what it said. Whatever it started ends with it.
-async fn said(script: &str, address: &str) -> String {
+/// Runs a script to its end, kills what it started, and returns what it printed.
+async fn output_of(script: &str, address: &str) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut bash = shell(script, folder.path(), address).spawn().unwrap();
     let group = format!("-{}", bash.id().expect("it has just started"));
-    let (mut out, mut text) = (bash.stdout.take().unwrap(), Vec::new());
+    let mut out = bash.stdout.take().unwrap();
+    let mut text = Vec::new();
     let reading = async {
         let _ = out.read_to_end(&mut text).await;
     };
     let in_time = tokio::time::timeout(DEADLINE, reading).await.is_ok();
+
     let _ = Command::new("kill")
         .args(["-9", "--", &group])
         .stderr(Stdio::null())
@@ -131,10 +143,12 @@ async fn said(script: &str, address: &str) -> String {
         .await;
     let text = String::from_utf8_lossy(&text).into_owned();
     assert!(in_time, "it did not end in time; until then:\n{text}");
+
     text
 }
 
-/// Runs a document, with other words in the place of some that only a reader can know, such as the address of a server.
+/// Runs a document. `others` replaces words that only a reader can know, such as the address of a
+/// server.
 async fn run(document: &str, before: &str, others: &[(&str, String)]) {
     let blocks = blocks(document);
     assert!(
@@ -146,6 +160,7 @@ async fn run(document: &str, before: &str, others: &[(&str, String)]) {
         .local_addr()
         .unwrap()
         .port();
+
     let address = format!("127.0.0.1:{port}");
     let mut script = format!(
         "set -eu -o pipefail\nexec 2>&1\ntrap 'kill -9 $(jobs -p) || true' EXIT\n{before}\n{END}\n"
@@ -153,35 +168,39 @@ async fn run(document: &str, before: &str, others: &[(&str, String)]) {
     for block in &blocks {
         script += &format!("{}\n{END}\n", block.commands);
     }
+
     for (word, other) in others {
         assert!(script.contains(word), "{document} has no {word}");
         script = script.replace(word, other);
     }
+
     let script = script.replace("127.0.0.1:7080", &address);
     let script = script.replace("longhaul dev", &format!("longhaul dev --listen {address}"));
-    let said = said(&script, &address).await;
-    let parts: Vec<&str> = said.split("=== end of block\n").skip(1).collect();
+    let output = output_of(&script, &address).await;
+    let outputs: Vec<&str> = output.split("=== end of block\n").skip(1).collect();
     assert_eq!(
-        parts.len(),
+        outputs.len(),
         blocks.len() + 1,
-        "{document}: a command failed; all that was said:\n{said}"
+        "{document}: a command failed; the whole output:\n{output}"
     );
-    for (block, part) in blocks.iter().zip(&parts) {
-        let lines: Vec<String> = part.lines().map(alike).collect();
+
+    for (block, printed) in blocks.iter().zip(&outputs) {
+        let lines: Vec<String> = printed.lines().map(alike).collect();
         for line in &block.printed {
             let commands = &block.commands;
-            let is_there = lines.iter().any(|said| fits(said, line));
+            let is_there = lines.iter().any(|printed| fits(printed, line));
             assert!(
                 is_there,
-                "{document}:\n{commands}\nshould print {line:?}, but prints\n{part}"
+                "{document}:\n{commands}\nshould print {line:?}, but prints\n{printed}"
             );
         }
     }
 }
 
 async fn the_quick_start_does_what_it_says() {
-    // Two seconds are enough for a reader; a busy machine may not have begun by then.
-    let wait = "\nuntil longhaul get $id --json | grep '\"checkpoint\":[1-9]' > /dev/null; do sleep 0.1; done\n";
+    // Two seconds are enough for a reader; on a busy machine the task may start later.
+    let wait = "\nuntil longhaul get $id --json | grep '\"checkpoint\":[1-9]' > /dev/null; do \
+         sleep 0.1; done\n";
     run(
         "docs/quickstart.md",
         "",
@@ -193,7 +212,7 @@ async fn the_quick_start_does_what_it_says() {
 async fn the_readme_does_what_it_says() {
     let ready =
         "curl -sf --retry 60 --retry-connrefused --retry-delay 1 http://127.0.0.1:7080/readyz";
-    // A reader asks a moment later; a busy machine may not have begun by then.
+    // A reader asks a moment later; on a busy machine the task may start later still.
     let why = r"curl -sw '\n' http://127.0.0.1:7080/api/tasks/$id/why";
     let until_it_runs = format!("until {why} | grep '\"reason\":\"running\"'; do sleep 0.1; done");
     run(
@@ -204,7 +223,7 @@ async fn the_readme_does_what_it_says() {
     .await;
 }
 
-/// A fleet on servers of the tests, under names of its own.
+/// A fleet on the servers of the tests, under its own names.
 async fn the_guide_to_deployment_does_what_it_says() {
     let database = Database::make(Backend::Postgres).await;
     let server = |variable: &str| {
@@ -214,6 +233,7 @@ async fn the_guide_to_deployment_does_what_it_says() {
     let names = format!(
         "export LONGHAUL_BROKER__NAMESPACE={namespace} LONGHAUL_REDIS__NAMESPACE={namespace}"
     );
+
     let others = [
         (
             "postgres://longhaul:$POSTGRES_PASSWORD@127.0.0.1:5432/longhaul",
@@ -228,10 +248,11 @@ async fn the_guide_to_deployment_does_what_it_says() {
             server("LONGHAUL_TEST_REDIS"),
         ),
     ];
+
     run("docs/deployment.md", &names, &others).await;
 }
 
-fn words_with_digits_are_alike() {
+fn words_with_digits_compare_as_equal() {
     assert_eq!(
         alike("01a1-e08e  sample.fail  RUNNING   1/5   2m 3s"),
         "# sample.fail RUNNING #/#"
@@ -239,7 +260,7 @@ fn words_with_digits_are_alike() {
     assert_eq!(alike("\"attempt\": 3,"), "\"attempt\": #,");
 }
 
-fn dots_stand_for_anything() {
+fn dots_match_anything() {
     assert!(fits(
         "# crashed vm # ago crash: it died",
         "# crashed … crash: it died"

@@ -1,17 +1,18 @@
-//! What somebody does on the first day, by HTTP alone: every sample, live, cancelled, buried and brought back, a novel; and a
-//! power cut in the middle, after which everything finishes and nothing happens twice.
+//! A first day with Longhaul over HTTP alone: every sample, live events, a cancel, a dead letter
+//! and its retry, a novel; and a power cut, after which everything finishes and nothing is done
+//! twice.
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
+use crate::client::Call;
 use crate::database::{Backend, Database};
-use crate::http::client::Call;
 use crate::program::running::Running;
 use crate::trial::on_every_store;
 
 pub(crate) fn trials() -> Vec<Trial> {
     on_every_store![
-        everything_can_be_tried_by_http_alone,
+        every_sample_can_be_tried_over_http,
         everything_finishes_after_a_kill_and_nothing_is_done_twice
     ]
 }
@@ -27,23 +28,25 @@ async fn start(store: Backend, database: &Database) -> Running {
     Running::start(store, database, &token).await
 }
 
-async fn everything_can_be_tried_by_http_alone(store: Backend) {
+async fn every_sample_can_be_tried_over_http(store: Backend) {
     let database = Database::make(store).await;
     let node = start(store, &database).await;
-    each_sample_ends_as_it_says(&node).await;
-    a_task_is_watched_live(&node).await;
+    each_sample_ends_as_documented(&node).await;
+    a_task_is_followed_live(&node).await;
     a_running_task_is_cancelled(&node).await;
     a_dead_letter_is_retried(&node).await;
     let novel = import_the_sample(&node).await;
     let summaries = all_summaries(&node, &novel).await;
+
     assert!(
         summaries.len() >= 3 && summaries.iter().all(|text| text.len() > 20),
         "{summaries:?}"
     );
 }
 
-async fn each_sample_ends_as_it_says(node: &Running) {
-    let samples = [
+/// Each sample with its parameters and its result, or null if that varies.
+fn samples() -> Vec<(&'static str, Value, Value)> {
+    vec![
         (
             "sample.echo",
             json!({ "a": [1, "é"] }),
@@ -76,7 +79,11 @@ async fn each_sample_ends_as_it_says(node: &Running) {
             json!({ "chunks": 3, "resumedFrom": 0 }),
         ),
         ("sample.artifact", json!({ "bytes": 1_000 }), Value::Null),
-    ];
+    ]
+}
+
+async fn each_sample_ends_as_documented(node: &Running) {
+    let samples = samples();
     let known: Vec<Value> = node.get("/api/types").await["items"]
         .as_array()
         .unwrap()
@@ -85,41 +92,46 @@ async fn each_sample_ends_as_it_says(node: &Running) {
         .iter()
         .filter_map(|one| one["taskType"].as_str())
         .collect();
-    let is_told = |name: &&str| name.starts_with("sample.");
+    let is_sample = |name: &&str| name.starts_with("sample.");
+
     assert_eq!(
-        known.into_iter().filter(is_told).count(),
+        known.into_iter().filter(is_sample).count(),
         samples.len(),
         "no sample is left out"
     );
+
     for (task_type, parameters, result) in samples {
         let id = node.submit(task_type, parameters, json!({})).await;
         let task = node.until_status(&id, "COMPLETED").await;
         if !result.is_null() {
             assert_eq!(task["result"], result, "{task_type}");
         }
+
         if task_type == "sample.artifact" {
             let file = node
                 .send(Call::get(task["resultUrl"].as_str().unwrap()))
                 .await;
             assert_eq!((file.status, file.text.len()), (200, 1_000));
         }
+
         if task_type == "sample.stream" {
-            let told = node
+            let chunks = node
                 .follow(format!("/api/tasks/{id}/stream"))
                 .await
                 .until("end")
                 .await;
-            let text: String = told
+            let text: String = chunks
                 .iter()
                 .filter_map(|event| event.data["text"].as_str())
                 .collect();
+
             assert_eq!(text, "chunk 1\nchunk 2\nchunk 3\n");
         }
     }
 }
 
-async fn a_task_is_watched_live(node: &Running) {
-    // It does not begin before somebody watches.
+async fn a_task_is_followed_live(node: &Running) {
+    // The task must not start before its events are followed.
     let queue = |what: &str| Call::new("POST", format!("/api/queues/free_default/{what}"));
     node.send(queue("pause")).await.expect(204);
     let id = node
@@ -129,15 +141,19 @@ async fn a_task_is_watched_live(node: &Running) {
             json!({}),
         )
         .await;
+
     let mut events = node.follow(format!("/api/tasks/{id}/events")).await;
     node.send(queue("resume")).await.expect(204);
-    let heard = events.until("completed").await;
-    assert_eq!(heard[0].name, "state", "it starts with what is");
-    assert!(
-        heard.iter().any(|event| event.name == "progress"),
-        "{heard:?}"
+    let events_seen = events.until("completed").await;
+    assert_eq!(
+        events_seen[0].name, "state",
+        "the stream starts with the state"
     );
-    let versions: Vec<u64> = heard
+    assert!(
+        events_seen.iter().any(|event| event.name == "progress"),
+        "{events_seen:?}"
+    );
+    let versions: Vec<u64> = events_seen
         .iter()
         .filter_map(|event| event.data["version"].as_u64())
         .collect();
@@ -162,6 +178,7 @@ async fn a_dead_letter_is_retried(node: &Running) {
         .await;
     node.until_status(&id, "DEAD_LETTER").await;
     let dead = node.all("/api/tasks/dead-letter").await;
+
     assert_eq!((dead.len(), &dead[0]["taskId"]), (1, &json!(id)));
     node.send(Call::new("POST", format!("/api/tasks/{id}/retry")))
         .await
@@ -184,13 +201,14 @@ async fn import_the_sample(node: &Running) -> Novel {
         .await
         .expect(202);
     let word = |name: &str| answer[name].as_str().unwrap().to_owned();
+
     Novel {
         path: format!("{NOVELS}/{}", word("novelId")),
         task: word("taskId"),
     }
 }
 
-/// The summary of each scene, or nothing where there is none yet.
+/// The summary of each scene that has one yet.
 fn summaries_of(novel: &Value) -> Vec<Option<String>> {
     let chapters = novel["chapters"].as_array().unwrap().iter();
     let scenes = chapters.flat_map(|chapter| chapter["scenes"].as_array().unwrap());
@@ -208,21 +226,22 @@ async fn all_summaries(node: &Running, novel: &Novel) -> Vec<String> {
         .collect()
 }
 
-/// What runs when the power goes.
+/// The tasks that run at the power cut.
 struct Work {
     steps: String,
     output: String,
-    brood: String,
+    fanout: String,
     novel: Novel,
 }
 
-/// Everything takes a quarter of a minute: on a busy machine, too, it has not ended when it is seen to have begun.
+/// Each task takes a quarter of a minute, so that it still runs when its start has been seen, even
+/// on a busy machine.
 const STEPS: u64 = 60;
 const STEP_MS: u64 = 250;
 const CHILD_MS: u64 = STEPS * STEP_MS;
-const SLOW_WORDS: [(&str, &str); 1] = [("NOVEL_PACE_MS", "200")];
+const SLOW_NOVEL: [(&str, &str); 1] = [("NOVEL_PACE_MS", "200")];
 const CHILDREN: usize = 20;
-/// Every fourth child fails, and does so at once.
+/// Every fourth child fails, at once.
 const FAILING: usize = CHILDREN / 4;
 
 async fn begin(node: &Running) -> Work {
@@ -232,7 +251,7 @@ async fn begin(node: &Running) -> Work {
     let work = Work {
         steps: node.submit("sample.checkpoint", steps, json!({})).await,
         output: node.submit("sample.stream", chunks, json!({})).await,
-        brood: node.submit("sample.fanout", children, json!({})).await,
+        fanout: node.submit("sample.fanout", children, json!({})).await,
         novel: import_the_sample(node).await,
     };
     let path = |id: &str, what: &str| format!("/api/tasks/{id}/{what}");
@@ -249,7 +268,7 @@ async fn begin(node: &Running) -> Work {
             .iter()
             .any(|one| one["status"] == "FAILED")
     };
-    node.until(&path(&work.brood, "children"), is_some).await;
+    node.until(&path(&work.fanout, "children"), is_some).await;
     node.until(&path(&work.novel.task, "children"), |list| {
         !list["items"].as_array().unwrap().is_empty()
     })
@@ -264,54 +283,31 @@ async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backe
     } else {
         database.token("u-1").await
     };
-    let node = Running::start_with(store, &database, &token, &SLOW_WORDS).await;
+    let node = Running::start_with(store, &database, &token, &SLOW_NOVEL).await;
     let work = begin(&node).await;
     let before = node.all("/api/tasks").await;
-    for id in [&work.steps, &work.output, &work.brood, &work.novel.task] {
+
+    for id in [&work.steps, &work.output, &work.fanout, &work.novel.task] {
         let task = before
             .iter()
             .find(|task| task["taskId"] == json!(id))
             .unwrap();
-        assert!(task["finishedAt"].is_null(), "it is in the middle: {task}");
+        assert!(task["finishedAt"].is_null(), "it has not ended: {task}");
     }
+
     node.kill().await;
 
-    let node = Running::start_with(store, &database, &token, &SLOW_WORDS).await;
+    let node = Running::start_with(store, &database, &token, &SLOW_NOVEL).await;
     let steps = node.until_status(&work.steps, "COMPLETED").await;
     let output = node.until_status(&work.output, "COMPLETED").await;
+
     for (task, name) in [(&steps, "steps"), (&output, "chunks")] {
-        let resumed = task["result"]["resumedFrom"].as_u64().unwrap();
-        assert!(
-            (1..STEPS).contains(&resumed),
-            "it went on where it was: {task}"
-        );
-        assert_eq!(
-            (&task["result"][name], &task["attempt"]),
-            (&json!(STEPS), &json!(2))
-        );
-        let attempts = node
-            .all(&format!(
-                "/api/tasks/{}/attempts",
-                task["taskId"].as_str().unwrap()
-            ))
-            .await;
-        assert_eq!(attempts.len(), 2, "{attempts:?}");
+        it_continued_from_its_checkpoint(&node, task, name).await;
     }
-    the_rest_is_there_once(&node, &output).await;
-    let brood = node
-        .until_status(&work.brood, "COMPLETED_WITH_ERRORS")
-        .await;
-    assert_eq!(
-        brood["result"],
-        json!({ "completed": CHILDREN - FAILING, "failed": FAILING })
-    );
-    assert_eq!(
-        node.all(&format!("/api/tasks/{}/children", work.brood))
-            .await
-            .len(),
-        CHILDREN,
-        "no child is there twice"
-    );
+
+    the_remaining_output_exists_once(&node, &output).await;
+    no_child_exists_twice(&node, &work.fanout).await;
+
     let summaries = all_summaries(&node, &work.novel).await;
     let children = node
         .all(&format!("/api/tasks/{}/children", work.novel.task))
@@ -326,41 +322,68 @@ async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backe
     assert_eq!(
         after.len(),
         4 + CHILDREN + summaries.len(),
-        "no task is there twice"
+        "no task exists twice"
     );
     let completed = after
         .iter()
         .filter(|task| task["status"] == "COMPLETED")
         .count();
+
     assert_eq!(
         completed,
         after.len() - 1 - FAILING,
-        "all but the brood and the children that fail: {after:?}"
+        "all but the fanout and its failing children: {after:?}"
     );
+
     for ended in before.iter().filter(|task| task["finishedAt"].is_string()) {
         let now = after
             .iter()
             .find(|task| task["taskId"] == ended["taskId"])
             .unwrap();
-        assert_eq!(now, ended, "what had ended was not touched again");
+        assert_eq!(now, ended, "ended tasks are unchanged");
     }
 }
 
-/// A single node keeps output in memory: what was written before the kill is gone, and the rest is there once.
-async fn the_rest_is_there_once(node: &Running, output: &Value) {
-    let (id, resumed) = (
-        output["taskId"].as_str().unwrap(),
-        output["result"]["resumedFrom"].as_u64().unwrap(),
+/// `name` is the field of the result that counts the steps.
+async fn it_continued_from_its_checkpoint(node: &Running, task: &Value, name: &str) {
+    let resumed = task["result"]["resumedFrom"].as_u64().unwrap();
+    assert!((1..STEPS).contains(&resumed), "{task}");
+    assert_eq!(
+        (&task["result"][name], &task["attempt"]),
+        (&json!(STEPS), &json!(2))
     );
-    let told = node
+
+    let id = task["taskId"].as_str().unwrap();
+    let attempts = node.all(&format!("/api/tasks/{id}/attempts")).await;
+    assert_eq!(attempts.len(), 2, "{attempts:?}");
+}
+
+async fn no_child_exists_twice(node: &Running, id: &str) {
+    let fanout = node.until_status(id, "COMPLETED_WITH_ERRORS").await;
+    assert_eq!(
+        fanout["result"],
+        json!({ "completed": CHILDREN - FAILING, "failed": FAILING })
+    );
+
+    let children = node.all(&format!("/api/tasks/{id}/children")).await;
+    assert_eq!(children.len(), CHILDREN);
+}
+
+/// A single node keeps output in memory: what was written before the kill is gone, and the rest
+/// exists once.
+async fn the_remaining_output_exists_once(node: &Running, output: &Value) {
+    let id = output["taskId"].as_str().unwrap();
+    let resumed = output["result"]["resumedFrom"].as_u64().unwrap();
+    let chunks = node
         .follow(format!("/api/tasks/{id}/stream"))
         .await
         .until("end")
         .await;
-    let text: String = told
+    let text: String = chunks
         .iter()
         .filter_map(|event| event.data["text"].as_str())
         .collect();
+
     let wanted: String = (resumed + 1..=STEPS)
         .map(|chunk| format!("chunk {chunk}\n"))
         .collect();

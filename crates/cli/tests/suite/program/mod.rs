@@ -28,5 +28,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         starts::trials(),
         token::trials(),
     ];
+
     parts.into_iter().flatten().collect()
 }

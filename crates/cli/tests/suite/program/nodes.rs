@@ -11,58 +11,66 @@ use crate::{
 
 pub(crate) fn trials() -> Vec<Trial> {
     once![
-        a_node_that_answers_and_a_node_that_works_share_a_store,
-        duties_without_a_worker_rescue_what_a_dead_node_held
+        an_api_node_and_a_worker_node_share_a_store,
+        maintenance_without_a_worker_rescues_tasks_of_a_dead_node
     ]
 }
 
-async fn a_node_that_answers_and_a_node_that_works_share_a_store() {
+async fn an_api_node_and_a_worker_node_share_a_store() {
     let database = Database::make(Backend::Postgres).await;
     let token = database.token("u-1").await;
     let api = database
         .start(&["serve", "--roles", "api", "--samples"])
         .await;
     let early = api.submit(&token, "sample.echo", json!(1)).await;
+
     assert_eq!(
         api.get(&token, "/api/nodes").await.1["items"]
             .as_array()
             .map(Vec::len),
         Some(0),
-        "nobody works yet"
+        "no worker runs yet"
     );
+
     let worker = database
         .start(&["worker", "--queues", "free_default=2", "--samples"])
         .await;
     assert_eq!(worker.greeting, "Longhaul is running (worker)");
     api.until(&token, &early, "COMPLETED").await;
+
     for n in 0..5 {
         let id = api.submit(&token, "sample.echo", json!(n)).await;
         api.until(&token, &id, "COMPLETED").await;
     }
+
     worker.stop().await;
     api.stop().await;
 }
 
-async fn duties_without_a_worker_rescue_what_a_dead_node_held() {
+async fn maintenance_without_a_worker_rescues_tasks_of_a_dead_node() {
     let database = Database::make(Backend::Postgres).await;
     let token = database.token("u-1").await;
     let quick = |arguments: &[&str]| {
         let mut command = database.program(arguments);
-        // Sooner than by default, and so long that a machine that stands still for a moment kills nobody.
+        // Sooner than by default, and long enough that a machine that stalls for a moment kills no
+        // node.
         command
-            .env("LONGHAUL_DUTIES__LEASE", "6s")
-            .env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+            .env("LONGHAUL_MAINTENANCE__LEASE", "6s")
+            .env("LONGHAUL_MAINTENANCE__RESCUE_EVERY", "100ms");
         command
     };
-    let api = Process::start(quick(&["serve", "--roles", "api,duties", "--samples"])).await;
+
+    let api = Process::start(quick(&["serve", "--roles", "api,maintenance", "--samples"])).await;
     let doomed = Process::start(quick(&["worker", "--samples"])).await;
     let id = api
         .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
         .await;
+
     api.until(&token, &id, "RUNNING").await;
     doomed.signal("-KILL").await;
     drop(doomed);
-    // No node runs tasks any more: the one that is left has taken it back and leaves it where it is.
+
+    // No node runs tasks now: the remaining one puts the task back into its queue.
     let task = api.until(&token, &id, "QUEUED").await;
     assert_eq!(task["attempt"], 1);
     api.stop().await;

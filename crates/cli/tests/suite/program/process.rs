@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
+use crate::client::{Call, awaited};
 use crate::database::Database;
-use crate::http::client::{Call, awaited};
 
-/// Nothing here takes this long.
+/// Everything here is faster than this.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Database {
-    /// The program with the configuration of this test and nothing else from outside.
+    /// The program with the configuration of this test and an otherwise empty environment.
     pub(crate) fn program(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         command
@@ -26,6 +26,7 @@ impl Database {
             .env_clear()
             .env("LONGHAUL_STORE", &self.url)
             .env("LONGHAUL_LISTEN", "127.0.0.1:0");
+
         command.env("NO_COLOR", "1");
         command
     }
@@ -44,6 +45,7 @@ impl Database {
             ])
             .await
             .ok();
+
         let made: Value = serde_json::from_str(&made).unwrap();
         made["token"].as_str().unwrap().to_owned()
     }
@@ -60,7 +62,7 @@ pub(crate) async fn answer(mut command: Command) -> Answer {
     Answer(done.unwrap())
 }
 
-/// How a command ended, and what it said.
+/// How a command ended, and what it printed.
 pub(crate) struct Answer(Output);
 
 impl Answer {
@@ -68,7 +70,7 @@ impl Answer {
         String::from_utf8_lossy(&self.0.stdout).into_owned()
     }
 
-    /// All that anybody could read.
+    /// Standard output and standard error.
     pub(crate) fn all(&self) -> String {
         format!("{}{}", self.out(), String::from_utf8_lossy(&self.0.stderr))
     }
@@ -79,7 +81,7 @@ impl Answer {
         self.out()
     }
 
-    /// It was told something that it does not understand.
+    /// Checks that the command failed with an error, and returns all that it printed.
     #[track_caller]
     pub(crate) fn failed(&self) -> String {
         assert_eq!(self.0.status.code(), Some(1), "{}", self.all());
@@ -109,6 +111,7 @@ impl Process {
             .await
             .expect("a greeting in time")
             .unwrap();
+
         let Some(greeting) = first else {
             let mut said = String::new();
             while let Ok(Some(line)) = log.next_line().await {
@@ -116,6 +119,7 @@ impl Process {
             }
             panic!("it did not start: {said}");
         };
+
         Self {
             child,
             _out: out,
@@ -125,11 +129,11 @@ impl Process {
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        let place = self
+        let address = self
             .greeting
             .split_whitespace()
             .find(|word| word.starts_with("http://"));
-        format!("{}{path}", place.expect("the address of the API"))
+        format!("{}{path}", address.expect("the address of the API"))
     }
 
     pub(crate) async fn get(&self, token: &str, path: &str) -> (u16, Value) {
@@ -139,13 +143,14 @@ impl Process {
             .send()
             .await
             .unwrap();
+
         (
             asked.status().as_u16(),
             asked.json().await.unwrap_or_default(),
         )
     }
 
-    /// What it says once it is ready. A store that is slow to answer makes it not ready for a moment.
+    /// The answer of `/readyz` once it is 200. A slow store makes a node not ready for a moment.
     pub(crate) async fn ready(&self) -> Value {
         let ready = async {
             loop {
@@ -157,6 +162,7 @@ impl Process {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
+
         tokio::time::timeout(DEADLINE, ready)
             .await
             .expect("it is ready in time")
@@ -169,6 +175,7 @@ impl Process {
             .send()
             .await
             .unwrap();
+
         (
             asked.status().as_u16(),
             asked.json().await.unwrap_or_default(),
@@ -184,6 +191,7 @@ impl Process {
             .send()
             .await
             .unwrap();
+
         assert_eq!(sent.status().as_u16(), 202, "{:?}", sent.text().await);
         let answer: Value = sent.json().await.unwrap();
         answer["taskId"].as_str().unwrap().to_owned()
@@ -198,29 +206,27 @@ impl Process {
 
     /// Waits until the task has this status.
     pub(crate) async fn until(&self, token: &str, id: &str, status: &str) -> Value {
-        let (news, path) = (
-            format!("/api/tasks/{id}/events"),
-            format!("/api/tasks/{id}"),
-        );
+        let news = format!("/api/tasks/{id}/events");
+        let path = format!("/api/tasks/{id}");
         self.until_so(token, (&news, &path), |task| task["status"] == status)
             .await
     }
 
-    /// Waits until what is at the path is as wanted, and looks again at each word of a live stream.
+    /// Waits until what is at the path is as wanted, and asks again after each live event.
     pub(crate) async fn until_so(
         &self,
         token: &str,
-        places: (&str, &str),
+        events_and_path: (&str, &str),
         is_so: impl Fn(&Value) -> bool,
     ) -> Value {
         let signed = |call: Call| call.header("Authorization", &format!("Bearer {token}"));
-        let so = awaited(self.address(), signed, places, is_so);
+        let so = awaited(self.address(), signed, events_and_path, is_so);
         tokio::time::timeout(DEADLINE, so)
             .await
-            .unwrap_or_else(|_| panic!("{places:?} is not as wanted in time"))
+            .unwrap_or_else(|_| panic!("{events_and_path:?} is not as wanted in time"))
     }
 
-    /// Waits until a live stream of this caller's ends: their token is no longer good.
+    /// Waits until a live stream of this caller ends because the token is no longer valid.
     pub(crate) async fn until_refused(&self, token: &str) {
         let live = client()
             .get(self.url("/api/events"))
@@ -259,6 +265,7 @@ impl Process {
             }
             panic!("it ended without {wanted:?}");
         };
+
         tokio::time::timeout(DEADLINE, found)
             .await
             .expect("the line in time");

@@ -1,4 +1,5 @@
-//! A node as people start it first, and asked by HTTP alone: `dev` on SQLite, `serve` with tokens on the servers.
+//! A node as new users start it, called over HTTP alone: `dev` on SQLite, `serve` with tokens on
+//! the database servers.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -7,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
+use crate::client::{Call, Events, Reply, awaited};
 use crate::database::{Backend, Database};
-use crate::http::client::{Call, Events, Reply, awaited};
 use crate::program::process::DEADLINE;
 
 pub(crate) struct Running {
@@ -49,33 +50,38 @@ impl Running {
             .open(database.folder.path().join("log"))
             .unwrap();
         let mut command = database.program(arguments);
-        // A node that dies is noticed sooner than by default: the test need not wait so long. One that lives is not taken for dead
-        // because the machine stands still for a moment.
+
+        // A dead node is noticed sooner than by default, to keep the test short. The lease is long
+        // enough that a machine that stalls for a moment kills no node.
         command
-            .env("LONGHAUL_DUTIES__LEASE", "6s")
-            .env("LONGHAUL_DUTIES__RESCUE_EVERY", "100ms");
+            .env("LONGHAUL_MAINTENANCE__LEASE", "6s")
+            .env("LONGHAUL_MAINTENANCE__RESCUE_EVERY", "100ms");
         command.envs(environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+
         let greeting = async {
             while let Some(line) = lines.next_line().await.unwrap() {
-                if let Some((_, place)) = line.split_once("http://") {
-                    let place = place
+                if let Some((_, url)) = line.split_once("http://") {
+                    let address = url
                         .split(|letter: char| letter == '/' || letter.is_whitespace())
                         .next()
                         .unwrap();
-                    return place.parse().unwrap();
+                    return address.parse().unwrap();
                 }
             }
+
             let log = std::fs::read_to_string(database.folder.path().join("log"));
             panic!("it did not start: {}", log.unwrap_or_default());
         };
+
         let address = tokio::time::timeout(DEADLINE, greeting)
             .await
             .expect("a greeting in time");
         tokio::spawn(
             async move { while lines.next_line().await.is_ok_and(|line| line.is_some()) {} },
         );
+
         Self {
             child,
             address,
@@ -83,7 +89,7 @@ impl Running {
         }
     }
 
-    /// Kills it as a power cut would: nothing in it runs any more.
+    /// Kills it as a power cut would.
     pub(crate) async fn kill(mut self) {
         self.child.kill().await.unwrap();
     }
@@ -115,7 +121,8 @@ impl Running {
 
     /// Everything that a list has, page after page.
     pub(crate) async fn all(&self, path: &str) -> Vec<Value> {
-        let (mut all, mut next) = (Vec::new(), String::new());
+        let mut all = Vec::new();
+        let mut next = String::new();
         loop {
             let sign = if path.contains('?') { '&' } else { '?' };
             let page = self.get(format!("{path}{sign}size=200{next}")).await;

@@ -7,21 +7,22 @@ use crate::database::{Backend, Database};
 use crate::trial::{on_every_store, once};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = on_every_store![a_node_serves_drains_and_goes_on];
+    let mut trials = on_every_store![a_node_serves_drains_and_restarts];
     trials.extend(once![a_second_signal_ends_a_node_at_once]);
     trials
 }
 
-async fn a_node_serves_drains_and_goes_on(backend: Backend) {
+async fn a_node_serves_drains_and_restarts(backend: Backend) {
     let database = Database::make(backend).await;
     let token = database.token("u-1").await;
     let node = database.start(&["serve", "--samples"]).await;
     assert!(
-        node.greeting.contains("(api, worker, duties)"),
+        node.greeting.contains("(api, worker, maintenance)"),
         "{}",
         node.greeting
     );
     assert_eq!(node.ready().await, json!({ "status": "ok" }));
+
     assert_eq!(node.get("", "/api/tasks").await.0, 401);
     let echo = node.submit(&token, "sample.echo", json!({ "a": 1 })).await;
     let task = node.until(&token, &echo, "COMPLETED").await;
@@ -29,16 +30,18 @@ async fn a_node_serves_drains_and_goes_on(backend: Backend) {
         (&task["result"], &task["userId"]),
         (&json!({ "a": 1 }), &json!("u-1"))
     );
-    // Long enough to be seen while it runs, and well below the half minute of a drain.
+
+    // Long enough to be seen running, and well below the half minute of a drain.
     let sleeper = node
         .submit(&token, "sample.sleep", json!({ "ms": 6_000 }))
         .await;
     node.until(&token, &sleeper, "RUNNING").await;
     let later = node.submit(&token, "sample.echo", json!(2)).await;
+
     node.stop().await;
     let again = database.start(&["serve", "--samples"]).await;
     let drained = again.until(&token, &sleeper, "COMPLETED").await;
-    assert_eq!(drained["attempt"], 1, "what ran at the stop could finish");
+    assert_eq!(drained["attempt"], 1, "a running task could finish");
     again.until(&token, &later, "COMPLETED").await;
     again.stop().await;
 }
@@ -50,6 +53,7 @@ async fn a_second_signal_ends_a_node_at_once() {
     let sleeper = node
         .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
         .await;
+
     node.until(&token, &sleeper, "RUNNING").await;
     node.signal("-TERM").await;
     node.logged("stopping").await;

@@ -1,4 +1,4 @@
-//! What a node does with what it is told, from its start on.
+//! How options and configuration take effect when the program starts.
 
 use std::process::Stdio;
 
@@ -13,18 +13,18 @@ use crate::trial::once;
 pub(crate) fn trials() -> Vec<Trial> {
     once![
         a_node_that_waits_for_its_store_can_be_stopped,
-        a_task_of_another_process_is_watched_as_it_goes,
-        limits_of_the_configuration_count_before_those_of_an_application,
-        a_node_that_knows_no_type_says_so,
-        commands_that_are_no_nodes_tell_their_errors_plainly,
-        what_an_application_submits_has_the_tier_of_its_caller,
-        a_reader_who_has_seen_enough_is_no_failure
+        a_task_of_another_process_can_be_watched,
+        configured_limits_override_those_of_an_application,
+        a_node_without_task_types_warns,
+        commands_print_plain_errors,
+        tasks_of_an_application_have_the_tier_of_its_caller,
+        a_closed_pipe_is_not_a_failure
     ]
 }
 
 async fn a_node_that_waits_for_its_store_can_be_stopped() {
     let database = Database::make(Backend::Sqlite).await;
-    // It takes connections and never says a word.
+    // It accepts connections and never answers.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut command = database.program(&["serve"]);
     command.env(
@@ -36,11 +36,13 @@ async fn a_node_that_waits_for_its_store_can_be_stopped() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+
     let _open = tokio::time::timeout(DEADLINE, mute.accept())
         .await
         .expect("a connection in time")
         .unwrap();
     let id = node.id().expect("it runs").to_string();
+
     assert!(
         Command::new("kill")
             .args(["-TERM", &id])
@@ -49,6 +51,7 @@ async fn a_node_that_waits_for_its_store_can_be_stopped() {
             .unwrap()
             .success()
     );
+
     let ended = tokio::time::timeout(DEADLINE, node.wait())
         .await
         .expect("an end in time")
@@ -56,7 +59,7 @@ async fn a_node_that_waits_for_its_store_can_be_stopped() {
     assert!(ended.success(), "{ended}");
 }
 
-async fn a_task_of_another_process_is_watched_as_it_goes() {
+async fn a_task_of_another_process_can_be_watched() {
     let database = Database::make(Backend::Postgres).await;
     let token = database.token("u-1").await;
     let api = database
@@ -65,64 +68,73 @@ async fn a_task_of_another_process_is_watched_as_it_goes() {
     let worker = database.start(&["worker", "--samples"]).await;
     let steps = r#"{"steps":4,"stepMs":2000}"#;
     let mut submit = database.program(&["submit", "sample.progress", steps, "--watch"]);
+
     submit
         .env("LONGHAUL_URL", api.url(""))
         .env("LONGHAUL_TOKEN", &token);
-    let told = answer(submit).await.ok();
-    // Which steps are seen depends on when it is asked.
-    let is_told = |step: u32| {
-        told.contains(&format!(
+    let output = answer(submit).await.ok();
+
+    // Which steps are seen depends on when the server is polled.
+    let is_printed = |step: u32| {
+        output.contains(&format!(
             "RUNNING attempt 1 {}% step {step} of 4",
             step * 25
         ))
     };
-    assert!((1..4).any(is_told) && told.contains("COMPLETED"), "{told}");
+    assert!(
+        (1..4).any(is_printed) && output.contains("COMPLETED"),
+        "{output}"
+    );
     worker.stop().await;
+
     api.stop().await;
 }
 
-async fn limits_of_the_configuration_count_before_those_of_an_application() {
+async fn configured_limits_override_those_of_an_application() {
     let database = Database::make(Backend::Sqlite).await;
     let limit = "[limits.\"offline/steady\"]\nrate = 1\nper = \"1h\"\n";
     std::fs::write(database.folder.path().join("longhaul.toml"), limit).unwrap();
     let token = database.token("u-1").await;
     let node = Process::start(database.program(&["serve", "--samples"])).await;
     let (status, _) = node.post(&token, "/novel/api/novels/sample").await;
+
     assert_eq!(status, 202);
-    // One call an hour, so that the others wait.
+    // One call per hour, so that the other tasks wait.
     let waiting = "/api/tasks?taskType=generate_summary&status=RETRYING";
     let has_some = |page: &Value| {
         page["items"]
             .as_array()
             .is_some_and(|items| !items.is_empty())
     };
+
     node.until_so(&token, ("/api/events", waiting), has_some)
         .await;
     node.stop().await;
 }
 
-async fn a_node_that_knows_no_type_says_so() {
+async fn a_node_without_task_types_warns() {
     let database = Database::make(Backend::Sqlite).await;
     let mut node = database.start(&["serve"]).await;
     node.logged("--samples").await;
     node.stop().await;
 }
 
-async fn commands_that_are_no_nodes_tell_their_errors_plainly() {
+async fn commands_print_plain_errors() {
     let database = Database::make(Backend::Sqlite).await;
-    let told = database
+    let output = database
         .run(&["token", "create", "--owner", "u-1", "--scopes", "all"])
         .await
         .failed();
+
     assert!(
-        told.starts_with("error: there is no scope \"all\"; allowed: tasks:read"),
-        "{told}"
+        output.starts_with("error: there is no scope \"all\"; allowed: tasks:read"),
+        "{output}"
     );
-    let told = database.run(&["migrate", "--check"]).await.failed();
-    assert!(told.starts_with("error: "), "{told}");
+    let output = database.run(&["migrate", "--check"]).await.failed();
+    assert!(output.starts_with("error: "), "{output}");
 }
 
-async fn what_an_application_submits_has_the_tier_of_its_caller() {
+async fn tasks_of_an_application_have_the_tier_of_its_caller() {
     let database = Database::make(Backend::Sqlite).await;
     let token = database
         .run(&["token", "create", "--owner", "u-1", "--tier", "vip"])
@@ -132,6 +144,7 @@ async fn what_an_application_submits_has_the_tier_of_its_caller() {
     let (_, imported) = node.post(token.trim(), "/novel/api/novels/sample").await;
     let path = format!("/api/tasks/{}", imported["taskId"].as_str().unwrap());
     let (_, task) = node.get(token.trim(), &path).await;
+
     assert_eq!(
         (task["tier"].as_str(), task["queue"].as_str()),
         (Some("vip"), Some("vip_long")),
@@ -140,7 +153,7 @@ async fn what_an_application_submits_has_the_tier_of_its_caller() {
     node.stop().await;
 }
 
-async fn a_reader_who_has_seen_enough_is_no_failure() {
+async fn a_closed_pipe_is_not_a_failure() {
     let database = Database::make(Backend::Sqlite).await;
     for arguments in [
         "doctor",
@@ -160,8 +173,8 @@ async fn a_reader_who_has_seen_enough_is_no_failure() {
         shell
             .env("LONGHAUL_STORE", &database.url)
             .env("LONGHAUL_LISTEN", "127.0.0.1:0");
-        let told = answer(shell).await;
-        assert!(!told.all().contains("panicked"), "{}", told.all());
-        told.ok();
+        let output = answer(shell).await;
+        assert!(!output.all().contains("panicked"), "{}", output.all());
+        output.ok();
     }
 }

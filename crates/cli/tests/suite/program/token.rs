@@ -1,4 +1,4 @@
-//! `token`: made, listed and revoked, beside a node that runs.
+//! `token`: created, listed and revoked, beside a running node.
 
 use libtest_mimic::Trial;
 use serde_json::Value;
@@ -7,14 +7,12 @@ use crate::database::{Backend, Database};
 use crate::trial::{on_every_store, once};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let mut trials = on_every_store![a_token_is_made_listed_and_revoked_beside_a_node];
-    trials.extend(once![
-        a_token_that_does_not_fit_is_refused_and_says_what_is_allowed
-    ]);
+    let mut trials = on_every_store![a_token_is_created_listed_and_revoked_beside_a_node];
+    trials.extend(once![wrong_token_options_are_refused_with_what_is_allowed]);
     trials
 }
 
-async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
+async fn a_token_is_created_listed_and_revoked_beside_a_node(backend: Backend) {
     let database = Database::make(backend).await;
     let node = database.start(&["serve", "--samples"]).await;
     let shown = database
@@ -23,6 +21,7 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
         ])
         .await;
     let token = shown.ok().trim().to_owned();
+
     assert!(
         token.starts_with("lh_live_") && !token.contains('\n'),
         "{token}"
@@ -32,16 +31,15 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
     let id = token.split('_').nth(2).unwrap();
     let listed = database.run(&["token", "list"]).await;
     let table = listed.ok();
+
     assert!(
         table.contains(id) && table.contains("ci") && table.contains("good"),
         "{table}"
     );
-    assert!(
-        !listed.all().contains(&token),
-        "nobody sees it a second time"
-    );
+    assert!(!listed.all().contains(&token), "it is shown only once");
     let list: Value =
         serde_json::from_str(&database.run(&["token", "list", "--json"]).await.ok()).unwrap();
+
     assert_eq!(
         (&list[0]["tier"], &list[0]["state"]),
         (&"vip".into(), &"good".into())
@@ -52,6 +50,7 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
     );
     let as_listed = format!("lh_live_{id}");
     assert!(table.contains(&as_listed), "{table}");
+
     assert!(
         database
             .run(&["token", "revoke", &as_listed])
@@ -59,6 +58,7 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
             .ok()
             .contains("revoked")
     );
+
     node.until_refused(&token).await;
     assert_eq!(
         node.get(&token, "/api/tasks").await.1["code"],
@@ -67,9 +67,9 @@ async fn a_token_is_made_listed_and_revoked_beside_a_node(backend: Backend) {
     node.stop().await;
 }
 
-async fn a_token_that_does_not_fit_is_refused_and_says_what_is_allowed() {
+async fn wrong_token_options_are_refused_with_what_is_allowed() {
     let database = Database::make(Backend::Sqlite).await;
-    let told = database
+    let output = database
         .run(&[
             "token",
             "create",
@@ -80,36 +80,42 @@ async fn a_token_that_does_not_fit_is_refused_and_says_what_is_allowed() {
         ])
         .await
         .failed();
+
     assert!(
-        told.contains("everything") && told.contains("tasks:write"),
-        "{told}"
+        output.contains("everything") && output.contains("tasks:write"),
+        "{output}"
     );
-    let told = database
+    let output = database
         .run(&["token", "create", "--owner", ""])
         .await
         .failed();
-    assert!(told.contains("userId"), "{told}");
-    let told = database
+    assert!(output.contains("userId"), "{output}");
+
+    let output = database
         .run(&["token", "create", "--owner", "u-1", "--tier", "gold"])
         .await
         .all();
     assert!(
-        told.contains("gold") && told.contains("free_default") && told.contains("enterprise, vip"),
-        "{told}"
+        output.contains("gold")
+            && output.contains("free_default")
+            && output.contains("enterprise, vip"),
+        "{output}"
     );
-    let told = database
+    let output = database
         .run(&["token", "create", "--owner", "u-1", "--tier", "vip"])
         .await
         .all();
-    assert!(!told.contains("No rule"), "{told}");
-    let told = database
+    assert!(!output.contains("No rule"), "{output}");
+
+    let output = database
         .run(&["token", "create", "--owner", "u-1", "--expires", "0s"])
         .await
         .failed();
-    assert!(told.contains("expires"), "{told}");
-    let told = database.run(&["token", "revoke", "nobody"]).await.failed();
+    assert!(output.contains("expires"), "{output}");
+    let output = database.run(&["token", "revoke", "nobody"]).await.failed();
+
     assert!(
-        told.contains("there is no token with the id \"nobody\""),
-        "{told}"
+        output.contains("there is no token with the id \"nobody\""),
+        "{output}"
     );
 }

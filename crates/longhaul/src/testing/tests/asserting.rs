@@ -1,7 +1,7 @@
 //! What a test may ask, and what it is told when it is wrong.
 
 use super::{Flaky, Steps, panic_of};
-use crate::{AttemptOutcome, Status, testing::TestLonghaul};
+use crate::{AttemptEndKind, Status, testing::TestLonghaul};
 
 #[tokio::test]
 async fn what_was_submitted_is_told_by_type_and_in_order() {
@@ -13,6 +13,7 @@ async fn what_was_submitted_is_told_by_type_and_in_order() {
         longhaul.submit::<Flaky>(number).await.unwrap();
         longhaul.submit::<Steps>(()).await.unwrap();
     }
+
     assert_eq!(longhaul.submitted::<Flaky>(), [7, 1, 4]);
     assert_eq!(longhaul.submitted::<Steps>().len(), 3);
 }
@@ -37,6 +38,7 @@ async fn each_task_of_a_batch_has_its_own_names() {
         task().owner("bob"),
         task(),
     ];
+
     let handles = longhaul.submit_all(batch).await.unwrap();
     let records: Vec<_> = handles
         .iter()
@@ -46,6 +48,7 @@ async fn each_task_of_a_batch_has_its_own_names() {
         .iter()
         .map(|record| (&*record.owner, &*record.queue, &*record.task_type))
         .collect();
+
     let kind = <Flaky as crate::Task>::TYPE;
     let wanted = [
         ("default", "free_default"),
@@ -55,6 +58,7 @@ async fn each_task_of_a_batch_has_its_own_names() {
         ("bob", "free_default"),
         ("default", "free_default"),
     ];
+
     assert_eq!(names, wanted.map(|(owner, queue)| (owner, queue, kind)));
     let refused = longhaul
         .submit_all([task(), task().owner("")])
@@ -69,14 +73,15 @@ async fn attempts_and_logs_are_told_in_order() {
     let handle = longhaul.submit::<Flaky>(1).await.unwrap();
     longhaul.run_until_done().await;
     assert_eq!(longhaul.logs(&handle), ["attempt 1", "attempt 2"]);
-    let outcomes: Vec<AttemptOutcome> = longhaul
+    let outcomes: Vec<AttemptEndKind> = longhaul
         .attempts(&handle)
         .iter()
         .map(|attempt| attempt.outcome)
         .collect();
+
     assert_eq!(
         outcomes,
-        [AttemptOutcome::Failed, AttemptOutcome::Completed]
+        [AttemptEndKind::Failed, AttemptEndKind::Completed]
     );
 }
 
@@ -87,6 +92,7 @@ async fn a_wrong_end_is_explained() {
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     let message = panic_of(async { longhaul.assert_ended(&handle, Status::Completed) }).await;
+
     for part in [
         "should have ended COMPLETED",
         "DEAD_LETTER",
@@ -95,6 +101,7 @@ async fn a_wrong_end_is_explained() {
     ] {
         assert!(message.contains(part), "{part} is missing in {message}");
     }
+
     assert!(
         message.contains("log of attempt 2: [info] attempt 2"),
         "{message}"

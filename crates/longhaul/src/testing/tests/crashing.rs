@@ -1,7 +1,7 @@
 //! Crashes at a known place, and what comes after them.
 
 use super::{Flaky, Steps, panic_of};
-use crate::{AttemptOutcome, DutySettings, Status, testing::TestLonghaul};
+use crate::{AttemptEndKind, MaintenanceSettings, Status, testing::TestLonghaul};
 
 #[tokio::test]
 async fn a_crash_goes_on_from_the_checkpoint() {
@@ -16,6 +16,7 @@ async fn a_crash_goes_on_from_the_checkpoint() {
         [1, 2, 3, 4, 5],
         "the third step is not repeated"
     );
+
     let task = longhaul.record(&handle);
     assert_eq!(
         (task.attempt, task.crash_count, task.retry_count),
@@ -23,7 +24,7 @@ async fn a_crash_goes_on_from_the_checkpoint() {
     );
     assert_eq!(
         longhaul.attempts(&handle)[0].outcome,
-        AttemptOutcome::Crashed
+        AttemptEndKind::Crashed
     );
 }
 
@@ -39,6 +40,7 @@ async fn a_crash_takes_along_whatever_runs_on_any_thread() {
         .iter()
         .filter(|handle| longhaul.record(handle).crash_count == 1)
         .count();
+
     assert_eq!(crashed, 8, "no report had been delivered yet");
     for handle in &handles {
         longhaul.assert_ended(handle, Status::Completed);
@@ -53,6 +55,7 @@ async fn a_blocking_handler_crashes_too_and_leaves_no_thread_behind() {
             ..Steps::default()
         })
         .start();
+
     let handle = longhaul.submit::<Steps>(()).await.unwrap();
     longhaul.crash_after_checkpoints(2);
     longhaul.run_until_idle().await;
@@ -66,6 +69,7 @@ async fn checkpoints_count_from_the_call_on_and_once() {
     longhaul.run_until_idle().await;
     longhaul.crash_after_checkpoints(5);
     let handle = longhaul.submit::<Steps>(()).await.unwrap();
+
     longhaul.run_until_idle().await;
     assert_eq!((longhaul.crashes(), longhaul.result(&handle)), (1, 5));
     longhaul.submit::<Steps>(()).await.unwrap();
@@ -84,15 +88,16 @@ async fn a_crash_that_never_comes_is_not_counted() {
 
 #[tokio::test]
 async fn the_duties_of_the_test_decide_what_a_crash_means() {
-    let strict = DutySettings {
+    let strict = MaintenanceSettings {
         max_crashes: 1,
-        ..DutySettings::default()
+        ..MaintenanceSettings::default()
     };
     let longhaul = TestLonghaul::new()
         .register(Steps::default())
-        .configure(|builder| builder.duties(strict))
+        .configure(|builder| builder.maintenance(strict))
         .start();
     let handle = longhaul.submit::<Steps>(()).await.unwrap();
+
     longhaul.crash_after_checkpoints(1);
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);

@@ -27,7 +27,8 @@ async fn panic_of(doomed: impl Future) -> String {
     }
 }
 
-/// Fails in its first attempts, as many as its parameter says, and then answers with the attempt's number.
+/// Fails in its first attempts, as many as its parameter says, and then answers with the attempt's
+/// number.
 struct Flaky;
 
 impl Task for Flaky {

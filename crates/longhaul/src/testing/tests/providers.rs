@@ -16,6 +16,7 @@ async fn each_call_gets_the_next_answer_and_the_last_one_holds() {
         .cut_off_after("ha")
         .slow(HOUR, "late");
     let provider = script.clone();
+
     assert_eq!(provider.call().await.unwrap(), "one");
     assert_eq!(
         provider.call().await.unwrap_err(),
@@ -23,17 +24,20 @@ async fn each_call_gets_the_next_answer_and_the_last_one_holds() {
             retry_after: MINUTE
         }
     );
+
     assert_eq!(
         provider.call().await.unwrap_err(),
         ProviderError::CutOff {
             received: "ha".to_owned()
         }
     );
+
     for _ in 0..2 {
         let before = tokio::time::Instant::now();
         assert_eq!(provider.call().await.unwrap(), "late");
         assert!(before.elapsed() >= HOUR);
     }
+
     assert_eq!(script.calls(), 5, "clones share the count");
 }
 
@@ -58,12 +62,14 @@ fn an_error_is_known_also_as_a_cause() {
             retry_after: MINUTE
         }
     );
+
     assert_eq!(
         ProviderError::classify(&ProviderError::CutOff {
             received: String::new()
         }),
         Class::Retryable
     );
+
     assert_eq!(ProviderError::classify(&std::fmt::Error), Class::Fatal);
     let timed_out = std::io::Error::from(std::io::ErrorKind::TimedOut);
     assert_eq!(
@@ -103,6 +109,7 @@ async fn a_refusal_uses_up_no_retry_and_parks_the_key_for_all() {
     let first = longhaul.submit::<Ask>(()).await.unwrap();
     longhaul.run_until_idle().await;
     let second = longhaul.submit::<Ask>(()).await.unwrap();
+
     longhaul.advance(HOUR - MINUTE);
     longhaul.run_until_idle().await;
     assert_eq!(provider.calls(), 1, "the key is parked, so nobody calls");
@@ -112,6 +119,7 @@ async fn a_refusal_uses_up_no_retry_and_parks_the_key_for_all() {
         ("answer".to_owned(), "answer".to_owned())
     );
     let task = longhaul.record(&first);
+
     assert_eq!((task.retry_count, task.snooze_count >= 1), (0, true));
 }
 
@@ -137,6 +145,7 @@ async fn limits_go_by_the_clock_of_the_test() {
         .submit_all((0..3).map(|_| longhaul.submit::<Ask>(())))
         .await
         .unwrap();
+
     longhaul.run_until_idle().await;
     assert_eq!(provider.calls(), 1);
     longhaul.advance(MINUTE);

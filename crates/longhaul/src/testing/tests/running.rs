@@ -52,6 +52,7 @@ async fn the_clock_stands_still_until_it_is_moved() {
         "a microsecond for each reading, and nothing else"
     );
     longhaul.advance(HOUR);
+
     assert!(longhaul.now().micros_since(before) >= 3_600_000_000);
 }
 
@@ -67,6 +68,7 @@ async fn a_key_holds_as_long_as_its_submitter_says() {
             .unwrap()
             .id()
     };
+
     let first = submit().await;
     longhaul.advance(MINUTE / 2);
     assert_eq!(submit().await, first);
@@ -81,6 +83,7 @@ async fn until_done_jumps_over_every_wait() {
     let before = longhaul.now();
     longhaul.run_until_done().await;
     assert_eq!(longhaul.result(&handle), 4);
+
     // An hour of delay, and waits of one, two and four minutes with a fifth of jitter.
     let minutes = longhaul.now().micros_since(before) / 60_000_000;
     assert!((60 + 5..=60 + 9).contains(&minutes), "{minutes}");
@@ -96,6 +99,7 @@ async fn a_deadline_is_a_moment_to_jump_to() {
         .deadline(deadline)
         .await
         .unwrap();
+
     longhaul.run_until_done().await;
     let task = longhaul.record(&handle);
     assert_eq!(
@@ -121,6 +125,7 @@ async fn a_task_that_is_put_back_for_ever_is_told_of() {
     async fn later(_: (), _job: Job) -> Outcome<()> {
         Err(Stop::snooze(Duration::ZERO))
     }
+
     struct Later;
     impl Task for Later {
         const TYPE: &'static str = "later";
@@ -130,11 +135,13 @@ async fn a_task_that_is_put_back_for_ever_is_told_of() {
             later((), (*_ctx).clone()).await
         }
     }
+
     let longhaul = TestLonghaul::new()
         .register_fn("later", TypeSettings::new(), later)
         .start();
     longhaul.submit::<Later>(()).await.unwrap();
     let message = panic_of(longhaul.run_until_idle()).await;
+
     assert!(
         message.contains("later") && message.contains("10000 snoozes"),
         "{message}"
@@ -148,6 +155,7 @@ async fn a_clock_that_jumps_does_not_kill_the_worker() {
     longhaul.run_until_idle().await;
     longhaul.advance(HOUR * 24);
     let handle = longhaul.submit::<Flaky>(0).await.unwrap();
+
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::Completed);
     assert_eq!(
@@ -193,7 +201,8 @@ impl Task for Sleeper {
 async fn on_a_paused_runtime_handlers_sleep_in_no_time() {
     let longhaul = TestLonghaul::new().register(Sleeper).start();
     let handle = longhaul.submit::<Sleeper>(()).await.unwrap();
-    let (by_tokio, started) = (tokio::time::Instant::now(), Instant::now());
+    let by_tokio = tokio::time::Instant::now();
+    let started = Instant::now();
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::Completed);
     assert!(
@@ -212,6 +221,7 @@ async fn on_a_paused_runtime_a_timeout_comes_at_once() {
         .max_attempts(1)
         .await
         .unwrap();
+
     longhaul.run_until_idle().await;
     longhaul.assert_ended(&handle, Status::DeadLetter);
     assert_eq!(
@@ -259,6 +269,7 @@ async fn a_running_handler_hears_a_cancel_and_hooks_are_waited_for() {
         handle.cancel().await.unwrap()
     };
     let ((), status) = tokio::join!(longhaul.run_until_idle(), cancel);
+
     assert_eq!(status, Status::Cancelled);
     longhaul.assert_ended(&handle, Status::Cancelled);
     assert_eq!(patient.hooks.load(Ordering::SeqCst), 11);
@@ -294,6 +305,7 @@ async fn parents_and_children_run_to_their_end() {
         "two children wait for their retries"
     );
     longhaul.run_until_done().await;
+
     assert_eq!(longhaul.result(&handle), 1 + 2 + 3);
     assert_eq!(longhaul.submitted::<Flaky>(), [0, 1, 2]);
 }
@@ -306,6 +318,7 @@ async fn files_are_kept_in_memory() {
             .await?
             .key)
     }
+
     struct Draw;
     impl Task for Draw {
         const TYPE: &'static str = "draw";
@@ -315,11 +328,13 @@ async fn files_are_kept_in_memory() {
             draw((), (*ctx).clone()).await
         }
     }
+
     let longhaul = TestLonghaul::new().register(Draw).start();
     let handle = longhaul.submit::<Draw>(()).await.unwrap();
     longhaul.run_until_idle().await;
-    let artifacts = &longhaul.services().artifacts;
+    let artifacts = &longhaul.sdk_client().files.store;
     let (artifact, bytes) = artifacts.get(&longhaul.result(&handle)).await.unwrap();
+
     assert_eq!(
         (artifact.file_name.as_str(), bytes.as_slice()),
         ("a.txt", b"drawn".as_slice())
@@ -344,6 +359,7 @@ impl Task for Stuck {
                 self.0.notify_one();
             }
         }
+
         let _told = Told(Arc::clone(&self.0));
         std::future::pending().await
     }
@@ -356,7 +372,8 @@ impl Task for Stuck {
     }
 }
 
-/// On a runtime that can be left behind: one with a stuck thread would wait for it instead of failing.
+/// On a runtime that can be left behind: one with a stuck thread would wait for it instead of
+/// failing.
 #[test]
 fn a_blocking_handler_that_is_past_its_timeout_is_dropped_at_its_await() {
     let dropped = Arc::new(Notify::new());
@@ -364,6 +381,7 @@ fn a_blocking_handler_that_is_past_its_timeout_is_dropped_at_its_await() {
         .enable_all()
         .build()
         .unwrap();
+
     let (status, is_dropped) = runtime.block_on(async {
         let longhaul = TestLonghaul::new()
             .register(Stuck(Arc::clone(&dropped)))
@@ -373,6 +391,7 @@ fn a_blocking_handler_that_is_past_its_timeout_is_dropped_at_its_await() {
         let told = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
         (longhaul.record(&handle).status, told.is_ok())
     });
+
     runtime.shutdown_background();
     assert_eq!((status, is_dropped), (Status::DeadLetter, true));
 }

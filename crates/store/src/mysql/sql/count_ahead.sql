@@ -1,4 +1,4 @@
--- A higher lane goes first if it is due; an equal one by its due time, then by its id. A task that was brought forward stands
+-- A higher lane goes first if it is due; an equal one by its due time, then by its id. A task that was promoted stands
 -- in a higher lane than its priority says. The lane is written as a range: by equality the whole lane would be read, with all
 -- that is due tomorrow.
 SELECT COUNT(*) FROM (

@@ -11,7 +11,7 @@ WITH picked AS MATERIALIZED (
 ), counts AS (
     SELECT picked.lane, picked.status, count(DISTINCT picked.id) AS n FROM picked GROUP BY picked.lane, picked.status
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT 0, lanes.queue, lanes.task_type, 'status', moved.label, 0, moved.n
     FROM (
         SELECT lane, status AS label, -n AS n FROM counts

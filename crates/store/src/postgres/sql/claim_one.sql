@@ -8,7 +8,7 @@ WITH picked AS MATERIALIZED (
         AND EXISTS (SELECT 1 FROM nodes WHERE nodes.id = $4 AND nodes.lost_at IS NULL)
     FOR UPDATE OF tasks SKIP LOCKED
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT 0, picked.queue, picked.task_type, 'status', moved.label, 0, moved.n
     FROM picked
     CROSS JOIN LATERAL (VALUES (picked.status, -1), ('RUNNING', 1)) AS moved(label, n)

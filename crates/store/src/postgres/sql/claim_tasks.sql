@@ -1,4 +1,4 @@
--- One statement: where the head of the order lies, the rows locked there, the claim, and its tallies. IS TRUE keeps the
+-- One statement: where the head of the order lies, the rows locked there, the claim, and its task_counts. IS TRUE keeps the
 -- planner from looking the rows up in the index of claims instead of by their ids.
 WITH open_lanes AS MATERIALIZED (
     SELECT lanes.id, lanes.priority, COALESCE(bounds.due_at, 0) AS from_due
@@ -39,7 +39,7 @@ WITH open_lanes AS MATERIALIZED (
 ), counts AS (
     SELECT picked.lane, picked.status, count(*) AS n FROM picked GROUP BY picked.lane, picked.status
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT 0, lanes.queue, lanes.task_type, 'status', moved.label, 0, moved.n
     FROM (
         SELECT lane, status AS label, -n AS n FROM counts

@@ -16,7 +16,7 @@ WITH done AS (
     SELECT queue, task_type, attempts, span_start, wait, run, count(*) AS n
     FROM done GROUP BY queue, task_type, attempts, span_start, wait, run
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT 0, queue, task_type, 'status', 'RUNNING', 0, -sum(n)::bigint FROM alike GROUP BY queue, task_type
     UNION ALL
     SELECT 0, queue, task_type, 'status', 'COMPLETED', 0, sum(n)::bigint FROM alike GROUP BY queue, task_type

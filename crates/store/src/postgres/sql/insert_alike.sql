@@ -1,5 +1,5 @@
--- Tasks that differ in nothing but id, key, due time and parameters, what they add to the counts, and a ring, if any of them is to
--- ring: most batches are so, and twenty arrays cost more than the rows.
+-- Tasks that differ in nothing but id, key, due time and parameters, what they add to the counts, and a hint, if any of them is to
+-- hint: most batches are so, and twenty arrays cost more than the rows.
 WITH made AS (
     INSERT INTO tasks (id, task_key, due_at, parameters, parent_id, owner, tier, task_type, queue, priority, lane, created_at,
         updated_at, max_attempts, timeout_ms, deadline_at, expires_at, finish_step, retry_policy, memo, correlation_id,
@@ -8,7 +8,7 @@ WITH made AS (
         {now}, $16::bigint, $17, $18, $18, $19::bigint <> 0, $20, $21, $22, $23
     FROM unnest($4::uuid[], $5::text[], $6::bigint[], $7::text[]) AS r(id, task_key, run_at, parameters)
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT span_start, queue, task_type, measure, label, bucket, n
     FROM json_to_recordset($2::json) AS t(span_start bigint, queue text, task_type text, measure text, label text,
         bucket integer, n bigint)

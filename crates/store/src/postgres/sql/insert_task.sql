@@ -1,6 +1,6 @@
 -- One task, and what it adds to the counts. `insert_tasks` sets up arrays that a lone task has no use for.
 WITH counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     VALUES (0, $8, $6, 'status', 'QUEUED', 0, 1)
 )
 INSERT INTO tasks (id, parent_id, owner, tier, task_type, task_key, queue, priority, lane, created_at, updated_at,

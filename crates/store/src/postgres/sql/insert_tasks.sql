@@ -1,4 +1,4 @@
--- The tasks, what they add to the counts, and a ring, if any of them is to ring, in one round trip.
+-- The tasks, what they add to the counts, and a hint, if any of them is to hint, in one round trip.
 WITH made AS (
     INSERT INTO tasks (id, parent_id, owner, tier, task_type, task_key, queue, priority, lane, created_at, updated_at,
         due_at, max_attempts, timeout_ms, deadline_at, expires_at, finish_step, retry_policy, parameters, memo,
@@ -12,7 +12,7 @@ WITH made AS (
         AS r(id, parent_id, owner, tier, task_type, task_key, queue, priority, lane, run_at, delay_us, max_attempts,
             timeout_ms, deadline_at, finish_step, retry_policy, parameters, memo, correlation_id, trace_context)
 ), counted AS (
-    INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
+    INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
     SELECT span_start, queue, task_type, measure, label, bucket, n
     FROM json_to_recordset($2::json) AS t(span_start bigint, queue text, task_type text, measure text, label text,
         bucket integer, n bigint)

@@ -1,4 +1,4 @@
--- A higher lane goes first if it is due; an equal one by its due time, then by its id. A task that was brought forward stands
+-- A higher lane goes first if it is due; an equal one by its due time, then by its id. A task that was promoted stands
 -- in a higher lane than its priority says.
 WITH own AS MATERIALIZED (
     SELECT COALESCE((SELECT lanes.priority FROM tasks JOIN lanes ON lanes.id = tasks.lane WHERE tasks.id = ?5), ?2) AS priority

@@ -1,6 +1,6 @@
-//! Random histories: each runs on the store under test and on the reference store side by side. Every answer
-//! must be the same, and so must all that is left behind. A history that shows a difference is shrunk to the
-//! shortest one that still does, and told with the seed that draws it again.
+//! Random histories: each runs on the store under test and on the reference store. All answers and
+//! the final contents must be equal. A history with a difference is shrunk and printed with the
+//! seed that reproduces it.
 
 mod operation;
 mod perform;
@@ -23,10 +23,10 @@ use crate::{
 use operation::Operation;
 use side::Side;
 
-/// Histories that one run draws, and how long they are at the most.
+/// The histories of one run, and their greatest length.
 const HISTORIES: u64 = 24;
 const STEPS: usize = 60;
-/// Shorter histories that are tried to find the shortest: each makes a fresh store.
+/// The most histories tried while shrinking. Each needs a fresh store.
 const SHRINKS: u32 = 500;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -45,6 +45,7 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
         max_shrink_iters: SHRINKS,
         ..Config::default()
     };
+
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
@@ -54,6 +55,7 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
                 .block_on(compare(&history, factory))
                 .map_err(TestCaseError::fail)
         });
+
     match outcome {
         Ok(()) => {}
         Err(TestError::Abort(reason)) => panic!("no history was drawn: {reason}"),
@@ -61,13 +63,15 @@ fn random_histories_agree_with_the_reference_store(runtime: &Runtime, factory: &
             let steps: Vec<String> = history.iter().map(|step| format!("  {step:?}")).collect();
             let steps = steps.join("\n");
             panic!(
-                "LONGHAUL_SEED={seed} draws a history that differs: {reason}\nthe shortest history:\n{steps}"
+                "LONGHAUL_SEED={seed} draws a history with a difference: {reason}
+\
+                 the shortest history:\n{steps}"
             )
         }
     }
 }
 
-/// Runs a history on both stores and tells of the first difference.
+/// Runs a history on both stores. Returns the first difference.
 async fn compare(history: &[Operation], factory: &FixtureFactory) -> Result<(), String> {
     let clock = TestClock::new();
     let reference = Fixture::new(
@@ -77,26 +81,30 @@ async fn compare(history: &[Operation], factory: &FixtureFactory) -> Result<(), 
     );
     let mut expected = Side::new(reference).await;
     let mut tested = Side::new(factory(OutboxPolicy::everything()).await).await;
+
     for (index, step) in history.iter().enumerate() {
-        let (wanted, told) = (expected.perform(step).await, tested.perform(step).await);
-        if wanted != told {
+        let wanted = expected.perform(step).await;
+        let found = tested.perform(step).await;
+        if wanted != found {
             return Err(format!(
-                "step {index}, {step:?}\n expected: {wanted}\n but was:  {told}\n"
+                "step {index}, {step:?}\n expected: {wanted}\n found:    {found}\n"
             ));
         }
     }
+
     invariants::check(&tested.fixture).await;
-    let (wanted, told) = (expected.snapshot().await, tested.snapshot().await);
+    let wanted = expected.snapshot().await;
+    let found = tested.snapshot().await;
     let differs = wanted
         .iter()
-        .zip(&told)
-        .find(|(wanted, told)| wanted != told);
+        .zip(&found)
+        .find(|(wanted, found)| wanted != found);
     match differs {
-        Some((wanted, told)) => Err(format!(
-            "what is left behind\n expected: {wanted}\n but was:  {told}\n"
+        Some((wanted, found)) => Err(format!(
+            "the final contents differ\n expected: {wanted}\n found:    {found}\n"
         )),
-        None if wanted.len() != told.len() => {
-            Err(format!("expected {wanted:#?}\n but was {told:#?}\n"))
+        None if wanted.len() != found.len() => {
+            Err(format!("expected {wanted:#?}\n found {found:#?}\n"))
         }
         None => Ok(()),
     }

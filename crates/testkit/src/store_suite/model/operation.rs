@@ -1,12 +1,13 @@
-//! The steps of a random history, and how they are drawn. Numbers stand for tasks, leases, nodes and names;
-//! they are resolved when the step is taken, so that a history stays meaningful while it is shrunk.
+//! The operations of a random history, and how they are drawn. Numbers stand for tasks, leases,
+//! nodes and names. They are resolved when the operation runs, so that a history stays meaningful
+//! while it is shrunk.
 
 use proptest::{collection::vec, option, prelude::*};
 
-/// Tasks of one submit.
+/// The most tasks of one submit.
 pub(super) const BATCH: usize = 3;
 
-/// One step of a history.
+/// One operation of a history.
 #[derive(Debug, Clone)]
 pub(super) enum Operation {
     Submit {
@@ -23,8 +24,8 @@ pub(super) enum Operation {
         limit: u8,
     },
     Write(Write),
-    Person(Person),
-    Duty(Duty),
+    UserCommand(UserCommand),
+    MaintenanceJob(MaintenanceJob),
     List {
         filter: Conditions,
         newest_first: bool,
@@ -39,14 +40,14 @@ pub(super) enum Operation {
     },
 }
 
-/// What a worker writes under its leases.
+/// A write of a node under its leases.
 #[derive(Debug, Clone)]
 pub(super) enum Write {
     Heartbeat {
         node: u8,
     },
     Finish {
-        reports: Vec<(u8, Ending)>,
+        reports: Vec<(u8, ModelEnd)>,
     },
     Progress {
         lease: u8,
@@ -62,9 +63,9 @@ pub(super) enum Write {
     },
 }
 
-/// What a person does.
+/// A command of a user.
 #[derive(Debug, Clone)]
-pub(super) enum Person {
+pub(super) enum UserCommand {
     Cancel {
         task: u8,
         owner: Option<u8>,
@@ -91,9 +92,9 @@ pub(super) enum Person {
     },
 }
 
-/// What nodes do for all.
+/// A maintenance job or a node's start and end.
 #[derive(Debug, Clone)]
-pub(super) enum Duty {
+pub(super) enum MaintenanceJob {
     StartNode {
         node: u8,
     },
@@ -127,7 +128,7 @@ pub(super) enum Duty {
         limit: u8,
     },
     PruneKeys,
-    FoldTallies {
+    CompactCounts {
         limit: u8,
     },
 }
@@ -142,16 +143,16 @@ pub(super) struct Draft {
     pub(super) delay: u8,
     pub(super) max_attempts: u8,
     pub(super) finish_step: bool,
-    /// In spans from the moment of submission.
+    /// In spans from the submission.
     pub(super) deadline: Option<u8>,
     pub(super) timeout: Option<u8>,
     /// Key and digest.
-    pub(super) promise: Option<(u8, u8)>,
+    pub(super) idempotency: Option<(u8, u8)>,
 }
 
-/// How an attempt ends, and whether its lease is tampered with.
+/// How an attempt ends, and whether the report has a wrong lease.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Ending {
+pub(super) enum ModelEnd {
     Completed,
     Fatal,
     Retryable { spans: u8 },
@@ -161,7 +162,7 @@ pub(super) enum Ending {
     WithAnOlderAttempt,
 }
 
-/// What a rescheduling changes.
+/// The changes of a reschedule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
     pub(super) run_in: Option<u8>,
@@ -177,7 +178,7 @@ pub(super) enum Bulk {
     Reschedule(Change),
 }
 
-/// Which tasks a list or a bulk change is about.
+/// The conditions of a list or a bulk change.
 #[derive(Debug, Clone)]
 pub(super) struct Conditions {
     pub(super) owner: Option<u8>,
@@ -189,24 +190,29 @@ pub(super) struct Conditions {
     pub(super) children_of: Option<u8>,
 }
 
-/// Histories of up to `steps` steps.
+/// Histories of up to `steps` operations.
 pub(super) fn histories(steps: usize) -> impl Strategy<Value = Vec<Operation>> {
     vec(operation(), 1..=steps)
 }
 
-/// What happens often: tasks come, run and end, in families and alone, while time passes.
+/// Frequent operations: tasks are submitted, run and end, alone and as families, while time passes.
 fn operation() -> impl Strategy<Value = Operation> {
     let drafts = || vec(draft(), 1..=BATCH);
     prop_oneof![
         8 => drafts().prop_map(|tasks| Operation::Submit { tasks }),
-        8 => (any::<u8>(), drafts()).prop_map(|(lease, tasks)| Operation::SubmitChildren { lease, tasks }),
+        8 => (any::<u8>(), drafts())
+            .prop_map(|(lease, tasks)| Operation::SubmitChildren { lease, tasks }),
         16 => (0..3_u8, mask(), mask(), 1..6_u8)
-            .prop_map(|(node, queues, kinds, limit)| Operation::Claim { node, queues, kinds, limit }),
+            .prop_map(|(node, queues, kinds, limit)| {
+                Operation::Claim { node, queues, kinds, limit }
+            }),
         20 => write().prop_map(Operation::Write),
-        12 => person().prop_map(Operation::Person),
-        14 => duty().prop_map(Operation::Duty),
+        12 => user_command().prop_map(Operation::UserCommand),
+        14 => job().prop_map(Operation::MaintenanceJob),
         3 => (conditions(), any::<bool>(), 1..6_u8)
-            .prop_map(|(filter, newest_first, size)| Operation::List { filter, newest_first, size }),
+            .prop_map(|(filter, newest_first, size)| {
+                Operation::List { filter, newest_first, size }
+            }),
         1 => (mask(), mask()).prop_map(|(queues, kinds)| Operation::NextDue { queues, kinds }),
         4 => (1..4_u8).prop_map(|spans| Operation::Advance { spans }),
     ]
@@ -214,44 +220,53 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 fn write() -> impl Strategy<Value = Write> {
     prop_oneof![
-        16 => vec((any::<u8>(), ending()), 1..5).prop_map(|reports| Write::Finish { reports }),
+        16 => vec((any::<u8>(), model_end()), 1..5).prop_map(|reports| Write::Finish { reports }),
         2 => (0..3_u8).prop_map(|node| Write::Heartbeat { node }),
-        2 => (any::<u8>(), any::<u8>()).prop_map(|(lease, percent)| Write::Progress { lease, percent }),
+        2 => (any::<u8>(), any::<u8>())
+            .prop_map(|(lease, percent)| Write::Progress { lease, percent }),
         1 => (any::<u8>(), any::<u8>()).prop_map(|(lease, page)| Write::Checkpoint { lease, page }),
         2 => vec(any::<u8>(), 1..5).prop_map(|leases| Write::Log { leases }),
     ]
 }
 
-fn person() -> impl Strategy<Value = Person> {
+fn user_command() -> impl Strategy<Value = UserCommand> {
     prop_oneof![
-        4 => (any::<u8>(), option::of(0..3_u8)).prop_map(|(task, owner)| Person::Cancel { task, owner }),
+        4 => (any::<u8>(), option::of(0..3_u8))
+            .prop_map(|(task, owner)| UserCommand::Cancel { task, owner }),
         6 => (any::<u8>(), option::weighted(0.2, 0..3_u8), any::<bool>())
-            .prop_map(|(task, owner, failed_children)| Person::Retry { task, owner, failed_children }),
-        4 => (any::<u8>(), change()).prop_map(|(task, change)| Person::Reschedule { task, change }),
+            .prop_map(|(task, owner, failed_children)| {
+                UserCommand::Retry { task, owner, failed_children }
+            }),
+        4 => (any::<u8>(), change())
+            .prop_map(|(task, change)| UserCommand::Reschedule { task, change }),
         4 => (conditions(), bulk(), 1..6_u8)
-            .prop_map(|(filter, bulk, limit)| Person::ChangeAll { filter, bulk, limit }),
-        1 => (0..2_u8).prop_map(|queue| Person::Pause { queue }),
-        2 => (0..2_u8).prop_map(|queue| Person::Resume { queue }),
+            .prop_map(|(filter, bulk, limit)| UserCommand::ChangeAll { filter, bulk, limit }),
+        1 => (0..2_u8).prop_map(|queue| UserCommand::Pause { queue }),
+        2 => (0..2_u8).prop_map(|queue| UserCommand::Resume { queue }),
     ]
 }
 
-fn duty() -> impl Strategy<Value = Duty> {
+fn job() -> impl Strategy<Value = MaintenanceJob> {
     prop_oneof![
-        3 => (0..3_u8).prop_map(|node| Duty::StartNode { node }),
-        1 => (0..3_u8).prop_map(|node| Duty::RetireNode { node }),
-        1 => (0..3_u8).prop_map(|node| Duty::DeclareOthersDead { node }),
+        3 => (0..3_u8).prop_map(|node| MaintenanceJob::StartNode { node }),
+        1 => (0..3_u8).prop_map(|node| MaintenanceJob::RetireNode { node }),
+        1 => (0..3_u8).prop_map(|node| MaintenanceJob::DeclareOthersDead { node }),
         3 => (0..3_u8, 0..3_u8, 0..3_u8)
-            .prop_map(|(node, forgotten, spans)| Duty::HandBackStrays { node, forgotten, spans }),
-        4 => (1..4_u8, 1..6_u8).prop_map(|(max_crashes, limit)| Duty::Rescue { max_crashes, limit }),
-        4 => (0..4_u8, 0..3_u8, 1..6_u8).prop_map(|(silent, grace, limit)| Duty::Expire { silent, grace, limit }),
-        1 => (0..3_u8, 0..3_u8).prop_map(|(node, spans)| Duty::Take { node, spans }),
-        2 => (0..4_u8, 1..6_u8).prop_map(|(spans, limit)| Duty::Prune { spans, limit }),
-        1 => Just(Duty::PruneKeys),
-        1 => (1..200_u8).prop_map(|limit| Duty::FoldTallies { limit }),
+            .prop_map(|(node, forgotten, spans)| {
+                MaintenanceJob::HandBackStrays { node, forgotten, spans }
+            }),
+        4 => (1..4_u8, 1..6_u8)
+            .prop_map(|(max_crashes, limit)| MaintenanceJob::Rescue { max_crashes, limit }),
+        4 => (0..4_u8, 0..3_u8, 1..6_u8)
+            .prop_map(|(silent, grace, limit)| MaintenanceJob::Expire { silent, grace, limit }),
+        1 => (0..3_u8, 0..3_u8).prop_map(|(node, spans)| MaintenanceJob::Take { node, spans }),
+        2 => (0..4_u8, 1..6_u8).prop_map(|(spans, limit)| MaintenanceJob::Prune { spans, limit }),
+        1 => Just(MaintenanceJob::PruneKeys),
+        1 => (1..200_u8).prop_map(|limit| MaintenanceJob::CompactCounts { limit }),
     ]
 }
 
-/// A choice of two names: the first, the second, or mostly both.
+/// The first of two names, the second, or usually both.
 fn mask() -> impl Strategy<Value = u8> {
     prop_oneof![1 => 0..4_u8, 4 => Just(3_u8)]
 }
@@ -259,24 +274,39 @@ fn mask() -> impl Strategy<Value = u8> {
 prop_compose! {
     fn draft()(
         (owner, kind, queue, priority) in (0..3_u8, 0..2_u8, 0..2_u8, 1..4_u8),
-        (delay, max_attempts, finish_step) in (prop_oneof![4 => Just(0_u8), 1 => 1..4_u8], 1..4_u8, any::<bool>()),
+        (delay, max_attempts, finish_step) in (
+            prop_oneof![4 => Just(0_u8), 1 => 1..4_u8],
+            1..4_u8,
+            any::<bool>(),
+        ),
         deadline in option::weighted(0.2, 0..5_u8),
         timeout in option::weighted(0.2, 0..3_u8),
-        promise in option::weighted(0.2, (0..3_u8, 0..2_u8)),
+        idempotency in option::weighted(0.2, (0..3_u8, 0..2_u8)),
     ) -> Draft {
-        Draft { owner, kind, queue, priority, delay, max_attempts, finish_step, deadline, timeout, promise }
+        Draft {
+            owner,
+            kind,
+            queue,
+            priority,
+            delay,
+            max_attempts,
+            finish_step,
+            deadline,
+            timeout,
+            idempotency,
+        }
     }
 }
 
-fn ending() -> impl Strategy<Value = Ending> {
+fn model_end() -> impl Strategy<Value = ModelEnd> {
     prop_oneof![
-        8 => Just(Ending::Completed),
-        3 => Just(Ending::Fatal),
-        3 => (0..3_u8).prop_map(|spans| Ending::Retryable { spans }),
-        1 => (0..3_u8).prop_map(|spans| Ending::Snoozed { spans }),
-        1 => Just(Ending::HandedBack),
-        1 => Just(Ending::Cancelled),
-        1 => Just(Ending::WithAnOlderAttempt),
+        8 => Just(ModelEnd::Completed),
+        3 => Just(ModelEnd::Fatal),
+        3 => (0..3_u8).prop_map(|spans| ModelEnd::Retryable { spans }),
+        1 => (0..3_u8).prop_map(|spans| ModelEnd::Snoozed { spans }),
+        1 => Just(ModelEnd::HandedBack),
+        1 => Just(ModelEnd::Cancelled),
+        1 => Just(ModelEnd::WithAnOlderAttempt),
     ]
 }
 

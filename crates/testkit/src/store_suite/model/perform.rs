@@ -1,19 +1,19 @@
-//! Taking one step of a history on one side. The answer is text in the history's own names.
+//! Performs one operation of a history on one side. The answer is text in the history's own names.
 
 use std::sync::Arc;
 
 use longhaul_domain::{
     Json, Lease, LogLevel, LogLine, NewTask, StoreError,
     contract::store::{
-        BulkChange, BulkRequest, ClaimRequest, Failure, Outcome, Report, RescueRequest, RetryScope,
-        Submitted,
+        AttemptEnd, AttemptReport, BulkChange, BulkRequest, ClaimRequest, Failure, RescueRequest,
+        RetryScope, Submitted,
     },
     filter::{PageRequest, Retention, SortOrder},
     lifecycle::expire::Overdue,
 };
 
 use super::{
-    operation::{Bulk, Conditions, Draft, Duty, Ending, Operation, Person, Write},
+    operation::{Bulk, Conditions, Draft, MaintenanceJob, ModelEnd, Operation, UserCommand, Write},
     side::{SPAN_MS, Side, access, chosen, kind, queue, spans_and_a_half},
 };
 use crate::store_suite::support::{MANY, json};
@@ -21,7 +21,7 @@ use crate::store_suite::support::{MANY, json};
 type Answer = Result<String, StoreError>;
 
 impl Side {
-    /// Takes one step and tells what came of it.
+    /// Performs one operation and describes the result.
     pub(super) async fn perform(&mut self, operation: &Operation) -> String {
         match self.attempt(operation).await {
             Ok(answer) => answer,
@@ -44,20 +44,19 @@ impl Side {
                 limit,
             } => self.claim(*node, *queues, *kinds, *limit).await,
             Operation::Write(write) => self.write(write).await,
-            Operation::Person(person) => self.change(person).await,
-            Operation::Duty(duty) => self.do_duty(duty).await,
+            Operation::UserCommand(command) => self.change(command).await,
+            Operation::MaintenanceJob(job) => self.run_maintenance_job(job).await,
             Operation::List {
                 filter,
                 newest_first,
                 size,
             } => self.list(filter, *newest_first, *size).await,
             Operation::NextDue { queues, kinds } => {
-                let (queues, kinds) = (chosen(*queues, queue), chosen(*kinds, kind));
+                let queues = chosen(*queues, queue);
+                let kinds = chosen(*kinds, kind);
                 let due_at = self.fixture.store.next_due_at(&queues, &kinds).await?;
-                Ok(format!(
-                    "due in span {:?}",
-                    due_at.map(|at| self.span_of(at))
-                ))
+                let span = due_at.map(|at| self.span_of(at));
+                Ok(format!("due in span {span:?}"))
             }
             Operation::Advance { spans } => {
                 self.advance(*spans);
@@ -67,19 +66,19 @@ impl Side {
     }
 
     async fn submit(&mut self, drafts: &[Draft], parent: Option<Lease>) -> Answer {
-        let places = drafts.iter().enumerate();
-        let tasks: Vec<NewTask> = places
-            .map(|(place, draft)| self.new_task(draft, place, parent))
-            .collect();
+        let new_task = |(index, draft)| self.new_task(draft, index, parent);
+        let tasks: Vec<NewTask> = drafts.iter().enumerate().map(new_task).collect();
         let answers: Vec<Submitted> = self.fixture.store.submit_tasks(tasks).await?;
-        answers
-            .iter()
-            .filter(|answer| !answer.repeated)
-            .for_each(|answer| self.note_made(answer.task_id));
-        let told = answers
-            .iter()
-            .map(|answer| format!("{} {}", self.name(answer.task_id), answer.repeated));
-        Ok(told.collect::<Vec<_>>().join(", "))
+
+        let mut described = Vec::new();
+        for answer in answers {
+            if !answer.repeated {
+                self.note_submitted(answer.task_id);
+            }
+            described.push(format!("{} {}", self.name(answer.task_id), answer.repeated));
+        }
+
+        Ok(described.join(", "))
     }
 
     async fn claim(&mut self, node: u8, queues: u8, kinds: u8, limit: u8) -> Answer {
@@ -90,15 +89,16 @@ impl Side {
             task_types: chosen(kinds, kind),
             limit: usize::from(limit),
         };
-        let claimed = self.fixture.store.claim_tasks(&request).await?;
-        claimed
-            .iter()
-            .filter_map(|task| task.lease())
-            .for_each(|lease| self.note_lease(lease));
-        let told = claimed
-            .iter()
-            .map(|task| format!("{} attempt {}", self.name(task.id), task.attempt));
-        Ok(told.collect::<Vec<_>>().join(", "))
+
+        let mut described = Vec::new();
+        for task in self.fixture.store.claim_tasks(&request).await? {
+            if let Some(lease) = task.lease() {
+                self.note_lease(lease);
+            }
+            described.push(format!("{} attempt {}", self.name(task.id), task.attempt));
+        }
+
+        Ok(described.join(", "))
     }
 
     async fn write(&self, write: &Write) -> Answer {
@@ -109,57 +109,50 @@ impl Side {
                 let gone = store
                     .heartbeat_node(self.node(*node), self.leases())
                     .await?;
-                let told = gone
+                let described = gone
                     .iter()
                     .map(|(lease, verdict)| (self.name(lease.task_id), lease.attempt, *verdict));
-                Ok(format!("{:?}", told.collect::<Vec<_>>()))
+                shown(described.collect::<Vec<_>>())
             }
             Write::Finish { reports } => {
                 let reports = reports
                     .iter()
-                    .filter_map(|(number, ending)| report(lease_of(*number)?, *ending));
-                let reports: Vec<Report> = reports.collect();
-                Ok(format!("{:?}", store.finish_tasks(&reports).await?))
+                    .filter_map(|(number, end)| report(lease_of(*number)?, *end));
+                let reports: Vec<AttemptReport> = reports.collect();
+                shown(store.finish_tasks(&reports).await?)
             }
             Write::Progress { lease, percent } => {
                 let report = lease_of(*lease).map(|lease| (lease, number(*percent)));
-                Ok(format!(
-                    "{:?}",
-                    store.save_progress(&Vec::from_iter(report)).await?
-                ))
+                shown(store.save_progress(&Vec::from_iter(report)).await?)
             }
             Write::Checkpoint { lease, page } => match lease_of(*lease) {
-                Some(lease) => Ok(format!(
-                    "{:?}",
-                    store.save_checkpoint(&lease, &number(*page)).await?
-                )),
+                Some(lease) => shown(store.save_checkpoint(&lease, &number(*page)).await?),
                 None => nothing(),
             },
             Write::Log { leases } => {
                 let leases = leases.iter().filter_map(|number| lease_of(*number));
-                let message = |place: usize| format!("line {place}");
-                let line = |(place, lease)| LogLine {
+                let line = |(index, lease)| LogLine {
                     lease,
                     level: LogLevel::Warn,
-                    message: message(place),
+                    message: format!("line {index}"),
                 };
                 let lines: Vec<LogLine> = leases.enumerate().map(line).collect();
-                Ok(format!("{:?}", store.append_logs(&lines).await?))
+                shown(store.append_logs(&lines).await?)
             }
         }
     }
 
-    async fn change(&self, person: &Person) -> Answer {
+    async fn change(&self, command: &UserCommand) -> Answer {
         let store = &self.fixture.store;
-        match person {
-            Person::Cancel { task, owner } => match self.task(*task) {
+        match command {
+            UserCommand::Cancel { task, owner } => match self.task(*task) {
                 Some(id) => {
                     let done = store.cancel_task(&access(*owner), id).await?;
                     Ok(format!("{:?} {:?}", done.status, self.moves(&done.moved)))
                 }
                 None => nothing(),
             },
-            Person::Retry {
+            UserCommand::Retry {
                 task,
                 owner,
                 failed_children,
@@ -169,15 +162,13 @@ impl Side {
                 } else {
                     RetryScope::Task
                 };
+
                 match self.task(*task) {
-                    Some(id) => Ok(format!(
-                        "{:?}",
-                        store.retry_task(&access(*owner), id, scope).await?
-                    )),
+                    Some(id) => shown(store.retry_task(&access(*owner), id, scope).await?),
                     None => nothing(),
                 }
             }
-            Person::Reschedule { task, change } => match self.task(*task) {
+            UserCommand::Reschedule { task, change } => match self.task(*task) {
                 Some(id) => {
                     let after = store
                         .reschedule_task(&access(None), id, &self.reschedule(change))
@@ -186,16 +177,16 @@ impl Side {
                 }
                 None => nothing(),
             },
-            Person::ChangeAll {
+            UserCommand::ChangeAll {
                 filter,
                 bulk,
                 limit,
             } => self.change_all(filter, bulk, *limit).await,
-            Person::Pause { queue: number } => {
-                Ok(format!("{:?}", store.pause_queue(&queue(*number)).await?))
+            UserCommand::Pause { queue: number } => {
+                shown(store.pause_queue(&queue(*number)).await?)
             }
-            Person::Resume { queue: number } => {
-                Ok(format!("{:?}", store.resume_queue(&queue(*number)).await?))
+            UserCommand::Resume { queue: number } => {
+                shown(store.resume_queue(&queue(*number)).await?)
             }
         }
     }
@@ -207,15 +198,16 @@ impl Side {
             Bulk::Retry => BulkChange::Retry,
             Bulk::Reschedule(change) => BulkChange::Reschedule(self.reschedule(change)),
         };
-        let (access, filter) = (access(filter.access), self.filter(filter));
+
         let mut request = BulkRequest {
-            access,
-            filter,
+            access: access(filter.access),
+            filter: self.filter(filter),
             change,
             spared: Vec::new(),
             after: None,
             limit: usize::from(limit),
         };
+
         let first = self.fixture.store.change_tasks(&request).await?;
         request.after = first.next;
         let second = if first.next.is_some() {
@@ -223,103 +215,109 @@ impl Side {
         } else {
             None
         };
-        let told = [Some(first), second].into_iter().flatten();
-        let told = told.map(|step| {
-            (
-                step.matched,
-                step.changed,
-                step.next.map(|id| self.name(id)),
-            )
+
+        let steps = [Some(first), second].into_iter().flatten();
+        let described = steps.map(|step| {
+            let next = step.next.map(|id| self.name(id));
+            (step.matched, step.changed, next)
         });
-        Ok(format!("{:?}", told.collect::<Vec<_>>()))
+        shown(described.collect::<Vec<_>>())
     }
 
-    async fn do_duty(&mut self, duty: &Duty) -> Answer {
+    async fn run_maintenance_job(&mut self, job: &MaintenanceJob) -> Answer {
         let store = Arc::clone(&self.fixture.store);
-        match duty {
-            Duty::StartNode { node } => self.start_node(*node).await.map(|()| "started".to_owned()),
-            Duty::RetireNode { node } => {
-                Ok(format!("{:?}", store.retire_node(self.node(*node)).await?))
+        match job {
+            MaintenanceJob::StartNode { node } => {
+                self.start_node(*node).await?;
+                Ok("started".to_owned())
             }
-            Duty::DeclareOthersDead { node } => Ok(format!(
-                "{:?}",
-                store.declare_others_dead(self.node(*node)).await?
-            )),
-            Duty::HandBackStrays {
+            MaintenanceJob::RetireNode { node } => {
+                shown(store.retire_node(self.node(*node)).await?)
+            }
+            MaintenanceJob::DeclareOthersDead { node } => {
+                shown(store.declare_others_dead(self.node(*node)).await?)
+            }
+            MaintenanceJob::HandBackStrays {
                 node,
                 forgotten,
                 spans,
-            } => {
-                let known = self
-                    .leases()
-                    .iter()
-                    .enumerate()
-                    .filter(|(index, _)| index % 3 != usize::from(*forgotten));
-                let held: Vec<Lease> = known.map(|(_, lease)| *lease).collect();
-                let strays = store
-                    .hand_back_strays(self.node(*node), &held, spans_and_a_half(*spans))
-                    .await?;
-                Ok(format!("{:?}", self.names(strays)))
+            } => self.hand_back_strays(*node, *forgotten, *spans).await,
+            MaintenanceJob::Rescue { max_crashes, limit } => {
+                self.rescue(*max_crashes, *limit).await
             }
-            Duty::Rescue { max_crashes, limit } => {
-                let (max_crashes, limit) = (u32::from(*max_crashes), usize::from(*limit));
-                let request = RescueRequest {
-                    asker: None,
-                    lease_ms: spans_and_a_half(1),
-                    max_crashes,
-                    limit,
-                    keep_for_host_ms: 0,
-                };
-                let mut rescued = store.rescue_tasks(&request).await?;
-                rescued.requeued.sort_unstable();
-                rescued.quarantined.sort_unstable();
-                Ok(format!(
-                    "{:?} {:?}",
-                    self.names(rescued.requeued),
-                    self.names(rescued.quarantined)
-                ))
-            }
-            Duty::Expire {
+            MaintenanceJob::Expire {
                 silent,
                 grace,
                 limit,
-            } => {
-                let overdue = Overdue {
-                    silent_ms: spans_and_a_half(*silent),
-                    timeout_grace_ms: u64::from(*grace) * SPAN_MS,
-                };
-                let expired = store.expire_tasks(&overdue, usize::from(*limit)).await?;
-                Ok(format!(
-                    "{} expired: {:?}",
-                    expired.ended,
-                    self.moves(&expired.moved)
-                ))
+            } => self.expire(*silent, *grace, *limit).await,
+            MaintenanceJob::Take { node, spans } => self.take_lease(*node, *spans).await,
+            MaintenanceJob::Prune { spans, limit } => self.prune(*spans, *limit).await,
+            // All keys at once, because stores may prune expired keys in any order.
+            MaintenanceJob::PruneKeys => {
+                let count = store.prune_idempotency_keys(MANY).await?;
+                Ok(format!("{count} keys"))
             }
-            Duty::Take { node, spans } => {
-                let lease = store
-                    .take_duty("duty", self.node(*node), spans_and_a_half(*spans))
-                    .await?;
-                Ok(format!(
-                    "{:?}",
-                    lease.map(|lease| (
-                        lease.node_id,
-                        lease.epoch,
-                        self.span_of(lease.leased_until)
-                    ))
-                ))
+            // The number of rows to compact differs between stores.
+            MaintenanceJob::CompactCounts { limit } => {
+                store.compact_counts(usize::from(*limit)).await?;
+                Ok("compacted".to_owned())
             }
-            Duty::Prune { spans, limit } => self.prune(*spans, *limit).await,
-            // All at once: which of the expired keys go first is the store's own affair.
-            Duty::PruneKeys => Ok(format!(
-                "{} keys",
-                store.prune_idempotency_keys(MANY).await?
-            )),
-            // How many lines there are to fold is too.
-            Duty::FoldTallies { limit } => store
-                .fold_tallies(usize::from(*limit))
-                .await
-                .map(|_| "folded".to_owned()),
         }
+    }
+
+    async fn hand_back_strays(&self, node: u8, forgotten: u8, spans: u8) -> Answer {
+        let leases = self.leases().iter().enumerate();
+        let known = leases.filter(|(index, _)| index % 3 != usize::from(forgotten));
+        let known: Vec<Lease> = known.map(|(_, lease)| *lease).collect();
+
+        let store = &self.fixture.store;
+        let strays = store
+            .hand_back_strays(self.node(node), &known, spans_and_a_half(spans))
+            .await?;
+        shown(self.names(strays))
+    }
+
+    async fn rescue(&self, max_crashes: u8, limit: u8) -> Answer {
+        let request = RescueRequest {
+            asker: None,
+            lease_ms: spans_and_a_half(1),
+            max_crashes: u32::from(max_crashes),
+            limit: usize::from(limit),
+            host_affinity_ms: 0,
+        };
+
+        let mut rescued = self.fixture.store.rescue_tasks(&request).await?;
+        rescued.requeued.sort_unstable();
+        rescued.quarantined.sort_unstable();
+
+        let requeued = self.names(rescued.requeued);
+        let quarantined = self.names(rescued.quarantined);
+        Ok(format!("{requeued:?} {quarantined:?}"))
+    }
+
+    async fn expire(&self, silent: u8, grace: u8, limit: u8) -> Answer {
+        let overdue = Overdue {
+            silent_ms: spans_and_a_half(silent),
+            timeout_grace_ms: u64::from(grace) * SPAN_MS,
+        };
+
+        let store = &self.fixture.store;
+        let expired = store.expire_tasks(&overdue, usize::from(limit)).await?;
+        let moves = self.moves(&expired.moved);
+        Ok(format!("{} expired: {moves:?}", expired.ended))
+    }
+
+    async fn take_lease(&self, node: u8, spans: u8) -> Answer {
+        let store = &self.fixture.store;
+        let lease = store
+            .take_maintenance_lease("job", self.node(node), spans_and_a_half(spans))
+            .await?;
+        let lease = lease.map(|lease| {
+            let until = self.span_of(lease.leased_until);
+            (lease.node_id, lease.epoch, until)
+        });
+
+        shown(lease)
     }
 
     async fn prune(&self, spans: u8, limit: u8) -> Answer {
@@ -332,6 +330,7 @@ impl Side {
             .store
             .list_prunable(&keep, None, usize::from(limit))
             .await?;
+
         let ids: Vec<_> = page.items.iter().map(|task| task.id).collect();
         let removed = self.fixture.store.prune_tasks(&keep, &ids).await?;
         Ok(format!(
@@ -353,28 +352,23 @@ impl Side {
             after: None,
             size: usize::from(size),
         };
-        let (access, filter) = (access(filter.access), self.filter(filter));
-        let first = self
-            .fixture
-            .store
-            .list_tasks(&access, &filter, &page)
-            .await?;
-        page.after = first.next;
+
+        let store = &self.fixture.store;
+        let access = access(filter.access);
+        let filter = self.filter(filter);
+        let first = store.list_tasks(&access, &filter, &page).await?;
         let mut items = first.items;
         if first.next.is_some() {
-            items.extend(
-                self.fixture
-                    .store
-                    .list_tasks(&access, &filter, &page)
-                    .await?
-                    .items,
-            );
+            page.after = first.next;
+            items.extend(store.list_tasks(&access, &filter, &page).await?.items);
         }
-        Ok(format!(
-            "{:?}",
-            self.names(items.into_iter().map(|task| task.id))
-        ))
+
+        shown(self.names(items.into_iter().map(|task| task.id)))
     }
+}
+
+fn shown(value: impl std::fmt::Debug) -> Answer {
+    Ok(format!("{value:?}"))
 }
 
 fn nothing() -> Answer {
@@ -385,44 +379,46 @@ fn number(value: u8) -> Json {
     json(&value.to_string())
 }
 
-fn report(lease: Lease, ending: Ending) -> Option<Report> {
+fn report(lease: Lease, end: ModelEnd) -> Option<AttemptReport> {
     let failure = Failure {
         class: "test".to_owned(),
         message: "it broke".to_owned(),
         detail: None,
     };
-    let outcome = match ending {
-        Ending::Completed => Outcome::Completed {
+
+    let outcome = match end {
+        ModelEnd::Completed => AttemptEnd::Completed {
             result: Some(number(1)),
             result_url: None,
         },
-        Ending::Fatal => Outcome::Failed {
+        ModelEnd::Fatal => AttemptEnd::Failed {
             failure,
             retry_in_ms: None,
         },
-        Ending::Retryable { spans } => Outcome::Failed {
+        ModelEnd::Retryable { spans } => AttemptEnd::Failed {
             failure,
             retry_in_ms: Some(u64::from(spans) * SPAN_MS),
         },
-        Ending::Snoozed { spans } => Outcome::Snoozed {
+        ModelEnd::Snoozed { spans } => AttemptEnd::Snoozed {
             reason: None,
             delay_ms: u64::from(spans) * SPAN_MS,
         },
-        Ending::HandedBack => Outcome::HandedBack,
-        Ending::Cancelled => Outcome::Cancelled,
-        Ending::WithAnOlderAttempt => {
+        ModelEnd::HandedBack => AttemptEnd::HandedBack,
+        ModelEnd::Cancelled => AttemptEnd::Cancelled,
+        ModelEnd::WithAnOlderAttempt => {
             let lease = Lease {
                 attempt: lease.attempt - 1,
                 ..lease
             };
-            return Some(Report {
+            return Some(AttemptReport {
                 lease,
-                outcome: Outcome::Completed {
+                outcome: AttemptEnd::Completed {
                     result: None,
                     result_url: None,
                 },
             });
         }
     };
-    Some(Report { lease, outcome })
+
+    Some(AttemptReport { lease, outcome })
 }

@@ -1,8 +1,8 @@
-//! One store that a history runs on, and the history's names for what is in it.
+//! One store that a history runs on, and the history's names for its contents.
 //!
-//! Ids, tokens and times differ from store to store. A side therefore calls tasks by the order in which they
-//! were made, and tells times in whole spans since the history began; answers of two sides are then equal
-//! exactly when the stores behave alike.
+//! Ids, tokens and times differ between stores. A side therefore numbers tasks in the order of
+//! submission and counts time in whole spans since the history began. The answers of two sides are
+//! then equal exactly when the stores behave the same.
 
 use std::collections::HashMap;
 
@@ -17,11 +17,11 @@ use uuid::Uuid;
 use super::operation::{BATCH, Change, Conditions, Draft};
 use crate::{fixture::Fixture, store_suite::support::json};
 
-/// The unit of time of a history, in milliseconds: so long that the time that a history really takes never
-/// makes a difference.
+/// The unit of time of a history, in milliseconds. It is so long that the real duration of a
+/// history makes no difference.
 pub(super) const SPAN_MS: u64 = 1_000_000;
 
-/// Half a span keeps what happens between two steps of the clock away from the edge.
+/// Half a span more, so that the real time between two operations never crosses a boundary.
 pub(super) const fn spans_and_a_half(spans: u8) -> u64 {
     spans as u64 * SPAN_MS + SPAN_MS / 2
 }
@@ -32,10 +32,10 @@ pub(super) struct Side {
     began_at: Timestamp,
     /// How far the history has moved the clock, in spans.
     passed: u64,
-    /// In the order in which they were made.
+    /// All submitted tasks, in order.
     ids: Vec<TaskId>,
     names: HashMap<TaskId, usize>,
-    /// All that was ever handed out.
+    /// All leases of all claims, in order.
     leases: Vec<Lease>,
     nodes: [NodeId; 3],
     started_nodes: u128,
@@ -44,25 +44,25 @@ pub(super) struct Side {
 impl Side {
     pub(super) async fn new(fixture: Fixture) -> Self {
         let began_at = fixture.store.now().await.unwrap();
-        let nodes = [NodeId(Uuid::nil()); 3];
-        let (ids, names, leases) = (Vec::new(), HashMap::new(), Vec::new());
         let mut side = Self {
             fixture,
             began_at,
             passed: 0,
-            ids,
-            names,
-            leases,
-            nodes,
+            ids: Vec::new(),
+            names: HashMap::new(),
+            leases: Vec::new(),
+            nodes: [NodeId(Uuid::nil()); 3],
             started_nodes: 0,
         };
+
         for node in 0..3 {
             side.start_node(node).await.unwrap();
         }
+
         side
     }
 
-    /// A process starts in the node's place, under a new boot id and the old name.
+    /// Restarts a node: a new id under the old name.
     pub(super) async fn start_node(&mut self, node: u8) -> Result<(), StoreError> {
         self.started_nodes += 1;
         let id = NodeId(Uuid::from_u128(self.started_nodes));
@@ -87,13 +87,13 @@ impl Side {
         (at.as_micros() - self.began_at.as_micros()).div_euclid(SPAN_MS as i64 * 1_000)
     }
 
-    /// The moment that lies so many spans, and a half, after the step.
+    /// The time this many spans, and a half, after the current operation.
     pub(super) fn in_spans(&self, spans: u8) -> Timestamp {
         self.began_at
             .plus_ms(self.passed * SPAN_MS + spans_and_a_half(spans))
     }
 
-    pub(super) fn note_made(&mut self, id: TaskId) {
+    pub(super) fn note_submitted(&mut self, id: TaskId) {
         self.names.insert(id, self.ids.len());
         self.ids.push(id);
     }
@@ -102,7 +102,7 @@ impl Side {
         self.leases.push(lease);
     }
 
-    /// All tasks that were ever made.
+    /// All tasks that were submitted.
     pub(super) fn ids(&self) -> &[TaskId] {
         &self.ids
     }
@@ -111,59 +111,54 @@ impl Side {
         &self.leases
     }
 
-    /// What the history calls a task.
+    /// The history's name for a task.
     pub(super) fn name(&self, id: TaskId) -> String {
-        self.names.get(&id).map_or_else(
-            || "a task that was never made".to_owned(),
-            |index| format!("#{index}"),
-        )
+        self.names
+            .get(&id)
+            .map_or_else(|| "an unknown task".to_owned(), |index| format!("#{index}"))
     }
 
     pub(super) fn names(&self, ids: impl IntoIterator<Item = TaskId>) -> Vec<String> {
         ids.into_iter().map(|id| self.name(id)).collect()
     }
 
-    /// What moved, by name.
+    /// The moves, with the names of the tasks.
     pub(super) fn moves(&self, moved: &[Moved]) -> Vec<String> {
-        moved
-            .iter()
-            .map(|one| {
-                format!(
-                    "{} {:?} to {:?}",
-                    self.name(one.task.id),
-                    one.was,
-                    one.task.status
-                )
-            })
-            .collect()
+        let one = |moved: &Moved| {
+            let name = self.name(moved.task.id);
+            format!("{name} {:?} to {:?}", moved.was, moved.task.status)
+        };
+        moved.iter().map(one).collect()
     }
 
     pub(super) fn task(&self, number: u8) -> Option<TaskId> {
         (!self.ids.is_empty()).then(|| self.ids[usize::from(number) % self.ids.len()])
     }
 
-    /// One of the leases, mostly of the last ones: older ones are mostly stale.
+    /// A lease, usually one of the last six, because older ones are usually stale.
     pub(super) fn lease(&self, number: u8) -> Option<Lease> {
         let count = self.leases.len();
         let recent = if number < 200 { count.min(6) } else { count };
         (count > 0).then(|| self.leases[count - 1 - usize::from(number) % recent])
     }
 
-    /// The task of a draft that stands at `place` in its batch.
-    pub(super) fn new_task(&self, draft: &Draft, place: usize, parent: Option<Lease>) -> NewTask {
-        // Some milliseconds keep deadlines apart, so that their order does not depend on the store.
-        let apart_ms = (BATCH * self.ids.len() + place) as u64;
+    /// The task of the draft with this index in its batch.
+    pub(super) fn new_task(&self, draft: &Draft, index: usize, parent: Option<Lease>) -> NewTask {
+        // Distinct deadlines expire in the same order in every store.
+        let distinct_ms = (BATCH * self.ids.len() + index) as u64;
         let retry = RetryPolicy {
             initial_ms: SPAN_MS,
             factor: 2.0,
             jitter: 0.0,
             max_ms: 3 * SPAN_MS,
         };
-        let promise = |(key, digest): (u8, u8)| Idempotency {
+
+        let idempotency = |(key, digest): (u8, u8)| Idempotency {
             key: format!("key-{key}"),
             digest: [digest; 32],
             ttl_ms: spans_and_a_half(1),
         };
+
         NewTask {
             priority: draft.priority,
             run_at: if draft.delay == 0 {
@@ -175,10 +170,10 @@ impl Side {
             timeout_ms: draft.timeout.map(spans_and_a_half),
             deadline_at: draft
                 .deadline
-                .map(|spans| self.in_spans(spans).plus_ms(apart_ms)),
+                .map(|spans| self.in_spans(spans).plus_ms(distinct_ms)),
             finish_step: draft.finish_step,
             retry,
-            idempotency: draft.promise.map(promise),
+            idempotency: draft.idempotency.map(idempotency),
             parent,
             ..NewTask::new(
                 &owner(draft.owner),
@@ -204,6 +199,7 @@ impl Side {
             .iter()
             .map(|index| Status::ALL[usize::from(*index)])
             .collect();
+
         TaskFilter {
             owner: conditions.owner.map(owner),
             statuses,
@@ -231,7 +227,7 @@ pub(super) fn queue(number: u8) -> String {
     format!("queue-{number}")
 }
 
-/// The names that the bits of a mask stand for.
+/// The names for the set bits of a mask.
 pub(super) fn chosen(mask: u8, name: fn(u8) -> String) -> Vec<String> {
     (0..2)
         .filter(|bit| mask & (1 << bit) != 0)

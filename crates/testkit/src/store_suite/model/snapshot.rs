@@ -1,17 +1,17 @@
-//! All that a store holds, as text in the history's own names, one line for each thing.
+//! The contents of a store as text in the history's own names.
 
 use std::collections::BTreeMap;
 
 use longhaul_domain::{
-    Attempt, StoreError, Task, TaskError, Timestamp,
+    Attempt, StoreError, TaskError, TaskRecord, Timestamp,
     contract::store::Access,
-    statistics::{Measure, TallyFilter},
+    statistics::{CountFilter, Measure},
 };
 
 use super::side::Side;
 
 impl Side {
-    /// Everything that the history left behind.
+    /// All contents after the history.
     pub(super) async fn snapshot(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for id in self.ids().to_vec() {
@@ -26,11 +26,14 @@ impl Side {
                         .list_attempts(&Access::All, id, 0, 1_000)
                         .await
                         .unwrap();
+
                     lines.extend(attempts.iter().map(|attempt| self.tell_attempt(attempt)));
-                    // The numbers are the store's own affair; that they grow is the suite's.
+                    // Numbers differ between stores. The suite checks that they grow.
                     for entry in self.fixture.logs(id).await {
                         let at = self.span_of(entry.logged_at);
-                        let (attempt, level, message) = (entry.attempt, entry.level, entry.message);
+                        let attempt = entry.attempt;
+                        let level = entry.level;
+                        let message = entry.message;
                         lines.push(format!(
                             "{} log {attempt} {level:?} {message:?} at {at}",
                             self.name(id)
@@ -39,13 +42,14 @@ impl Side {
                 }
             }
         }
+
         lines.extend(self.tell_events().await);
         lines.extend(self.tell_the_rest().await);
         lines
     }
 
-    /// The row without its version: how many steps a store takes to count children is its own affair.
-    fn tell_task(&self, task: &Task) -> String {
+    /// The row without its version, because stores count children in different numbers of steps.
+    fn tell_task(&self, task: &TaskRecord) -> String {
         let times = [
             Some(task.created_at),
             Some(task.updated_at),
@@ -55,7 +59,8 @@ impl Side {
             task.finished_at,
             task.deadline_at,
         ];
-        let plain = Task {
+
+        let plain = TaskRecord {
             version: 0,
             created_at: Timestamp::default(),
             updated_at: Timestamp::default(),
@@ -69,11 +74,10 @@ impl Side {
             error: None,
             ..task.clone()
         };
+
         let parent = task.parent_id.map(|parent| self.name(parent));
-        let (name, error) = (
-            self.name(task.id),
-            task.error.as_ref().map(|error| self.tell_error(error)),
-        );
+        let name = self.name(task.id);
+        let error = task.error.as_ref().map(|error| self.tell_error(error));
         format!(
             "{name} of {parent:?} at {:?} error {error:?}: {plain:?}",
             times.map(|at| at.map(|at| self.span_of(at)))
@@ -94,29 +98,36 @@ impl Side {
     fn tell_attempt(&self, attempt: &Attempt) -> String {
         let times = [attempt.started_at, attempt.ended_at].map(|at| at.map(|at| self.span_of(at)));
         let error = attempt.error.as_ref().map(|error| self.tell_error(error));
-        let (name, number) = (self.name(attempt.task_id), attempt.attempt);
+        let name = self.name(attempt.task_id);
+        let number = attempt.attempt;
         let place = (attempt.node_id, &attempt.host);
+
         format!(
             "{name} attempt {number}: {:?} on {place:?} at {times:?} error {error:?}",
             attempt.outcome
         )
     }
 
-    /// What listeners were told, task by task: between tasks the order is the store's own affair.
+    /// The published events, task by task, because the order between tasks differs between stores.
     async fn tell_events(&self) -> Vec<String> {
-        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut published: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for leased in self.fixture.drain_outbox().await {
-            let (topic, body) = (leased.message.topic, leased.message.body);
+            let topic = leased.message.topic;
+            let body = leased.message.body;
             let line = format!(
                 "{topic:?} {:?} {:?} {} {}",
                 body.event, body.status, body.attempt, body.retry_count
             );
-            told.entry(self.name(leased.message.task_id))
+
+            published
+                .entry(self.name(leased.message.task_id))
                 .or_default()
                 .push(line);
         }
-        told.into_iter()
-            .map(|(name, events)| format!("{name} told {events:?}"))
+
+        published
+            .into_iter()
+            .map(|(name, events)| format!("{name} published {events:?}"))
             .collect()
     }
 
@@ -140,17 +151,25 @@ impl Side {
                 node.id, node.name, node.host
             ));
         }
-        for tally in store.read_tallies(&TallyFilter::default()).await.unwrap() {
-            lines.push(format!("{tally:?}"));
+        for task_count in store
+            .read_task_counts(&CountFilter::default())
+            .await
+            .unwrap()
+        {
+            lines.push(format!("{task_count:?}"));
         }
         let spans = Some((Timestamp::from_micros(0), Timestamp::from_micros(i64::MAX)));
         let mut ended: BTreeMap<(String, String, String, i32), i64> = BTreeMap::new();
-        for tally in store.read_tallies(&TallyFilter { spans }).await.unwrap() {
-            let key = tally.key;
+        for task_count in store
+            .read_task_counts(&CountFilter { spans })
+            .await
+            .unwrap()
+        {
+            let key = task_count.key;
             if key.measure == Measure::Ended {
                 *ended
                     .entry((key.queue, key.task_type, key.label, key.bucket))
-                    .or_default() += tally.n;
+                    .or_default() += task_count.n;
             }
         }
         lines.extend(ended.into_iter().map(|line| format!("ended {line:?}")));

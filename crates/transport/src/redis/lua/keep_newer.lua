@@ -1,4 +1,4 @@
--- Keeps a report of progress unless a newer one is kept.
+-- Stores a report of progress unless a newer one is stored.
 --
 -- KEYS: the task. ARGV: the report, whose first 30 characters are its age, and when to forget it, in ms.
 

@@ -5,8 +5,8 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2] + ARGV[1]
 for _, key in ipairs(KEYS) do
-    local kept = redis.call('GET', key)
-    if kept and cmsgpack.unpack(kept)[1] <= now then
+    local stored = redis.call('GET', key)
+    if stored and cmsgpack.unpack(stored)[1] <= now then
         redis.call('DEL', key)
     end
 end

@@ -1,15 +1,15 @@
--- Books one permit in all limits of a key, for the first moment that suits all of them, or in none.
+-- Books one permit in all limits of a key, for the first time that suits all of them, or in none.
 --
--- The rules are those of local/rate_limiter.rs and local/calendar.rs, and a test compares the two. One thing is done
--- otherwise: a permit that is booked for the first free moment goes into the flow at once, because nobody can ever come
--- before it. Only those that another limit has pushed back are remembered one by one, so that a long line of waiters
--- costs no more than a short one.
+-- The rules are those of local/rate_limiter.rs and local/calendar.rs; a test compares the two. There is one difference:
+-- a permit for the first free time goes into the flow at once, because no later permit can come before it. Only permits
+-- that another limit has delayed are remembered one by one, so that a long queue of
+-- callers costs no more than a short one.
 --
 -- KEYS: where the key and its provider are parked (ARGV[3] of them), then the calendars of the limits.
--- ARGV: microseconds to add to the server's time, the longest wait in ms, the number of names, how long a probe may keep
--- silent and how soon to ask again while it is out, both in ms, and the most permits that are remembered one by one.
--- Then for each limit its permits, the interval between two of them and the tolerance, each in whole microseconds and
--- parts of a permit-th of one. Numbers here are exact up to 2^53, which the scaled times of the Rust code are not.
+-- ARGV: microseconds to add to the server's time, the longest wait in ms, the number of names, how long a probe may stay
+-- silent and how soon to ask again during a probe, both in ms, and the most permits that are remembered one by one. Then
+-- for each limit its permits, the interval between two of them and the tolerance, each in whole microseconds and a
+-- remainder in fractions of one permit. Numbers here are exact up to 2^53; the scaled times of the Rust code exceed it.
 --
 -- Answers {1, wait in ms, now, the booked time} or {0, when to ask again in ms, now, 0}; times in microseconds.
 
@@ -26,9 +26,9 @@ end
 
 local parked, closed_ms = {}, nil
 for name = 1, names do
-    local kept = redis.call('GET', KEYS[name])
-    if kept then
-        local untl, probe_lost_at, forgotten_at = unpack(cmsgpack.unpack(kept))
+    local stored = redis.call('GET', KEYS[name])
+    if stored then
+        local untl, probe_lost_at, forgotten_at = unpack(cmsgpack.unpack(stored))
         local is_over = (probe_lost_at > 0 and probe_lost_at or forgotten_at) <= now
         if not is_over then
             local closed = nil
@@ -48,7 +48,7 @@ if closed_ms then
     return { 0, closed_ms, now, 0 }
 end
 
--- Times as whole microseconds and parts of one ----------------------------------------------------
+-- Times as whole microseconds and a remainder ----------------------------------------------------
 
 local function plus(aw, ar, bw, br, permits)
     local w, r = aw + bw, ar + br
@@ -89,57 +89,57 @@ end
 -- Where the flow stands before each remembered permit, and by how much it may be pushed there.
 local function look_ahead(c)
     local count = #c.gaps
-    c.evens_w, c.evens_r, c.rooms_w, c.rooms_r = { c.w }, { c.r }, {}, {}
-    for place = 1, count do
-        c.evens_w[place + 1], c.evens_r[place + 1] = even_after(c, c.evens_w[place], c.evens_r[place], c.gaps[place])
+    c.evens_w, c.evens_r, c.slack_w, c.slack_r = { c.w }, { c.r }, {}, {}
+    for index = 1, count do
+        c.evens_w[index + 1], c.evens_r[index + 1] = even_after(c, c.evens_w[index], c.evens_r[index], c.gaps[index])
     end
     local after_w, after_r = math.huge, 0
-    for place = count, 1, -1 do
-        local lead_w, lead_r = minus(c.gaps[place], 0, c.evens_w[place], c.evens_r[place], c.permits)
-        local room_w, room_r = plus(lead_w, lead_r, c.tolerance_w, c.tolerance_r, c.permits)
+    for index = count, 1, -1 do
+        local lead_w, lead_r = minus(c.gaps[index], 0, c.evens_w[index], c.evens_r[index], c.permits)
+        local own_slack_w, own_slack_r = plus(lead_w, lead_r, c.tolerance_w, c.tolerance_r, c.permits)
         if lead_w < 0 then
             lead_w, lead_r = 0, 0
         end
         after_w, after_r = plus(lead_w, lead_r, after_w, after_r, c.permits)
-        if is_less(room_w, room_r, after_w, after_r) then
-            after_w, after_r = room_w, room_r
+        if is_less(own_slack_w, own_slack_r, after_w, after_r) then
+            after_w, after_r = own_slack_w, own_slack_r
         end
-        c.rooms_w[place], c.rooms_r[place] = after_w, after_r
+        c.slack_w[index], c.slack_r[index] = after_w, after_r
     end
 end
 
--- The first time from `from` on. A place that is too tight now is so for every later time, so it is not tried again.
+-- The first time from `from` on. A gap that is too tight now is so for every later time and is not tried again.
 local function earliest(c, from)
     local count = #c.gaps
     while true do
-        local place = c.place
-        local even_w, even_r = c.evens_w[place], c.evens_r[place]
-        local candidate = math.max(from, c.floor, place > 1 and c.gaps[place - 1] or 0, first_after(c, even_w, even_r))
-        if place > count then
+        local index = c.index
+        local even_w, even_r = c.evens_w[index], c.evens_r[index]
+        local candidate = math.max(from, c.floor, index > 1 and c.gaps[index - 1] or 0, first_after(c, even_w, even_r))
+        if index > count then
             return candidate
         end
-        if candidate <= c.gaps[place] then
+        if candidate <= c.gaps[index] then
             local push_w, push_r = even_after(c, even_w, even_r, candidate)
             push_w, push_r = minus(push_w, push_r, even_w, even_r, c.permits)
-            if not is_less(c.rooms_w[place], c.rooms_r[place], push_w, push_r) then
+            if not is_less(c.slack_w[index], c.slack_r[index], push_w, push_r) then
                 return candidate
             end
         end
-        c.place = place + 1
+        c.index = index + 1
     end
 end
 
 local function load(key, first_argument)
-    local c = { key = key, w = 0, r = 0, floor = 0, gaps = {}, place = 1 }
+    local c = { key = key, w = 0, r = 0, floor = 0, gaps = {}, index = 1 }
     c.permits, c.interval_w, c.interval_r, c.tolerance_w, c.tolerance_r =
         tonumber(ARGV[first_argument]), tonumber(ARGV[first_argument + 1]), tonumber(ARGV[first_argument + 2]),
         tonumber(ARGV[first_argument + 3]), tonumber(ARGV[first_argument + 4])
-    local kept = redis.call('GET', key)
-    if kept then
-        local list = cmsgpack.unpack(kept)
+    local stored = redis.call('GET', key)
+    if stored then
+        local list = cmsgpack.unpack(stored)
         c.w, c.r, c.floor = list[1], list[2], list[4]
         if list[3] ~= c.permits and c.r > 0 then
-            -- The rules have changed, and with them what a part is.
+            -- The rules have changed, and with them the unit of the remainder.
             c.w, c.r = c.w + 1, 0
         end
         for index = 5, #list do
@@ -154,11 +154,11 @@ local function load(key, first_argument)
     end
     look_ahead(c)
     c.soonest = earliest(c, now)
-    c.tight = c.place - 1
+    c.tight = c.index - 1
     return c
 end
 
--- What is before the first place with room is in the flow for good, and so is a permit in that place.
+-- Permits before the first gap with room become part of the flow, and so does a permit in that gap.
 local function book(c, at)
     local in_place = at == c.soonest
     local list = { c.evens_w[c.tight + 1], c.evens_r[c.tight + 1], c.permits, c.floor }
@@ -185,7 +185,7 @@ local function book(c, at)
         -- The last one moves the flow as well.
         last = math.max(last, list[#list]) + c.interval_w * (#list - 3)
     end
-    -- When nothing of it counts any more, a second later than that.
+    -- The key expires a second after its last permit has lost its effect.
     redis.call('SET', c.key, cmsgpack.pack(list), 'PX', ms_until(math.max(last, now)) + 1000)
 end
 
@@ -220,7 +220,7 @@ end
 for _, c in ipairs(calendars) do
     book(c, at)
 end
--- Whoever gets the first permit after a name's time is its probe.
+-- The first permit after a name's time is its probe.
 local lost_at = now + (wait_ms + silence_ms) * 1000
 for _, p in ipairs(parked) do
     redis.call('SET', p.key, cmsgpack.pack({ p.untl, lost_at, p.forgotten_at }), 'PX', ms_until(lost_at) + 1000)

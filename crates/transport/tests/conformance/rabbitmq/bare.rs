@@ -1,4 +1,4 @@
-//! RabbitMQ as others see it: a plain client beside ours.
+//! A plain client, which sees RabbitMQ as other programs do.
 
 use futures::StreamExt;
 use lapin::{
@@ -24,7 +24,7 @@ impl Bare {
         }
     }
 
-    /// Whatever comes into a queue that is there.
+    /// Consumes an existing queue.
     pub(crate) async fn consume(&self, queue: &str) -> Consumer {
         let options = BasicConsumeOptions {
             no_ack: true,
@@ -36,7 +36,7 @@ impl Bare {
             .unwrap()
     }
 
-    /// Whatever an exchange sends to a key, from now on.
+    /// Consumes what an exchange routes to a key, from now on.
     pub(crate) async fn subscribe(&self, exchange: &str, key: &str) -> Consumer {
         let options = QueueDeclareOptions {
             exclusive: true,
@@ -47,7 +47,9 @@ impl Bare {
             .queue_declare("".into(), options, FieldTable::default())
             .await
             .unwrap();
-        let (name, options) = (queue.name().clone(), QueueBindOptions::default());
+
+        let name = queue.name().clone();
+        let options = QueueBindOptions::default();
         let bound = self.channel.queue_bind(
             name.clone(),
             exchange.into(),
@@ -55,11 +57,12 @@ impl Bare {
             options,
             FieldTable::default(),
         );
+
         bound.await.unwrap();
         self.consume(name.as_str()).await
     }
 
-    /// Waits until somebody consumes a queue, which may not be there yet.
+    /// Waits until a queue has a consumer. The queue may not exist yet.
     pub(crate) async fn until_consumed(&self, queue: &str) {
         loop {
             let channel = self.connection.create_channel().await.unwrap();
@@ -73,12 +76,14 @@ impl Bare {
             if asked.is_ok_and(|queue| queue.consumer_count() > 0) {
                 return;
             }
+
             tokio::task::yield_now().await;
         }
     }
 
     pub(crate) async fn publish(&self, exchange: &str, key: &str, body: &[u8]) {
-        let (options, properties) = (BasicPublishOptions::default(), BasicProperties::default());
+        let options = BasicPublishOptions::default();
+        let properties = BasicProperties::default();
         let sent = self
             .channel
             .basic_publish(exchange.into(), key.into(), options, body, properties)

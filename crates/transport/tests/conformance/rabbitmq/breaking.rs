@@ -1,4 +1,4 @@
-//! A RabbitMQ server that is killed, wiped, frozen and out of memory, in the middle of work.
+//! A RabbitMQ server that is killed, wiped, frozen or out of memory during work.
 
 use std::mem::ManuallyDrop;
 use std::process::Command;
@@ -10,23 +10,23 @@ use longhaul_domain::{
     TaskId,
     contract::{
         Broker,
-        broker::{Bell, Bells, BrokerState, Published, Signal},
-        event_bus::{EventBus, EventStream, Heard, Subscription},
+        broker::{BrokerState, Hint, HintConsumer, Published, Signal},
+        event_bus::{EventBus, EventStream, Received, Subscription},
     },
     event::TaskEvent,
 };
 use longhaul_testkit::own_server::OwnServer;
 use longhaul_transport::{
     local::MemoryEventBus,
-    rabbitmq::{LaneKind, RabbitBroker, RabbitEventBus},
+    rabbitmq::{QueueKind, RabbitBroker, RabbitEventBus},
 };
 use tokio::task::block_in_place;
 
 use super::{
     bare::Bare,
     fresh::{Namespace, until_down, until_up},
-    news::event,
-    wire::bell,
+    remote_events::event,
+    wire::hint,
 };
 use crate::{fresh::random_id, trial};
 
@@ -34,48 +34,48 @@ pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::breaking::{sentence}");
     vec![
         trial(
-            &name("a_killed_server_keeps_what_it_confirmed_and_all_is_rebuilt"),
-            a_killed_server_keeps_its_word,
+            &name("a_killed_server_has_what_it_confirmed_and_everything_is_rebuilt"),
+            a_killed_server_has_what_it_confirmed,
         ),
         trial(
-            &name("a_wiped_server_is_set_up_anew_without_being_asked"),
-            a_wiped_server_is_set_up_anew,
+            &name("a_wiped_server_is_set_up_again_by_itself"),
+            a_wiped_server_is_set_up_again,
         ),
         trial(
-            &name("a_frozen_server_holds_nobody_up"),
-            a_frozen_server_holds_nobody_up,
+            &name("a_frozen_server_delays_no_caller"),
+            a_frozen_server_delays_no_caller,
         ),
         trial(
-            &name("a_lane_of_a_server_that_is_away_takes_no_other_with_it"),
-            a_lane_that_is_away,
+            &name("a_queue_of_a_server_that_is_away_affects_no_other_queue"),
+            a_queue_that_is_away,
         ),
         trial(
-            &name("a_server_without_memory_hands_out_and_takes_nothing"),
+            &name("a_server_without_memory_delivers_but_takes_nothing"),
             a_server_without_memory,
         ),
     ]
 }
 
-async fn within_patience<T>(future: impl Future<Output = T>) -> T {
+async fn within_deadline<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .unwrap()
 }
 
-/// Silence is noticed after four seconds; the rest is for a busy machine.
+/// The link notices silence after four seconds. The rest is for a busy machine.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Two processes on one server, each with a consumer of a lane, and one that listens to the other.
+/// Two processes on one server. Each consumes a queue, and one listens to the events of the other.
 struct Scene {
     here: Arc<RabbitBroker>,
     there: Arc<RabbitBroker>,
-    consumers: [Box<dyn Bells>; 2],
+    consumers: [Box<dyn HintConsumer>; 2],
     bus_here: RabbitEventBus,
     stream: Box<dyn EventStream>,
-    rung: Vec<TaskId>,
-    told: Vec<TaskEvent>,
+    published: Vec<TaskId>,
+    sent_events: Vec<TaskEvent>,
     _bus_there: RabbitEventBus,
-    /// Nobody cleans up on a server that may be frozen, and goes with its case.
+    /// Not cleaned up: the server may be frozen, and is removed with its case.
     namespace: ManuallyDrop<Namespace>,
     server: OwnServer,
 }
@@ -83,20 +83,20 @@ struct Scene {
 const QUEUES: [&str; 2] = ["vip_short", "free_default"];
 
 impl Scene {
-    async fn set(name: &'static str, lanes: LaneKind) -> Self {
+    async fn set(name: &'static str, kind: QueueKind) -> Self {
         let server = block_in_place(|| OwnServer::start("rabbitmq", name));
         let namespace = ManuallyDrop::new(Namespace::at(&server.url));
-        let brokers = (namespace.broker(lanes).await, namespace.broker(lanes).await);
+        let brokers = (namespace.broker(kind).await, namespace.broker(kind).await);
         Self::of(server, namespace, brokers).await
     }
 
-    /// With the patience of nodes: a server that is silent for long is taken for dead.
-    async fn set_hastily(name: &'static str, lanes: LaneKind) -> Self {
+    /// With the timeouts of a node for a silent server.
+    async fn set_hastily(name: &'static str, kind: QueueKind) -> Self {
         let server = block_in_place(|| OwnServer::start("rabbitmq", name));
         let namespace = ManuallyDrop::new(Namespace::at(&server.url));
         let brokers = (
-            namespace.hasty_broker(lanes).await,
-            namespace.hasty_broker(lanes).await,
+            namespace.hasty_broker(kind).await,
+            namespace.hasty_broker(kind).await,
         );
         Self::of(server, namespace, brokers).await
     }
@@ -106,67 +106,74 @@ impl Scene {
         namespace: ManuallyDrop<Namespace>,
         (here, there): (Arc<RabbitBroker>, Arc<RabbitBroker>),
     ) -> Self {
-        let (bus_here, bus_there) = (bus(&here).await, bus(&there).await);
+        let bus_here = bus(&here).await;
+        let bus_there = bus(&there).await;
         let stream = bus_there.subscribe(Subscription::default());
-        let consumers = [here.bells(QUEUES[0]), there.bells(QUEUES[1])];
+        let consumers = [here.hints(QUEUES[0]), there.hints(QUEUES[1])];
         let queues = QUEUES.map(str::to_owned);
-        within_patience(async {
+        within_deadline(async {
             while here.declare(&queues).await.is_err() {
                 until_up(&*here).await;
             }
         })
         .await;
-        let (rung, told) = (Vec::new(), Vec::new());
+        let published = Vec::new();
+        let sent_events = Vec::new();
         Self {
             here,
             there,
             consumers,
             bus_here,
             stream,
-            rung,
-            told,
+            published,
+            sent_events,
             _bus_there: bus_there,
             namespace,
             server,
         }
     }
 
-    /// Bells go either way, signals and news from here to there; nobody has declared or opened anything again. On a busy machine
-    /// a link may break by the way, and then what went over it is rung and said again.
+    /// Hints go both ways, signals and events from here to there, without a further declaration. On
+    /// a busy machine a link may break, so everything is published again until it arrives.
     async fn assert_works(&mut self) {
         let [first, second] = &mut self.consumers;
-        for (ringer, consumer, queue) in [
+        for (dispatcher, consumer, queue) in [
             (&self.there, first, QUEUES[0]),
             (&self.here, second, QUEUES[1]),
         ] {
-            let rung = bell(queue);
-            self.rung.push(rung.task_id);
-            ring_until_confirmed(ringer, &rung).await;
-            let heard = hear_until(&mut **consumer, rung.task_id).await;
-            assert!(heard.iter().all(|id| self.rung.contains(id)));
+            let published = hint(queue);
+            self.published.push(published.task_id);
+            publish_until_confirmed(dispatcher, &published).await;
+            let received = receive_until(&mut **consumer, published.task_id).await;
+            assert!(received.iter().all(|id| self.published.contains(id)));
         }
+
         let mut signals = self.there.signals();
-        let told = Signal::Cancelled {
+        let cancelled = Signal::Cancelled {
             task_ids: vec![TaskId(random_id())],
         };
-        let heard = async { while signals.next().await.unwrap() != told {} };
-        say_until_heard(|| self.here.signal(told.clone()), heard).await;
-        let news = event(1);
-        self.told.push(news.clone());
-        let (stream, known) = (&mut self.stream, &self.told);
-        let heard = async {
+        let received = async { while signals.next().await.unwrap() != cancelled {} };
+
+        send_until_received(|| self.here.signal(cancelled.clone()), received).await;
+        let event = event(1);
+        self.sent_events.push(event.clone());
+        let stream = &mut self.stream;
+        let known = &self.sent_events;
+
+        let received = async {
             loop {
                 match stream.next().await.unwrap() {
-                    Heard::Missed(_) => {}
-                    Heard::Event(heard) if heard == news => return,
-                    Heard::Event(other) => assert!(known.contains(&other), "{other:?}"),
+                    Received::Missed(_) => {}
+                    Received::Event(received) if received == event => return,
+                    Received::Event(other) => assert!(known.contains(&other), "{other:?}"),
                 }
             }
         };
-        say_until_heard(|| self.bus_here.publish(news.clone()), heard).await;
+
+        send_until_received(|| self.bus_here.publish(event.clone()), received).await;
     }
 
-    /// Breaks the server while both consumers wait, and looks at what everybody is told.
+    /// Breaks the server while both consumers wait, and checks what the callers learn.
     async fn break_while_waiting(&mut self, break_it: impl FnOnce(&mut OwnServer)) {
         let bare = Bare::connect(&self.namespace).await;
         let [first, second] = &mut self.consumers;
@@ -174,23 +181,26 @@ impl Scene {
             for queue in QUEUES {
                 bare.until_consumed(&self.namespace.full(queue)).await;
             }
+
             block_in_place(|| break_it(&mut self.server));
             let both = async { futures::join!(until_down(&*self.here), until_down(&*self.there)) };
             let noticed = tokio::time::timeout(NOTICED_WITHIN, both).await;
             assert!(
                 noticed.is_ok(),
-                "it is noticed long before a heartbeat is missed"
+                "the loss is noticed long before a missed heartbeat"
             );
             assert!(matches!(
-                self.here.ring(&[bell(QUEUES[0])]).await[..],
+                self.here.publish_hints(&[hint(QUEUES[0])]).await[..],
                 [Published::Unknown(_)]
             ));
+
             assert!(self.here.depth(QUEUES[0]).await.is_err());
         };
+
         tokio::select! {
-            () = within_patience(breaking) => {}
-            () = hear_nothing_new(&mut **first, &self.rung) => {}
-            () = hear_nothing_new(&mut **second, &self.rung) => {}
+            () = within_deadline(breaking) => {}
+            () = receive_nothing_new(&mut **first, &self.published) => {}
+            () = receive_nothing_new(&mut **second, &self.published) => {}
         }
     }
 
@@ -199,8 +209,8 @@ impl Scene {
         until_up(&*self.there).await;
     }
 
-    /// One word to the server's own tool.
-    fn control(&self, words: &[&str]) {
+    /// Runs the server's own control tool.
+    fn control(&self, arguments: &[&str]) {
         let home = self.server.home();
         let port = std::fs::read_to_string(home.join("epmd.port")).unwrap();
         let mut control = Command::new("/usr/lib/rabbitmq/bin/rabbitmqctl");
@@ -208,41 +218,43 @@ impl Scene {
             .env("HOME", home.join("data"))
             .env("ERL_EPMD_PORT", port.trim())
             .env("ERL_AFLAGS", "-start_epmd false");
-        let told = control
+        let output = control
             .args(["--node", "longhaul@localhost"])
-            .args(words)
+            .args(arguments)
             .output()
             .unwrap();
-        assert!(told.status.success(), "{told:?}");
+        assert!(output.status.success(), "{output:?}");
     }
 }
 
-/// Hears everything up to a bell. What was answered just before a link broke comes again.
-async fn hear_until(consumer: &mut dyn Bells, task_id: TaskId) -> Vec<TaskId> {
-    let mut heard = Vec::new();
-    while !heard.contains(&task_id) {
-        let next = within_patience(consumer.next(4)).await;
+/// Receives hints up to this one. A hint that was answered just before a link broke comes again.
+async fn receive_until(consumer: &mut dyn HintConsumer, task_id: TaskId) -> Vec<TaskId> {
+    let mut received = Vec::new();
+    while !received.contains(&task_id) {
+        let next = within_deadline(consumer.next(4)).await;
         consumer
             .answered(&next.iter().map(|delivery| delivery.tag).collect::<Vec<_>>())
             .await;
-        heard.extend(next.iter().map(|delivery| delivery.bell.task_id));
+        received.extend(next.iter().map(|delivery| delivery.hint.task_id));
     }
-    heard
+
+    received
 }
 
-/// Hears on for ever. What was rung twice comes twice.
-async fn hear_nothing_new(consumer: &mut dyn Bells, rung: &[TaskId]) {
+/// Receives for ever. A hint that was published twice comes twice.
+async fn receive_nothing_new(consumer: &mut dyn HintConsumer, published: &[TaskId]) {
     loop {
-        let heard = consumer.next(4).await;
+        let received = consumer.next(4).await;
         assert!(
-            heard
+            received
                 .iter()
-                .all(|delivery| rung.contains(&delivery.bell.task_id)),
-            "nothing new was rung"
+                .all(|delivery| published.contains(&delivery.hint.task_id)),
+            "nothing new was published"
         );
+
         consumer
             .answered(
-                &heard
+                &received
                     .iter()
                     .map(|delivery| delivery.tag)
                     .collect::<Vec<_>>(),
@@ -251,28 +263,28 @@ async fn hear_nothing_new(consumer: &mut dyn Bells, rung: &[TaskId]) {
     }
 }
 
-async fn ring_until_confirmed(ringer: &RabbitBroker, bell: &Bell) {
-    within_patience(async {
-        while !ringer.ring(std::slice::from_ref(bell)).await[0].is_confirmed() {
-            until_up(ringer).await;
+async fn publish_until_confirmed(dispatcher: &RabbitBroker, hint: &Hint) {
+    within_deadline(async {
+        while !dispatcher.publish_hints(std::slice::from_ref(hint)).await[0].is_confirmed() {
+            until_up(dispatcher).await;
         }
     })
     .await;
 }
 
-/// Says it again every other second: what is told in passing is lost with a link that breaks.
-async fn say_until_heard(say: impl Fn(), heard: impl Future<Output = ()>) {
-    let say_again = async {
-        let mut rounds = tokio::time::interval(Duration::from_secs(2));
+/// Sends again every other second: a broadcast is lost with a link that breaks.
+async fn send_until_received(send: impl Fn(), received: impl Future<Output = ()>) {
+    let send_again = async {
+        let mut ticks = tokio::time::interval(Duration::from_secs(2));
         loop {
-            rounds.tick().await;
-            say();
+            ticks.tick().await;
+            send();
         }
     };
-    within_patience(async {
+    within_deadline(async {
         tokio::select! {
-            () = heard => {}
-            () = say_again => {}
+            () = received => {}
+            () = send_again => {}
         }
     })
     .await;
@@ -284,14 +296,15 @@ async fn bus(broker: &Arc<RabbitBroker>) -> RabbitEventBus {
     bus
 }
 
-async fn a_killed_server_keeps_its_word() {
-    let mut scene = Scene::set("rabbitmq-killed", LaneKind::Classic).await;
+async fn a_killed_server_has_what_it_confirmed() {
+    let mut scene = Scene::set("rabbitmq-killed", QueueKind::Classic).await;
     scene.here.declare(&["another".to_owned()]).await.unwrap();
-    let waiting: Vec<_> = (0..300).map(|_| bell("another")).collect();
+    let waiting: Vec<_> = (0..300).map(|_| hint("another")).collect();
     assert_eq!(
-        scene.here.ring(&waiting).await,
+        scene.here.publish_hints(&waiting).await,
         vec![Published::Confirmed; waiting.len()]
     );
+
     for _ in 0..2 {
         scene.assert_works().await;
         scene.break_while_waiting(OwnServer::kill).await;
@@ -300,22 +313,23 @@ async fn a_killed_server_keeps_its_word() {
         assert_eq!(
             scene.here.depth("another").await,
             Ok(300),
-            "what was confirmed is on the disk"
+            "confirmed hints are on the disk"
         );
     }
+
     scene.assert_works().await;
     assert_eq!(
-        within_patience(scene.here.bells("another").next(300)).await[0].bell,
+        within_deadline(scene.here.hints("another").next(300)).await[0].hint,
         waiting[0]
     );
 }
 
-async fn a_wiped_server_is_set_up_anew() {
-    for (name, lanes) in [
-        ("rabbitmq-wiped", LaneKind::Classic),
-        ("rabbitmq-wiped-quorum", LaneKind::Quorum),
+async fn a_wiped_server_is_set_up_again() {
+    for (name, kind) in [
+        ("rabbitmq-wiped", QueueKind::Classic),
+        ("rabbitmq-wiped-quorum", QueueKind::Quorum),
     ] {
-        let mut scene = Scene::set(name, lanes).await;
+        let mut scene = Scene::set(name, kind).await;
         scene.assert_works().await;
         scene.break_while_waiting(OwnServer::kill).await;
         block_in_place(|| {
@@ -328,8 +342,8 @@ async fn a_wiped_server_is_set_up_anew() {
     }
 }
 
-async fn a_frozen_server_holds_nobody_up() {
-    let mut scene = Scene::set_hastily("rabbitmq-frozen", LaneKind::Classic).await;
+async fn a_frozen_server_delays_no_caller() {
+    let mut scene = Scene::set_hastily("rabbitmq-frozen", QueueKind::Classic).await;
     scene.assert_works().await;
     scene
         .break_while_waiting(|server| server.signal("STOP"))
@@ -339,10 +353,10 @@ async fn a_frozen_server_holds_nobody_up() {
     scene.assert_works().await;
 }
 
-/// A cluster whose server with a classic lane is away remembers the lane and answers 404. Without a cluster, its tables
-/// are made to say the same.
-async fn a_lane_that_is_away() {
-    let mut scene = Scene::set("rabbitmq-absent", LaneKind::Classic).await;
+/// In a cluster, a classic queue whose server is away still exists, and declaring it answers 404.
+/// This test edits the tables of a single server to the same effect.
+async fn a_queue_that_is_away() {
+    let mut scene = Scene::set("rabbitmq-absent", QueueKind::Classic).await;
     scene.assert_works().await;
     let (_, host) = scene.server.url.rsplit_once('/').unwrap();
     let name = format!(
@@ -351,30 +365,41 @@ async fn a_lane_that_is_away() {
     );
     let away = format!("mnesia:dirty_delete(rabbit_queue, {name}).");
     let back = format!(
-        "[Q] = mnesia:dirty_read(rabbit_durable_queue, {name}), mnesia:dirty_write(rabbit_queue, Q)."
+        "[Q] = mnesia:dirty_read(rabbit_durable_queue, {name}), mnesia:dirty_write(rabbit_queue, \
+         Q)."
     );
+
     let both = [Arc::clone(&scene.here), Arc::clone(&scene.there)];
     let down = both.map(|broker| tokio::spawn(async move { until_down(&*broker).await }));
     block_in_place(|| {
         scene.control(&["eval", &away]);
         scene.control(&["close_all_connections", "--global", "gone"]);
     });
+
     for broken in down {
         broken.await.unwrap();
     }
+
     scene.until_up().await;
     assert!(scene.here.depth(QUEUES[0]).await.is_err(), "it is away");
-    let rung = bell(QUEUES[1]);
+    let published = hint(QUEUES[1]);
     assert_eq!(
-        scene.here.ring(std::slice::from_ref(&rung)).await,
+        scene
+            .here
+            .publish_hints(std::slice::from_ref(&published))
+            .await,
         [Published::Confirmed]
     );
-    scene.rung.push(rung.task_id);
+
+    scene.published.push(published.task_id);
     let [first, second] = &mut scene.consumers;
-    // Somebody who waits for the lane that is away takes nothing from the other either.
+
+    // Waiting for the queue that is away does not affect the other queue.
     tokio::select! {
-        heard = hear_until(&mut **second, rung.task_id) => assert!(heard.iter().all(|id| scene.rung.contains(id))),
-        _ = first.next(4) => panic!("nothing can come"),
+        received = receive_until(&mut **second, published.task_id) => {
+            assert!(received.iter().all(|id| scene.published.contains(id)));
+        }
+        _ = first.next(4) => panic!("the queue is away"),
     }
     block_in_place(|| scene.control(&["eval", &back]));
     scene.assert_works().await;
@@ -382,18 +407,21 @@ async fn a_lane_that_is_away() {
 }
 
 async fn a_server_without_memory() {
-    let mut scene = Scene::set("rabbitmq-full", LaneKind::Classic).await;
+    let mut scene = Scene::set("rabbitmq-full", QueueKind::Classic).await;
     scene.assert_works().await;
-    let waiting = bell(QUEUES[0]);
+    let waiting = hint(QUEUES[0]);
     assert_eq!(
-        scene.here.ring(std::slice::from_ref(&waiting)).await,
+        scene
+            .here
+            .publish_hints(std::slice::from_ref(&waiting))
+            .await,
         [Published::Confirmed]
     );
     block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "1MB"]));
-    // Whoever publishes is told at the next try, and nobody waits for long.
-    within_patience(async {
+    // The next publish learns it, and no publish waits for long.
+    within_deadline(async {
         while matches!(scene.here.state(), BrokerState::Up) {
-            let answer = scene.here.ring(&[bell(QUEUES[1])]).await;
+            let answer = scene.here.publish_hints(&[hint(QUEUES[1])]).await;
             assert!(
                 matches!(answer[..], [Published::Unknown(_) | Published::Confirmed]),
                 "{answer:?}"
@@ -406,26 +434,30 @@ async fn a_server_without_memory() {
         why.contains("takes no messages") && why.contains("memory"),
         "{why}"
     );
-    let heard = within_patience(scene.consumers[0].next(4)).await;
-    assert_eq!(heard[0].bell, waiting, "what it has it hands out");
-    scene.consumers[0].answered(&[heard[0].tag]).await;
-    assert_eq!(within_patience(scene.here.depth("vip_short")).await, Ok(0));
+    let received = within_deadline(scene.consumers[0].next(4)).await;
+    assert_eq!(received[0].hint, waiting, "the server still delivers");
+    scene.consumers[0].answered(&[received[0].tag]).await;
+    assert_eq!(within_deadline(scene.here.depth("vip_short")).await, Ok(0));
     block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "512MB"]));
     scene.until_up().await;
-    // Bells that were written while it was blocked may come after all.
-    scene.consumers = [scene.here.bells("a"), scene.there.bells("b")];
+    // Hints that were written while the server was blocked may still arrive, so other queues are
+    // used from here.
+    scene.consumers = [scene.here.hints("a"), scene.there.hints("b")];
     scene
         .here
         .declare(&["a".to_owned(), "b".to_owned()])
         .await
         .unwrap();
-    let rung = bell("a");
+    let published = hint("a");
     assert_eq!(
-        scene.there.ring(std::slice::from_ref(&rung)).await,
+        scene
+            .there
+            .publish_hints(std::slice::from_ref(&published))
+            .await,
         [Published::Confirmed]
     );
     assert_eq!(
-        within_patience(scene.consumers[0].next(4)).await[0].bell,
-        rung
+        within_deadline(scene.consumers[0].next(4)).await[0].hint,
+        published
     );
 }

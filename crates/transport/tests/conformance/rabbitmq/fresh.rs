@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use longhaul_domain::contract::{Broker, broker::BrokerState};
 use longhaul_testkit::rabbit_namespace::RabbitNamespace;
-use longhaul_transport::rabbitmq::{LaneKind, RabbitBroker, RabbitOptions};
+use longhaul_transport::rabbitmq::{QueueKind, RabbitBroker, RabbitOptions};
 
-/// Every queue of tasks that a case uses: they are removed after it.
-const LANES: [&str; 15] = [
+/// All task queues that the cases use. Their hint queues are removed after each case.
+const QUEUES: [&str; 15] = [
     "vip_short",
     "free_default",
     "another",
@@ -27,10 +27,10 @@ const LANES: [&str; 15] = [
     "wait",
 ];
 
-/// On a busy machine a server may take seconds to answer. That is no failure, but in the cases that are about it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A busy machine may take seconds to answer. Only the cases about timeouts use shorter ones.
+const DEADLINE: Duration = Duration::from_secs(30);
 
-/// What is in it goes when it is dropped.
+/// A namespace whose contents are removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Namespace(RabbitNamespace);
 
@@ -48,36 +48,36 @@ impl Namespace {
     }
 
     pub(crate) fn at(url: &str) -> Self {
-        Self(RabbitNamespace::new(url, &LANES))
+        Self(RabbitNamespace::new(url, &QUEUES))
     }
 
-    /// A namespace of that name on the server of all tests.
+    /// A namespace of that name on the shared server.
     pub(crate) fn named(name: &str) -> Self {
-        Self(RabbitNamespace::named(name, &server_url(), &LANES))
+        Self(RabbitNamespace::named(name, &server_url(), &QUEUES))
     }
 
-    /// A broker in this namespace, as soon as it is up.
-    pub(crate) async fn broker(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
-        let broker = self.connecting(lanes);
+    /// A broker in this namespace, once it is up.
+    pub(crate) async fn broker(&self, queue_kind: QueueKind) -> Arc<RabbitBroker> {
+        let broker = self.connecting(queue_kind);
         until_up(&*broker).await;
         broker
     }
 
-    pub(crate) fn connecting(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
-        RabbitBroker::connect_patiently(&self.url, self.options(lanes), PATIENCE).unwrap()
+    pub(crate) fn connecting(&self, queue_kind: QueueKind) -> Arc<RabbitBroker> {
+        RabbitBroker::connect_with_timeout(&self.url, self.options(queue_kind), DEADLINE).unwrap()
     }
 
-    /// As [`Self::broker`], and as soon as a node does it takes a silent server for dead.
-    pub(crate) async fn hasty_broker(&self, lanes: LaneKind) -> Arc<RabbitBroker> {
-        let broker = RabbitBroker::connect(&self.url, self.options(lanes)).unwrap();
+    /// Like [`Self::broker`], with the timeouts of a node for a silent server.
+    pub(crate) async fn hasty_broker(&self, queue_kind: QueueKind) -> Arc<RabbitBroker> {
+        let broker = RabbitBroker::connect(&self.url, self.options(queue_kind)).unwrap();
         until_up(&*broker).await;
         broker
     }
 
-    fn options(&self, lanes: LaneKind) -> RabbitOptions {
+    fn options(&self, queue_kind: QueueKind) -> RabbitOptions {
         RabbitOptions {
             namespace: self.name.clone(),
-            lanes,
+            queue_kind,
         }
     }
 }
@@ -90,7 +90,7 @@ pub(crate) async fn until_up(broker: &dyn Broker) {
     }
 }
 
-/// Waits until the broker is known to be away, and says why.
+/// Waits until the broker is away. Returns the reason.
 pub(crate) async fn until_down(broker: &dyn Broker) -> String {
     let mut state = broker.state();
     loop {
@@ -108,6 +108,9 @@ pub(crate) async fn until_down(broker: &dyn Broker) -> String {
 )]
 pub(crate) fn server_url() -> String {
     std::env::var("LONGHAUL_TEST_RABBITMQ").unwrap_or_else(|_| {
-        panic!("LONGHAUL_TEST_RABBITMQ names no RabbitMQ server: `scripts/services run cargo test` starts one")
+        panic!(
+            "LONGHAUL_TEST_RABBITMQ names no RabbitMQ server: `scripts/services run cargo \
+             test` starts one"
+        )
     })
 }

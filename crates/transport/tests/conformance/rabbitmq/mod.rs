@@ -1,10 +1,10 @@
-//! RabbitMQ: the suites, and what only it can do wrong.
+//! All tests with a RabbitMQ server: the suites, and the failures that only RabbitMQ has.
 
 mod bare;
 pub(crate) mod breaking;
-mod deaf;
 mod fresh;
-mod news;
+mod remote_events;
+mod stalled;
 mod wire;
 
 use std::sync::Arc;
@@ -19,31 +19,32 @@ use longhaul_testkit::{
 };
 use longhaul_transport::{
     local::MemoryEventBus,
-    rabbitmq::{LaneKind, RabbitEventBus},
+    rabbitmq::{QueueKind, RabbitEventBus},
 };
 
 use fresh::Namespace;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials =
-        broker_suite::trials("rabbitmq", Lanes::ByPriority, &broker(LaneKind::Classic));
+        broker_suite::trials("rabbitmq", Lanes::ByPriority, &broker(QueueKind::Classic));
     trials.extend(broker_suite::trials(
         "rabbitmq_quorum",
         Lanes::InOrder,
-        &broker(LaneKind::Quorum),
+        &broker(QueueKind::Quorum),
     ));
     trials.extend(event_bus_suite::trials("rabbitmq", &event_bus()));
-    trials.extend(news::trials());
+    trials.extend(remote_events::trials());
     trials.extend(wire::trials());
-    trials.extend(deaf::trials());
+    trials.extend(stalled::trials());
+
     trials
 }
 
-fn broker(lanes: LaneKind) -> BrokerFactory {
+fn broker(kind: QueueKind) -> BrokerFactory {
     Arc::new(move |()| {
         Box::pin(async move {
             let namespace = Namespace::new();
-            let broker = namespace.broker(lanes).await;
+            let broker = namespace.broker(kind).await;
             Fresh::new(
                 broker as Arc<dyn Broker>,
                 TestClock::new(),
@@ -57,7 +58,7 @@ fn event_bus() -> EventBusFactory {
     Arc::new(move |capacity| {
         Box::pin(async move {
             let namespace = Namespace::new();
-            let broker = namespace.broker(LaneKind::Classic).await;
+            let broker = namespace.broker(QueueKind::Classic).await;
             let bus = RabbitEventBus::new(&broker, MemoryEventBus::new(capacity));
             bus.listen().await;
             let keep = Some(Box::new((namespace, broker)) as _);

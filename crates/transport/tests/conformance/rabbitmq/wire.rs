@@ -1,4 +1,5 @@
-//! What others see of us at the server, what we make of what others do there, and what a server does to us.
+//! What other programs see at the server, what Longhaul makes of their messages, and how it handles
+//! changes at the server.
 
 use std::time::Duration;
 
@@ -11,12 +12,12 @@ use longhaul_domain::{
     Json, Lease, LeaseToken, Status, TaskId,
     contract::{
         Broker,
-        broker::{Bell, BrokerError, ProgressReport, Published, Signal},
+        broker::{BrokerError, Hint, ProgressReport, Published, Signal},
     },
     event::{EventKind, MessageBody, OutboxMessage, Topic},
     time::Timestamp,
 };
-use longhaul_transport::rabbitmq::{LaneKind, RabbitBroker, RabbitOptions};
+use longhaul_transport::rabbitmq::{QueueKind, RabbitBroker, RabbitOptions};
 use serde_json::{Value, json};
 
 use super::{
@@ -29,8 +30,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     let name = |sentence: &str| format!("rabbitmq::{sentence}");
     vec![
         trial(
-            &name("a_bell_carries_its_headers"),
-            a_bell_carries_its_headers,
+            &name("a_hint_carries_its_headers"),
+            a_hint_carries_its_headers,
         ),
         trial(
             &name("an_event_is_a_cloud_event"),
@@ -41,54 +42,54 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_dead_letter_is_in_the_dead_letter_queue,
         ),
         trial(
-            &name("an_unreadable_bell_is_set_aside_and_counted"),
-            an_unreadable_bell_is_set_aside_and_counted,
+            &name("an_unreadable_hint_becomes_a_dead_letter_and_is_counted"),
+            an_unreadable_hint_becomes_a_dead_letter_and_is_counted,
         ),
         trial(
-            &name("an_unreadable_report_is_set_aside"),
-            an_unreadable_report_is_set_aside,
+            &name("an_unreadable_report_becomes_a_dead_letter"),
+            an_unreadable_report_becomes_a_dead_letter,
         ),
         trial(
             &name("a_signal_reaches_the_other_processes"),
             a_signal_reaches_the_other_processes,
         ),
         trial(
-            &name("a_queue_that_is_there_otherwise_is_named"),
-            a_queue_that_is_there_otherwise_is_named,
+            &name("a_queue_with_other_settings_is_named"),
+            a_queue_with_other_settings_is_named,
         ),
         trial(
-            &name("a_name_that_is_taken_is_refused"),
-            a_name_that_is_taken_is_refused,
+            &name("a_reserved_name_is_refused"),
+            a_reserved_name_is_refused,
         ),
         trial(
-            &name("a_bell_that_has_waited_is_in_its_own_lane_alone"),
-            a_bell_that_has_waited_is_in_its_own_lane_alone,
+            &name("a_delayed_hint_reaches_only_its_own_queue"),
+            a_delayed_hint_reaches_only_its_own_queue,
         ),
         trial(
-            &name("beside_quorum_lanes_no_queue_is_classic"),
-            beside_quorum_lanes_no_queue_is_classic,
+            &name("with_quorum_queues_no_queue_is_classic"),
+            with_quorum_queues_no_queue_is_classic,
         ),
         trial(
-            &name("a_lane_that_was_deleted_is_made_again"),
-            a_lane_that_was_deleted_is_made_again,
+            &name("a_deleted_queue_is_declared_again"),
+            a_deleted_queue_is_declared_again,
         ),
         trial(
-            &name("a_purged_lane_is_just_empty"),
-            a_purged_lane_is_just_empty,
+            &name("a_purged_queue_is_just_empty"),
+            a_purged_queue_is_just_empty,
         ),
         trial(
-            &name("a_wrong_password_is_told_without_it"),
-            a_wrong_password_is_told_without_it,
+            &name("a_wrong_password_is_reported_without_showing_it"),
+            a_wrong_password_is_reported_without_showing_it,
         ),
         trial(
-            &name("a_server_that_is_not_there_fails_fast"),
-            a_server_that_is_not_there_fails_fast,
+            &name("a_missing_server_fails_fast"),
+            a_missing_server_fails_fast,
         ),
     ]
 }
 
-pub(crate) fn bell(queue: &str) -> Bell {
-    Bell {
+pub(crate) fn hint(queue: &str) -> Hint {
+    Hint {
         task_id: TaskId(random_id()),
         owner: "ann".to_owned(),
         task_type: "novel.write".to_owned(),
@@ -97,7 +98,7 @@ pub(crate) fn bell(queue: &str) -> Bell {
         retry_count: 2,
         submitted_at: Timestamp::from_micros(1_700_000_000_123_456),
         due_at: Timestamp::from_micros(1_700_000_001_000_000),
-        looks: 0,
+        lookups: 0,
         correlation_id: Some("request 7".to_owned()),
         trace_context: Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned()),
     }
@@ -127,20 +128,25 @@ fn message(topic: Topic) -> OutboxMessage {
     }
 }
 
-async fn a_bell_carries_its_headers() {
+async fn a_hint_carries_its_headers() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
-    let rung = bell("vip_short");
+    let published = hint("vip_short");
     assert_eq!(
-        broker.ring(&[rung.clone(), rung.clone()]).await,
+        broker
+            .publish_hints(&[published.clone(), published.clone()])
+            .await,
         [Published::Confirmed, Published::Confirmed]
     );
+
     let bare = Bare::connect(&namespace).await;
     let mut consumer = bare.consume(&namespace.full("vip_short")).await;
-    let (first, second) = (next(&mut consumer).await, next(&mut consumer).await);
+    let first = next(&mut consumer).await;
+    let second = next(&mut consumer).await;
     assert_eq!(first.routing_key.as_str(), "vip_short.novel.write");
     let properties = &first.properties;
+
     assert_ne!(properties.message_id(), second.properties.message_id());
     assert!(properties.message_id().is_some());
     assert_eq!(
@@ -152,43 +158,51 @@ async fn a_bell_carries_its_headers() {
         (properties.priority(), properties.delivery_mode()),
         (&Some(7), &Some(2))
     );
+
     let headers = [
-        ("taskId", rung.task_id.to_string()),
+        ("taskId", published.task_id.to_string()),
         ("userId", "ann".to_owned()),
         ("taskType", "novel.write".to_owned()),
         ("submittedAt", "2023-11-14T22:13:20.123456Z".to_owned()),
         ("x-retry-count", "2".to_owned()),
-        ("traceparent", rung.trace_context.unwrap()),
+        ("traceparent", published.trace_context.unwrap()),
     ];
     for (name, value) in headers {
         assert_eq!(header(&first, name), Some(value), "{name}");
     }
+
     assert!(
         first.data.len() < 1_024,
-        "a bell carries ids and nothing else"
+        "a hint carries ids and nothing else"
     );
 }
 
 async fn an_event_is_a_cloud_event() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     let bare = Bare::connect(&namespace).await;
     let exchange = namespace.full("events.exchange");
     let mut wanted = bare.subscribe(&exchange, "task.dead_lettered.#").await;
     let mut unwanted = bare.subscribe(&exchange, "task.completed.#").await;
-    let told = message(Topic::Event);
+    let event = message(Topic::Event);
+
     assert_eq!(
-        broker.publish(std::slice::from_ref(&told)).await,
+        broker.publish(std::slice::from_ref(&event)).await,
         [Published::Confirmed]
     );
-    let heard = next(&mut wanted).await;
-    assert_eq!(heard.routing_key.as_str(), "task.dead_lettered.novel.write");
-    let content_type = heard.properties.content_type().as_ref().unwrap();
+    let received = next(&mut wanted).await;
+
+    assert_eq!(
+        received.routing_key.as_str(),
+        "task.dead_lettered.novel.write"
+    );
+    let content_type = received.properties.content_type().as_ref().unwrap();
     assert_eq!(
         content_type.as_str(),
         "application/cloudevents+json; charset=UTF-8"
     );
-    let task_id = told.task_id.to_string();
+    let task_id = event.task_id.to_string();
+
     let expected = json!({
         "specversion": "1.0",
         "id": format!("{task_id}-12-dead_lettered"),
@@ -203,8 +217,9 @@ async fn an_event_is_a_cloud_event() {
             "correlationId": "request 7", "error": {"class": "retryable", "message": "the model is away"},
         },
     });
+
     assert_eq!(
-        serde_json::from_slice::<Value>(&heard.data).unwrap(),
+        serde_json::from_slice::<Value>(&received.data).unwrap(),
         expected
     );
     assert!(futures::poll!(futures::StreamExt::next(&mut unwanted)).is_pending());
@@ -212,7 +227,7 @@ async fn an_event_is_a_cloud_event() {
 
 async fn a_dead_letter_is_in_the_dead_letter_queue() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     let dead = message(Topic::DeadLetter);
     assert_eq!(
         broker.publish(std::slice::from_ref(&dead)).await,
@@ -220,10 +235,12 @@ async fn a_dead_letter_is_in_the_dead_letter_queue() {
     );
     let bare = Bare::connect(&namespace).await;
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
+
     assert_eq!(header(&letter, "taskId"), Some(dead.task_id.to_string()));
     let read: Value = serde_json::from_slice(&letter.data).unwrap();
     assert_eq!(read["data"]["status"], "DEAD_LETTER");
-    // Nobody to take it: a dead letter is refused, not dropped, and an event is not asked for.
+
+    // Without a queue a dead letter is refused, not dropped. An event needs no receiver.
     bare.channel
         .queue_delete(namespace.full("dlq").into(), QueueDeleteOptions::default())
         .await
@@ -233,10 +250,10 @@ async fn a_dead_letter_is_in_the_dead_letter_queue() {
     assert_eq!(answers[1], Published::Confirmed);
 }
 
-async fn an_unreadable_bell_is_set_aside_and_counted() {
-    for lanes in [LaneKind::Classic, LaneKind::Quorum] {
+async fn an_unreadable_hint_becomes_a_dead_letter_and_is_counted() {
+    for kind in [QueueKind::Classic, QueueKind::Quorum] {
         let namespace = Namespace::new();
-        let broker = namespace.broker(lanes).await;
+        let broker = namespace.broker(kind).await;
         broker.declare(&["vip_short".to_owned()]).await.unwrap();
         let bare = Bare::connect(&namespace).await;
         let bad = [
@@ -249,30 +266,36 @@ async fn an_unreadable_bell_is_set_aside_and_counted() {
             bare.publish(&namespace.full("exchange"), "vip_short.x", body)
                 .await;
         }
-        let good = bell("vip_short");
+
+        let good = hint("vip_short");
         assert_eq!(
-            broker.ring(std::slice::from_ref(&good)).await,
+            broker.publish_hints(std::slice::from_ref(&good)).await,
             [Published::Confirmed]
         );
-        // The good one overtakes those without a priority.
-        let mut consumer = broker.bells("vip_short");
-        let mut heard = Vec::new();
+
+        // The valid hint overtakes those without a priority.
+        let mut consumer = broker.hints("vip_short");
+        let mut received = Vec::new();
         let mut letters = bare.consume(&namespace.full("dlq")).await;
-        let mut aside = Vec::new();
-        while heard.is_empty() || aside.len() < bad.len() {
+        let mut dead = Vec::new();
+        while received.is_empty() || dead.len() < bad.len() {
             tokio::select! {
-                more = consumer.next(8) => heard.extend(more.into_iter().map(|delivery| delivery.bell)),
-                letter = next(&mut letters) => aside.push(letter.data),
+                more = consumer.next(8) => {
+                    received.extend(more.into_iter().map(|delivery| delivery.hint));
+                }
+                letter = next(&mut letters) => dead.push(letter.data),
             }
         }
-        assert_eq!(heard, [good]);
-        assert!(bad.iter().all(|body| aside.contains(body)));
+
+        assert_eq!(received, [good]);
+        assert!(bad.iter().all(|body| dead.contains(body)));
         let traffic = broker
             .traffic()
             .into_iter()
             .find(|(name, _)| name == "tasks.vip_short")
             .unwrap()
             .1;
+
         assert_eq!(
             (traffic.published, traffic.nacked, traffic.delivered),
             (1, 4, 5)
@@ -280,12 +303,13 @@ async fn an_unreadable_bell_is_set_aside_and_counted() {
     }
 }
 
-async fn an_unreadable_report_is_set_aside() {
+async fn an_unreadable_report_becomes_a_dead_letter() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     let bare = Bare::connect(&namespace).await;
     bare.publish("", &namespace.full("progress"), b"[1, 2")
         .await;
+
     let report = ProgressReport {
         lease: Lease {
             task_id: TaskId(random_id()),
@@ -296,6 +320,7 @@ async fn an_unreadable_report_is_set_aside() {
         progress: Json::parse("progress", "50").unwrap(),
         is_full: false,
     };
+
     assert_eq!(
         broker.report_progress(std::slice::from_ref(&report)).await,
         [Published::Confirmed]
@@ -304,6 +329,7 @@ async fn an_unreadable_report_is_set_aside() {
     let read = tokio::time::timeout(Duration::from_secs(60), inbox.next(8))
         .await
         .unwrap();
+
     assert_eq!(read[0].1, report);
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
     assert_eq!(letter.data, b"[1, 2");
@@ -315,71 +341,71 @@ async fn an_unreadable_report_is_set_aside() {
 
 async fn a_signal_reaches_the_other_processes() {
     let namespace = Namespace::new();
-    let (here, there) = (
-        namespace.broker(LaneKind::Classic).await,
-        namespace.broker(LaneKind::Classic).await,
-    );
-    let (mut of_here, mut of_there) = (here.signals(), there.signals());
-    let told = Signal::Cancelled {
+    let here = namespace.broker(QueueKind::Classic).await;
+    let there = namespace.broker(QueueKind::Classic).await;
+    let mut of_here = here.signals();
+    let mut of_there = there.signals();
+    let cancelled = Signal::Cancelled {
         task_ids: vec![TaskId(random_id())],
     };
     let last = Signal::QueueChanged {
         queue: "vip_short".to_owned(),
     };
-    here.signal(told.clone());
+
+    here.signal(cancelled.clone());
     here.signal(last.clone());
     for listener in [&mut of_here, &mut of_there] {
-        for signal in [&told, &last] {
-            let heard = tokio::time::timeout(Duration::from_secs(60), listener.next())
+        for signal in [&cancelled, &last] {
+            let received = tokio::time::timeout(Duration::from_secs(60), listener.next())
                 .await
                 .unwrap();
-            assert_eq!(heard.as_ref(), Some(signal), "each signal once");
+            assert_eq!(received.as_ref(), Some(signal), "each signal once");
         }
     }
 }
 
-async fn a_queue_that_is_there_otherwise_is_named() {
+async fn a_queue_with_other_settings_is_named() {
     let namespace = Namespace::new();
     let bare = Bare::connect(&namespace).await;
     let durable = QueueDeclareOptions {
         durable: true,
         ..QueueDeclareOptions::default()
     };
-    let lane = namespace.full("vip_short");
+    let queue = namespace.full("vip_short");
     bare.channel
-        .queue_declare(lane.clone().into(), durable, FieldTable::default())
+        .queue_declare(queue.clone().into(), durable, FieldTable::default())
         .await
         .unwrap();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     let BrokerError::Topology(why) = broker.declare(&["vip_short".to_owned()]).await.unwrap_err()
     else {
-        panic!("it differs")
+        panic!("the settings differ")
     };
     assert!(
-        why.contains(&lane) && why.contains("x-") && why.contains("Delete it"),
+        why.contains(&queue) && why.contains("x-") && why.contains("Delete it"),
         "{why}"
     );
-    // The other queues are not hurt by it.
+    // The other queues still work.
     assert_eq!(broker.depth("free_default").await, Ok(0));
     assert_eq!(
-        broker.ring(&[bell("free_default")]).await,
+        broker.publish_hints(&[hint("free_default")]).await,
         [Published::Confirmed]
     );
     bare.channel
-        .queue_delete(lane.into(), QueueDeleteOptions::default())
+        .queue_delete(queue.into(), QueueDeleteOptions::default())
         .await
         .unwrap();
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
-    // What every link needs is named by the state, and mended by whoever mends it.
+    // A queue that every link needs takes the broker down until it is fixed.
     let other = Namespace::new();
     let bare = Bare::connect(&other).await;
     bare.channel
         .queue_declare(other.full("dlq").into(), durable, FieldTable::default())
         .await
         .unwrap();
-    let broker = other.connecting(LaneKind::Classic);
+    let broker = other.connecting(QueueKind::Classic);
     let BrokerError::Topology(why) = broker.declare(&[]).await.unwrap_err() else {
-        panic!("it differs")
+        panic!("the settings differ")
     };
     assert!(why.contains(&other.full("dlq")), "{why}");
     bare.channel
@@ -389,9 +415,9 @@ async fn a_queue_that_is_there_otherwise_is_named() {
     super::fresh::until_up(&*broker).await;
 }
 
-async fn a_name_that_is_taken_is_refused() {
+async fn a_reserved_name_is_refused() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     for queue in ["dlq", "progress", "wait.250"] {
         let refusal = broker.declare(&[queue.to_owned()]).await.unwrap_err();
         assert!(
@@ -399,50 +425,54 @@ async fn a_name_that_is_taken_is_refused() {
             "{refusal}"
         );
         assert!(matches!(
-            broker.ring(&[bell(queue)]).await[..],
+            broker.publish_hints(&[hint(queue)]).await[..],
             [Published::Refused(_)]
         ));
     }
 }
 
-async fn a_bell_that_has_waited_is_in_its_own_lane_alone() {
-    for lanes in [LaneKind::Classic, LaneKind::Quorum] {
+async fn a_delayed_hint_reaches_only_its_own_queue() {
+    for kind in [QueueKind::Classic, QueueKind::Quorum] {
         let namespace = Namespace::new();
-        let broker = namespace.broker(lanes).await;
-        // The first rung waits for 250 ms; the others are what a key might begin with.
+        let broker = namespace.broker(kind).await;
+
+        // The delay is 250 ms. The other queues have names that a routing key might start with.
         let others = ["250", "wait"];
         broker
             .declare(&["vip_short", "250", "wait"].map(str::to_owned))
             .await
             .unwrap();
-        let waiting = bell("vip_short");
+        let waiting = hint("vip_short");
+
         assert_eq!(
-            broker.ring_later(&[(waiting.clone(), 250)]).await,
+            broker.publish_hints_later(&[(waiting.clone(), 250)]).await,
             [Published::Confirmed]
         );
-        let mut consumer = broker.bells("vip_short");
-        let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+        let mut consumer = broker.hints("vip_short");
+        let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
             .await
             .unwrap();
-        assert_eq!(heard[0].bell, waiting);
+
+        assert_eq!(received[0].hint, waiting);
         for queue in others {
-            let own = bell(queue);
+            let own = hint(queue);
             assert_eq!(
-                broker.ring(std::slice::from_ref(&own)).await,
+                broker.publish_hints(std::slice::from_ref(&own)).await,
                 [Published::Confirmed]
             );
-            let mut consumer = broker.bells(queue);
-            let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+            let mut consumer = broker.hints(queue);
+            let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
                 .await
                 .unwrap();
-            assert_eq!(heard[0].bell, own, "{queue}");
+
+            assert_eq!(received[0].hint, own, "{queue}");
         }
     }
 }
 
-async fn beside_quorum_lanes_no_queue_is_classic() {
+async fn with_quorum_queues_no_queue_is_classic() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Quorum).await;
+    let broker = namespace.broker(QueueKind::Quorum).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
     let connection = namespace.connection().await;
     let number = |name: &'static str, value| (name, AMQPValue::LongInt(value));
@@ -450,18 +480,21 @@ async fn beside_quorum_lanes_no_queue_is_classic() {
         "x-dead-letter-exchange",
         AMQPValue::LongString(namespace.full("requeue.exchange").into()),
     );
-    let rung = |ttl_ms| vec![number("x-message-ttl", ttl_ms), requeue.clone()];
+
+    let delay = |ttl_ms| vec![number("x-message-ttl", ttl_ms), requeue.clone()];
     let queues = [
         ("dlq", vec![number("x-max-length", 100_000)]),
         ("progress", vec![number("x-max-length", 100_000)]),
-        ("wait.250", rung(250)),
-        ("wait.2048000", rung(2_048_000)),
+        ("wait.250", delay(250)),
+        ("wait.2048000", delay(2_048_000)),
     ];
+
     for (queue, settings) in queues {
         let mut arguments = FieldTable::default();
         for (name, value) in settings {
             arguments.insert(name.into(), value);
         }
+
         let channel = connection.create_channel().await.unwrap();
         let options = QueueDeclareOptions {
             durable: true,
@@ -471,24 +504,28 @@ async fn beside_quorum_lanes_no_queue_is_classic() {
             .queue_declare(namespace.full(queue).into(), options, arguments)
             .await;
         let why = refusal.unwrap_err().to_string();
+
         assert!(
             why.contains("x-queue-type"),
-            "all else is the same: {queue}: {why}"
+            "only the queue type differs: {queue}: {why}"
         );
     }
 }
 
-async fn a_lane_that_was_deleted_is_made_again() {
+async fn a_deleted_queue_is_declared_again() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
-    let mut consumer = broker.bells("vip_short");
+    let broker = namespace.broker(QueueKind::Classic).await;
+    let mut consumer = broker.hints("vip_short");
     let bare = Bare::connect(&namespace).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
+
     for _ in 0..3 {
-        let rung = bell("vip_short");
-        // The queue is deleted under the consumer; until it is back bells are refused or unknown, never hung.
-        let listen = consumer.next(4);
-        let ring = async {
+        let published = hint("vip_short");
+        // The queue is deleted under the consumer. Until it is back, hints are refused or unknown;
+        // publishing never blocks.
+        let receive = consumer.next(4);
+
+        let publish = async {
             bare.channel
                 .queue_delete(
                     namespace.full("vip_short").into(),
@@ -496,25 +533,29 @@ async fn a_lane_that_was_deleted_is_made_again() {
                 )
                 .await
                 .unwrap();
-            while !broker.ring(std::slice::from_ref(&rung)).await[0].is_confirmed() {
+
+            while !broker.publish_hints(std::slice::from_ref(&published)).await[0].is_confirmed() {
                 tokio::task::yield_now().await;
             }
         };
-        let both = async { futures::join!(listen, ring) };
-        let (heard, ()) = tokio::time::timeout(Duration::from_secs(60), both)
+
+        let both = async { futures::join!(receive, publish) };
+        let (received, ()) = tokio::time::timeout(Duration::from_secs(60), both)
             .await
             .unwrap();
-        assert_eq!(heard[0].bell, rung);
+        assert_eq!(received[0].hint, published);
+
         consumer
             .answered(
-                &heard
+                &received
                     .iter()
                     .map(|delivery| delivery.tag)
                     .collect::<Vec<_>>(),
             )
             .await;
     }
-    // Without a consumer the next one who asks makes it again.
+
+    // Without a consumer, the next query declares it again.
     drop(consumer);
     bare.channel
         .queue_delete(
@@ -523,24 +564,28 @@ async fn a_lane_that_was_deleted_is_made_again() {
         )
         .await
         .unwrap();
-    let refused = broker.ring(&[bell("vip_short")]).await;
+
+    let refused = broker.publish_hints(&[hint("vip_short")]).await;
     assert!(
         matches!(refused[..], [Published::Refused(_) | Published::Confirmed]),
         "{refused:?}"
     );
     broker.depth("vip_short").await.unwrap();
     assert_eq!(
-        broker.ring(&[bell("vip_short")]).await,
+        broker.publish_hints(&[hint("vip_short")]).await,
         [Published::Confirmed]
     );
 }
 
-async fn a_purged_lane_is_just_empty() {
+async fn a_purged_queue_is_just_empty() {
     let namespace = Namespace::new();
-    let broker = namespace.broker(LaneKind::Classic).await;
+    let broker = namespace.broker(QueueKind::Classic).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
-    broker.ring(&[bell("vip_short"), bell("vip_short")]).await;
+    broker
+        .publish_hints(&[hint("vip_short"), hint("vip_short")])
+        .await;
     let bare = Bare::connect(&namespace).await;
+
     bare.channel
         .queue_purge(
             namespace.full("vip_short").into(),
@@ -548,16 +593,18 @@ async fn a_purged_lane_is_just_empty() {
         )
         .await
         .unwrap();
-    let rung = bell("vip_short");
-    broker.ring(std::slice::from_ref(&rung)).await;
-    let mut consumer = broker.bells("vip_short");
-    let heard = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
+
+    let published = hint("vip_short");
+    broker.publish_hints(std::slice::from_ref(&published)).await;
+    let mut consumer = broker.hints("vip_short");
+    let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
         .await
         .unwrap();
-    assert_eq!(heard[0].bell, rung);
+
+    assert_eq!(received[0].hint, published);
 }
 
-async fn a_wrong_password_is_told_without_it() {
+async fn a_wrong_password_is_reported_without_showing_it() {
     let url = super::fresh::server_url();
     let (scheme, rest) = url.split_once("://").unwrap();
     let url = format!(
@@ -568,10 +615,11 @@ async fn a_wrong_password_is_told_without_it() {
     let refusal = broker.declare(&[]).await.unwrap_err();
     let shown = format!("{refusal:?} {:?} {broker:?}", broker.state());
     assert!(shown.contains("ACCESS_REFUSED"), "{shown}");
+
     assert!(!shown.contains("hush"), "{shown}");
 }
 
-async fn a_server_that_is_not_there_fails_fast() {
+async fn a_missing_server_fails_fast() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -582,7 +630,7 @@ async fn a_server_that_is_not_there_fails_fast() {
     .unwrap();
     let all = async {
         assert!(matches!(
-            broker.ring(&[bell("vip_short")]).await[..],
+            broker.publish_hints(&[hint("vip_short")]).await[..],
             [Published::Unknown(_)]
         ));
         assert!(matches!(
@@ -593,7 +641,7 @@ async fn a_server_that_is_not_there_fails_fast() {
             broker.depth("vip_short").await,
             Err(BrokerError::Unavailable(_))
         ));
-        broker.signal(Signal::Held { queues: Vec::new() });
+        broker.signal(Signal::Backlogged { queues: Vec::new() });
         broker.close().await;
     };
     tokio::time::timeout(Duration::from_secs(30), all)

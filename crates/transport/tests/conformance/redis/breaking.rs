@@ -1,4 +1,4 @@
-//! Redis flushed, restarted, frozen and away, in the middle of work.
+//! A Redis server that is flushed, restarted, frozen or away during work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,36 +7,36 @@ use libtest_mimic::Trial;
 use longhaul_domain::{
     TaskId,
     contract::{
-        progress_cache::{HotProgress, ProgressCache},
+        progress_cache::{LiveProgress, ProgressCache},
         rate_limiter::{Limit, LimitRules, RateLimiter, Reservation},
     },
 };
 use longhaul_testkit::own_server::OwnServer;
 use longhaul_transport::redis::{Redis, RedisProgressCache, RedisRateLimiter, RedisState};
 
-use super::{PATIENCE, connected, limiter, until_up};
+use super::{DEADLINE, connected, limiter, until_up};
 use crate::{fresh::random_id, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
         trial(
-            "redis::breaking::a_flushed_server_goes_on_as_an_empty_one",
-            a_flushed_server_goes_on_as_an_empty_one,
+            "redis::breaking::a_flushed_server_works_like_an_empty_one",
+            a_flushed_server_works_like_an_empty_one,
         ),
         trial(
-            "redis::breaking::a_node_keeps_its_share_until_the_server_is_back",
-            a_node_keeps_its_share,
+            "redis::breaking::a_node_uses_its_share_until_the_server_is_back",
+            a_node_uses_its_share,
         ),
         trial(
-            "redis::breaking::a_frozen_server_holds_nobody_up",
-            a_frozen_server_holds_nobody_up,
+            "redis::breaking::a_frozen_server_delays_no_caller",
+            a_frozen_server_delays_no_caller,
         ),
         trial(
-            "redis::breaking::a_server_that_comes_late_is_found",
-            a_server_that_comes_late_is_found,
+            "redis::breaking::a_server_that_starts_later_is_found",
+            a_server_that_starts_later_is_found,
         ),
         trial(
-            "redis::breaking::a_server_without_memory_is_as_good_as_none",
+            "redis::breaking::a_server_without_memory_counts_as_away",
             a_server_without_memory,
         ),
     ]
@@ -56,29 +56,29 @@ fn hourly() -> LimitRules {
     )
 }
 
-async fn within_patience<T>(future: impl Future<Output = T>) -> T {
+async fn within_deadline<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future)
         .await
         .unwrap()
 }
 
-/// How many permits are had at once.
+/// How many permits are granted at once.
 async fn permits(limiter: &RedisRateLimiter) -> usize {
     let mut count = 0;
-    while within_patience(limiter.reserve("p", 0)).await.unwrap() == GRANTED {
+    while within_deadline(limiter.reserve("p", 0)).await.unwrap() == GRANTED {
         count += 1;
     }
     count
 }
 
-/// One command to a server, without an answer.
-fn command(server: &OwnServer, words: &[&str]) {
+/// Sends one command to a server.
+fn command(server: &OwnServer, arguments: &[&str]) {
     let mut connection = redis::Client::open(server.url.as_str())
         .unwrap()
         .get_connection()
         .unwrap();
-    let mut command = redis::cmd(words[0]);
-    command.arg(&words[1..]);
+    let mut command = redis::cmd(arguments[0]);
+    command.arg(&arguments[1..]);
     let _: redis::Value = command.query(&mut connection).unwrap();
 }
 
@@ -98,10 +98,8 @@ impl Scene {
     }
 
     fn of(server: OwnServer, redis: Arc<Redis>) -> Self {
-        let (limiter, cache) = (
-            limiter(&redis, hourly()),
-            RedisProgressCache::new(Arc::clone(&redis)),
-        );
+        let limiter = limiter(&redis, hourly());
+        let cache = RedisProgressCache::new(Arc::clone(&redis));
         Self {
             server,
             redis,
@@ -112,23 +110,24 @@ impl Scene {
     }
 
     async fn put(&self, sequence: u64) -> bool {
-        let report = HotProgress {
+        let report = LiveProgress {
             attempt: 1,
             sequence,
             progress: 1.into(),
         };
-        within_patience(self.cache.put(&[(self.task, report)]))
+
+        within_deadline(self.cache.put(&[(self.task, report)]))
             .await
             .is_ok()
     }
 
-    /// The number of the newest report, if the cache can be asked.
+    /// The number of the newest report; `None` when the cache is unavailable.
     async fn newest(&self) -> Option<Option<u64>> {
-        let found = within_patience(self.cache.get(&[self.task])).await.ok()?;
+        let found = within_deadline(self.cache.get(&[self.task])).await.ok()?;
         Some(found[0].as_ref().map(|report| report.sequence))
     }
 
-    async fn assert_works_as_an_empty_one(&self) {
+    async fn assert_works_like_an_empty_one(&self) {
         assert_eq!(permits(&self.limiter).await, 8);
         assert!(!self.limiter.is_away());
         assert_eq!(self.newest().await, Some(None));
@@ -137,46 +136,50 @@ impl Scene {
     }
 }
 
-async fn a_flushed_server_goes_on_as_an_empty_one() {
+async fn a_flushed_server_works_like_an_empty_one() {
     let scene = Scene::set("redis-flushed").await;
     for _ in 0..3 {
-        scene.assert_works_as_an_empty_one().await;
+        scene.assert_works_like_an_empty_one().await;
         assert_eq!(permits(&scene.limiter).await, 0);
         command(&scene.server, &["FLUSHALL"]);
         command(&scene.server, &["SCRIPT", "FLUSH"]);
     }
+
     assert_eq!(scene.redis.state(), RedisState::Up);
 }
 
-async fn a_node_keeps_its_share() {
+async fn a_node_uses_its_share() {
     let mut scene = Scene::set("redis-killed").await;
     for _ in 0..2 {
-        scene.assert_works_as_an_empty_one().await;
+        scene.assert_works_like_an_empty_one().await;
         scene.server.kill();
-        within_patience(scene.redis.until(false)).await;
+        within_deadline(scene.redis.until(false)).await;
         assert!(
             permits(&scene.limiter).await <= 2,
-            "no more than its share, and that only once in this hour"
+            "no more than its share, and only once in this hour"
         );
         assert!(scene.limiter.is_away());
         assert_eq!((scene.put(10).await, scene.newest().await), (false, None));
-        // A provider that says "too many" is heard by this node, at least.
-        within_patience(scene.limiter.park("q", 3_600_000))
+
+        // This node parks the key of a provider that says "too many".
+        within_deadline(scene.limiter.park("q", 3_600_000))
             .await
             .unwrap();
-        let parked = within_patience(scene.limiter.reserve("q", 0))
+        let parked = within_deadline(scene.limiter.reserve("q", 0))
             .await
             .unwrap();
         assert!(matches!(parked, Reservation::Refused { .. }), "{parked:?}");
         scene.server.start_again();
-        within_patience(scene.redis.until(true)).await;
+
+        within_deadline(scene.redis.until(true)).await;
     }
-    scene.assert_works_as_an_empty_one().await;
+
+    scene.assert_works_like_an_empty_one().await;
 }
 
-async fn a_frozen_server_holds_nobody_up() {
+async fn a_frozen_server_delays_no_caller() {
     let server = OwnServer::start("redis", "redis-frozen");
-    // Here the patience is that of a node.
+    // The timeout is that of a node.
     let redis = Redis::open(&server.url, "longhaul").unwrap();
     until_up(&redis).await;
     let scene = Scene::of(server, redis);
@@ -184,13 +187,13 @@ async fn a_frozen_server_holds_nobody_up() {
     assert_eq!(
         permits(&scene.limiter).await,
         2,
-        "the first waits for an answer, and then nobody does"
+        "only the first request waits for an answer"
     );
     assert!(scene.limiter.is_away() && scene.redis.state() != RedisState::Up);
     assert!(!scene.put(1).await);
     scene.server.signal("CONT");
-    within_patience(async {
-        // On a busy machine an answer may come too late again.
+    within_deadline(async {
+        // On a busy machine an answer may exceed the timeout again.
         while scene.limiter.is_away() || !scene.put(2).await {
             scene.redis.until(true).await;
             scene.limiter.reserve("p", 0).await.unwrap();
@@ -199,14 +202,14 @@ async fn a_frozen_server_holds_nobody_up() {
     .await;
 }
 
-async fn a_server_that_comes_late_is_found() {
+async fn a_server_that_starts_later_is_found() {
     let mut server = OwnServer::start("redis", "redis-late");
     server.kill();
-    let redis = Redis::open_patiently(&server.url, "longhaul", PATIENCE).unwrap();
+    let redis = Redis::open_with_timeout(&server.url, "longhaul", DEADLINE).unwrap();
     let limiter = limiter(&redis, hourly());
     assert_eq!(permits(&limiter).await, 2);
     server.start_again();
-    within_patience(redis.until(true)).await;
+    within_deadline(redis.until(true)).await;
     assert_eq!(permits(&limiter).await, 8);
 }
 
@@ -217,5 +220,5 @@ async fn a_server_without_memory() {
     assert!(scene.limiter.is_away());
     assert!(!scene.put(1).await);
     command(&scene.server, &["CONFIG", "SET", "maxmemory", "0"]);
-    scene.assert_works_as_an_empty_one().await;
+    scene.assert_works_like_an_empty_one().await;
 }

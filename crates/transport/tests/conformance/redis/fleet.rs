@@ -1,4 +1,5 @@
-//! Many nodes against one limit, by the times that the server has booked; and the script beside the code of one process.
+//! Many nodes share one limit, checked by the times that the server has booked. Also compares the
+//! script with the limiter of one process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -26,68 +27,71 @@ pub(super) fn trials() -> Vec<Trial> {
             eight_nodes_use_all_of_one_limit,
         ),
         trial(
-            "redis::fleet::eight_nodes_keep_the_limits_of_a_model_and_its_provider",
-            eight_nodes_keep_both_limits,
+            "redis::fleet::eight_nodes_stay_within_the_limits_of_a_model_and_its_provider",
+            eight_nodes_stay_within_both_limits,
         ),
         trial(
-            "redis::fleet::a_long_line_of_waiters_costs_no_memory",
-            a_long_line_of_waiters_costs_no_memory,
+            "redis::fleet::a_long_queue_of_callers_costs_no_memory",
+            a_long_queue_of_callers_costs_no_memory,
         ),
         trial(
-            "redis::fleet::every_key_expires_when_nothing_of_it_counts_any_more",
+            "redis::fleet::every_key_expires_once_its_permits_have_no_effect",
             every_key_expires,
         ),
         trial(
-            "redis::fleet::the_script_decides_as_the_limiter_of_one_process_does",
+            "redis::fleet::the_script_and_the_limiter_of_one_process_decide_alike",
             the_script_decides_alike,
         ),
         trial(
-            "redis::fleet::rules_that_change_on_the_way_are_gone_by",
-            rules_that_change_on_the_way,
+            "redis::fleet::changed_rules_apply_to_the_next_booking",
+            changed_rules_apply_to_the_next_booking,
         ),
     ]
 }
 
 const NODES: usize = 8;
-/// Callers of each node. Together they stand in a line that is longer than a run: when a busy machine pauses for so long that
-/// the line is used up, the run is over, and no permit of it is lost.
+/// Callers of each node. Together they book further ahead than a run lasts. So a busy machine that
+/// pauses until all bookings are used up loses no permit of the run.
 const CALLERS: usize = 100;
 /// How far ahead a caller books, in milliseconds.
 const AHEAD_MS: u64 = 3_000;
-/// How much of the server's time a run lasts once everybody has asked, in microseconds.
+/// How long a run lasts after the first request of every caller, in microseconds of the server.
 const RUN_MICROS: i64 = 2_000_000;
 
-/// What the callers of a run have in common.
+/// What the callers of a run share.
 struct Start {
-    everybody: Barrier,
-    /// The server's time when the last of them had asked for the first time.
+    all_asked: Barrier,
+    /// The server's time at the last of the first requests.
     micros: AtomicI64,
 }
 
-/// One caller, as a handler is one: asks, waits for its turn, asks again.
+/// One caller, which asks like a handler: it asks, waits for its permit and asks again.
 async fn call(limiter: Arc<RedisRateLimiter>, key: &'static str, start: Arc<Start>) -> Vec<i64> {
     let mut booked = limiter.book(key, AHEAD_MS).await.unwrap();
     let mut booked_at = Instant::now();
     start
         .micros
         .fetch_max(booked.asked_at.as_micros(), Ordering::SeqCst);
-    start.everybody.wait().await;
+    start.all_asked.wait().await;
     let end = start.micros.load(Ordering::SeqCst) + RUN_MICROS;
     let mut uses = Vec::new();
+
     while booked.asked_at.as_micros() <= end {
         uses.extend(booked.used_at.map(Timestamp::as_micros));
         let rest_ms = match booked.reservation {
             Reservation::Granted { wait_ms } => wait_ms,
             Reservation::Refused { retry_in_ms } => retry_in_ms,
         };
+
         tokio::time::sleep_until(booked_at + Duration::from_millis(rest_ms)).await;
         booked = limiter.book(key, AHEAD_MS).await.unwrap();
         booked_at = Instant::now();
     }
+
     uses
 }
 
-/// All uses of one caller after the other, and when everybody had asked.
+/// The uses of all callers, and when all of them had asked.
 async fn run(
     fresh: &FreshRedis,
     rules: &LimitRules,
@@ -99,9 +103,10 @@ async fn run(
         .map(|redis| Arc::new(limiter(redis, rules.clone())))
         .collect();
     let start = Arc::new(Start {
-        everybody: Barrier::new(NODES * CALLERS),
+        all_asked: Barrier::new(NODES * CALLERS),
         micros: AtomicI64::new(0),
     });
+
     let callers = nodes
         .iter()
         .flat_map(|node| (0..CALLERS).map(move |caller| (node, keys[caller % keys.len()])));
@@ -112,10 +117,11 @@ async fn run(
     let uses = tokio::time::timeout(Duration::from_secs(120), join_all(calls))
         .await
         .unwrap();
+
     (start.micros.load(Ordering::SeqCst), uses)
 }
 
-/// In no stretch from one use to another more than the rate gives and the burst.
+/// Asserts that between any two uses there are no more permits than the rate and the burst allow.
 fn assert_within(limit: Limit, uses: &[i64]) {
     let per = i128::from(limit.per_ms) * 1_000;
     for (first, start) in uses.iter().enumerate() {
@@ -132,7 +138,8 @@ fn assert_within(limit: Limit, uses: &[i64]) {
     }
 }
 
-/// How much of what the limit gives between the moment when everybody had asked and the last use was used, in percent.
+/// How much of the limit was used, in percent, from the time when all callers had asked to the last
+/// use.
 fn percent_used(limit: Limit, start: i64, uses: &[i64]) -> f64 {
     let micros = (uses[uses.len() - 1] - start) as f64;
     let most = micros * f64::from(limit.permits) / (limit.per_ms as f64 * 1_000.0);
@@ -152,6 +159,7 @@ async fn eight_nodes_use_all_of_one_limit() {
     let uses = in_order(uses.into_iter().flat_map(|(_, uses)| uses));
     assert_within(limit, &uses);
     let percent = percent_used(limit, start, &uses);
+
     assert!(
         percent >= 95.0,
         "{percent:.1} % of the limit were used: {} permits",
@@ -159,11 +167,9 @@ async fn eight_nodes_use_all_of_one_limit() {
     );
 }
 
-async fn eight_nodes_keep_both_limits() {
-    let (provider, model) = (
-        Limit::per_second(200).burst(20),
-        Limit::per_second(37).burst(5),
-    );
+async fn eight_nodes_stay_within_both_limits() {
+    let provider = Limit::per_second(200).burst(20);
+    let model = Limit::per_second(37).burst(5);
     let fresh = FreshRedis::open().await;
     let rules = LimitRules::default()
         .limit("p", provider)
@@ -173,6 +179,7 @@ async fn eight_nodes_keep_both_limits() {
         .iter()
         .filter(|(key, _)| *key == "p/slow")
         .flat_map(|(_, uses)| uses.iter().copied());
+
     assert_within(model, &in_order(of_model));
     let all = in_order(uses.iter().flat_map(|(_, uses)| uses.iter().copied()));
     assert_within(provider, &all);
@@ -183,7 +190,7 @@ async fn eight_nodes_keep_both_limits() {
     );
 }
 
-async fn a_long_line_of_waiters_costs_no_memory() {
+async fn a_long_queue_of_callers_costs_no_memory() {
     let fresh = FreshRedis::open().await;
     let rules = LimitRules::default().limit(
         "p",
@@ -193,15 +200,20 @@ async fn a_long_line_of_waiters_costs_no_memory() {
             burst: 1,
         },
     );
+
     let node = limiter(&fresh.redis, rules);
     let mut last = 0;
     for _ in 0..5_000 {
         let booked = node.book("p", u64::MAX).await.unwrap();
         let used_at = booked.used_at.unwrap().as_micros();
         let free_at = booked.asked_at.as_micros().max(last + 1_000_000);
-        assert_eq!(used_at, free_at, "a second after the other, or at once");
+        assert_eq!(
+            used_at, free_at,
+            "a second after the one before, or at once"
+        );
         last = used_at;
     }
+
     let mut connection = redis::Client::open(super::server())
         .unwrap()
         .get_connection()
@@ -220,13 +232,16 @@ async fn every_key_expires() {
         .limit("p", Limit::per_minute(1))
         .limit("p/a", Limit::per_minute(2).burst(3));
     let node = limiter(&fresh.redis, rules);
+
     for _ in 0..5 {
         node.reserve("p/a", 600_000).await.unwrap();
     }
+
     node.park("q", 1_000).await.unwrap();
     let keys = fresh.keys();
     assert_eq!(keys.len(), 3, "{keys:?}");
-    // Five permits of one a minute, and an hour after the time of what is parked.
+
+    // Five permits at one a minute, and an hour after the time of the parked key.
     assert!(
         keys.iter().all(|(_, ms)| (1..=3_700_000).contains(ms)),
         "{keys:?}"
@@ -236,17 +251,18 @@ async fn every_key_expires() {
         .find(|(key, _)| key.ends_with(":limit:{p}:p"))
         .unwrap()
         .1;
+
     assert!(
         of_provider > 200_000,
-        "while permits are booked they are remembered: {of_provider} ms"
+        "a key lives as long as its bookings: {of_provider} ms"
     );
 }
 
-/// A clock that says what it was told.
+/// A clock that the test sets.
 #[derive(Debug, Default)]
-struct Told(AtomicI64);
+struct SettableClock(AtomicI64);
 
-impl Clock for Told {
+impl Clock for SettableClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::SeqCst))
     }
@@ -254,8 +270,8 @@ impl Clock for Told {
 
 async fn the_script_decides_alike() {
     for seed in 0..12_u64 {
-        let mut dice = StdRng::seed_from_u64(seed);
-        let mut below = move |sides: u64| dice.next_u64() % sides;
+        let mut rng = StdRng::seed_from_u64(seed);
+        let mut below = move |end: u64| rng.next_u64() % end;
         let mut limit = || Limit {
             permits: 1 + below(13) as u32,
             per_ms: 10 + below(3_000),
@@ -265,24 +281,29 @@ async fn the_script_decides_alike() {
             default: Some(limit()),
             ..LimitRules::default()
         };
+
         let rules = rules
             .limit("p", limit())
             .limit("p/a", limit())
             .limit("p/b", limit())
             .limit("q", limit());
-        let (fresh, clock, told) = (
-            FreshRedis::open().await,
-            TestClock::new(),
-            Arc::new(Told::default()),
-        );
+        let fresh = FreshRedis::open().await;
+        let clock = TestClock::new();
+        let server_time = Arc::new(SettableClock::default());
         let of_fleet = limiter(&fresh.redis, rules.clone()).clock_offset(clock.offset());
-        let of_process = MemoryRateLimiter::new(Arc::<Told>::clone(&told), rules.clone()).unwrap();
+
+        let of_process =
+            MemoryRateLimiter::new(Arc::<SettableClock>::clone(&server_time), rules.clone())
+                .unwrap();
         for step in 0..400 {
             let key = ["p", "p/a", "p/b", "p/c", "q", "q/a", "other"][below(7) as usize];
             let max_wait_ms = [0, 500, 5_000, 60_000, u64::MAX][below(5) as usize];
             let booked = of_fleet.book(key, max_wait_ms).await.unwrap();
-            told.0.store(booked.asked_at.as_micros(), Ordering::SeqCst);
+            server_time
+                .0
+                .store(booked.asked_at.as_micros(), Ordering::SeqCst);
             let expected = of_process.reserve(key, max_wait_ms).await.unwrap();
+
             assert_eq!(
                 booked.reservation, expected,
                 "seed {seed}, step {step}, {key} of {rules:?}"
@@ -292,10 +313,12 @@ async fn the_script_decides_alike() {
     }
 }
 
-async fn rules_that_change_on_the_way() {
+async fn changed_rules_apply_to_the_next_booking() {
     let fresh = FreshRedis::open().await;
     let node = |limit| limiter(&fresh.redis, LimitRules::default().limit("p", limit));
-    let (before, after) = (node(Limit::per_minute(7)), node(Limit::per_minute(60)));
+    let before = node(Limit::per_minute(7));
+    let after = node(Limit::per_minute(60));
+
     let used_at = async |node: &RedisRateLimiter| {
         node.book("p", u64::MAX)
             .await
@@ -304,11 +327,13 @@ async fn rules_that_change_on_the_way() {
             .unwrap()
             .as_micros()
     };
+
     let mut times = vec![used_at(&before).await, used_at(&before).await];
     for _ in 0..5 {
         times.push(used_at(&after).await);
     }
-    // The first after the change keeps the old distance, and all others the new one.
+
+    // The first booking after the change has the old distance, and all others the new one.
     let distances: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(
         (8_000_000..=8_571_429).contains(&distances[0]),
@@ -318,6 +343,7 @@ async fn rules_that_change_on_the_way() {
         (8_571_428..=8_571_430).contains(&distances[1]),
         "{distances:?}"
     );
+
     assert!(
         distances[2..].iter().all(|micros| *micros == 1_000_000),
         "{distances:?}"

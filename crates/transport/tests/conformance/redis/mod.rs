@@ -1,4 +1,4 @@
-//! Everything that is tested on a Redis server: the suites, the limits of a fleet, and servers that break.
+//! All tests with a Redis server: the suites, the limits of a fleet, and servers that fail.
 
 pub(crate) mod breaking;
 mod fleet;
@@ -16,11 +16,13 @@ use crate::{fresh::random_id, trial};
 pub(crate) fn trials() -> Vec<Trial> {
     let rate_limiter: rate_limiter_suite::RateLimiterFactory = Arc::new(|rules| {
         Box::pin(async move {
-            let (clock, redis) = (TestClock::new(), FreshRedis::open().await);
+            let clock = TestClock::new();
+            let redis = FreshRedis::open().await;
             let limiter = limiter(&redis.redis, rules).clock_offset(clock.offset());
             Fresh::new(Arc::new(limiter) as _, clock, Some(Box::new(redis)))
         })
     });
+
     let progress_cache: progress_cache_suite::ProgressCacheFactory = Arc::new(|()| {
         Box::pin(async {
             let redis = FreshRedis::open().await;
@@ -32,13 +34,15 @@ pub(crate) fn trials() -> Vec<Trial> {
             )
         })
     });
+
     let mut trials = rate_limiter_suite::trials("redis", &rate_limiter);
     trials.extend(progress_cache_suite::trials("redis", &progress_cache));
     trials.extend(fleet::trials());
     trials.push(trial(
-        "redis::what_cannot_be_a_server_or_a_namespace_is_refused_without_its_password",
-        refusals,
+        "redis::an_invalid_url_or_namespace_is_refused_without_showing_the_password",
+        invalid_settings_are_refused,
     ));
+
     trials
 }
 
@@ -51,7 +55,7 @@ fn limiter(redis: &Arc<Redis>, rules: LimitRules) -> RedisRateLimiter {
     RedisRateLimiter::new(Arc::clone(redis), rules, fallback).unwrap()
 }
 
-/// A namespace of its own on the server of all tests. What was put there goes with it.
+/// A namespace of one case on the shared server. Its keys are removed with it.
 #[derive(Debug)]
 struct FreshRedis {
     redis: Arc<Redis>,
@@ -72,13 +76,14 @@ impl FreshRedis {
         connected(&server(), &self.namespace).await
     }
 
-    /// The keys and how long each lives yet, in milliseconds.
+    /// The keys, and the milliseconds until each expires.
     fn keys(&self) -> Vec<(String, i64)> {
         let mut connection = redis::Client::open(server())
             .unwrap()
             .get_connection()
             .unwrap();
         let mut find = redis::cmd("SCAN");
+
         find.cursor_arg(0)
             .arg("MATCH")
             .arg(format!("{}:*", self.namespace))
@@ -89,10 +94,12 @@ impl FreshRedis {
             .unwrap()
             .map(|key| key.unwrap())
             .collect();
+
         let lives = |key: String| {
             let ms = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
             (key, ms)
         };
+
         keys.into_iter().map(lives).collect()
     }
 }
@@ -103,6 +110,7 @@ impl Drop for FreshRedis {
             .unwrap()
             .get_connection()
             .unwrap();
+
         for (key, _) in self.keys() {
             let _: () = redis::cmd("UNLINK")
                 .arg(key)
@@ -112,11 +120,11 @@ impl Drop for FreshRedis {
     }
 }
 
-/// On a busy machine an answer may take seconds. That is no failure, but in the cases that are about it.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A busy machine may take seconds to answer. Only the cases about timeouts use shorter ones.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 async fn connected(url: &str, namespace: &str) -> Arc<Redis> {
-    let redis = Redis::open_patiently(url, namespace, PATIENCE).unwrap();
+    let redis = Redis::open_with_timeout(url, namespace, DEADLINE).unwrap();
     until_up(&redis).await;
     redis
 }
@@ -133,11 +141,14 @@ fn server() -> String {
     )]
     let url = std::env::var("LONGHAUL_TEST_REDIS");
     url.unwrap_or_else(|_| {
-        panic!("LONGHAUL_TEST_REDIS is not set: run `make test`, or `make services` and `. target/services.env`")
+        panic!(
+            "LONGHAUL_TEST_REDIS is not set: run `make test`, or `make services` and `. \
+             target/services.env`"
+        )
     })
 }
 
-async fn refusals() {
+async fn invalid_settings_are_refused() {
     for url in [
         "",
         "secret",
@@ -145,21 +156,23 @@ async fn refusals() {
         "redis://:secret@local host:x/",
         "redis://u:secret@h/db",
     ] {
-        let told = Redis::open(url, "longhaul").unwrap_err().to_string();
+        let refusal = Redis::open(url, "longhaul").unwrap_err().to_string();
         assert!(
-            told.contains("redis.url") && !told.contains("secret"),
-            "{told}"
+            refusal.contains("redis.url") && !refusal.contains("secret"),
+            "{refusal}"
         );
     }
+
     for namespace in ["", "a b", "{a}", "a\n", &"x".repeat(65)] {
-        let told = Redis::open("redis://:secret@127.0.0.1:1/", namespace)
+        let refusal = Redis::open("redis://:secret@127.0.0.1:1/", namespace)
             .unwrap_err()
             .to_string();
         assert!(
-            told.contains("redis.namespace") && told.len() < 300,
-            "{told}"
+            refusal.contains("redis.namespace") && refusal.len() < 300,
+            "{refusal}"
         );
     }
+
     let away = Redis::open("redis://:secret@127.0.0.1:1/", "longhaul").unwrap();
     assert!(!format!("{away:?}").contains("secret"));
 }

@@ -1,0 +1,152 @@
+//! The sections `http` and `identity`: where the API listens, and how it identifies callers.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, ensure};
+use longhaul::{
+    operating::{TokenText, WireDuration},
+    server::{IdentityMode, ListenerSettings, Network},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Config, check_waits, keys::section};
+
+section! {
+    /// The HTTP API.
+    pub struct Http with settings: ListenerSettings {
+        /// Where the HTTP API listens. Port 0 takes a free one. Any address that is not loopback
+        /// needs `http.allow_plain` and an identity other than `dev`.
+        #[variable("LONGHAUL_LISTEN")]
+        pub listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 7080)),
+        /// Whether plain HTTP may leave this machine. Turn it on only behind a proxy that adds TLS:
+        /// otherwise tokens are sent unencrypted.
+        pub allow_plain: bool = false,
+        /// How long the head of a request may take, and how long a connection may be idle between
+        /// two requests.
+        pub header_timeout: WireDuration = WireDuration(settings.header_timeout),
+        /// How long a client may leave an answer unread.
+        pub write_timeout: WireDuration = WireDuration(settings.write_timeout),
+        /// Connections at once. The process needs a file handle for each.
+        pub connections: usize = settings.connections,
+        /// Connections at once from one address. Behind a gateway, all come from one address.
+        pub connections_per_address: usize = settings.connections_per_address,
+        /// How long open requests may take after a stop.
+        pub drain: WireDuration = WireDuration(settings.drain),
+    }
+}
+
+section! {
+    /// How callers of the HTTP API are identified.
+    pub struct Identity {
+        /// How callers are identified: `tokens` (made by `longhaul token create`), `trusted-header`
+        /// (a gateway sets X-User-Id, X-User-Scopes and X-User-Tier, and removes these headers from
+        /// what callers send), or `dev` (every caller on this machine, loopback only).
+        pub mode: IdentityKind = IdentityKind::Tokens,
+        /// The networks that the gateway of `trusted-header` calls from. Calls from elsewhere are
+        /// refused, whatever their headers say.
+        pub trusted_from: Vec<String> = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()],
+        /// The name of the deployment in new tokens, `lh_live_…`: 1 to 12 characters of a-z and
+        /// 0-9.
+        pub environment: String = "live".to_owned(),
+    }
+}
+
+/// How callers of the HTTP API are identified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IdentityKind {
+    Tokens,
+    TrustedHeader,
+    Dev,
+}
+
+impl IdentityKind {
+    /// As it is written in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::TrustedHeader => "trusted-header",
+            Self::Dev => "dev",
+        }
+    }
+}
+
+impl Http {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        check_waits(&[
+            ("http.header_timeout", self.header_timeout),
+            ("http.write_timeout", self.write_timeout),
+        ])?;
+
+        for (name, count) in [
+            ("http.connections", self.connections),
+            ("http.connections_per_address", self.connections_per_address),
+        ] {
+            ensure!(count > 0, "{name} is 0; allowed: at least 1");
+        }
+
+        Ok(())
+    }
+
+    pub fn settings(&self) -> ListenerSettings {
+        ListenerSettings {
+            header_timeout: self.header_timeout.0,
+            write_timeout: self.write_timeout.0,
+            connections: self.connections,
+            connections_per_address: self.connections_per_address,
+            drain: self.drain.0,
+        }
+    }
+}
+
+impl Identity {
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        self.networks()?;
+        // Minting a token checks the environment's name.
+        TokenText::mint(&self.environment, || 0).context("identity.environment")?;
+
+        Ok(())
+    }
+
+    pub fn settings(&self) -> anyhow::Result<IdentityMode> {
+        Ok(match self.mode {
+            IdentityKind::Tokens => IdentityMode::Tokens,
+            IdentityKind::TrustedHeader => IdentityMode::TrustedHeader {
+                from: self.networks()?,
+            },
+            IdentityKind::Dev => IdentityMode::Dev,
+        })
+    }
+
+    fn networks(&self) -> anyhow::Result<Vec<Network>> {
+        let networks = self.trusted_from.iter().map(|text| {
+            let network = text.parse().map_err(anyhow::Error::msg);
+            network.context("identity.trusted_from")
+        });
+
+        networks.collect()
+    }
+}
+
+impl Config {
+    /// Refuses to be reachable from other machines by mistake.
+    pub fn check_listening(&self) -> anyhow::Result<()> {
+        let address = self.http.listen;
+        if address.ip().is_loopback() {
+            return Ok(());
+        }
+
+        ensure!(
+            self.identity.mode != IdentityKind::Dev,
+            "identity.mode = \"dev\" trusts every caller, and {address} is not a loopback address; \
+             use identity.mode = \"tokens\" or \"trusted-header\""
+        );
+        ensure!(
+            self.http.allow_plain,
+            "{address} is not a loopback address, and this is plain HTTP: put TLS in front and \
+             listen on 127.0.0.1, or set http.allow_plain = true if something else protects it"
+        );
+
+        Ok(())
+    }
+}

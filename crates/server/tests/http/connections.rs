@@ -1,0 +1,163 @@
+//! Limits of connections, and shutdown.
+
+use std::time::Duration;
+
+use libtest_mimic::Trial;
+use longhaul::server::{IdentityMode, ListenerSettings};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::database::Backend;
+use crate::trial::once;
+use crate::{
+    client::{Call, DEADLINE},
+    server::Server,
+};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    once![
+        a_slow_request_head_and_an_idle_connection_time_out,
+        connections_of_one_address_are_limited,
+        shutdown_ends_streams_and_refuses_connections,
+        a_connection_serves_many_requests,
+        a_chunked_body_over_the_limit_is_refused,
+        dev_mode_listens_on_loopback_only
+    ]
+}
+
+/// Reads until the server closes the connection.
+async fn closed(socket: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    let _ = tokio::time::timeout(DEADLINE, socket.read_to_end(&mut bytes))
+        .await
+        .expect("it is closed in time");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+async fn a_slow_request_head_and_an_idle_connection_time_out() {
+    let settings = ListenerSettings {
+        header_timeout: Duration::from_secs(2),
+        ..ListenerSettings::default()
+    };
+    let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
+    let mut silent = TcpStream::connect(server.address).await.unwrap();
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+
+    slow.write_all(b"GET /healthz HTTP/1.1\r\nHost: loc")
+        .await
+        .unwrap();
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes())
+        .await
+        .unwrap();
+    closed(&mut silent).await;
+    assert!(!closed(&mut slow).await.contains("200 OK"));
+
+    assert!(
+        closed(&mut idle).await.starts_with("HTTP/1.1 200 OK"),
+        "it was answered, and then let go"
+    );
+}
+
+async fn connections_of_one_address_are_limited() {
+    let settings = ListenerSettings {
+        connections_per_address: 2,
+        ..ListenerSettings::default()
+    };
+    let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
+    let first = Call::get("/api/events").follow(server.address).await;
+    let _second = Call::get("/api/events").follow(server.address).await;
+    let mut third = TcpStream::connect(server.address).await.unwrap();
+
+    assert_eq!(closed(&mut third).await, "");
+    drop(first);
+
+    // The server notices the end of the first connection after a moment.
+    let answered = async {
+        loop {
+            let mut again = TcpStream::connect(server.address).await.unwrap();
+            let head = format!(
+                "GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+                server.address
+            );
+            let _ = again.write_all(head.as_bytes()).await;
+
+            if closed(&mut again).await.contains("200 OK") {
+                return;
+            }
+        }
+    };
+
+    tokio::time::timeout(DEADLINE, answered)
+        .await
+        .expect("a place that is free again");
+}
+
+async fn shutdown_ends_streams_and_refuses_connections() {
+    let server = Server::start(Backend::Sqlite).await;
+    let mut events = Call::get("/api/events").follow(server.address).await;
+    assert_eq!(events.next().await.unwrap().name, "state");
+    server.closing.cancel();
+    assert_eq!(events.next().await, None);
+    tokio::time::timeout(DEADLINE, server.serving)
+        .await
+        .expect("the server ends in time")
+        .unwrap();
+
+    assert!(TcpStream::connect(server.address).await.is_err());
+}
+
+async fn a_connection_serves_many_requests() {
+    let server = Server::start(Backend::Sqlite).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let body = json!({ "taskType": "sample.echo", "delay": "1d" }).to_string();
+
+    for n in 0..3 {
+        let close = if n == 2 { "Connection: close\r\n" } else { "" };
+        let head = format!(
+            "POST /api/tasks HTTP/1.1\r\nHost: {}\r\nContent-Type: \
+             application/json\r\n{close}Content-Length: {}\r\n\r\n",
+            server.address,
+            body.len()
+        );
+        socket.write_all((head + &body).as_bytes()).await.unwrap();
+    }
+
+    assert_eq!(closed(&mut socket).await.matches("202 Accepted").count(), 3);
+}
+
+async fn a_chunked_body_over_the_limit_is_refused() {
+    let server = Server::start(Backend::Sqlite).await;
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /api/tasks HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
+
+    for _ in 0..17 {
+        if socket.write_all(chunk.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+
+    let mut answer = vec![0; 64];
+    let read = tokio::time::timeout(DEADLINE, socket.read(&mut answer))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&answer[..read]).starts_with("HTTP/1.1 413"));
+}
+
+async fn dev_mode_listens_on_loopback_only() {
+    let server = Server::start(Backend::Sqlite).await;
+    let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
+    let closing = longhaul::server::CancellationToken::new();
+    let settings = ListenerSettings::default();
+    let refused = server
+        .longhaul
+        .serve(listener, IdentityMode::Dev, settings, closing)
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("loopback"));
+}

@@ -1,1 +1,0 @@
-UPDATE duties SET node_id = ?2, epoch = ?3, leased_until = ?4 WHERE name = ?1

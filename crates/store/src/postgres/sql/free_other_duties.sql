@@ -1,1 +1,0 @@
-UPDATE duties SET leased_until = 0 WHERE node_id <> $1

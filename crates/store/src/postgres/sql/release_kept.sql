@@ -1,1 +1,0 @@
-DELETE FROM kept_tasks WHERE task_id IN (SELECT value::uuid FROM json_array_elements_text($1::json))

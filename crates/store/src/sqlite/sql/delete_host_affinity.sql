@@ -1,0 +1,1 @@
+DELETE FROM host_affinity WHERE task_id IN (SELECT unhex(value) FROM json_each(?1))

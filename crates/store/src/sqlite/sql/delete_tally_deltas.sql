@@ -1,1 +1,0 @@
-DELETE FROM tally_deltas WHERE id IN (SELECT CAST(value AS INTEGER) FROM json_each(?1))

@@ -1,1 +1,0 @@
-SELECT CAST(id AS TEXT), span_start, queue, task_type, measure, label, bucket, n FROM tally_deltas ORDER BY id LIMIT ?1

@@ -1,4 +1,0 @@
-INSERT INTO tally_deltas (span_start, queue, task_type, measure, label, bucket, n)
-SELECT value ->> 'span_start', value ->> 'queue', value ->> 'task_type', value ->> 'measure', value ->> 'label',
-    value ->> 'bucket', value ->> 'n'
-FROM json_each(?1)

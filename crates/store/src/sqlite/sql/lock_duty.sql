@@ -1,1 +1,0 @@
-SELECT node_id, epoch, leased_until FROM duties WHERE name = ?1

@@ -1,0 +1,96 @@
+//! Queues and their waiting tasks.
+
+use async_trait::async_trait;
+use longhaul_domain::{
+    StoreError, TaskRecord, Timestamp,
+    contract::{
+        broker::Hint,
+        store::{QueueCommands, QueueHead, Queues},
+    },
+    queue::Queue,
+};
+
+use super::SqlStore;
+use crate::operations::{
+    maintenance::PauseQueue,
+    read::{CountAhead, ListQueues, NextDueAt},
+    waiting::{ListDue, ListHeads, PromoteTasks},
+};
+
+#[async_trait]
+impl Queues for SqlStore {
+    async fn list_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        self.run("list_queues", ListQueues).await
+    }
+
+    async fn list_due(&self, queue: &str, limit: usize) -> Result<Vec<Hint>, StoreError> {
+        let queue = queue.to_owned();
+        self.run("list_due", ListDue { queue, limit }).await
+    }
+
+    async fn list_heads(&self) -> Result<Vec<QueueHead>, StoreError> {
+        self.run("list_heads", ListHeads).await
+    }
+
+    async fn next_due_at(
+        &self,
+        queues: &[String],
+        task_types: &[String],
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let operation = NextDueAt {
+            queues: queues.to_vec(),
+            task_types: task_types.to_vec(),
+        };
+        self.run("next_due_at", operation).await
+    }
+
+    async fn count_ahead(
+        &self,
+        task: &TaskRecord,
+        now: Timestamp,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let operation = CountAhead {
+            queue: task.queue.clone(),
+            priority: task.priority,
+            due_at: task.due_at,
+            id: task.id,
+            now,
+            limit,
+        };
+        self.run("count_ahead", operation).await
+    }
+}
+
+#[async_trait]
+impl QueueCommands for SqlStore {
+    async fn pause_queue(&self, name: &str) -> Result<(), StoreError> {
+        let operation = PauseQueue {
+            name: name.to_owned(),
+            paused: true,
+        };
+        self.run("pause_queue", operation).await
+    }
+
+    async fn resume_queue(&self, name: &str) -> Result<(), StoreError> {
+        let operation = PauseQueue {
+            name: name.to_owned(),
+            paused: false,
+        };
+        self.run("resume_queue", operation).await
+    }
+
+    async fn promote_tasks(
+        &self,
+        queue: &str,
+        waited_ms: u64,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let operation = PromoteTasks {
+            queue: queue.to_owned(),
+            waited_ms,
+            most,
+        };
+        self.run("promote_tasks", operation).await
+    }
+}
