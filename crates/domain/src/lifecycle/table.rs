@@ -40,37 +40,57 @@ pub enum Cell {
 }
 
 use Cell::{Gone, Refused as no, Unchanged as same};
-use Status::{
-    Cancelled as C, Completed as D, CompletedWithErrors as E, DeadLetter as X, Failed as F,
-    Queued as Q, Retrying as T, Running as R, Waiting as W,
-};
 
-const fn to(targets: &'static [Status]) -> Cell {
-    Cell::To(targets)
-}
+// Cells that move a task. The letters of a name are the states that it may move to.
+const Q: Cell = Cell::To(&[Status::Queued]);
+const R: Cell = Cell::To(&[Status::Running]);
+const T: Cell = Cell::To(&[Status::Retrying]);
+const W: Cell = Cell::To(&[Status::Waiting]);
+const D: Cell = Cell::To(&[Status::Completed]);
+const E: Cell = Cell::To(&[Status::CompletedWithErrors]);
+const F: Cell = Cell::To(&[Status::Failed]);
+const C: Cell = Cell::To(&[Status::Cancelled]);
+const X: Cell = Cell::To(&[Status::DeadLetter]);
+const QX: Cell = Cell::To(&[Status::Queued, Status::DeadLetter]);
+const TFX: Cell = Cell::To(&[Status::Retrying, Status::Failed, Status::DeadLetter]);
+const FTX: Cell = Cell::To(&[Status::Failed, Status::Retrying, Status::DeadLetter]);
+const DEFWQ: Cell = Cell::To(&[
+    Status::Completed,
+    Status::CompletedWithErrors,
+    Status::Failed,
+    Status::Waiting,
+    Status::Queued,
+]);
+const WQDEF: Cell = Cell::To(&[
+    Status::Waiting,
+    Status::Queued,
+    Status::Completed,
+    Status::CompletedWithErrors,
+    Status::Failed,
+]);
 
 /// Columns in the order of [`Status::ALL`]: Queued, Running, reTrying, Waiting, completeD, with
 /// Errors, Failed, Cancelled, dead letter (X).
 #[rustfmt::skip]
 pub const TABLE: [(Command, [Cell; 9]); 17] = [
-    //                       Q         R                     T         W                     D         E         F         C         X
-    (Command::Claim,        [to(&[R]), no,                   to(&[R]), no,                   no,       no,       no,       no,       no]),
-    (Command::Heartbeat,    [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Progress,     [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Checkpoint,   [no,       to(&[R]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Finish,       [no,       to(&[D, E, F, W, Q]), no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Fail,         [no,       to(&[T, F, X]),       no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Snooze,       [no,       to(&[T]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::HandBack,     [no,       to(&[Q]),             no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Cancel,       [to(&[C]), to(&[C]),             to(&[C]), to(&[C]),             same,     same,     same,     same,     same]),
-    (Command::Retry,        [no,       no,                   no,       no,                   no,       no,       to(&[Q]), to(&[Q]), to(&[Q])]),
-    (Command::RedoChildren, [no,       no,                   no,       no,                   no,       to(&[W]), to(&[W]), no,       no]),
-    (Command::Reschedule,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W]),             no,       no,       no,       no,       no]),
-    (Command::Rescue,       [no,       to(&[Q, X]),          no,       no,                   no,       no,       no,       no,       no]),
-    (Command::Expire,       [to(&[F]), to(&[F, T, X]),       to(&[F]), to(&[F]),             no,       no,       no,       no,       no]),
-    (Command::FailWaiting,  [to(&[F]), no,                   to(&[F]), no,                   no,       no,       no,       no,       no]),
-    (Command::ChildEnded,   [to(&[Q]), to(&[R]),             to(&[T]), to(&[W, Q, D, E, F]), to(&[D]), to(&[E]), to(&[F]), to(&[C]), to(&[X])]),
-    (Command::Prune,        [no,       no,                   no,       no,                   Gone,     Gone,     Gone,     Gone,     Gone]),
+    //                       Q   R      T   W      D     E     F     C     X
+    (Command::Claim,        [R,  no,    R,  no,    no,   no,   no,   no,   no]),
+    (Command::Heartbeat,    [no, R,     no, no,    no,   no,   no,   no,   no]),
+    (Command::Progress,     [no, R,     no, no,    no,   no,   no,   no,   no]),
+    (Command::Checkpoint,   [no, R,     no, no,    no,   no,   no,   no,   no]),
+    (Command::Finish,       [no, DEFWQ, no, no,    no,   no,   no,   no,   no]),
+    (Command::Fail,         [no, TFX,   no, no,    no,   no,   no,   no,   no]),
+    (Command::Snooze,       [no, T,     no, no,    no,   no,   no,   no,   no]),
+    (Command::HandBack,     [no, Q,     no, no,    no,   no,   no,   no,   no]),
+    (Command::Cancel,       [C,  C,     C,  C,     same, same, same, same, same]),
+    (Command::Retry,        [no, no,    no, no,    no,   no,   Q,    Q,    Q]),
+    (Command::RedoChildren, [no, no,    no, no,    no,   W,    W,    no,   no]),
+    (Command::Reschedule,   [Q,  R,     T,  W,     no,   no,   no,   no,   no]),
+    (Command::Rescue,       [no, QX,    no, no,    no,   no,   no,   no,   no]),
+    (Command::Expire,       [F,  FTX,   F,  F,     no,   no,   no,   no,   no]),
+    (Command::FailWaiting,  [F,  no,    F,  no,    no,   no,   no,   no,   no]),
+    (Command::ChildEnded,   [Q,  R,     T,  WQDEF, D,    E,    F,    C,    X]),
+    (Command::Prune,        [no, no,    no, no,    Gone, Gone, Gone, Gone, Gone]),
 ];
 
 impl Command {
