@@ -16,12 +16,16 @@ pub struct StoreTime {
 impl StoreTime {
     /// Notes that the store's clock shows `now`.
     pub fn note(&self, now: Timestamp) {
+        // The lock is held for one assignment.
         *self.last_reading.lock() = Some((now, Instant::now()));
     }
 
     /// The store's time now; `None` before the first reading.
     pub fn now(&self) -> Option<Timestamp> {
-        let (reading, read_at) = (*self.last_reading.lock())?;
+        // The lock is released at once. The reading is a copy.
+        let last_reading = *self.last_reading.lock();
+        let (reading, read_at) = last_reading?;
+
         let elapsed_ms = u64::try_from(read_at.elapsed().as_millis()).unwrap_or(u64::MAX);
         Some(reading.plus_ms(elapsed_ms))
     }

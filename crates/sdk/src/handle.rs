@@ -50,7 +50,7 @@ impl<K: Kind> Clone for Handle<K> {
 #[derive(Debug, thiserror::Error)]
 pub enum NoResult {
     /// The task did not complete.
-    #[error("the task ended {}{}", status.as_str(), error.as_ref().map(|e| format!(": {}", e.message)).unwrap_or_default())]
+    #[error("the task ended {}{}", status.as_str(), reason(error.as_ref()))]
     Ended {
         /// How it ended.
         status: Status,
@@ -69,6 +69,14 @@ pub enum NoResult {
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// The message of an error, as the end of a sentence.
+fn reason(error: Option<&TaskError>) -> String {
+    match error {
+        Some(error) => format!(": {}", error.message),
+        None => String::new(),
+    }
 }
 
 fn may_be_the_end(received: &Received) -> bool {

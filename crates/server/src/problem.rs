@@ -270,18 +270,17 @@ impl ApiError {
             clippy::wildcard_enum_match_arm,
             reason = "the others have no text to hide"
         )]
-        match self {
-            Self::Store(StoreError::Internal(_)) => {
-                "the store failed; see the server's log".to_owned()
-            }
+        let text = match self {
+            Self::Store(StoreError::Internal(_)) => "the store failed; see the server's log",
             Self::Store(StoreError::Unavailable(_)) => {
                 "the store is unavailable and the outcome may be unknown; the request may be \
                  repeated"
-                    .to_owned()
             }
-            Self::Failed(_) => "the application failed; see the server's log".to_owned(),
-            other => other.to_string(),
-        }
+            Self::Failed(_) => "the application failed; see the server's log",
+            other => return other.to_string(),
+        };
+
+        text.to_owned()
     }
 }
 

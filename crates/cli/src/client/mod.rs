@@ -11,7 +11,7 @@ pub use exit::{Exit, causes, finish};
 pub use options::ServerOptions;
 pub(crate) use options::task_id;
 pub(crate) use screen::Screen;
-pub(crate) use tables::{attempts, facts, log_lines, tasks};
+pub(crate) use tables::{attempts, facts, logs, tasks};
 pub(crate) use text::{
     ProgressSummary, age, attempt_of, clean, cut, percent, pretty, progress_text, short_duration,
 };

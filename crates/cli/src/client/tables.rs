@@ -81,7 +81,7 @@ pub(crate) fn attempts(screen: Screen, items: &[AttemptView], now: Moment) -> Ta
     table
 }
 
-pub(crate) fn log_lines(screen: Screen, items: &[LogView]) -> Table {
+pub(crate) fn logs(screen: Screen, items: &[LogView]) -> Table {
     let mut table = screen.table(&["TIME", "ATTEMPT", "LEVEL", "MESSAGE"]);
     for line in items {
         table.add_row([

@@ -59,7 +59,7 @@ pub async fn run(get: Get) -> anyhow::Result<Exit> {
         (answer.text, table, answer.value.next_cursor)
     } else if get.detail.logs {
         let answer = client.logs(id, &page).await?;
-        let table = client::log_lines(screen, &answer.value.items);
+        let table = client::logs(screen, &answer.value.items);
         (answer.text, table, answer.value.next_cursor)
     } else if get.detail.children {
         let answer = client.children(id, &page).await?;

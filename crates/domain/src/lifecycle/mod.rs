@@ -64,7 +64,10 @@ pub enum Refusal {
     #[error("the task is not due yet")]
     NotDue,
     /// Only a waiting task can be given a due time.
-    #[error("the time of a task that is {} cannot be changed; only that of a waiting task can", status.as_str())]
+    #[error(
+        "the time of a task that is {} cannot be changed; only that of a waiting task can",
+        status.as_str()
+    )]
     NotWaitingForTime { status: Status },
     /// There is no failed child to redo, or some child has not ended.
     #[error(

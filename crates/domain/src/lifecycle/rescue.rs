@@ -34,8 +34,8 @@ pub fn decide(
     };
     let message = if status == Status::DeadLetter {
         format!(
-            "quarantined: {crash_count} nodes died while they ran this task; if it is not the cause, \
-             retry it; it continues from its checkpoint"
+            "quarantined: {crash_count} nodes died while they ran this task; \
+             if it is not the cause, retry it; it continues from its checkpoint"
         )
     } else {
         "the node that ran this attempt died".to_owned()

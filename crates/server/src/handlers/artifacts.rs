@@ -62,19 +62,16 @@ fn is_available(record: &ArtifactRecord, now: Timestamp) -> bool {
 }
 
 pub(crate) fn download_doc() -> Doc {
+    let text = parameter_schemas::text;
+    let expires = "When the URL expires, in seconds since 1970";
+    let signature = "The server's signature of file and expiry";
+    let range = "One range of bytes: `bytes=0-99`";
+
     Doc::new("downloadArtifact", "Downloads a file by its signed URL")
         .parameters(vec![
-            query_parameter(
-                "expires",
-                "When the URL expires, in seconds since 1970",
-                parameter_schemas::text(),
-            ),
-            query_parameter(
-                "signature",
-                "The server's signature of file and expiry",
-                parameter_schemas::text(),
-            ),
-            header_parameter("Range", "One range of bytes: `bytes=0-99`"),
+            query_parameter("expires", expires, text()),
+            query_parameter("signature", signature, text()),
+            header_parameter("Range", range),
         ])
         .file("The file; a range of it is answered with 206")
         .problems(&[400, 403])

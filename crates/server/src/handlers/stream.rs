@@ -19,6 +19,7 @@ const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub(crate) fn of_task_doc() -> Doc {
     let last_event_id = "The id of the last received event; the stream continues after it. \
                          By default, or with 0, it starts at the beginning";
+
     Doc::new(
         "readOutput",
         "Streams a task's output: one event `chunk` per piece, then `end`",

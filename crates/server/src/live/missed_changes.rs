@@ -131,20 +131,17 @@ impl Follower {
 
 /// What must have happened, judging by the task's row.
 fn event_kind(before: Option<SeenTask>, task: &TaskRecord) -> EventKind {
-    match task.status {
-        Status::Queued if before.is_none() && task.attempt == 0 => EventKind::Submitted,
-        Status::Queued => EventKind::Requeued,
-        Status::Running if before.is_some_and(|seen| seen.attempt == task.attempt) => {
-            EventKind::Progress
-        }
-        Status::Running => EventKind::Started,
-        Status::Waiting => EventKind::Waiting,
-        Status::Retrying => EventKind::Retrying,
-        Status::Completed | Status::CompletedWithErrors => EventKind::Completed,
-        Status::Failed => EventKind::Failed,
-        Status::DeadLetter => EventKind::DeadLettered,
-        Status::Cancelled => EventKind::Cancelled,
+    let is_new = before.is_none() && task.attempt == 0;
+    if is_new && task.status == Status::Queued {
+        return EventKind::Submitted;
     }
+
+    let is_same_attempt = before.is_some_and(|seen| seen.attempt == task.attempt);
+    if is_same_attempt && task.status == Status::Running {
+        return EventKind::Progress;
+    }
+
+    EventKind::of_status(task.status)
 }
 
 fn event_of(task: &TaskRecord, event: EventKind) -> TaskEvent {
@@ -154,17 +151,8 @@ fn event_of(task: &TaskRecord, event: EventKind) -> TaskEvent {
     };
 
     TaskEvent {
-        task_id: task.id,
-        owner: task.owner.clone(),
-        task_type: task.task_type.clone(),
-        event,
-        status: task.status,
-        attempt: task.attempt,
-        version: task.version,
-        sequence: 0,
         progress,
-        error: task.error.as_ref().map(|error| error.message.clone()),
-        correlation_id: task.correlation_id.clone(),
+        ..TaskEvent::of(task, event)
     }
 }
 
