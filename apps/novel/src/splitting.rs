@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_stars_or_two_empty_lines_end_a_scene() {
+    fn stars_or_a_double_blank_line_end_a_scene() {
         assert_eq!(
             shape("a\n\nb\n* * *\nc\n\n\nd\n---\n===\ne"),
             [("Beginning".to_owned(), 4)]
@@ -185,11 +185,11 @@ mod tests {
         let text = format!("{}\n\n", paragraph.trim()).repeat(20);
         let scenes = &split(&text)[0].scenes;
         assert!(scenes.len() > 1 && scenes.iter().all(|scene| scene.len() <= SCENE_BYTES));
+
         let words: usize = scenes
             .iter()
             .map(|scene| scene.split_whitespace().count())
             .sum();
-
         assert_eq!(words, 6_000);
         let unbroken = "ü".repeat(SCENE_BYTES);
         assert!(

@@ -25,6 +25,7 @@ use sqlx::{
 pub(crate) use novels::NewNovel;
 pub use novels::{ChapterView, NovelCard, NovelView, SceneCard};
 pub use scenes::Scene;
+use transaction::Row;
 pub(crate) use transaction::Transaction;
 
 /// How long a connection waits for another that writes to the same SQLite file.
@@ -37,7 +38,7 @@ const MIGRATIONS: &str = "novel_migrations";
 /// An error of the application's tables.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// The database refused a statement, or is away.
+    /// The database refused a statement, or is unavailable.
     #[error("the database of the novels: {0}")]
     Database(#[from] sqlx::Error),
     /// The tables could not be migrated.
@@ -55,7 +56,7 @@ pub enum LibraryError {
 }
 
 impl LibraryError {
-    /// Whether a retry may succeed: the server is away, or another transaction was in the way.
+    /// Whether a retry may succeed: the server is unavailable, or another transaction held a lock.
     pub(crate) fn is_transient(&self) -> bool {
         let Self::Database(error) = self else {
             return false;

@@ -1,9 +1,9 @@
-//! Novels, as their owner sees them. Other users find nothing.
+//! Novels of one owner. Other users cannot read or change them.
 
 use longhaul::{Longhaul, StoreError, Submission};
 use serde::Serialize;
 
-use super::{Library, LibraryError, Transaction, statement};
+use super::{Library, LibraryError, Row, Transaction, statement};
 use crate::tasks::ImportNovel;
 
 /// Sorts after every id, so that a list begins with the newest.
@@ -157,18 +157,7 @@ impl Library {
             .fetch(&statement::LIST_NOVELS, &params)
             .await?;
 
-        let card = |row: &super::transaction::Row| {
-            Ok(NovelCard {
-                novel_id: row.text("id")?,
-                title: row.text("title")?,
-                task_id: row.text("task_id")?,
-                chapters: row.int("chapters")?,
-                scenes: row.int("scenes")?,
-                summaries: row.int("summaries")?,
-            })
-        };
-
-        rows.iter().map(card).collect()
+        rows.iter().map(novel_card).collect()
     }
 
     /// One novel with its chapters, scenes and summaries.
@@ -215,6 +204,17 @@ impl Library {
         open.commit().await?;
         Ok(deleted > 0)
     }
+}
+
+fn novel_card(row: &Row) -> Result<NovelCard, LibraryError> {
+    Ok(NovelCard {
+        novel_id: row.text("id")?,
+        title: row.text("title")?,
+        task_id: row.text("task_id")?,
+        chapters: row.int("chapters")?,
+        scenes: row.int("scenes")?,
+        summaries: row.int("summaries")?,
+    })
 }
 
 async fn insert(

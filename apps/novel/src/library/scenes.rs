@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Library, LibraryError, SceneCard, Transaction, statement};
+use super::{Library, LibraryError, Row, SceneCard, Transaction, statement};
 
 /// A scene with its text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -112,16 +112,7 @@ impl Transaction {
         novel: &str,
     ) -> Result<Vec<SceneCard>, LibraryError> {
         let rows = self.fetch(&statement::LIST_SCENES, &[novel.into()]).await?;
-        let card = |row: &super::transaction::Row| {
-            Ok(SceneCard {
-                number: row.int("number")?,
-                chapter: row.int("chapter")?,
-                has_text: row.int("written")? > 0,
-                summary: row.optional_text("summary")?,
-            })
-        };
-
-        rows.iter().map(card).collect()
+        rows.iter().map(scene_card).collect()
     }
 
     /// Adds scenes with a summary and without a text, at the end of a chapter. Returns their
@@ -152,4 +143,13 @@ impl Transaction {
 
         Ok(numbers)
     }
+}
+
+fn scene_card(row: &Row) -> Result<SceneCard, LibraryError> {
+    Ok(SceneCard {
+        number: row.int("number")?,
+        chapter: row.int("chapter")?,
+        has_text: row.int("written")? > 0,
+        summary: row.optional_text("summary")?,
+    })
 }

@@ -13,7 +13,7 @@ macro_rules! statements {
     ($($name:ident = $file:literal;)*) => {
         $(pub(super) static $name: Statement = Statement {
             question_marks: include_str!(concat!("../../sql/", $file, ".sql")),
-            numbered: LazyLock::new(|| numbered(include_str!(concat!("../../sql/", $file, ".sql")))),
+            numbered: LazyLock::new(|| numbered($name.question_marks)),
         };)*
         #[cfg(test)]
         pub(super) static ALL: &[&Statement] = &[$(&$name),*];

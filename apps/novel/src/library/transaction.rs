@@ -7,6 +7,7 @@ use sqlx::{
 
 use super::{LibraryError, statement::Statement};
 
+/// An open transaction. A drop without [`Self::commit`] rolls it back.
 pub(crate) enum Transaction {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
     Postgres(sqlx::Transaction<'static, Postgres>),

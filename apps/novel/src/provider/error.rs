@@ -73,6 +73,7 @@ impl ProviderError {
             }
         }
     }
+
     /// Whether every further request with this key would fail as well.
     pub fn is_invalid_key(&self) -> bool {
         matches!(self, Self::InvalidKey { .. })

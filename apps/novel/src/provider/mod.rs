@@ -30,7 +30,7 @@ impl Prompt {
     }
 
     /// About how many words the answer has. Only progress depends on it.
-    pub fn expected_words(&self) -> usize {
+    pub fn expected_word_count(&self) -> usize {
         match self {
             Self::Summarize(_) => 40,
             Self::Write(_) => 200,

@@ -15,7 +15,7 @@ const END_WORDS: usize = 14;
 
 /// The sentences that a scene is composed of.
 const OPENINGS: [&str; 4] = [
-    "It was late when it began, and nobody in the house was asleep.",
+    "It was late when it began, and the whole house was awake.",
     "The morning came in grey over the roofs, without a wind.",
     "Long afterwards they would not agree on how it had started.",
     "There was rain on the windows, and the fire had burned low.",
@@ -29,7 +29,7 @@ const MIDDLES: [&str; 4] = [
 const ENDINGS: [&str; 4] = [
     "When the lamp went out they did not light it again.",
     "In the end it was settled with a nod, and the night went on.",
-    "Nobody called them back, and they did not turn round.",
+    "No voice called them back, and they did not turn round.",
     "What remained of it was a chair by the window, and the cold tea.",
 ];
 

@@ -247,7 +247,7 @@ fn pieces_of(data: &str) -> Result<Vec<Piece>, ProviderError> {
     Ok(pieces.collect())
 }
 
-/// The error that a status other than success means.
+/// The error for a response whose status is not a success.
 async fn error_of(mut response: Response, silence: Duration, key: Option<&str>) -> ProviderError {
     let status = response.status();
     let retry_after = retry_after(&response);

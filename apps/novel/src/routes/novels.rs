@@ -218,6 +218,7 @@ pub(super) async fn list(
     }
 
     let before = query.before.as_deref().map(novel_id).transpose()?;
+
     // One more novel than requested shows whether there is a next page.
     let found = application
         .library

@@ -30,14 +30,7 @@ impl Task for BatchGenerateSummary {
     type Output = BatchResult;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<BatchResult> {
-        let field = SceneField::Summary;
-        if ctx.params.style == Style::Loop {
-            return batch_loop::run(&self.0, &ctx, field, &ctx.params).await;
-        }
-
-        let children = child_params(&self.0, &ctx, field, &ctx.params).await?;
-        ctx.submit_all::<GenerateSummary>(children).await?;
-        Err(Stop::wait_for_children())
+        run::<GenerateSummary>(&self.0, &ctx, SceneField::Summary, &ctx.params).await
     }
 
     async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchResult> {
@@ -60,14 +53,7 @@ impl Task for BatchGenerateScene {
     type Output = BatchResult;
 
     async fn run(&self, ctx: Context<Self>) -> Outcome<BatchResult> {
-        let field = SceneField::Text;
-        if ctx.params.style == Style::Loop {
-            return batch_loop::run(&self.0, &ctx, field, &ctx.params).await;
-        }
-
-        let children = child_params(&self.0, &ctx, field, &ctx.params).await?;
-        ctx.submit_all::<GenerateScene>(children).await?;
-        Err(Stop::wait_for_children())
+        run::<GenerateScene>(&self.0, &ctx, SceneField::Text, &ctx.params).await
     }
 
     async fn finish(&self, ctx: Context<Self>, children: Children) -> Outcome<BatchResult> {
@@ -81,6 +67,27 @@ impl Task for BatchGenerateScene {
     fn classify(&self, error: &(dyn Error + 'static)) -> Class {
         classify(error)
     }
+}
+
+/// Runs the loop, or submits a child of type `C` for each scene.
+async fn run<C: Task<Params = SceneParams>>(
+    writer: &SceneWriter,
+    job: &Job,
+    field: SceneField,
+    params: &BatchParams,
+) -> Outcome<BatchResult> {
+    if params.style == Style::Loop {
+        return batch_loop::run(writer, job, field, params).await;
+    }
+
+    let scenes = scenes(writer, job, field, params).await?;
+    let child = |scene| SceneParams {
+        novel_id: params.novel_id.clone(),
+        scene,
+    };
+    job.submit_all::<C>(scenes.into_iter().map(child)).await?;
+
+    Err(Stop::wait_for_children())
 }
 
 /// The scenes of a batch: those that it names, or all that are due. Each is listed once, in order.
@@ -106,21 +113,6 @@ pub(super) async fn scenes(
     scenes.dedup();
 
     Ok(scenes)
-}
-
-async fn child_params(
-    writer: &SceneWriter,
-    job: &Job,
-    field: SceneField,
-    params: &BatchParams,
-) -> Outcome<Vec<SceneParams>> {
-    let scenes = scenes(writer, job, field, params).await?;
-    let child = |scene| SceneParams {
-        novel_id: params.novel_id.clone(),
-        scene,
-    };
-
-    Ok(scenes.into_iter().map(child).collect())
 }
 
 /// The result of a batch. A loop has saved its own; children are counted here.
@@ -164,7 +156,7 @@ impl BatchResult {
         match scene {
             Ok(scene) => {
                 self.done += 1;
-                self.words += scene.words;
+                self.word_count += scene.word_count;
                 self.usage += scene.usage;
             }
             Err(reason) => {

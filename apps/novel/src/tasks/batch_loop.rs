@@ -42,7 +42,7 @@ pub(super) async fn run(
         }
     };
 
-    // Readers of the output keep what the done scenes wrote, and no more.
+    // Readers keep the output of the finished scenes and nothing after it.
     if state.output > 0 {
         job.resume_output(state.output).await?;
     }
@@ -100,14 +100,14 @@ fn reporter(scene: i64, of: usize, result: &BatchResult) -> ProgressReporter<'st
     let done = result.done;
     let failed = result.failed;
 
-    ProgressReporter::new(move |words, fraction| {
+    ProgressReporter::new(move |word_count, fraction| {
         let percent = ((done + failed) as f64 + fraction) * 100.0 / of as f64;
         let details = BatchProgress {
             scene,
             done,
             failed,
             of,
-            words,
+            word_count,
         };
 
         Progress::percent(percent)

@@ -65,8 +65,8 @@ fn classify(error: &(dyn Error + 'static)) -> Class {
     }
 
     match error.downcast_ref::<LibraryError>() {
-        // The database is away, or another writer was in the way. A permanent error uses up its
-        // retries and becomes a dead letter.
+        // The database is unavailable, or another writer held a lock. A permanent error uses up
+        // its retries and becomes a dead letter.
         Some(LibraryError::Database(_) | LibraryError::Longhaul(_)) => Class::Retryable,
         Some(LibraryError::Migration(_) | LibraryError::UnknownDatabase) => Class::Fatal,
         None => classify_by_type(error),

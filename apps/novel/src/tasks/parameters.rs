@@ -27,8 +27,8 @@ pub struct BatchParams {
     /// The novel.
     #[schemars(length(min = 36, max = 36))]
     pub novel_id: String,
-    /// The scenes' numbers. Without them, the batch takes every scene that has what it is written
-    /// from. A scene that has a text is only written again if it is named.
+    /// The scenes' numbers. Without them, a batch of summaries takes every scene with a text, and a
+    /// batch of texts takes every scene with a summary and without a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = SCENES))]
     pub scenes: Option<Vec<i64>>,
@@ -64,7 +64,7 @@ pub struct SceneResult {
     /// The scene's number.
     pub scene: i64,
     /// How many words were written.
-    pub words: usize,
+    pub word_count: usize,
     /// The provider and the model that wrote it: `provider/model`.
     pub model: String,
     /// The cost, if the provider reported it. It is 0 if an earlier attempt had written the text.
@@ -82,13 +82,14 @@ pub struct BatchResult {
     /// The reasons of the first 100 failures.
     pub failures: Vec<String>,
     /// How many words were written.
-    pub words: usize,
+    pub word_count: usize,
     /// The cost of all of them.
     pub usage: Usage,
 }
 
 /// The progress details of a batch that runs as a loop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct BatchProgress {
     /// The scene that is being written.
     pub scene: i64,
@@ -99,7 +100,7 @@ pub struct BatchProgress {
     /// All scenes of the batch.
     pub of: usize,
     /// Words of the scene that is being written.
-    pub words: usize,
+    pub word_count: usize,
 }
 
 /// The result of an import.

@@ -63,12 +63,12 @@ async fn generate(
     params: &SceneParams,
 ) -> Outcome<SceneResult> {
     let scene = params.scene;
-    let mut reporter = ProgressReporter::new(|words, fraction| {
-        Progress::percent(fraction * 100.0).message(format!("scene {scene}: {words} words"))
+    let mut reporter = ProgressReporter::new(|word_count, fraction| {
+        Progress::percent(fraction * 100.0).message(format!("scene {scene}: {word_count} words"))
     });
     let result = writer.write(job, field, params, &mut reporter).await?;
 
-    let message = format!("scene {scene}: {} words", result.words);
+    let message = format!("scene {scene}: {} words", result.word_count);
     job.progress(Progress::percent(100.0).message(message))
         .await?;
 

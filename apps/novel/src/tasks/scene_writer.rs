@@ -107,8 +107,8 @@ impl SceneWriter {
         let novel = &params.novel_id;
         let number = params.scene;
         let task = job.id().0.to_string();
-        let scene = self.scene(job, params).await?;
 
+        let scene = self.scene(job, params).await?;
         if let Some(written) = field.written_by(&scene, &task) {
             return Ok(self.result(number, written, Usage::default()));
         }
@@ -137,7 +137,7 @@ impl SceneWriter {
     fn result(&self, scene: i64, text: &str, usage: Usage) -> SceneResult {
         SceneResult {
             scene,
-            words: text.split_whitespace().count(),
+            word_count: text.split_whitespace().count(),
             model: self.provider.key().to_owned(),
             usage,
         }
@@ -152,13 +152,15 @@ impl SceneWriter {
         reporter: &mut ProgressReporter<'_>,
     ) -> Result<Answer, SceneError> {
         let failed = |source| SceneError::Provider(ProviderFailure { scene, source });
-        let expected_words = prompt.expected_words();
+        let expected_word_count = prompt.expected_word_count();
+
         // The permit counts as used for as long as the answer lasts.
         let _permit = job.permit(self.provider.key()).await?;
 
         let mut pieces = self.provider.write(prompt);
         let mut text = String::new();
         let mut usage = Usage::default();
+
         loop {
             // A slow provider must not delay the end of a cancelled task.
             let piece = tokio::select! {
@@ -175,7 +177,7 @@ impl SceneWriter {
                 Some(Piece::Text(more)) => {
                     text += &more;
                     reporter.output = job.emit(&more).await?;
-                    reporter.report(job, &text, expected_words).await?;
+                    reporter.report(job, &text, expected_word_count).await?;
                 }
             }
         }
@@ -209,7 +211,12 @@ impl<'r> ProgressReporter<'r> {
     }
 
     /// Reports every few words.
-    async fn report(&mut self, job: &Job, text: &str, expected_words: usize) -> Result<(), Stop> {
+    async fn report(
+        &mut self,
+        job: &Job,
+        text: &str,
+        expected_word_count: usize,
+    ) -> Result<(), Stop> {
         let words = text.split_whitespace().count();
         if words < self.reported + REPORT_WORDS {
             return Ok(());
@@ -217,7 +224,7 @@ impl<'r> ProgressReporter<'r> {
 
         self.reported = words;
         // The length of an answer is not known in advance, so 100 % is left for its end.
-        let fraction = (words as f64 / expected_words as f64).min(0.95);
+        let fraction = (words as f64 / expected_word_count as f64).min(0.95);
         job.progress((self.to_progress)(words, fraction)).await
     }
 }

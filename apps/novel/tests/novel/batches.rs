@@ -20,13 +20,13 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     vec![
         on(
             backend,
-            "batch::summaries_in_both_styles",
-            summaries_in_both_styles,
+            "batch::summaries_are_written_in_both_styles",
+            summaries_are_written_in_both_styles,
         ),
         on(
             backend,
-            "batch::scenes_in_both_styles",
-            scenes_in_both_styles,
+            "batch::scenes_are_written_in_both_styles",
+            scenes_are_written_in_both_styles,
         ),
         on(
             backend,
@@ -51,7 +51,7 @@ pub(crate) fn trials(backend: Backend) -> Vec<Trial> {
     ]
 }
 
-async fn summaries_in_both_styles(database: FreshDatabase) {
+async fn summaries_are_written_in_both_styles(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import(TALE).await;
     let path = format!("/novel/api/novels/{novel}/summaries");
@@ -62,21 +62,21 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
             .json(&json!({ "style": style }))
             .expect(202)
             .await;
-        let result = world.completed(&answer["taskId"]).await;
 
+        let result = world.completed(&answer["taskId"]).await;
         assert_eq!(
             (&result["done"], &result["failed"]),
             (&3.into(), &0.into()),
             "{style}"
         );
-        let task = world.ended(&answer["taskId"]).await;
 
+        let task = world.ended(&answer["taskId"]).await;
         assert_eq!(task.children.total, if style == "children" { 3 } else { 0 });
+
         let scene = world
             .get(&format!("/novel/api/novels/{novel}/scenes/3"))
             .expect(200)
             .await;
-
         assert_eq!(scene["summaryTask"] == answer["taskId"], style == "loop");
     }
 
@@ -86,7 +86,6 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
             .json(&json!({ "scenes": [2, 1, 2], "style": style }))
             .expect(202)
             .await;
-
         assert_eq!(
             world.completed(&some["taskId"]).await["done"],
             2,
@@ -97,30 +96,30 @@ async fn summaries_in_both_styles(database: FreshDatabase) {
     world.stop().await;
 }
 
-async fn scenes_in_both_styles(database: FreshDatabase) {
+async fn scenes_are_written_in_both_styles(database: FreshDatabase) {
     let world = World::start(database).await;
     let novel = world.import(TALE).await;
     let path = format!("/novel/api/novels/{novel}");
 
     for (style, first) in [("children", 4), ("loop", 6)] {
-        let body = json!({ "chapter": 2, "summaries": ["A boat comes.", "A boat leaves."], "style": style });
+        let summaries = ["A boat comes.", "A boat leaves."];
+        let body = json!({ "chapter": 2, "summaries": summaries, "style": style });
         let answer = world
             .post(&format!("{path}/scenes"))
             .json(&body)
             .expect(202)
             .await;
-
         assert_eq!(answer["scenes"], json!([first, first + 1]));
         assert_eq!(
             world.completed(&answer["taskId"]).await["done"],
             2,
             "{style}"
         );
+
         let scene = world
             .get(&format!("{path}/scenes/{first}"))
             .expect(200)
             .await;
-
         assert!(
             scene["text"].as_str().unwrap().contains("A boat comes."),
             "{scene}"
@@ -134,8 +133,8 @@ async fn scenes_in_both_styles(database: FreshDatabase) {
         0,
         "every scene has a text"
     );
-    let first = world.get(&format!("{path}/scenes/1")).expect(200).await;
 
+    let first = world.get(&format!("{path}/scenes/1")).expect(200).await;
     assert_eq!(
         first["text"], "The first scene.",
         "an imported text is not overwritten unless it is named"
@@ -149,8 +148,8 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
     let path = format!("/novel/api/novels/{novel}/scenes");
     let body = json!({ "chapter": 1, "summaries": ["A letter is found."] });
     let answer = world.post(&path).json(&body).expect(202).await;
-    let result = world.completed(&answer["taskId"]).await;
 
+    let result = world.completed(&answer["taskId"]).await;
     assert_eq!(
         (
             &result["scene"],
@@ -163,8 +162,8 @@ async fn one_scene_is_written_from_a_summary(database: FreshDatabase) {
     world.completed(&again["taskId"]).await;
     let scene = world.get(&format!("{path}/1")).expect(200).await;
     assert_eq!(scene["textTask"], again["taskId"]);
-    let missing = json!({ "chapter": 9, "summaries": ["Nowhere."] });
 
+    let missing = json!({ "chapter": 9, "summaries": ["Nowhere."] });
     assert_eq!(
         world
             .post(&path)
@@ -220,16 +219,16 @@ async fn one_refused_scene(database: FreshDatabase) {
     let answer = world.post("/novel/api/novels").text(TALE).expect(202).await;
     let task = &answer["taskId"];
     let novel = answer["novelId"].as_str().unwrap();
-    let ended = world.ended(task).await;
 
+    let ended = world.ended(task).await;
     assert_eq!(ended.status, Status::CompletedWithErrors);
     let result: Value = serde_json::from_str(ended.result.unwrap().as_str()).unwrap();
     assert_eq!(
         (&result["summaries"]["done"], &result["summaries"]["failed"]),
         (&2.into(), &1.into())
     );
-    let reason = result["summaries"]["failures"][0].as_str().unwrap();
 
+    let reason = result["summaries"]["failures"][0].as_str().unwrap();
     assert!(
         reason.starts_with("scene 2:") && reason.contains("not this one"),
         "{reason}"
@@ -295,12 +294,12 @@ async fn a_loop_leaves_out_a_refused_scene(database: FreshDatabase) {
         result["usage"],
         json!({ "promptTokens": 14, "completionTokens": 6 })
     );
+
     let only = world
         .post(&path)
         .json(&json!({ "style": "loop", "scenes": [2] }))
         .expect(202)
         .await;
-
     assert_eq!(
         world.ended(&only["taskId"]).await.status,
         Status::Failed,

@@ -60,17 +60,10 @@ impl FreshDatabase {
                 format!("sqlite://{}/tasks.db", folder.display())
             }
             Backend::Postgres | Backend::MySql => {
-                execute(
-                    backend,
-                    &backend.server(),
-                    format!("CREATE DATABASE {name}"),
-                )
-                .await;
                 let server = backend.server();
-                format!(
-                    "{}/{name}",
-                    server.rsplit_once('/').expect("a URL with a path").0
-                )
+                execute(backend, &server, format!("CREATE DATABASE {name}")).await;
+                let (base, _) = server.rsplit_once('/').expect("a URL with a path");
+                format!("{base}/{name}")
             }
         };
 
@@ -95,8 +88,8 @@ impl Drop for FreshDatabase {
         };
 
         let backend = self.backend;
-        // A drop can come inside a runtime, where nothing may block on another: a thread of its own
-        // may.
+        // A drop may run inside a runtime, where blocking on another runtime panics. So the
+        // statement runs on its own thread.
         let dropped = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -116,29 +109,17 @@ fn folder(name: &str) -> std::path::PathBuf {
 async fn execute(backend: Backend, url: &str, statement: String) {
     let sql = sqlx::AssertSqlSafe(statement);
     match backend {
-        Backend::Sqlite => drop(
-            sqlx::SqliteConnection::connect(url)
-                .await
-                .unwrap()
-                .execute(sql)
-                .await
-                .unwrap(),
-        ),
-        Backend::Postgres => drop(
-            sqlx::PgConnection::connect(url)
-                .await
-                .unwrap()
-                .execute(sql)
-                .await
-                .unwrap(),
-        ),
-        Backend::MySql => drop(
-            sqlx::MySqlConnection::connect(url)
-                .await
-                .unwrap()
-                .execute(sql)
-                .await
-                .unwrap(),
-        ),
+        Backend::Sqlite => {
+            let mut connection = sqlx::SqliteConnection::connect(url).await.unwrap();
+            connection.execute(sql).await.unwrap();
+        }
+        Backend::Postgres => {
+            let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
+            connection.execute(sql).await.unwrap();
+        }
+        Backend::MySql => {
+            let mut connection = sqlx::MySqlConnection::connect(url).await.unwrap();
+            connection.execute(sql).await.unwrap();
+        }
     }
 }

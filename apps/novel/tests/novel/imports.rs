@@ -55,14 +55,14 @@ async fn every_scene_gets_a_summary(database: FreshDatabase) {
     let answer = world.post("/novel/api/novels/sample").send().await;
     let location = answer.headers()["location"].to_str().unwrap().to_owned();
     assert_eq!(answer.status(), 202);
-    let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
 
+    let answer: serde_json::Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
     assert_eq!(
         location,
         format!("/api/tasks/{}", answer["taskId"].as_str().unwrap())
     );
-    let result = world.completed(&answer["taskId"]).await;
 
+    let result = world.completed(&answer["taskId"]).await;
     assert_eq!(
         (&result["chapters"], &result["scenes"]),
         (&4.into(), &11.into())
@@ -116,11 +116,11 @@ async fn the_same_key_is_the_same_novel(database: FreshDatabase) {
     world.completed(&one["taskId"]).await;
     let novels = world.get("/novel/api/novels").expect(200).await;
     assert_eq!(novels["items"].as_array().unwrap().len(), 1);
+
     let tasks = world
         .get("/api/tasks?taskType=import_novel")
         .expect(200)
         .await;
-
     assert_eq!(
         tasks["items"].as_array().unwrap().len(),
         1,
@@ -135,18 +135,18 @@ async fn rows_that_cannot_be_written_leave_no_task(database: FreshDatabase) {
         .database
         .execute("ALTER TABLE novels RENAME TO gone")
         .await;
+
     let problem = world
         .post("/novel/api/novels")
         .text("One scene.")
         .problem(500, "internal")
         .await;
-
     assert!(
         !problem.to_string().contains("novels\""),
         "the answer shows no internals: {problem}"
     );
-    let tasks = world.get("/api/tasks").expect(200).await;
 
+    let tasks = world.get("/api/tasks").expect(200).await;
     assert_eq!(
         tasks["items"].as_array().unwrap().len(),
         0,
@@ -179,13 +179,12 @@ async fn an_invalid_novel_is_refused(database: FreshDatabase) {
         .text(&many)
         .problem(422, "invalid_field")
         .await;
-
     assert_eq!(
         (&problem["field"], &problem["allowed"]),
         (&"text".into(), &"1 to 2000 scenes".into())
     );
-    let long = json!({ "title": "t".repeat(201), "text": "One." });
 
+    let long = json!({ "title": "t".repeat(201), "text": "One." });
     assert_eq!(
         world
             .post(novels)
@@ -243,8 +242,8 @@ async fn the_text_is_the_output(database: FreshDatabase) {
     let path = format!("/novel/api/novels/{novel}/scenes/1");
     let answer = world.post(&format!("{path}/summary")).expect(202).await;
     let result = world.completed(&answer["taskId"]).await;
-    let scene = world.get(&path).expect(200).await;
 
+    let scene = world.get(&path).expect(200).await;
     assert_eq!(
         (&scene["summaryTask"], &result["model"]),
         (&answer["taskId"], &"offline/steady".into())

@@ -46,10 +46,10 @@ async fn reading_and_writing_need_their_scopes() {
     let world = world().await;
     let novels = "/novel/api/novels";
     let sample = "/novel/api/novels/sample";
+
     let anonymous = reqwest::get(format!("{}{novels}", world.base))
         .await
         .unwrap();
-
     assert_eq!(anonymous.status(), 401);
     world
         .get(novels)
@@ -116,12 +116,12 @@ async fn a_body_without_a_length_is_bounded() {
     let request = request
         .header("x-user-id", "u-1")
         .header("content-type", "text/plain");
+
     let answer = request
         .body(reqwest::Body::wrap_stream(chunks))
         .send()
         .await
         .unwrap();
-
     assert_eq!(answer.status(), 413);
     world.stop().await;
 }
@@ -137,7 +137,6 @@ async fn a_path_of_longhaul_cannot_be_taken() {
             .mount(&format!("/{first}"), |_| axum::Router::new())
             .start()
             .await;
-
         assert!(
             mounted.unwrap_err().to_string().contains("Longhaul's own"),
             "{first}"

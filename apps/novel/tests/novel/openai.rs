@@ -64,12 +64,12 @@ async fn an_answer_arrives_word_by_word() {
     let upstream = Upstream::start(|_| Answer::Text("It ends well.")).await;
     let (pieces, error) = ask(&upstream, LONG_TIMEOUT).await;
     assert!(error.is_none(), "{error:?}");
+
     let texts = ["It ", "ends ", "well."].map(|word| Piece::Text(word.to_owned()));
     let cost = Piece::Usage(Usage {
         prompt_tokens: 7,
         completion_tokens: 3,
     });
-
     assert_eq!(pieces, texts.into_iter().chain([cost]).collect::<Vec<_>>());
     let request = upstream.requests.lock().unwrap()[0].clone();
     assert!(
@@ -122,8 +122,8 @@ async fn the_status_decides_the_class() {
         let upstream =
             Upstream::start(move |_| Answer::Status(status, headers, body.clone())).await;
         let (pieces, error) = ask(&upstream, LONG_TIMEOUT).await;
-        let error = error.unwrap();
 
+        let error = error.unwrap();
         assert_eq!(
             (pieces.len(), error.class()),
             (0, class),
@@ -174,17 +174,20 @@ async fn too_many_requests_cost_no_retry() {
         }
     })
     .await;
+
     let world = World::start_with(
         FreshDatabase::make(Backend::Sqlite).await,
         upstream.provider(),
     )
     .await;
+
     let novel = world.import("One scene.").await;
     let read = world.novel(&novel).await;
     assert_eq!(
         crate::world::summaries(&read),
         [Some("In short.".to_owned())]
     );
+
     let children = world
         .get(&format!(
             "/api/tasks/{}/children",
@@ -197,17 +200,20 @@ async fn too_many_requests_cost_no_retry() {
         (child.retry_count, child.snooze_count, upstream.calls()),
         (0, 1, 2)
     );
+
     world.stop().await;
 }
 
 async fn a_refused_key_fails_the_task() {
     let body = "{\"error\":{\"message\":\"no such key: sk-test\"}}".to_owned();
     let upstream = Upstream::start(move |_| Answer::Status(401, "", body.clone())).await;
+
     let world = World::start_with(
         FreshDatabase::make(Backend::Sqlite).await,
         upstream.provider(),
     )
     .await;
+
     let answer = world
         .post("/novel/api/novels")
         .text("One scene.")
@@ -215,6 +221,7 @@ async fn a_refused_key_fails_the_task() {
         .await;
     let task = world.ended(&answer["taskId"]).await;
     assert_eq!(task.status, Status::Failed);
+
     let children = world
         .get(&format!(
             "/api/tasks/{}/children",
@@ -229,5 +236,6 @@ async fn a_refused_key_fails_the_task() {
         error.message.contains("refuses the key") && !format!("{error:?}").contains("sk-test"),
         "{error:?}"
     );
+
     world.stop().await;
 }

@@ -1,4 +1,4 @@
-//! The novels of other users do not exist for the caller.
+//! A caller cannot see or change the novels of other users.
 
 use libtest_mimic::Trial;
 use longhaul::Status;
@@ -36,8 +36,8 @@ async fn no_route_shows_a_novel_of_another_user(database: FreshDatabase) {
             .user("u-2")
             .problem(404, "not_found")
             .await;
-        let unknown = format!("/novel/api/novels/{}{own}", uuid::Uuid::nil());
 
+        let unknown = format!("/novel/api/novels/{}{own}", uuid::Uuid::nil());
         assert_eq!(
             problem,
             world.get(&unknown).problem(404, "not_found").await,

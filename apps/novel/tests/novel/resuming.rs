@@ -90,8 +90,8 @@ async fn a_loop_continues_from_its_checkpoint() {
     longhaul.run_until_done().await;
     assert_eq!(longhaul.crashes(), 1, "the worker has crashed once");
     longhaul.assert_ended(&handle, Status::Completed);
-    let result = longhaul.result(&handle);
 
+    let result = longhaul.result(&handle);
     assert_eq!((result.done, result.failed), (5, 0));
     let texts = ["one", "two", "three", "four", "five"];
     assert_eq!(
@@ -166,10 +166,10 @@ async fn a_written_text_is_not_requested_again() {
 
     longhaul.run_until_done().await;
     longhaul.assert_ended(&handle, Status::Completed);
-    assert_eq!(longhaul.result(&handle).words, 1);
+    assert_eq!(longhaul.result(&handle).word_count, 1);
     assert_eq!(*prompts.lock().unwrap(), [] as [String; 0]);
-    let scene = library.scene("u-1", &novel, 1).await.unwrap().unwrap();
 
+    let scene = library.scene("u-1", &novel, 1).await.unwrap().unwrap();
     assert_eq!(scene.summary.as_deref(), Some("saved"));
 }
 

@@ -98,41 +98,34 @@ async fn answer(mut stream: TcpStream, requests: Arc<Mutex<Vec<Received>>>, scri
             let usage =
                 json!({ "choices": [], "usage": { "prompt_tokens": 7, "completion_tokens": 3 } });
             let body = format!("{}data: {usage}\n\ndata: [DONE]\n\n", events(text));
-            write(&mut stream, &format!("{}{body}", head(Some(body.len())))).await;
+            write(&mut stream, &(head(body.len()) + &body)).await;
         }
         Answer::Status(status, headers, body) => {
             let text = format!(
-                "HTTP/1.1 {status} No\r\n{headers}content-type: application/json\r\nconnection: \
-                 close\r\ncontent-length: {}\r\n\r\n{body}",
+                "HTTP/1.1 {status} No\r\n{headers}content-type: application/json\r\n\
+                 connection: close\r\ncontent-length: {}\r\n\r\n{body}",
                 body.len()
             );
             write(&mut stream, &text).await;
         }
-        Answer::Cut(text) => {
-            write(
-                &mut stream,
-                &format!("{}{}", head(Some(100_000)), events(text)),
-            )
-            .await
-        }
+        Answer::Cut(text) => write(&mut stream, &unfinished(text)).await,
         Answer::Hang(text) => {
-            write(
-                &mut stream,
-                &format!("{}{}", head(Some(100_000)), events(text)),
-            )
-            .await;
+            write(&mut stream, &unfinished(text)).await;
             std::future::pending::<()>().await;
         }
     }
 }
 
-fn head(length: Option<usize>) -> String {
-    let length = length
-        .map(|length| format!("content-length: {length}\r\n"))
-        .unwrap_or_default();
+fn head(length: usize) -> String {
     format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n{length}\r\n"
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\
+         content-length: {length}\r\n\r\n"
     )
+}
+
+/// The beginning of a response that announces more bytes than follow.
+fn unfinished(text: &str) -> String {
+    head(100_000) + &events(text)
 }
 
 /// The events of a text, one for each word.
