@@ -105,7 +105,7 @@ async fn each_step_of_a_task_is_found_by_its_id() {
     ];
 
     // A parent may be claimed before its requeue is published; a replay always logs the line.
-    let replay = Call::post(&format!("/api/tasks/{}/retry", ids[2]), &json!({}));
+    let replay = Call::post(format!("/api/tasks/{}/retry", ids[2]), &json!({}));
     replay.send(program.address).await.expect(202);
 
     let log = program.stop().await;

@@ -1,13 +1,13 @@
 //! The program `longhaul` and its commands, in one program of tests.
 //!
-//! What depends on the store runs on all three, each case on a fresh database. A server that is
-//! missing fails its cases and says how to get it.
+//! Cases that depend on the store run on all three, each on a fresh database. A missing server
+//! fails its cases and the message says how to start one.
 
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test: what is not as it must be stops it"
+    reason = "a failure stops the test"
 )]
 
 mod commands;
@@ -29,7 +29,7 @@ use support::{client, database, server, trial};
 
 fn main() {
     let arguments = suite::arguments();
-    let parts = [
+    let modules = [
         commands::trials(),
         deployment::trials(),
         fleet::trials(),
@@ -38,6 +38,6 @@ fn main() {
         telemetry::trials(),
     ];
 
-    let trials: Vec<Trial> = parts.into_iter().flatten().collect();
+    let trials: Vec<Trial> = modules.into_iter().flatten().collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
-use crate::client::awaited;
+use crate::client::read_until;
 use crate::trial::once;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -92,11 +92,11 @@ impl Program {
             .unwrap();
 
         let path = format!("/api/tasks/{}", made["taskId"].as_str().unwrap());
-        let news = format!("{path}/events");
-        let ended = awaited(
+        let events = format!("{path}/events");
+        let ended = read_until(
             self.address,
             |call| call,
-            (&news, &path),
+            (&events, &path),
             |task| task["finishedAt"].is_string(),
         );
 
@@ -181,10 +181,9 @@ async fn collect(stream: TcpStream, spans: Arc<Mutex<Vec<Span>>>) {
             .flat_map(|one| one.spans);
 
         spans.lock().unwrap().extend(sent);
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n")
-            .await
-            .unwrap();
+        let response = "HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\n\
+                        Content-Length: 0\r\n\r\n";
+        stream.write_all(response.as_bytes()).await.unwrap();
     }
 }
 
@@ -212,7 +211,11 @@ async fn a_request_its_task_and_its_children_share_a_trace_and_log_its_id() {
     let fan = program.run_task(&body, &headers).await;
 
     // A fatal error of a handler is logged.
-    let broken = json!({ "taskType": "sample.fail", "parameters": { "kind": "fatal" }, "correlationId": "order 8" });
+    let broken = json!({
+        "taskType": "sample.fail",
+        "parameters": { "kind": "fatal" },
+        "correlationId": "order 8",
+    });
     let broken = program.run_task(&broken, &[]).await;
     let log = program.stop().await;
     let spans = spans.lock().unwrap();
@@ -233,6 +236,7 @@ async fn a_request_its_task_and_its_children_share_a_trace_and_log_its_id() {
     assert!(children.len() >= 2, "{ours:?}");
 
     assert!(fan["traceContext"].as_str().unwrap().contains(TRACE_ID));
+
     let broken_trace = broken["traceContext"]
         .as_str()
         .unwrap()
@@ -240,7 +244,6 @@ async fn a_request_its_task_and_its_children_share_a_trace_and_log_its_id() {
         .nth(1)
         .unwrap()
         .to_owned();
-
     assert!(
         spans
             .iter()

@@ -119,7 +119,9 @@ async fn a_task_of_another_user_is_not_found(store: Backend) {
         .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
         .await
         .expect(200);
+
     let same = |reply: Reply| (reply.status, reply.text);
+
     for route in routes(|route| route.path.contains("{id}") && !is_signed(route)) {
         let of_another = server.send(call_of(&route, &id).user("u-2")).await;
         let missing = server.send(call_of(&route, MISSING).user("u-2")).await;
@@ -136,22 +138,25 @@ async fn a_task_of_another_user_is_not_found(store: Backend) {
             reply.text
         );
     }
+
     let filtered = server
         .send(Call::get("/api/tasks?userId=u-1").user("u-2"))
         .await
         .expect(200);
     assert_eq!(filtered["items"], json!([]));
+
     let after = server
         .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
         .await
         .expect(200);
-    assert_eq!(before, after, "nothing that another did has changed it");
+    assert_eq!(before, after, "no request of another user has changed it");
 }
 
 async fn an_administrator_reads_and_changes_the_tasks_of_all_users(store: Backend) {
     let server = Server::behind_a_gateway(store).await;
     let id = server.submit_for_later("u-1").await;
     server.submit_for_later("u-2").await;
+
     let admin = |call: Call| call.user("boss").header("X-User-Scopes", "admin");
     let all = server
         .send(admin(Call::get("/api/tasks")))
@@ -161,7 +166,6 @@ async fn an_administrator_reads_and_changes_the_tasks_of_all_users(store: Backen
         .send(admin(Call::get("/api/tasks?userId=u-1")))
         .await
         .expect(200);
-
     assert_eq!(
         (
             all["items"].as_array().unwrap().len(),

@@ -39,11 +39,11 @@ async fn file(server: &Server, bytes: usize) -> (String, String) {
         .await;
 
     server.until_ended(&id).await;
+
     let task = server
         .send(Call::get(format!("/api/tasks/{id}")).user("u-1"))
         .await
         .expect(200);
-
     assert_eq!(
         (&task["status"], &task["resultUrl"]),
         (&json!("COMPLETED"), &task["result"]["url"]),
@@ -94,8 +94,8 @@ async fn a_file_is_downloaded_only_by_its_signed_url(store: Backend) {
         .await;
     assert_eq!((part.status, part.text.as_str()), (206, "line"));
     assert_eq!(part.headers["content-range"], "bytes 2-5/600000");
-    let files = files_of(&server, &id).await;
 
+    let files = files_of(&server, &id).await;
     assert_eq!(
         (files.len(), &files[0]["url"], &files[0]["bytes"]),
         (1, &json!(url), &json!(600_000))
@@ -104,8 +104,8 @@ async fn a_file_is_downloaded_only_by_its_signed_url(store: Backend) {
         (&files[0]["fileName"], &files[0]["attempt"]),
         (&json!("sample.txt"), &json!(1))
     );
-    let empty = file(&server, 0).await.1;
 
+    let empty = file(&server, 0).await.1;
     assert_eq!(
         (
             server.get(&empty).await.status,
@@ -168,15 +168,15 @@ async fn a_failed_attempt_publishes_no_files(store: Backend) {
     let id = server
         .submit_as("u-1", "test.files", Value::Null, json!({}))
         .await;
-    let task = server.until_ended(&id).await;
 
+    let task = server.until_ended(&id).await;
     assert_eq!(task.attempt, 2);
+
     let names: Vec<Value> = files_of(&server, &id)
         .await
         .iter()
         .map(|file| file["fileName"].clone())
         .collect();
-
     assert_eq!(names, ["of attempt 2.txt"]);
     // The first attempt's URL is signed, but its file was never published.
     let result: Value = serde_json::from_str(task.result.as_ref().unwrap().as_str()).unwrap();
@@ -209,8 +209,10 @@ async fn an_expired_file_is_refused_then_deleted_and_its_row_is_marked(store: Ba
         },
     )
     .await;
+
     let (id, url) = file(&server, 10).await;
     server.get(&url).await.problem(403, "invalid_signature");
+
     let swept = async {
         loop {
             let files = files_of(&server, &id).await;
@@ -219,6 +221,7 @@ async fn an_expired_file_is_refused_then_deleted_and_its_row_is_marked(store: Ba
                 (1, &Value::Null),
                 "what has expired has no URL"
             );
+
             if files[0]["cleanedAt"].is_string() {
                 return;
             }
@@ -228,6 +231,7 @@ async fn an_expired_file_is_refused_then_deleted_and_its_row_is_marked(store: Ba
     tokio::time::timeout(crate::client::DEADLINE, swept)
         .await
         .expect("a sweep in time");
+
     let left = std::fs::read_dir(server.database.folder.path().join("artifacts")).unwrap();
     assert_eq!(left.count(), 0, "the file is gone with its folders");
 }
@@ -244,14 +248,17 @@ async fn a_tier_decides_how_long_files_are_retained(store: Backend) {
             "/api/tasks",
             &json!({ "taskType": "sample.artifact", "parameters": { "bytes": 1 } }),
         );
+
         let submit = tier.into_iter().fold(submit.user("u-1"), |call, tier| {
             call.header("X-User-Tier", tier)
         });
+
         let id = server.send(submit).await.expect(202)["taskId"]
             .as_str()
             .unwrap()
             .to_owned();
         server.until_ended(&id).await;
+
         let files = files_of(&server, &id).await;
         let moment = |name: &str| {
             files[0][name]
@@ -260,6 +267,7 @@ async fn a_tier_decides_how_long_files_are_retained(store: Backend) {
                 .parse::<jiff::Timestamp>()
                 .unwrap()
         };
+
         let lifetime = moment("expiresAt").duration_since(moment("createdAt"));
         assert_eq!(lifetime.as_hours(), days * 24, "{tier:?}");
     }

@@ -1,8 +1,11 @@
-use libtest_mimic::Trial;
-use longhaul::Status;
-use serde_json::{Value, json};
+//! Changes of tasks: patch, cancel, retry, and all three in bulk.
 
-use longhaul::server::{IdentityMode, ListenerSettings};
+use libtest_mimic::Trial;
+use longhaul::{
+    Status,
+    server::{IdentityMode, ListenerSettings},
+};
+use serde_json::{Value, json};
 
 use crate::database::Backend;
 use crate::trial::on_every_store;
@@ -28,8 +31,8 @@ async fn a_queued_task_can_be_changed_and_an_ended_one_cannot(store: Backend) {
     let id = server.submit_for_later("default").await;
     let change =
         json!({ "priority": 8, "maxAttempts": 9, "queue": "own", "runAt": "2999-01-01T00:00:00Z" });
-    let task = server.send(patch(&id, change)).await.expect(200);
 
+    let task = server.send(patch(&id, change)).await.expect(200);
     assert_eq!(
         (&task["priority"], &task["maxAttempts"], &task["queue"]),
         (&json!(8), &json!(9), &json!("own"))
@@ -113,11 +116,11 @@ async fn a_failed_task_can_be_retried_and_a_completed_one_cannot(store: Backend)
         .post(&retry, &json!({}))
         .await
         .problem(409, "wrong_state");
+
     let problem = server
         .post(&retry, &json!({ "scope": "everything" }))
         .await
         .problem(422, "invalid_field");
-
     assert_eq!(problem["field"], "scope");
     server
         .post(&retry, &json!({ "scope": "failedChildren" }))
@@ -139,20 +142,20 @@ async fn a_retry_of_failed_children_runs_only_those(store: Backend) {
     let children = |query: &'static str| server.get(format!("/api/tasks/{id}/children?{query}"));
     let failed = children("status=FAILED").await.expect(200);
     assert_eq!(failed["items"].as_array().unwrap().len(), 1);
+
     let answer = server
         .post(
             format!("/api/tasks/{id}/retry"),
             &json!({ "scope": "failedChildren" }),
         )
         .await;
-
     assert_eq!(answer.expect(202)["status"], "WAITING");
     let child = failed["items"][0]["taskId"].as_str().unwrap();
     server
         .until(child, |task| task.attempt == 2 && task.status.is_ended())
         .await;
-    let good = children("status=COMPLETED").await.expect(200);
 
+    let good = children("status=COMPLETED").await.expect(200);
     assert!(
         good["items"]
             .as_array()
@@ -172,41 +175,41 @@ async fn matching_tasks_are_changed_in_bulk(store: Backend) {
         Call::new("POST", format!("/api/tasks/bulk/{what}?{query}")).user("u-1")
     };
     let moved = bulk("reschedule", "status=QUEUED").json(&json!({ "queue": "own", "priority": 5 }));
-    let answer = server.send(moved).await.expect(200);
 
+    let answer = server.send(moved).await.expect(200);
     assert_eq!(
         answer,
         json!({ "matched": 3, "changed": 3, "nextCursor": null })
     );
+
     let listed = server
         .send(Call::get("/api/tasks?queue=own").user("u-1"))
         .await
         .expect(200);
-
     assert_eq!(listed["items"].as_array().unwrap().len(), 3);
     let answer = server.send(bulk("cancel", "queue=own")).await.expect(200);
     assert_eq!(
         (&answer["matched"], &answer["changed"]),
         (&json!(3), &json!(3))
     );
+
     let answer = server
         .send(bulk("retry", "status=CANCELLED"))
         .await
         .expect(200);
-
     assert_eq!(
         (&answer["matched"], &answer["changed"]),
         (&json!(3), &json!(3))
     );
+
     let others = server
         .send(Call::get("/api/tasks?status=QUEUED").user("u-2"))
         .await
         .expect(200);
-
     assert_eq!(
         others["items"].as_array().unwrap().len(),
         1,
-        "another's task was left alone"
+        "the task of another user did not change"
     );
 
     for what in ["cancel", "retry"] {
@@ -228,9 +231,9 @@ async fn matching_tasks_are_changed_in_bulk(store: Backend) {
         server.send(nothing).await.problem(422, "invalid_field")["field"],
         "change"
     );
+
     let filter_in_the_body =
         bulk("reschedule", "status=QUEUED").json(&json!({ "status": "QUEUED", "priority": 2 }));
-
     assert_eq!(
         server
             .send(filter_in_the_body)
@@ -248,12 +251,14 @@ async fn a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable(st
         |builder| builder.register(Steady),
     )
     .await;
+
     let stays = server.submit("test.steady", json!(null), json!({})).await;
     let goes = server
         .submit("sample.sleep", json!({ "ms": 3_600_000 }), json!({}))
         .await;
     server.until_status(&stays, longhaul::Status::Running).await;
     server.until_status(&goes, longhaul::Status::Running).await;
+
     let answer = server
         .send(Call::new("POST", "/api/tasks/bulk/cancel?status=RUNNING"))
         .await
@@ -262,6 +267,7 @@ async fn a_bulk_cancel_spares_running_tasks_of_types_that_are_not_cancellable(st
         (&answer["matched"], &answer["changed"]),
         (&json!(2), &json!(1))
     );
+
     server
         .until_status(&goes, longhaul::Status::Cancelled)
         .await;

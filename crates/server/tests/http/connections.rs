@@ -56,7 +56,7 @@ async fn a_slow_request_head_and_an_idle_connection_time_out() {
 
     assert!(
         closed(&mut idle).await.starts_with("HTTP/1.1 200 OK"),
-        "it was answered, and then let go"
+        "it was answered, and then closed"
     );
 }
 
@@ -68,8 +68,8 @@ async fn connections_of_one_address_are_limited() {
     let server = Server::start_with(Backend::Sqlite, IdentityMode::Dev, settings).await;
     let first = Call::get("/api/events").follow(server.address).await;
     let _second = Call::get("/api/events").follow(server.address).await;
-    let mut third = TcpStream::connect(server.address).await.unwrap();
 
+    let mut third = TcpStream::connect(server.address).await.unwrap();
     assert_eq!(closed(&mut third).await, "");
     drop(first);
 
@@ -91,7 +91,7 @@ async fn connections_of_one_address_are_limited() {
 
     tokio::time::timeout(DEADLINE, answered)
         .await
-        .expect("a place that is free again");
+        .expect("a free connection in time");
 }
 
 async fn shutdown_ends_streams_and_refuses_connections() {

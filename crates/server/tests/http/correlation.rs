@@ -60,7 +60,7 @@ async fn a_task_has_the_correlation_id_of_its_request(store: Backend) {
 
 async fn children_and_events_inherit_the_correlation_id(store: Backend) {
     let server = Server::start(store).await;
-    let mut news = server.longhaul.events(longhaul::Subscription::default());
+    let mut events = server.longhaul.events(longhaul::Subscription::default());
     let body = json!({ "taskType": "sample.fanout", "parameters": { "children": 2 } });
     let call = Call::post("/api/tasks", &body)
         .header("X-Correlation-Id", "order 7")
@@ -83,7 +83,7 @@ async fn children_and_events_inherit_the_correlation_id(store: Backend) {
 
     let mut ends = 0;
     while ends < 3 {
-        if let Some(longhaul::Received::Event(event)) = news.next().await {
+        if let Some(longhaul::Received::Event(event)) = events.next().await {
             assert_eq!(
                 event.correlation_id.as_deref(),
                 Some("order 7"),
@@ -100,11 +100,11 @@ async fn a_task_continues_the_callers_trace_or_starts_its_own(store: Backend) {
         .task(&submit(&server, echo(json!({})).header("traceparent", TRACE)).await)
         .await;
     assert_eq!(given["traceContext"], TRACE);
+
     let one = server.task(&submit(&server, echo(json!({}))).await).await["traceContext"].clone();
     let two = server
         .task(&submit(&server, echo(json!({})).header("traceparent", "nonsense")).await)
         .await;
-
     assert_ne!(one, two["traceContext"]);
     for made in [&one, &two["traceContext"]] {
         assert!(
@@ -119,8 +119,8 @@ async fn responses_and_problems_have_the_correlation_id(store: Backend) {
     let call = Call::get("/api/tasks")
         .header("X-Correlation-Id", "order 7")
         .header("X-Request-Id", "r-1");
-    let reply = server.send(call).await;
 
+    let reply = server.send(call).await;
     assert_eq!(
         (
             &*reply.headers["x-correlation-id"],
@@ -133,8 +133,8 @@ async fn responses_and_problems_have_the_correlation_id(store: Backend) {
         .header("X-Correlation-Id", "order 7");
     let problem = server.send(wrong).await.problem(422, "invalid_field");
     assert_eq!(problem["correlationId"], "order 7");
-    let unnamed = server.get("/api/tasks/none").await;
 
+    let unnamed = server.get("/api/tasks/none").await;
     assert_eq!(unnamed.headers["x-request-id"].len(), 32);
     assert_eq!(
         unnamed.problem(404, "task_not_found")["correlationId"],

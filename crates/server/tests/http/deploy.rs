@@ -99,10 +99,10 @@ async fn dashboard_and_alerts_use_only_existing_metrics() {
     let server = Server::start(Backend::Sqlite).await;
     run_the_samples(&server).await;
     let dashboard: Value = serde_json::from_str(&read("deploy/grafana/longhaul.json")).unwrap();
-    let asked = expressions(&dashboard);
-    assert!(asked.len() > 20, "{asked:?}");
+    let queries = expressions(&dashboard);
+    assert!(queries.len() > 20, "{queries:?}");
     let alerts = read("deploy/prometheus/alerts.yaml");
-    let used: BTreeSet<String> = metrics_in(&asked.join("\n"))
+    let used: BTreeSet<String> = metrics_in(&queries.join("\n"))
         .union(&metrics_in(&alerts))
         .cloned()
         .collect();
@@ -173,7 +173,6 @@ fn every_alert_links_to_a_section_of_the_documents() {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("runbook: "))
         .collect();
-
     assert_eq!(runbooks.len(), alerts.matches("- alert: ").count());
     for runbook in runbooks {
         let anchor = runbook.strip_prefix("docs/operations.md#").unwrap();

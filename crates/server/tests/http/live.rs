@@ -1,3 +1,5 @@
+//! Event streams of one task and of all tasks of a user.
+
 use libtest_mimic::Trial;
 use longhaul::Status;
 use serde_json::json;
@@ -33,8 +35,8 @@ async fn a_task_is_followed_from_its_current_state_to_its_end(store: Backend) {
         .follow(server.address)
         .await;
     assert_eq!(events.block().await.unwrap(), "retry: 2000");
-    let state = events.next().await.unwrap();
 
+    let state = events.next().await.unwrap();
     assert_eq!(
         (state.name.as_str(), &state.data["status"]),
         ("state", &json!("QUEUED"))
@@ -82,8 +84,8 @@ async fn an_owner_receives_only_events_of_their_own_tasks(store: Backend) {
         .user("u-1")
         .follow(server.address)
         .await;
-    let state = events.next().await.unwrap();
 
+    let state = events.next().await.unwrap();
     assert_eq!(
         (state.name.as_str(), &state.data["items"][0]["taskId"]),
         ("state", &json!(open))
@@ -94,11 +96,11 @@ async fn an_owner_receives_only_events_of_their_own_tasks(store: Backend) {
         .await;
 
     server.until_ended(&foreign).await;
+
     let own = server
         .submit_as("u-1", "sample.echo", json!(1), json!({}))
         .await;
     let received = events.until("completed").await;
-
     assert!(
         received
             .iter()
@@ -130,11 +132,11 @@ async fn the_stream_of_an_ended_task_shows_its_end_and_stays_open(store: Backend
         .await;
 
     server.until_status(&id, Status::Failed).await;
+
     let mut events = Call::get(format!("/api/tasks/{id}/events"))
         .follow(server.address)
         .await;
     let state = events.next().await.unwrap();
-
     assert_eq!(
         (
             &state.data["status"],
@@ -162,7 +164,6 @@ async fn a_lagging_subscriber_receives_the_current_state_again(store: Backend) {
     let mut events = Call::get(format!("/api/tasks/{id}/events"))
         .follow(server.address)
         .await;
-
     assert_eq!(events.next().await.unwrap().name, "state");
     // More events than the bus buffers. One thread publishes them all, so that the subscriber
     // cannot read in between.

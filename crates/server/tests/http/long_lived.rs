@@ -27,7 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_socket_ends_when_its_token_is_revoked,
         a_known_token_works_while_others_at_its_address_guess,
         naming_the_queue_of_another_tier_is_refused,
-        an_impossible_offset_is_handled,
+        an_offset_beyond_the_end_starts_the_stream_again,
         changes_of_another_process_are_shown_without_an_event,
         shutdown_does_not_wait_for_clients_that_do_not_read
     ]
@@ -46,7 +46,7 @@ async fn a_socket_ends_when_its_token_is_revoked(store: Backend) {
         .unwrap();
 
     socket
-        .say(&json!({ "action": "subscribe", "all": true }))
+        .send(&json!({ "action": "subscribe", "all": true }))
         .await;
     socket.until(|message| message["type"] == "states").await;
     server
@@ -170,7 +170,7 @@ async fn naming_the_queue_of_another_tier_is_refused(store: Backend) {
         .problem(422, "invalid_field");
 }
 
-async fn an_impossible_offset_is_handled(store: Backend) {
+async fn an_offset_beyond_the_end_starts_the_stream_again(store: Backend) {
     let server = Server::start(store).await;
     let id = server
         .submit(
@@ -210,7 +210,7 @@ async fn changes_of_another_process_are_shown_without_an_event(store: Backend) {
     assert_eq!(events.next().await.unwrap().name, "state");
     let mut socket = connect(&server, &[]).await.unwrap();
     socket
-        .say(&json!({ "action": "subscribe", "all": true }))
+        .send(&json!({ "action": "subscribe", "all": true }))
         .await;
     socket.until(|message| message["type"] == "states").await;
 
@@ -226,7 +226,7 @@ async fn changes_of_another_process_are_shown_without_an_event(store: Backend) {
     };
 
     let made = store.submit_task(task("default")).await.unwrap().task_id;
-    store.submit_task(task("somebody-else")).await.unwrap();
+    store.submit_task(task("another-user")).await.unwrap();
     store
         .cancel_task(&Access::All, TaskId(id.parse().unwrap()))
         .await
@@ -278,7 +278,7 @@ async fn shutdown_does_not_wait_for_clients_that_do_not_read(store: Backend) {
         server.post("/api/tasks", &body).await.expect(202);
     }
 
-    let mut deaf = connect(&server, &[]).await.unwrap();
+    let mut stalled = connect(&server, &[]).await.unwrap();
     // Unread answers fill the buffers; then the server can no longer write and stops reading.
     let ask = format!(
         "{}{}",
@@ -291,7 +291,7 @@ async fn shutdown_does_not_wait_for_clients_that_do_not_read(store: Backend) {
             .await
             .is_ok()
     };
-    while is_taken(&mut deaf).await {}
+    while is_taken(&mut stalled).await {}
 
     server.closing.cancel();
     // The socket alone would have ten seconds to read.

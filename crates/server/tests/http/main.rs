@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "tests stop at the first surprise"
+    reason = "a failure stops the test"
 )]
 
 mod access;

@@ -46,13 +46,13 @@ pub(crate) async fn scrape(server: &Server) -> String {
         .expect("a whole scrape in time")
 }
 
-/// The first scrape that satisfies the condition, or the last one in time. Counters follow the
-/// store with a delay.
-pub(crate) async fn scrape_until(server: &Server, is_so: impl Fn(&str) -> bool) -> String {
+/// The first scrape that satisfies the condition, or the last one before the deadline. Counters
+/// follow the store with a delay.
+pub(crate) async fn scrape_until(server: &Server, condition: impl Fn(&str) -> bool) -> String {
     let began = Instant::now();
     loop {
         let text = scrape(server).await;
-        if is_so(&text) || began.elapsed() > DEADLINE {
+        if condition(&text) || began.elapsed() > DEADLINE {
             return text;
         }
     }
@@ -60,12 +60,12 @@ pub(crate) async fn scrape_until(server: &Server, is_so: impl Fn(&str) -> bool) 
 
 /// The scrape in which all these series have their values.
 async fn scrape_with(server: &Server, wanted: &[(&str, f64)]) -> String {
-    let is_so = |text: &str| {
+    let has_all = |text: &str| {
         wanted
             .iter()
             .all(|(series, wanted)| found(text, series) == Some(*wanted))
     };
-    let text = scrape_until(server, is_so).await;
+    let text = scrape_until(server, has_all).await;
 
     for (series, wanted) in wanted {
         assert_eq!(value(&text, series), *wanted, "{series} in\n{text}");
@@ -252,7 +252,6 @@ async fn scrapers_that_accept_it_get_open_metrics(store: Backend) {
     let reply = server
         .send(Call::get("/metrics").header("Accept", accept))
         .await;
-
     assert_eq!(
         reply.headers["content-type"],
         "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -272,6 +271,7 @@ async fn metrics_are_for_operators(store: Backend) {
         .send(Call::get("/metrics").user("u-1"))
         .await
         .problem(403, "forbidden");
+
     let reply = server
         .send(
             Call::get("/metrics")
@@ -279,7 +279,6 @@ async fn metrics_are_for_operators(store: Backend) {
                 .header("X-User-Scopes", "operate"),
         )
         .await;
-
     assert_eq!(reply.status, 200);
 }
 

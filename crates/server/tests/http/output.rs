@@ -89,8 +89,8 @@ async fn a_thousand_reconnects_lose_nothing_and_repeat_nothing(store: Backend) {
             .header("Last-Event-ID", &last.to_string())
             .follow(server.address)
             .await;
-        let chunk = events.next().await.expect("the next chunk");
 
+        let chunk = events.next().await.expect("the next chunk");
         assert_eq!(chunk.name, "chunk", "{chunk:?}");
         last = offset_of(&chunk);
         received.push(chunk);
@@ -185,7 +185,6 @@ async fn a_new_attempt_rewinds_its_readers(store: Backend) {
         .filter(|event| event.name == "rewind")
         .map(|event| &event.data)
         .collect();
-
     assert_eq!(rewinds, [&json!({ "offset": 0 }), &json!({ "offset": 0 })]);
     assert_eq!(texts(&received), ["attempt 3, a", "attempt 3, b"]);
 
@@ -224,8 +223,8 @@ async fn a_manual_retry_continues_the_stream(store: Backend) {
         .expect(204);
     received.extend(events.until("end").await);
     assert_eq!(received.last().unwrap().data["status"], "CANCELLED");
-    let written = texts(&received).len();
 
+    let written = texts(&received).len();
     assert_eq!(texts(&received), numbered(1..=written));
     server
         .send(Call::new("POST", format!("/api/tasks/{id}/retry")))
@@ -233,10 +232,10 @@ async fn a_manual_retry_continues_the_stream(store: Backend) {
         .expect(202);
     received.extend(read_from(&server, &id, offset_of(received.last().unwrap())).await);
     assert_eq!(texts(&received), numbered(1..=40));
+
     let resumed_from = server.task(&id).await["result"]["resumedFrom"]
         .as_u64()
         .unwrap();
-
     assert!(
         resumed_from > 0 && resumed_from <= written as u64,
         "{resumed_from} of {written}"
@@ -258,6 +257,7 @@ async fn a_stream_ends_with_the_status_of_its_task(store: Backend) {
             (texts(&received), &received.last().unwrap().data["status"]),
             (vec!["text".to_owned()], &json!(status))
         );
+
         // A later reader receives the same. The log may end a little after the task, so the ids can
         // differ.
         server.until_ended(&id).await;
@@ -290,12 +290,12 @@ async fn a_stream_ends_with_the_status_of_its_task(store: Backend) {
         .send(Call::new("DELETE", format!("/api/tasks/{never_run}")))
         .await
         .expect(204);
+
     let names: Vec<String> = read_from(&server, &never_run, 0)
         .await
         .into_iter()
         .map(|event| event.name)
         .collect();
-
     assert_eq!(names, ["end"]);
 }
 

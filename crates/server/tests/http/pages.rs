@@ -40,8 +40,8 @@ async fn served(server: &Server) -> Vec<(String, Reply)> {
             "docs.html" => "/docs".to_owned(),
             _ => format!("/pages/{name}"),
         };
-        let reply = server.get(&path).await;
 
+        let reply = server.get(&path).await;
         assert_eq!(reply.status, 200, "{path}");
         all.push((name, reply));
     }
@@ -60,13 +60,12 @@ async fn every_file_is_served_with_its_type_and_security_headers() {
             "svg" => "image/svg+xml",
             other => panic!("unexpected extension {other}"),
         };
-
         assert_eq!(reply.headers["content-type"], kind, "{name}");
         assert_eq!(reply.headers["x-content-type-options"], "nosniff", "{name}");
         assert_eq!(reply.headers["x-frame-options"], "DENY", "{name}");
         assert_eq!(reply.headers["referrer-policy"], "same-origin", "{name}");
-        let policy = &reply.headers["content-security-policy"];
 
+        let policy = &reply.headers["content-security-policy"];
         assert!(
             policy.starts_with("default-src 'self';") && policy.contains("frame-ancestors 'none'"),
             "{policy}"
@@ -91,7 +90,7 @@ async fn no_page_loads_from_another_host_or_turns_data_into_markup() {
             .text
             .replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for banned in ["http://", "https://", "\"//", "'//", "url(", "@import"] {
-            assert!(!text.contains(banned), "{name} holds {banned}");
+            assert!(!text.contains(banned), "{name} has {banned}");
         }
 
         for banned in [
@@ -104,7 +103,7 @@ async fn no_page_loads_from_another_host_or_turns_data_into_markup() {
         ] {
             assert!(
                 !text.contains(banned),
-                "{name} holds {banned}, which the policy forbids"
+                "{name} has {banned}, which the policy forbids"
             );
         }
 
@@ -116,32 +115,32 @@ async fn no_page_loads_from_another_host_or_turns_data_into_markup() {
             "eval(",
             "localStorage",
         ] {
-            assert!(!text.contains(banned), "{name} holds {banned}");
+            assert!(!text.contains(banned), "{name} has {banned}");
         }
     }
 }
 
 async fn every_reference_of_a_page_exists() {
     let server = Server::start(Backend::Sqlite).await;
-    let mut asked = BTreeSet::new();
+    let mut references = BTreeSet::new();
     let files = served(&server).await;
     for (_, reply) in &files {
         for (before, after) in [("src=\"", "\""), ("href=\"", "\""), ("from \"", "\"")] {
-            let parts = reply
+            let paths = reply
                 .text
                 .split(before)
                 .skip(1)
                 .filter_map(|rest| rest.split(after).next());
-            asked.extend(parts.map(|path| path.replace("./", "/pages/")));
+            references.extend(paths.map(|path| path.replace("./", "/pages/")));
         }
     }
 
     assert!(
-        asked.contains("/pages/common.js") && asked.contains("/docs"),
-        "{asked:?}"
+        references.contains("/pages/common.js") && references.contains("/docs"),
+        "{references:?}"
     );
 
-    for path in asked {
+    for path in references {
         assert_eq!(server.get(&path).await.status, 200, "{path}");
     }
 }

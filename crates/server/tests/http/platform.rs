@@ -1,3 +1,5 @@
+//! Queues, nodes, types and statistics, and why a task does not run.
+
 use libtest_mimic::Trial;
 use longhaul::{Json, NewTask, Status};
 use serde_json::{Value, json};
@@ -26,13 +28,14 @@ async fn a_paused_queue_starts_no_tasks_and_explains_why(store: Backend) {
     let server = Server::start(store).await;
     let queue = |what: &str| Call::new("POST", format!("/api/queues/free_default/{what}"));
     server.send(queue("pause")).await.expect(204);
+
     let id = server.submit("sample.echo", json!(1), json!({})).await;
     let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
-
     assert_eq!(
         (&why["reason"], &why["facts"]["queue"]),
         (&json!("paused"), &json!("free_default"))
     );
+
     let queues = server.get("/api/queues").await.expect(200);
     let row = queues["items"]
         .as_array()
@@ -40,7 +43,6 @@ async fn a_paused_queue_starts_no_tasks_and_explains_why(store: Backend) {
         .iter()
         .find(|queue| queue["name"] == "free_default")
         .unwrap();
-
     assert_eq!(
         (&row["paused"], &row["tasks"]),
         (&json!(true), &json!({ "QUEUED": 1 }))
@@ -48,8 +50,8 @@ async fn a_paused_queue_starts_no_tasks_and_explains_why(store: Backend) {
     assert!(row["pausedAt"].is_string());
     server.send(queue("resume")).await.expect(204);
     server.until_status(&id, Status::Completed).await;
-    let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
 
+    let why = server.get(format!("/api/tasks/{id}/why")).await.expect(200);
     assert_eq!(why["reason"], "ended");
 }
 
@@ -103,7 +105,7 @@ async fn a_task_that_no_node_serves_explains_why_and_nodes_list_what_they_run(st
     );
     assert_eq!(answer["facts"]["servedQueues"], node["queues"]);
     assert_eq!(
-        why("nobody.runs", "free_default").await["reason"],
+        why("test.unserved", "free_default").await["reason"],
         "no_worker"
     );
 }
@@ -127,17 +129,16 @@ async fn only_operators_see_which_queues_are_served(store: Backend) {
         .send(with(Call::get(&path), &caller))
         .await
         .expect(200);
-
     assert_eq!(
         (&answer["reason"], &answer["facts"]["servedQueues"]),
         (&json!("queue_not_served"), &Value::Null),
         "{answer}"
     );
+
     let answer = server
         .send(with(Call::get(&path), &operator))
         .await
         .expect(200);
-
     assert!(
         answer["facts"]["servedQueues"]
             .as_array()
@@ -148,11 +149,11 @@ async fn only_operators_see_which_queues_are_served(store: Backend) {
 }
 
 async fn a_node_that_runs_nothing_has_free_slots(store: Backend) {
-    let server = Server::with_duties_alone(store).await;
+    let server = Server::with_maintenance_only(store).await;
     let id = server.submit("sample.echo", json!(1), json!({})).await;
     let why =
         async || server.get(format!("/api/tasks/{id}/why")).await.expect(200)["reason"].clone();
-    assert_eq!(why().await, "no_node", "it does maintenance alone");
+    assert_eq!(why().await, "no_node", "the node runs no tasks");
     let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
 
     other.0 = MISSING.parse().unwrap();
@@ -163,7 +164,7 @@ async fn a_node_that_runs_nothing_has_free_slots(store: Backend) {
         .await
         .unwrap();
 
-    assert_eq!(why().await, "in_line", "the other one may have slots");
+    assert_eq!(why().await, "in_line", "the other node may have slots");
 }
 
 async fn a_task_explains_why_it_is_not_running(store: Backend) {
@@ -173,7 +174,6 @@ async fn a_task_explains_why_it_is_not_running(store: Backend) {
         .get(format!("/api/tasks/{later}/why"))
         .await
         .expect(200);
-
     assert_eq!(
         (&why["reason"], &why["facts"]["dueAt"]),
         (&json!("not_due"), &server.task(&later).await["runAt"])
@@ -192,7 +192,6 @@ async fn a_task_explains_why_it_is_not_running(store: Backend) {
         .get(format!("/api/tasks/{unserved}/why"))
         .await
         .expect(200);
-
     assert_eq!(
         (&why["reason"], &why["facts"]["queue"]),
         (&json!("queue_not_served"), &json!("own")),
@@ -228,11 +227,11 @@ async fn a_task_explains_why_it_is_not_running(store: Backend) {
         .await;
 
     server.until_status(&parent, Status::Waiting).await;
+
     let why = server
         .get(format!("/api/tasks/{parent}/why"))
         .await
         .expect(200);
-
     assert_eq!(
         (&why["reason"], &why["facts"]["openChildren"]),
         (&json!("waits_for_children"), &json!(2))
@@ -263,13 +262,12 @@ async fn types_are_listed_with_their_schemas(store: Backend) {
         "sleep",
         "stream",
     ];
-
     assert_eq!(
         names[..wanted.len()],
         wanted.map(|name| format!("sample.{name}"))
     );
-    let sleep = &types["items"][6];
 
+    let sleep = &types["items"][6];
     assert_eq!(
         (&sleep["parameters"]["required"], &sleep["maxAttempts"]),
         (&json!(["ms"]), &json!(5))
@@ -301,15 +299,14 @@ async fn statistics_count_ends_by_attempt(store: Backend) {
             .unwrap()
             .clone()
     };
-
     assert_eq!(row("sample.echo")["completedOnFirstAttempt"], 1);
     assert_eq!(row("sample.fail")["completedOnSecondAttempt"], 1);
     assert!(row("sample.echo")["run"]["p50Ms"].is_f64(), "{stats}");
+
     let long_ago = server
         .get("/api/stats?from=2001-01-01T00:00:00Z&to=2001-01-02T00:00:00Z")
         .await
         .expect(200);
-
     assert_eq!(long_ago["types"][0]["ended"], json!({}));
 }
 
@@ -332,8 +329,8 @@ async fn nodes_health_and_the_openapi_document_are_served(store: Backend) {
         readiness(server.address, 200).await.expect(200),
         json!({ "status": "ok" })
     );
-    let document = server.get("/api/openapi.json").await.expect(200);
 
+    let document = server.get("/api/openapi.json").await.expect(200);
     assert_eq!(document["openapi"], "3.1.0");
     for route in longhaul::server::route_table() {
         let operation = &document["paths"][route.path][route.verb.as_str().to_lowercase()];
@@ -417,11 +414,11 @@ async fn a_task_without_a_free_slot_shows_how_many_are_ahead(store: Backend) {
     server
         .submit("sample.echo", json!(1), json!({ "priority": 9 }))
         .await;
+
     let why = server
         .get(format!("/api/tasks/{last}/why"))
         .await
         .expect(200);
-
     assert_eq!(why["facts"]["ahead"], 3);
     server
         .send(Call::new("DELETE", format!("/api/tasks/{busy}")))

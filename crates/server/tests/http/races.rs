@@ -109,8 +109,8 @@ async fn concurrent_batches_with_one_key_are_created_once(store: Backend) {
     let call = Call::post("/api/tasks/batch", &json!({ "tasks": tasks }))
         .header("Idempotency-Key", "many");
     let replies = race(&server, vec![call; CLIENTS]).await;
-    let answers: Vec<Value> = replies.into_iter().map(|reply| reply.expect(202)).collect();
 
+    let answers: Vec<Value> = replies.into_iter().map(|reply| reply.expect(202)).collect();
     assert!(
         answers.iter().all(|answer| *answer == answers[0]),
         "{answers:?}"

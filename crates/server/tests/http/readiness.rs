@@ -35,9 +35,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Polls readiness, as a load balancer does, until the status is as wanted.
+/// Polls readiness, as a load balancer does, until it has this status.
 pub(crate) async fn readiness(address: SocketAddr, wanted: u16) -> Reply {
-    let so = async {
+    let polled = async {
         loop {
             let reply = Call::get("/readyz").send(address).await;
             if reply.status == wanted {
@@ -47,7 +47,7 @@ pub(crate) async fn readiness(address: SocketAddr, wanted: u16) -> Reply {
         }
     };
 
-    tokio::time::timeout(DEADLINE, so)
+    tokio::time::timeout(DEADLINE, polled)
         .await
         .unwrap_or_else(|_| panic!("no {wanted} in time"))
 }
@@ -62,8 +62,8 @@ async fn a_draining_node_is_alive_but_not_ready(store: Backend) {
 
 async fn a_process_is_not_ready_while_its_store_is_unavailable(store: Backend) {
     let database = Database::make(store).await;
-    let (account, place) = database.url.split_once('@').unwrap();
-    let (server, name) = place.split_once('/').unwrap();
+    let (account, address) = database.url.split_once('@').unwrap();
+    let (server, name) = address.split_once('/').unwrap();
     let server = tokio::net::lookup_host(server).await.unwrap().next();
     let proxy = FaultProxy::before(server.unwrap(), 0).await.unwrap();
     let longhaul = Longhaul::open(&format!("{account}@{}/{name}", proxy.address()))
@@ -85,8 +85,8 @@ async fn a_process_is_not_ready_while_its_store_is_unavailable(store: Backend) {
     readiness(address, 200).await;
     proxy.set(Fault::Cut);
     readiness(address, 503).await;
-    let metrics = Call::get("/metrics").send(address).await;
 
+    let metrics = Call::get("/metrics").send(address).await;
     assert!(
         metrics.status == 200 && metrics.text.contains("tasks_store_up 0\n"),
         "{}",

@@ -1,3 +1,5 @@
+//! Lists, children, attempts, logs and progress of tasks.
+
 use libtest_mimic::Trial;
 use longhaul::Status;
 use serde_json::{Value, json};
@@ -124,6 +126,7 @@ async fn a_parent_counts_its_children_by_status(store: Backend) {
         (&task["children"]["total"], &task["children"]["failed"]),
         (&json!(5), &json!(2))
     );
+
     let path = format!("/api/tasks/{parent}/children");
     let first = server.get(format!("{path}?size=3")).await.expect(200);
     let rest = server
@@ -133,16 +136,15 @@ async fn a_parent_counts_its_children_by_status(store: Backend) {
         ))
         .await
         .expect(200);
-
     assert_eq!(
         (ids(&first).len(), ids(&rest).len(), &rest["nextCursor"]),
         (3, 2, &Value::Null)
     );
+
     let failed = server
         .get(format!("{path}?status=FAILED"))
         .await
         .expect(200);
-
     assert_eq!(ids(&failed).len(), 2);
     assert_eq!(failed["items"][0]["parentTaskId"], parent.as_str());
 }
@@ -164,7 +166,6 @@ async fn attempts_and_log_lines_show_the_history(store: Backend) {
         .iter()
         .map(|one| &one["outcome"])
         .collect();
-
     assert_eq!(outcomes, ["failed", "failed", "completed"]);
     assert_eq!(
         (&page["items"][0]["error"]["class"], &page["nextCursor"]),
@@ -180,7 +181,6 @@ async fn attempts_and_log_lines_show_the_history(store: Backend) {
         .get(format!("/api/tasks/{id}/attempts?size=2&cursor={cursor}"))
         .await
         .expect(200);
-
     assert_eq!(
         (
             rest["items"].as_array().unwrap().len(),
@@ -230,11 +230,11 @@ async fn dead_letters_are_listed_with_their_error(store: Backend) {
     server.until_status(&dead, Status::DeadLetter).await;
     server.until_status(&failed, Status::Failed).await;
     server.until_ended(&panicked).await;
+
     let page = server
         .get("/api/tasks/dead-letter?taskType=sample.fail")
         .await
         .expect(200);
-
     assert!(
         ids(&page).contains(&dead) && !ids(&page).contains(&failed),
         "{page}"
@@ -252,13 +252,13 @@ async fn progress_is_visible_while_a_task_runs(store: Backend) {
         )
         .await;
 
-    let mut news = server.longhaul.events(longhaul::Subscription {
+    let mut events = server.longhaul.events(longhaul::Subscription {
         task_id: None,
         owner: None,
     });
 
     loop {
-        let received = tokio::time::timeout(crate::client::DEADLINE, news.next())
+        let received = tokio::time::timeout(crate::client::DEADLINE, events.next())
             .await
             .unwrap()
             .unwrap();
@@ -273,7 +273,9 @@ async fn progress_is_visible_while_a_task_runs(store: Backend) {
         .as_f64()
         .unwrap();
     assert!(percent > 0.0 && percent < 100.0);
-    assert!(server.get("/api/tasks?status=RUNNING").await.expect(200)["items"][0]["progress"]["percent"].is_f64());
+
+    let running = server.get("/api/tasks?status=RUNNING").await.expect(200);
+    assert!(running["items"][0]["progress"]["percent"].is_f64());
     server
         .send(crate::client::Call::new(
             "DELETE",

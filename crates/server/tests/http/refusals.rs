@@ -1,3 +1,5 @@
+//! Invalid requests are refused with the field and what is allowed.
+
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -115,8 +117,8 @@ async fn an_unknown_type_is_refused_with_the_known_ones(store: Backend) {
     let problem = server
         .post("/api/tasks", &json!({ "taskType": "sample.eccho" }))
         .await;
-    let problem = problem.problem(422, "invalid_field");
 
+    let problem = problem.problem(422, "invalid_field");
     assert_eq!(problem["field"], "taskType");
     for known in ["echo", "sleep", "fail", "progress", "fanout", "checkpoint"] {
         assert!(

@@ -97,7 +97,7 @@ async fn two_thousand_slow_heads_time_out_and_do_not_block_other_clients() {
 
         tokio::time::timeout(DEADLINE, join_all(sockets.into_iter().map(closed)))
             .await
-            .expect("all are let go in time");
+            .expect("all are closed in time");
         over.send(true).unwrap();
     };
 

@@ -52,7 +52,7 @@ async fn connected(server: &Server, user: &str) -> Socket {
 }
 
 impl Socket {
-    pub(crate) async fn say(&mut self, message: &Value) {
+    pub(crate) async fn send(&mut self, message: &Value) {
         self.0
             .send(Message::text(message.to_string()))
             .await
@@ -118,13 +118,13 @@ async fn a_socket_follows_a_task_from_its_current_state_until_it_unsubscribes(st
         .await;
 
     let mut socket = connect(&server, &[]).await.unwrap();
-    socket.say(&subscribe(&id)).await;
+    socket.send(&subscribe(&id)).await;
     assert_eq!(
         socket.receive().await,
         json!({ "type": "subscribed", "taskId": id, "all": false })
     );
-    let state = socket.receive().await;
 
+    let state = socket.receive().await;
     assert_eq!(
         (&state["type"], &state["task"]["taskId"]),
         (&json!("state"), &json!(id))
@@ -159,10 +159,10 @@ async fn a_socket_follows_a_task_from_its_current_state_until_it_unsubscribes(st
     );
 
     let other = server.submit_for_later("default").await;
-    socket.say(&subscribe(&other)).await;
+    socket.send(&subscribe(&other)).await;
     socket.until(|message| message["type"] == "state").await;
     socket
-        .say(&json!({ "action": "unsubscribe", "taskId": other }))
+        .send(&json!({ "action": "unsubscribe", "taskId": other }))
         .await;
     assert_eq!(
         socket.receive().await,
@@ -176,7 +176,7 @@ async fn a_socket_follows_a_task_from_its_current_state_until_it_unsubscribes(st
 
     // No event came: the next message is the answer to the next request.
     socket
-        .say(&json!({ "action": "unsubscribe", "all": true }))
+        .send(&json!({ "action": "unsubscribe", "all": true }))
         .await;
     assert_eq!(
         socket.receive().await,
@@ -189,31 +189,31 @@ async fn a_subscription_to_all_covers_only_the_callers_tasks(store: Backend) {
     let foreign = server.submit_for_later("u-2").await;
     let own = server.submit_for_later("u-1").await;
     let mut socket = connected(&server, "u-1").await;
-    socket.say(&subscribe(&foreign)).await;
-    let refused = socket.receive().await;
+    socket.send(&subscribe(&foreign)).await;
 
+    let refused = socket.receive().await;
     assert_eq!(
         (&refused["type"], &refused["code"]),
         (&json!("error"), &json!("task_not_found"))
     );
     let missing = "01900000-0000-7000-8000-000000000000";
 
-    socket.say(&subscribe(missing)).await;
+    socket.send(&subscribe(missing)).await;
     assert_eq!(
         socket.receive().await,
         refused,
-        "another's task is like one that is not there"
+        "a task of another user looks like a missing one"
     );
     socket
-        .say(&json!({ "action": "subscribe", "all": true }))
+        .send(&json!({ "action": "subscribe", "all": true }))
         .await;
 
     assert_eq!(
         socket.receive().await,
         json!({ "type": "subscribed", "all": true })
     );
-    let states = socket.receive().await;
 
+    let states = socket.receive().await;
     assert_eq!(
         (&states["type"], &states["items"][0]["taskId"]),
         (&json!("states"), &json!(own))
@@ -228,8 +228,8 @@ async fn a_subscription_to_all_covers_only_the_callers_tasks(store: Backend) {
         .send(Call::new("DELETE", format!("/api/tasks/{own}")).user("u-1"))
         .await
         .expect(204);
-    let received = socket.receive().await;
 
+    let received = socket.receive().await;
     assert_eq!(
         (&received["event"], &received["taskId"]),
         (&json!("cancelled"), &json!(own))
@@ -251,7 +251,7 @@ async fn an_invalid_message_is_refused_and_the_socket_stays_open(store: Backend)
         json!({ "action": "subscribe", "taskID": id }),
         json!({ "action": "unsubscribe", "all": false }),
     ] {
-        socket.say(&wrong).await;
+        socket.send(&wrong).await;
         let answer = socket.receive().await;
         assert_eq!(
             (&answer["type"], &answer["code"]),
@@ -267,7 +267,7 @@ async fn an_invalid_message_is_refused_and_the_socket_stays_open(store: Backend)
 
     socket.0.send(Message::text("{not json")).await.unwrap();
     assert_eq!(socket.receive().await["code"], "invalid_message");
-    socket.say(&subscribe(&id)).await;
+    socket.send(&subscribe(&id)).await;
     assert_eq!(socket.receive().await["type"], "subscribed");
     socket
         .0
@@ -286,12 +286,12 @@ async fn the_number_of_subscriptions_is_limited(store: Backend) {
     let mut socket = connect(&server, &[]).await.unwrap();
     for _ in 0..100 {
         let id = server.submit_for_later("default").await;
-        socket.say(&subscribe(&id)).await;
+        socket.send(&subscribe(&id)).await;
         socket.until(|message| message["type"] == "state").await;
     }
 
     let id = server.submit_for_later("default").await;
-    socket.say(&subscribe(&id)).await;
+    socket.send(&subscribe(&id)).await;
     assert_eq!(socket.receive().await["code"], "too_many_subscriptions");
 }
 
@@ -309,14 +309,13 @@ async fn a_page_of_another_site_and_an_unknown_caller_get_no_socket(store: Backe
             problem["code"].as_str().unwrap().to_owned(),
         )
     };
-
     assert_eq!(refused(&[]).await, (401, "unauthenticated".to_owned()));
     let foreign = [("x-user-id", "u-1"), ("origin", "https://evil.example")];
     assert_eq!(refused(&foreign).await, (403, "cross_site".to_owned()));
     let unscoped = [("x-user-id", "u-1"), ("x-user-scopes", "tasks:write")];
     assert_eq!(refused(&unscoped).await, (403, "forbidden".to_owned()));
-    let same = format!("http://{}", server.address);
 
+    let same = format!("http://{}", server.address);
     assert!(
         connect(&server, &[("x-user-id", "u-1"), ("origin", &same)])
             .await
@@ -334,11 +333,11 @@ async fn a_slow_client_is_closed_with_a_reason_and_does_not_block_others(store: 
     let mut slow = connect(&server, &[]).await.unwrap();
     let mut good = connect(&server, &[]).await.unwrap();
     for socket in [&mut slow, &mut good] {
-        socket.say(&subscribe(&id)).await;
+        socket.send(&subscribe(&id)).await;
         socket.until(|message| message["type"] == "state").await;
     }
 
-    good.say(&json!({ "action": "unsubscribe", "taskId": id }))
+    good.send(&json!({ "action": "unsubscribe", "taskId": id }))
         .await;
     good.receive().await;
     drop(good);
@@ -354,7 +353,7 @@ async fn a_slow_client_is_closed_with_a_reason_and_does_not_block_others(store: 
     }
 
     let mut good = connect(&server, &[]).await.unwrap();
-    good.say(&subscribe(&id)).await;
+    good.send(&subscribe(&id)).await;
     good.until(|message| message["type"] == "state").await;
     let closed = slow.closed().await;
     assert_eq!(u16::from(closed.code), 1013);
@@ -370,12 +369,12 @@ async fn shutdown_closes_sockets_and_an_open_socket_uses_a_connection_slot(store
     let mut socket = connect(&server, &[]).await.unwrap();
 
     socket
-        .say(&json!({ "action": "subscribe", "all": true }))
+        .send(&json!({ "action": "subscribe", "all": true }))
         .await;
     socket.until(|message| message["type"] == "states").await;
     assert!(
         connect(&server, &[]).await.is_err(),
-        "the only place is taken"
+        "the only connection slot is taken"
     );
     server.closing.cancel();
 

@@ -1,3 +1,5 @@
+//! Submitting one task or many: fields, queues, times and idempotency keys.
+
 use libtest_mimic::Trial;
 use longhaul::Status;
 use serde_json::{Value, json};
@@ -25,17 +27,17 @@ async fn a_submit_returns_the_location_of_a_durable_task(store: Backend) {
     let server = Server::start(store).await;
     let body = json!({ "taskType": "sample.echo", "parameters": { "a": [1, 2.50] } });
     let reply = server.post("/api/tasks", &body).await;
-    let place = reply.headers["location"].clone();
+    let location = reply.headers["location"].clone();
     let answer = reply.expect(202);
-    let id = answer["taskId"].as_str().unwrap();
 
+    let id = answer["taskId"].as_str().unwrap();
     assert_eq!(
-        (place.as_str(), &answer["status"]),
+        (location.as_str(), &answer["status"]),
         (format!("/api/tasks/{id}").as_str(), &json!("QUEUED"))
     );
     server.until_ended(id).await;
-    let task = server.get(place).await.expect(200);
 
+    let task = server.get(location).await.expect(200);
     assert_eq!(
         (&task["status"], &task["result"]),
         (&json!("COMPLETED"), &json!({ "a": [1, 2.50] }))
@@ -45,8 +47,8 @@ async fn a_submit_returns_the_location_of_a_durable_task(store: Backend) {
 async fn every_field_of_a_request_reaches_the_task(store: Backend) {
     let server = Server::start(store).await;
     let more = json!({
-        "priority": 7, "delay": "PT1H", "queue": "own", "tier": "vip", "expectedDuration": "5m", "maxAttempts": 3,
-        "timeout": "30s", "taskKey": "order 7", "correlationId": "request-9"
+        "priority": 7, "delay": "PT1H", "queue": "own", "tier": "vip", "expectedDuration": "5m",
+        "maxAttempts": 3, "timeout": "30s", "taskKey": "order 7", "correlationId": "request-9"
     });
     let id = server
         .submit("sample.sleep", json!({ "ms": 5 }), more)
@@ -54,11 +56,14 @@ async fn every_field_of_a_request_reaches_the_task(store: Backend) {
     let task = server.task(&id).await;
 
     let wanted = json!({
-        "taskId": id, "userId": "default", "taskType": "sample.sleep", "status": "QUEUED", "priority": 7,
-        "queue": "own", "tier": "vip", "maxAttempts": 3, "timeout": "PT30S", "taskKey": "order 7",
-        "correlationId": "request-9", "parameters": { "ms": 5 }, "attempt": 0, "retryCount": 0, "snoozeCount": 0,
-        "crashCount": 0, "version": 1, "phase": "run", "retryPolicy": default_retry(),
-        "children": { "total": 0, "open": 0, "completed": 0, "withErrors": 0, "failed": 0, "cancelled": 0 }
+        "taskId": id, "userId": "default", "taskType": "sample.sleep", "status": "QUEUED",
+        "priority": 7, "queue": "own", "tier": "vip", "maxAttempts": 3, "timeout": "PT30S",
+        "taskKey": "order 7", "correlationId": "request-9", "parameters": { "ms": 5 },
+        "attempt": 0, "retryCount": 0, "snoozeCount": 0, "crashCount": 0, "version": 1,
+        "phase": "run", "retryPolicy": default_retry(),
+        "children": {
+            "total": 0, "open": 0, "completed": 0, "withErrors": 0, "failed": 0, "cancelled": 0
+        }
     });
 
     let absent = [
@@ -79,7 +84,6 @@ async fn every_field_of_a_request_reaches_the_task(store: Backend) {
         "artifactExpiresAt",
         "artifactState",
     ];
-
     assert!(
         absent
             .iter()
@@ -100,7 +104,7 @@ async fn every_field_of_a_request_reaches_the_task(store: Backend) {
     );
 
     assert!(task["runAt"].as_str() > task["createdAt"].as_str());
-    assert!(task["traceContext"].is_string(), "one is made");
+    assert!(task["traceContext"].is_string(), "the server makes one");
     assert_eq!(
         task.as_object().unwrap().len(),
         wanted.as_object().unwrap().len() + times.len() + absent.len() + 1
@@ -132,6 +136,7 @@ async fn a_scheduled_task_runs_at_its_time(store: Backend) {
     let more = json!({ "runAt": "2999-01-01T02:00:00+02:00" });
     let id = server.submit("sample.echo", Value::Null, more).await;
     assert_eq!(server.task(&id).await["runAt"], "2999-01-01T00:00:00Z");
+
     let id = server
         .submit(
             "sample.echo",
@@ -139,7 +144,6 @@ async fn a_scheduled_task_runs_at_its_time(store: Backend) {
             json!({ "runAt": "2001-01-01T00:00:00Z" }),
         )
         .await;
-
     assert_eq!(
         server.until_ended(&id).await.status,
         Status::Completed,
@@ -156,8 +160,8 @@ async fn the_same_key_returns_the_same_task_and_refuses_another_body(store: Back
             .header("Idempotency-Key", "k")
     };
     let first = server.send(with_key("u-1", &body)).await;
-    let again = server.send(with_key("u-1", &body)).await;
 
+    let again = server.send(with_key("u-1", &body)).await;
     assert_eq!(first.headers["location"], again.headers["location"]);
     assert_eq!(
         first.clone().expect(202),
@@ -222,8 +226,8 @@ async fn a_batch_is_created_in_order_all_or_none(store: Backend) {
     let body = json!({ "tasks": (0..1_000).map(one).collect::<Vec<_>>() });
     let call = Call::post("/api/tasks/batch", &body).header("Idempotency-Key", "many");
     let answer = server.send(call.clone()).await.expect(202);
-    let ids = answer["taskIds"].as_array().unwrap();
 
+    let ids = answer["taskIds"].as_array().unwrap();
     assert_eq!(ids.len(), 1_000);
     assert_eq!(
         server.task(ids[999].as_str().unwrap()).await["parameters"],
@@ -247,16 +251,15 @@ async fn a_batch_is_created_in_order_all_or_none(store: Backend) {
     let problem = server
         .send(Call::post("/api/tasks/batch", &with_a_bad_one).user("u-2"))
         .await;
-
     assert_eq!(
         problem.problem(422, "invalid_field")["field"],
         "tasks[1].parameters.ms"
     );
+
     let listed = server
         .send(Call::get("/api/tasks").user("u-2"))
         .await
         .expect(200);
-
     assert_eq!(listed["items"], json!([]));
     for count in [0, 1_001] {
         let body = json!({ "tasks": (0..count).map(one).collect::<Vec<_>>() });

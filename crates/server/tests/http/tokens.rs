@@ -193,21 +193,25 @@ async fn a_token_sees_only_its_owners_tasks(store: Backend) {
     let server = Server::with_tokens(store).await;
     let one = server.token(20, "u-1", &ALL, None, 3_600_000).await;
     let two = server.token(21, "u-2", &ALL, None, 3_600_000).await;
+
     let submit = Call::post(
         "/api/tasks",
         &json!({ "taskType": "sample.echo", "delay": "1d" }),
     );
+
     // The token decides, not the headers of a gateway.
     let made = server
         .send(with(submit.user("u-2"), &one))
         .await
         .expect(202);
     let id = made["taskId"].as_str().unwrap();
+
     let mine = server
         .send(with(Call::get(format!("/api/tasks/{id}")), &one))
         .await
         .expect(200);
     assert_eq!(mine["userId"], "u-1");
+
     for route in route_table()
         .iter()
         .filter(|route| route.path.contains("{id}") && !is_signed(route))
@@ -238,7 +242,6 @@ async fn the_tier_of_a_token_is_the_tier_of_its_tasks(store: Backend) {
                 &token,
             ))
             .await;
-
         assert_eq!(task.expect(200)["queue"], "vip_short");
     }
 
@@ -302,6 +305,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
         })
     })
     .await;
+
     let submit = |user: &str, headers: &[(&str, &str)], tier: Option<&str>| {
         let body = json!({ "taskType": "sample.echo", "delay": "1d", "tier": tier });
         let call = headers.iter().fold(
@@ -310,6 +314,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
         );
         server.send(call)
     };
+
     let queue_of = async |made: Reply| {
         let id = made.expect(202)["taskId"].as_str().unwrap().to_owned();
         let task = server
@@ -319,6 +324,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
             .unwrap();
         (task.tier.unwrap_or_default(), task.queue)
     };
+
     let routed = |tier: &str, queue: &str| (tier.to_owned(), queue.to_owned());
     let vip = [("x-user-tier", "vip")];
     assert_eq!(
@@ -329,6 +335,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
         queue_of(submit("u-1", &vip, None).await).await,
         routed("vip", "vip_short")
     );
+
     for user in ["u-2", "u-3"] {
         assert_eq!(
             queue_of(submit(user, &[], None).await).await,
@@ -338,9 +345,11 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
             .await
             .problem(422, "invalid_field");
     }
+
     submit("u-1", &[("x-user-tier", "no tier")], None)
         .await
         .problem(401, "unauthenticated");
+
     // An embedding program names the tier, or a tier source does.
     let longhaul = &server.longhaul;
     let own = longhaul
@@ -353,6 +362,7 @@ async fn a_tier_comes_from_the_gateway_or_a_tier_source(store: Backend) {
         longhaul.task(own.id()).await.unwrap().queue,
         "enterprise_exclusive"
     );
+
     let said = longhaul
         .submit::<Echo>(json!(1))
         .owner("u-1")
@@ -373,7 +383,6 @@ async fn a_token_in_the_query_string_works_on_live_routes_only(store: Backend) {
     let mut events = Call::get(format!("/api/events{query}"))
         .follow(server.address)
         .await;
-
     assert_eq!(events.next().await.unwrap().name, "state");
     challenged(
         server.get(format!("/api/tasks{query}")).await,

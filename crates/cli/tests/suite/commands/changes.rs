@@ -58,13 +58,14 @@ async fn only_failed_children_are_retried() {
         .run_submit(&["sample.fanout", r#"{"children":4,"failEvery":2}"#])
         .await;
     server.until_status(&id, Status::CompletedWithErrors).await;
+
     let answer = server
         .run(&["retry", &id, "--failed-children", "--json"])
         .await
         .json();
-
     assert_eq!(answer, json!({ "taskId": id, "status": "WAITING" }));
     server.until_status(&id, Status::CompletedWithErrors).await;
+
     let children = server
         .run(&["get", &id, "--children", "--json"])
         .await
@@ -75,6 +76,5 @@ async fn only_failed_children_are_retried() {
         .iter()
         .map(|one| one["attempt"].clone())
         .collect();
-
     assert_eq!(attempts, [1, 1, 2, 2]);
 }

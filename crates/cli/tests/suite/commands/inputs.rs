@@ -26,9 +26,11 @@ const MISSING: &str = "01900000-0000-7000-8000-000000000000";
 
 async fn parameters_come_from_an_argument_a_file_or_a_pipe() {
     let server = Server::start(Backend::Sqlite).await;
+
     let mut file = tempfile::NamedTempFile::new().unwrap();
     write!(file, "{{\"from\":\"file\"}}").unwrap();
     let at_file = format!("@{}", file.path().display());
+
     let piped = run_at(
         &server.url(),
         &["submit", "sample.echo", "-"],
@@ -36,6 +38,7 @@ async fn parameters_come_from_an_argument_a_file_or_a_pipe() {
     )
     .await
     .expect(0);
+
     for (id, parameters) in [
         (server.run_submit(&["sample.echo"]).await, json!(null)),
         (

@@ -1,5 +1,5 @@
-//! The commands as people and scripts run them, against a server in this process. They print what
-//! the server answers, so one store is enough.
+//! The commands, run as users and scripts run them, against a server in this process. They print
+//! the answers of the server, so one store is enough.
 
 mod changes;
 mod inputs;
@@ -11,7 +11,7 @@ mod watching;
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let parts = [
+    let modules = [
         changes::trials(),
         inputs::trials(),
         outputs::trials(),
@@ -19,5 +19,5 @@ pub(crate) fn trials() -> Vec<Trial> {
         watching::trials(),
     ];
 
-    parts.into_iter().flatten().collect()
+    modules.into_iter().flatten().collect()
 }

@@ -39,13 +39,16 @@ fn moment(text: &str) -> Moment {
 fn task(number: u32, task_type: &str, progress: Value) -> TaskSummary {
     let at = "2026-03-01T08:28:40Z";
     let document = json!({
-        "taskId": format!("01900000-0000-7000-8000-{number:012}"), "userId": "u-1", "taskType": task_type,
-        "status": "RUNNING", "queue": "free_default", "tier": null, "taskKey": null, "correlationId": null,
-        "parentTaskId": null, "priority": 1, "attempt": 1, "maxAttempts": 5, "retryCount": 0, "progress": progress,
+        "taskId": format!("01900000-0000-7000-8000-{number:012}"), "userId": "u-1",
+        "taskType": task_type, "status": "RUNNING", "queue": "free_default", "tier": null,
+        "taskKey": null, "correlationId": null, "parentTaskId": null, "priority": 1,
+        "attempt": 1, "maxAttempts": 5, "retryCount": 0, "progress": progress,
         "errorMessage": null,
-        "children": { "total": 0, "open": 0, "completed": 0, "withErrors": 0, "failed": 0, "cancelled": 0 },
-        "createdAt": at, "updatedAt": at, "runAt": at, "nextAttemptAt": null, "startedAt": at, "finishedAt": null,
-        "version": 3
+        "children": {
+            "total": 0, "open": 0, "completed": 0, "withErrors": 0, "failed": 0, "cancelled": 0
+        },
+        "createdAt": at, "updatedAt": at, "runAt": at, "nextAttemptAt": null,
+        "startedAt": at, "finishedAt": null, "version": 3
     });
 
     serde_json::from_value(document).unwrap()
@@ -61,8 +64,8 @@ fn queue(name: &str, paused: bool, tasks: Value) -> QueueView {
 fn node(name: &str, lost_at: Option<&str>) -> NodeView {
     let at = "2026-03-01T06:30:00Z";
     let document = json!({
-        "nodeId": "01900000-0000-7000-8000-000000000000", "name": name, "host": "host-1", "startedAt": at,
-        "heartbeatAt": at, "lostAt": lost_at
+        "nodeId": "01900000-0000-7000-8000-000000000000", "name": name, "host": "host-1",
+        "startedAt": at, "heartbeatAt": at, "lostAt": lost_at
     });
     serde_json::from_value(document).unwrap()
 }
@@ -139,7 +142,7 @@ fn the_screen_shows_queues_nodes_tasks_and_rates() {
 
     assert!(
         !screen.contains('\u{1b}'),
-        "text from elsewhere does not steer the terminal"
+        "control characters in data do not reach the terminal"
     );
 }
 
@@ -150,7 +153,7 @@ fn rates_are_between_two_snapshots_and_never_negative() {
     assert_eq!(
         model.throughput,
         [20, 0],
-        "retention has deleted some; the first snapshot has no rate"
+        "a falling total, as after retention, counts as 0; the first snapshot has no rate"
     );
 }
 

@@ -80,7 +80,6 @@ async fn every_change_is_a_line_and_the_result_is_the_last() {
         ])
         .await
         .expect(0);
-
     assert!(
         shown.contains("RUNNING attempt 1") && shown.contains("100% step 4 of 4"),
         "{shown}"
@@ -103,8 +102,8 @@ async fn json_lines_are_the_events() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    let last = lines.last().unwrap();
 
+    let last = lines.last().unwrap();
     assert_eq!(
         (&lines[0]["status"], &last["status"]),
         (&json!("QUEUED"), &json!("COMPLETED"))
@@ -116,10 +115,10 @@ async fn json_lines_are_the_events() {
     );
 }
 
-async fn in_time<T>(what: impl Future<Output = std::io::Result<T>>) -> T {
-    tokio::time::timeout(DEADLINE, what)
+async fn in_time<T>(result: impl Future<Output = std::io::Result<T>>) -> T {
+    tokio::time::timeout(DEADLINE, result)
         .await
-        .expect("it happens in time")
+        .expect("a result in time")
         .unwrap()
 }
 

@@ -121,11 +121,11 @@ fn services_have_health_checks_limits_and_an_order() {
             limits["memory"].is_string() && limits["cpus"].is_string(),
             "{name}: {limits}"
         );
-        let health = &service["healthcheck"];
-        let has_ended_by_then = name == "migrate" && health["disable"] == true;
 
+        let health = &service["healthcheck"];
+        let is_finished_job = name == "migrate" && health["disable"] == true;
         assert!(
-            has_ended_by_then || texts(&health["test"]).len() >= 2,
+            is_finished_job || texts(&health["test"]).len() >= 2,
             "{name}: {health}"
         );
 
@@ -134,12 +134,12 @@ fn services_have_health_checks_limits_and_an_order() {
                 .get(other)
                 .unwrap_or_else(|| panic!("{name} waits for {other}, which is not there"));
             let ends = other["restart"] == "no";
+
             let wanted = if ends {
                 "service_completed_successfully"
             } else {
                 "service_healthy"
             };
-
             assert_eq!(how["condition"], wanted, "{name}");
         }
 
@@ -147,7 +147,7 @@ fn services_have_health_checks_limits_and_an_order() {
             let (volume, _) = volume.split_once(':').expect("a path for the volume");
             assert!(
                 volumes.contains_key(volume),
-                "{name} wants the volume {volume}"
+                "{name} mounts the volume {volume}, which is not declared"
             );
         }
     }
@@ -166,17 +166,20 @@ fn passwords_are_variables_and_every_variable_has_an_example() {
     let (mut used, _) = filled_in(&commands.join("\n"));
     used.sort();
     used.dedup();
+
     let example = read("deploy/compose.env.example");
     let mut explained: Vec<&str> = example
         .lines()
         .filter(|line| !line.starts_with('#'))
         .collect();
     explained.sort_unstable();
+
     let all_empty: Vec<String> = used.iter().map(|name| format!("{name}=")).collect();
     assert_eq!(
         explained, all_empty,
         "each is named, and none has a default value"
     );
+
     for line in commands
         .iter()
         .filter(|line| line.contains("PASS") && line.contains(": "))
@@ -201,9 +204,11 @@ fn the_image_runs_as_its_own_user() {
             .filter_map(|line| line.strip_prefix(start))
             .collect::<Vec<_>>()
     };
+
     assert_eq!(arguments("USER "), ["10001:10001"]);
     assert_eq!(arguments("FROM ").len(), 2, "the image has no build tools");
     assert_eq!(arguments("ENTRYPOINT "), [r#"["/usr/local/bin/longhaul"]"#]);
+
     let rust = read("Cargo.toml")
         .lines()
         .find_map(|line| line.strip_prefix("rust-version = "))
@@ -213,9 +218,11 @@ fn the_image_runs_as_its_own_user() {
         arguments("FROM ")[0].starts_with(&format!("rust:{}-", rust.trim_matches('"'))),
         "{rust}"
     );
+
     let command = arguments("CMD ").concat();
     let command: Vec<String> = serde_json::from_str(&command).unwrap();
     accepts(&command.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+
     for copied in arguments("COPY ")
         .iter()
         .flat_map(|line| line.split(' '))

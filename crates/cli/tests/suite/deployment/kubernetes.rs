@@ -191,8 +191,8 @@ fn pods_have_probes_and_time_to_drain() {
         let spec = &object["spec"]["template"]["spec"];
         let container = &spec["containers"][0];
         let port = &container["ports"][0];
-        let listens = configuration(container).http.listen.port();
 
+        let listens = configuration(container).http.listen.port();
         assert_eq!(
             (&port["name"], port["containerPort"].as_u64()),
             (&json!("http"), Some(listens.into())),
@@ -251,8 +251,8 @@ fn pods_have_only_the_rights_they_need() {
             "{name}"
         );
         assert_eq!(own["capabilities"]["drop"], json!(["ALL"]), "{name}");
-        let resources = &container["resources"];
 
+        let resources = &container["resources"];
         assert!(
             resources["limits"]["memory"].is_string() && resources["requests"]["cpu"].is_string(),
             "{name}"
@@ -307,8 +307,8 @@ fn selectors_match_pods_and_ports() {
             .filter(|other| fits(&service["spec"]["selector"], other))
             .collect();
         assert_eq!(behind.len(), 1, "{}", name(&service));
-        let port = &service["spec"]["ports"][0]["targetPort"];
 
+        let port = &service["spec"]["ports"][0]["targetPort"];
         assert_eq!(
             *port,
             behind[0]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["name"]
@@ -321,13 +321,12 @@ fn selectors_match_pods_and_ports() {
             .iter()
             .filter(|other| fits(&spec["selector"]["matchLabels"], other))
             .collect();
-
         assert_eq!(behind.len(), 1, "{}", name(&budget));
+
         let replicas = behind[0]["spec"]["replicas"].as_u64().expect("how many");
         let least = spec["minAvailable"]
             .as_u64()
             .unwrap_or(replicas - spec["maxUnavailable"].as_u64().unwrap_or(0));
-
         assert!(
             least >= 1 && least < replicas,
             "{}: {least} of {replicas}",

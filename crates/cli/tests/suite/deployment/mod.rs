@@ -54,18 +54,17 @@ fn texts(value: &Value) -> Vec<&str> {
 /// Whether the program accepts this command line. With `--help` at its end, it parses all of it and
 /// does nothing.
 fn accepts(arguments: &[&str]) -> Result<(), String> {
-    let asked = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+    let help = Command::new(env!("CARGO_BIN_EXE_longhaul"))
         .args(arguments)
         .arg("--help")
         .env_clear()
-        .output();
-    let asked = asked.unwrap();
-    let output = String::from_utf8_lossy(&asked.stderr).into_owned();
-
-    if asked.status.success() {
+        .output()
+        .unwrap();
+    if help.status.success() {
         Ok(())
     } else {
-        Err(format!("{arguments:?}: {output}"))
+        let error = String::from_utf8_lossy(&help.stderr);
+        Err(format!("{arguments:?}: {error}"))
     }
 }
 
@@ -74,18 +73,21 @@ fn configured(variables: &BTreeMap<String, String>) -> Result<Config, String> {
     let document = config::document();
     let is_ours = |name: &String| name.starts_with("LONGHAUL_");
     let is_known = |name: &String| name.contains("__") || document.contains(&format!("`{name}`"));
+
     if let Some(name) = variables
         .keys()
         .find(|name| !is_ours(name) || !is_known(name))
     {
         return Err(format!("{name} is not a variable of the program"));
     }
+
     let variables = variables.clone().into_iter().collect();
     let config = config::load(&Sources {
         variables,
         ..Sources::default()
     })
     .map_err(|error| format!("{error:#}"))?;
+
     config
         .check_listening()
         .map_err(|error| error.to_string())?;

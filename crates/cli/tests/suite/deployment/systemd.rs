@@ -48,9 +48,9 @@ fn analyze(arguments: &[&str], folder: &Path) -> String {
         .output();
     let ran =
         ran.expect("systemd-analyze is missing: make test sets it up, or apt-get install systemd");
+
     let output =
         String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
-
     assert!(
         ran.status.success(),
         "systemd-analyze {arguments:?}: {output}"
@@ -122,6 +122,7 @@ fn units_use_valid_options_and_leave_time_to_drain() {
         ..Sources::default()
     })
     .unwrap();
+
     let example = unit("longhaul.env.example");
     let lines = example
         .lines()
@@ -130,30 +131,36 @@ fn units_use_valid_options_and_leave_time_to_drain() {
     let variables: BTreeMap<String, String> = lines
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
+
     let from_example = configured(&variables).unwrap();
     assert_eq!(from_example.broker.url.scheme(), "amqp");
+
     let document = read("docs/deployment.md");
     let enabled = document
         .lines()
         .find(|line| line.starts_with("systemctl enable --now"))
         .expect("what is started");
     let workers = enabled.matches("longhaul-worker@").count();
+
     assert!(variables.contains_key("LONGHAUL_REDIS__NODES"));
     assert_eq!(
         usize::try_from(from_example.redis.nodes),
         Ok(workers),
         "limits are divided by the workers"
     );
+
     for name in UNITS {
         let unit = unit(name);
         let command: Vec<&str> = value(&unit, "ExecStart").split(' ').skip(1).collect();
         accepts(&command).unwrap();
+
         assert!(
             command
                 .windows(2)
                 .any(|pair| pair == ["--config", "/etc/longhaul/longhaul.toml"]),
             "{name}"
         );
+
         assert_eq!(
             value(&unit, "EnvironmentFile"),
             "/etc/longhaul/longhaul.env"
@@ -166,6 +173,7 @@ fn units_use_valid_options_and_leave_time_to_drain() {
             (value(&unit, "KillSignal"), value(&unit, "User")),
             ("SIGTERM", "longhaul")
         );
+
         for line in unit
             .lines()
             .filter_map(|line| line.strip_prefix("Environment="))

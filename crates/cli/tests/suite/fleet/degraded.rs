@@ -27,7 +27,7 @@ async fn a_fleet_without_its_broker_is_degraded_and_works() {
         tokio::join!(fleet.api(), fleet.worker(), fleet.maintenance());
     let id = api.submit(&token, "sample.echo", json!(1)).await;
     api.until(&token, &id, "COMPLETED").await;
-    until("all is there", async || {
+    until("ready", async || {
         api.ready().await == json!({ "status": "ok" })
     })
     .await;
@@ -43,7 +43,7 @@ async fn a_fleet_without_its_broker_is_degraded_and_works() {
     }
 
     proxy.heal();
-    until("as before", async || {
+    until("ready again", async || {
         api.ready().await == json!({ "status": "ok" })
     })
     .await;
@@ -58,8 +58,8 @@ async fn a_node_that_starts_without_its_servers_works() {
     alone
         .env("LONGHAUL_BROKER", "amqp://guest:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
-    let node = Process::start(alone).await;
 
+    let node = Process::start(alone).await;
     assert_eq!(
         node.ready().await,
         json!({ "status": "degraded", "missing": ["broker", "redis"] })

@@ -3,7 +3,6 @@
 
 mod degraded;
 mod long_tasks;
-
 mod secure;
 mod set_up;
 mod together;
@@ -107,15 +106,15 @@ pub(crate) fn server(variable: &str) -> String {
     })
 }
 
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let so = async {
-        while !is_so().await {
+/// Waits until the condition is true.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let is_true = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
 
-    tokio::time::timeout(crate::program::process::DEADLINE, so)
+    tokio::time::timeout(crate::program::process::DEADLINE, is_true)
         .await
         .unwrap_or_else(|_| panic!("{what}: not in time"));
 }

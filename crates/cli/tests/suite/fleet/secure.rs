@@ -26,7 +26,6 @@ fn make_certificates(folder: &Path) {
             .current_dir(folder)
             .output()
             .unwrap();
-
         assert!(
             made.status.success(),
             "{arguments}: {}",
@@ -38,8 +37,9 @@ fn make_certificates(folder: &Path) {
         "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=authority -keyout ca.key -out ca.pem",
     );
     openssl(
-        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem -out cert.pem -CA ca.pem -CAkey ca.key \
-         -addext subjectAltName=DNS:localhost -addext basicConstraints=critical,CA:FALSE",
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -keyout key.pem \
+         -out cert.pem -CA ca.pem -CAkey ca.key -addext subjectAltName=DNS:localhost \
+         -addext basicConstraints=critical,CA:FALSE",
     );
 }
 
@@ -100,10 +100,10 @@ async fn servers_behind_tls_are_trusted_by_their_certificates() {
     }
 
     // An authority that did not sign the servers' certificates.
-    let stranger = folder.join("stranger");
-    std::fs::create_dir(&stranger).unwrap();
-    make_certificates(&stranger);
-    let report = answer(program("doctor", "stranger/ca.pem")).await;
+    let other = folder.join("other");
+    std::fs::create_dir(&other).unwrap();
+    make_certificates(&other);
+    let report = answer(program("doctor", "other/ca.pem")).await;
 
     for name in ["broker", "redis"] {
         assert_eq!(state_of(&report.out(), name), "fail", "{}", report.all());

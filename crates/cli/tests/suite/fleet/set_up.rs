@@ -109,8 +109,8 @@ async fn unreachable_and_unsupported_servers_are_reported_without_passwords() {
     let mut away = fleet.program(&["doctor"]);
     away.env("LONGHAUL_BROKER", "amqp://u:s3cret@127.0.0.1:1")
         .env("LONGHAUL_REDIS", "redis://:s3cret@127.0.0.1:1");
-    let output = answer(away).await.failed();
 
+    let output = answer(away).await.failed();
     assert!(
         output.contains("fail  broker")
             && output.contains("fail  redis")

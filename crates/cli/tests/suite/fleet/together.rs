@@ -1,4 +1,4 @@
-//! What one node does reaches the others.
+//! Effects of one node on the others: events, cancels, restarts and pauses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,12 +56,14 @@ async fn progress_of_any_node_is_live_on_every_other() {
     let (here, there) = tokio::join!(fleet.api(), fleet.api());
     let (_worker, _other, _maintenance) =
         tokio::join!(fleet.worker(), fleet.worker(), fleet.maintenance());
+
     let bearer = format!("Bearer {token}");
     let mut all = Call::get("/api/events")
         .header("Authorization", &bearer)
         .follow(there.address())
         .await;
     until_events_of_other_nodes_arrive(&mut all, &here, &token).await;
+
     let id = here
         .submit(
             &token,
@@ -69,7 +71,8 @@ async fn progress_of_any_node_is_live_on_every_other() {
             json!({ "steps": 400, "stepMs": 20 }),
         )
         .await;
-    // The list of the other node has it before the store, which is written every five seconds.
+
+    // The other node shows the progress before the store has it, which is written every 5 s.
     let path = "/api/tasks?status=RUNNING&taskType=sample.progress";
     until("progress in the list of the other node", async || {
         let listed = there.get(&token, path).await.1;
@@ -78,6 +81,7 @@ async fn progress_of_any_node_is_live_on_every_other() {
             && percent > Some(stored_percent(&fleet).await)
     })
     .await;
+
     let mut seen = Vec::new();
     while seen
         .last()
@@ -88,8 +92,10 @@ async fn progress_of_any_node_is_live_on_every_other() {
             seen.push((event.name, event.data));
         }
     }
+
     let steps = seen.iter().filter(|(name, _)| name == "progress").count();
     assert!(steps >= 100, "{steps} steps of 400 arrived: {seen:?}");
+
     // Events of two nodes can overtake each other, and each carries the task's current state: only
     // the end is always last.
     let mut names: Vec<&str> = seen
@@ -99,6 +105,7 @@ async fn progress_of_any_node_is_live_on_every_other() {
         .collect();
     names.sort_unstable();
     assert_eq!(names, ["completed", "started", "submitted"]);
+
     let (end, before) = seen.split_last().unwrap();
     let version = |event: &Value| event["version"].as_u64().unwrap();
     assert!(
@@ -144,12 +151,12 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let (api, _maintenance) = tokio::join!(fleet.api(), fleet.maintenance());
     let (first, second) = tokio::join!(fleet.worker(), fleet.worker());
     let bearer = format!("Bearer {token}");
-    let mut news = Call::get("/api/events")
+    let mut events = Call::get("/api/events")
         .header("Authorization", &bearer)
         .follow(api.address())
         .await;
 
-    until_events_of_other_nodes_arrive(&mut news, &api, &token).await;
+    until_events_of_other_nodes_arrive(&mut events, &api, &token).await;
     let mut ids = Vec::new();
     for _ in 0..60 {
         ids.push(
@@ -172,7 +179,7 @@ async fn a_rolling_restart_runs_nothing_twice() {
     let mut begun = BTreeSet::new();
     let mut ended = BTreeMap::new();
     while ended.len() < ids.len() {
-        let event = news.next().await.expect("the stream is open");
+        let event = events.next().await.expect("the stream is open");
         let Some(id) = ids.iter().find(|id| event.data["taskId"] == id.as_str()) else {
             continue;
         };
@@ -191,7 +198,6 @@ async fn a_rolling_restart_runs_nothing_twice() {
         .difference(&ended.into_iter().collect())
         .cloned()
         .collect();
-
     assert!(
         strays.is_empty(),
         "attempts started that did not end their task: {strays:?}"

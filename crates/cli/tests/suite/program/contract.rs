@@ -17,7 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     on_every_store![every_operation_matches_its_document]
 }
 
-/// Requests for each operation; `LONGHAUL_TEST_EXAMPLES` asks for more.
+/// Requests for each operation. `LONGHAUL_TEST_EXAMPLES` overrides it.
 const EXAMPLES: &str = "20";
 /// Live routes, whose answers do not end; the tests of the server cover them.
 const LIVE: &str = "(/events|/stream|/ws)$";
@@ -41,7 +41,7 @@ async fn every_operation_matches_its_document(store: Backend) {
         &format!("http://{}", node.address),
     ]);
 
-    // The seed gives the same requests in each run; a longer run has others.
+    // The seed fixes the requests of a run. Another number of examples gives other requests.
     command.args([
         "--max-examples",
         &examples,
@@ -75,6 +75,7 @@ async fn every_operation_matches_its_document(store: Backend) {
     let output = String::from_utf8_lossy(&ended.stdout).into_owned()
         + &String::from_utf8_lossy(&ended.stderr);
     assert!(ended.status.success(), "{output}");
+
     let is_live = |path: &str| {
         ["/events", "/stream", "/ws"]
             .iter()
@@ -84,7 +85,6 @@ async fn every_operation_matches_its_document(store: Backend) {
         .iter()
         .filter(|route| !is_live(route.path))
         .count();
-
     assert!(
         output.contains(&format!("Tested: {wanted}\n")),
         "all operations but the live ones: {output}"

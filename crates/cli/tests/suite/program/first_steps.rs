@@ -1,6 +1,5 @@
-//! A first day with Longhaul over HTTP alone: every sample, live events, a cancel, a dead letter
-//! and its retry, a novel; and a power cut, after which everything finishes and nothing is done
-//! twice.
+//! Longhaul as a new user tries it, over HTTP alone: every sample, live events, a cancel, a dead
+//! letter and its retry, a novel. After a power cut everything finishes and nothing is done twice.
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -35,9 +34,9 @@ async fn every_sample_can_be_tried_over_http(store: Backend) {
     a_task_is_followed_live(&node).await;
     a_running_task_is_cancelled(&node).await;
     a_dead_letter_is_retried(&node).await;
+
     let novel = import_the_sample(&node).await;
     let summaries = all_summaries(&node, &novel).await;
-
     assert!(
         summaries.len() >= 3 && summaries.iter().all(|text| text.len() > 20),
         "{summaries:?}"
@@ -92,8 +91,8 @@ async fn each_sample_ends_as_documented(node: &Running) {
         .iter()
         .filter_map(|one| one["taskType"].as_str())
         .collect();
-    let is_sample = |name: &&str| name.starts_with("sample.");
 
+    let is_sample = |name: &&str| name.starts_with("sample.");
     assert_eq!(
         known.into_iter().filter(is_sample).count(),
         samples.len(),
@@ -120,11 +119,11 @@ async fn each_sample_ends_as_documented(node: &Running) {
                 .await
                 .until("end")
                 .await;
+
             let text: String = chunks
                 .iter()
                 .filter_map(|event| event.data["text"].as_str())
                 .collect();
-
             assert_eq!(text, "chunk 1\nchunk 2\nchunk 3\n");
         }
     }
@@ -177,8 +176,8 @@ async fn a_dead_letter_is_retried(node: &Running) {
         .submit("sample.fail", parameters, json!({ "maxAttempts": 2 }))
         .await;
     node.until_status(&id, "DEAD_LETTER").await;
-    let dead = node.all("/api/tasks/dead-letter").await;
 
+    let dead = node.all("/api/tasks/dead-letter").await;
     assert_eq!((dead.len(), &dead[0]["taskId"]), (1, &json!(id)));
     node.send(Call::new("POST", format!("/api/tasks/{id}/retry")))
         .await
@@ -200,11 +199,11 @@ async fn import_the_sample(node: &Running) -> Novel {
         .send(Call::new("POST", format!("{NOVELS}/sample")))
         .await
         .expect(202);
-    let word = |name: &str| answer[name].as_str().unwrap().to_owned();
+    let field = |name: &str| answer[name].as_str().unwrap().to_owned();
 
     Novel {
-        path: format!("{NOVELS}/{}", word("novelId")),
-        task: word("taskId"),
+        path: format!("{NOVELS}/{}", field("novelId")),
+        task: field("taskId"),
     }
 }
 
@@ -254,25 +253,30 @@ async fn begin(node: &Running) -> Work {
         fanout: node.submit("sample.fanout", children, json!({})).await,
         novel: import_the_sample(node).await,
     };
+
     let path = |id: &str, what: &str| format!("/api/tasks/{id}/{what}");
     let mut written = node.follow(path(&work.output, "stream")).await;
     for _ in 0..3 {
         assert_eq!(written.next().await.unwrap().name, "chunk");
     }
-    let mut news = node.follow(path(&work.steps, "events")).await;
-    news.until("progress").await;
-    let is_some = |children: &Value| {
+
+    let mut events = node.follow(path(&work.steps, "events")).await;
+    events.until("progress").await;
+
+    let has_a_failure = |children: &Value| {
         children["items"]
             .as_array()
             .unwrap()
             .iter()
             .any(|one| one["status"] == "FAILED")
     };
-    node.until(&path(&work.fanout, "children"), is_some).await;
+    node.until(&path(&work.fanout, "children"), has_a_failure)
+        .await;
     node.until(&path(&work.novel.task, "children"), |list| {
         !list["items"].as_array().unwrap().is_empty()
     })
     .await;
+
     work
 }
 
@@ -300,7 +304,6 @@ async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backe
     let node = Running::start_with(store, &database, &token, &SLOW_NOVEL).await;
     let steps = node.until_status(&work.steps, "COMPLETED").await;
     let output = node.until_status(&work.output, "COMPLETED").await;
-
     for (task, name) in [(&steps, "steps"), (&output, "chunks")] {
         it_continued_from_its_checkpoint(&node, task, name).await;
     }
@@ -324,11 +327,11 @@ async fn everything_finishes_after_a_kill_and_nothing_is_done_twice(store: Backe
         4 + CHILDREN + summaries.len(),
         "no task exists twice"
     );
+
     let completed = after
         .iter()
         .filter(|task| task["status"] == "COMPLETED")
         .count();
-
     assert_eq!(
         completed,
         after.len() - 1 - FAILING,

@@ -16,7 +16,7 @@ mod token;
 use libtest_mimic::Trial;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let parts = [
+    let modules = [
         contract::trials(),
         doctor::trials(),
         documents::trials(),
@@ -29,5 +29,5 @@ pub(crate) fn trials() -> Vec<Trial> {
         token::trials(),
     ];
 
-    parts.into_iter().flatten().collect()
+    modules.into_iter().flatten().collect()
 }

@@ -52,8 +52,8 @@ async fn maintenance_without_a_worker_rescues_tasks_of_a_dead_node() {
     let token = database.token("u-1").await;
     let quick = |arguments: &[&str]| {
         let mut command = database.program(arguments);
-        // Sooner than by default, and long enough that a machine that stalls for a moment kills no
-        // node.
+        // Shorter than the defaults, and long enough that no node is declared dead when the machine
+        // stalls for a moment.
         command
             .env("LONGHAUL_MAINTENANCE__LEASE", "6s")
             .env("LONGHAUL_MAINTENANCE__RESCUE_EVERY", "100ms");
@@ -61,14 +61,14 @@ async fn maintenance_without_a_worker_rescues_tasks_of_a_dead_node() {
     };
 
     let api = Process::start(quick(&["serve", "--roles", "api,maintenance", "--samples"])).await;
-    let doomed = Process::start(quick(&["worker", "--samples"])).await;
+    let killed = Process::start(quick(&["worker", "--samples"])).await;
     let id = api
         .submit(&token, "sample.sleep", json!({ "ms": 3_000_000 }))
         .await;
 
     api.until(&token, &id, "RUNNING").await;
-    doomed.signal("-KILL").await;
-    drop(doomed);
+    killed.signal("-KILL").await;
+    drop(killed);
 
     // No node runs tasks now: the remaining one puts the task back into its queue.
     let task = api.until(&token, &id, "QUEUED").await;

@@ -1,4 +1,4 @@
-//! The program started, asked over HTTP, and stopped.
+//! Starts the program, sends it HTTP requests, and stops it.
 
 use std::net::SocketAddr;
 use std::process::{Output, Stdio};
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
-use crate::client::{Call, awaited};
+use crate::client::{Call, read_until};
 use crate::database::Database;
 
-/// Everything here is faster than this.
+/// No step of a test takes this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
 impl Database {
@@ -113,11 +113,11 @@ impl Process {
             .unwrap();
 
         let Some(greeting) = first else {
-            let mut said = String::new();
+            let mut text = String::new();
             while let Ok(Some(line)) = log.next_line().await {
-                said += &line;
+                text += &line;
             }
-            panic!("it did not start: {said}");
+            panic!("it did not start: {text}");
         };
 
         Self {
@@ -137,7 +137,7 @@ impl Process {
     }
 
     pub(crate) async fn get(&self, token: &str, path: &str) -> (u16, Value) {
-        let asked = client()
+        let response = client()
             .get(self.url(path))
             .bearer_auth(token)
             .send()
@@ -145,8 +145,8 @@ impl Process {
             .unwrap();
 
         (
-            asked.status().as_u16(),
-            asked.json().await.unwrap_or_default(),
+            response.status().as_u16(),
+            response.json().await.unwrap_or_default(),
         )
     }
 
@@ -169,7 +169,7 @@ impl Process {
     }
 
     pub(crate) async fn post(&self, token: &str, path: &str) -> (u16, Value) {
-        let asked = client()
+        let response = client()
             .post(self.url(path))
             .bearer_auth(token)
             .send()
@@ -177,8 +177,8 @@ impl Process {
             .unwrap();
 
         (
-            asked.status().as_u16(),
-            asked.json().await.unwrap_or_default(),
+            response.status().as_u16(),
+            response.json().await.unwrap_or_default(),
         )
     }
 
@@ -191,7 +191,6 @@ impl Process {
             .send()
             .await
             .unwrap();
-
         assert_eq!(sent.status().as_u16(), 202, "{:?}", sent.text().await);
         let answer: Value = sent.json().await.unwrap();
         answer["taskId"].as_str().unwrap().to_owned()
@@ -206,24 +205,24 @@ impl Process {
 
     /// Waits until the task has this status.
     pub(crate) async fn until(&self, token: &str, id: &str, status: &str) -> Value {
-        let news = format!("/api/tasks/{id}/events");
+        let events = format!("/api/tasks/{id}/events");
         let path = format!("/api/tasks/{id}");
-        self.until_so(token, (&news, &path), |task| task["status"] == status)
+        self.until_value(token, (&events, &path), |task| task["status"] == status)
             .await
     }
 
-    /// Waits until what is at the path is as wanted, and asks again after each live event.
-    pub(crate) async fn until_so(
+    /// The value at the path, once it satisfies the condition. It is read again after each event.
+    pub(crate) async fn until_value(
         &self,
         token: &str,
         events_and_path: (&str, &str),
-        is_so: impl Fn(&Value) -> bool,
+        condition: impl Fn(&Value) -> bool,
     ) -> Value {
         let signed = |call: Call| call.header("Authorization", &format!("Bearer {token}"));
-        let so = awaited(self.address(), signed, events_and_path, is_so);
-        tokio::time::timeout(DEADLINE, so)
+        let read = read_until(self.address(), signed, events_and_path, condition);
+        tokio::time::timeout(DEADLINE, read)
             .await
-            .unwrap_or_else(|_| panic!("{events_and_path:?} is not as wanted in time"))
+            .unwrap_or_else(|_| panic!("no expected value of {events_and_path:?} in time"))
     }
 
     /// Waits until a live stream of this caller ends because the token is no longer valid.

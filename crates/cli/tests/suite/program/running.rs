@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
-use crate::client::{Call, Events, Reply, awaited};
+use crate::client::{Call, Events, Reply, read_until};
 use crate::database::{Backend, Database};
 use crate::program::process::DEADLINE;
 
@@ -51,8 +51,8 @@ impl Running {
             .unwrap();
         let mut command = database.program(arguments);
 
-        // A dead node is noticed sooner than by default, to keep the test short. The lease is long
-        // enough that a machine that stalls for a moment kills no node.
+        // Shorter than the defaults, to keep the test short. The lease is long enough that no node
+        // is declared dead when the machine stalls for a moment.
         command
             .env("LONGHAUL_MAINTENANCE__LEASE", "6s")
             .env("LONGHAUL_MAINTENANCE__RESCUE_EVERY", "100ms");
@@ -134,17 +134,20 @@ impl Running {
         }
     }
 
-    /// What is at this path, once it is as wanted.
-    pub(crate) async fn until(&self, path: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-        let so = awaited(
+    /// The value at this path, once it satisfies the condition.
+    pub(crate) async fn until(&self, path: &str, condition: impl Fn(&Value) -> bool) -> Value {
+        let read = read_until(
             self.address,
             |call| self.signed(call),
             ("/api/events", path),
-            is_so,
+            condition,
         );
-        match tokio::time::timeout(DEADLINE, so).await {
+        match tokio::time::timeout(DEADLINE, read).await {
             Ok(found) => found,
-            Err(_) => panic!("{path} is not as wanted in time: {}", self.get(path).await),
+            Err(_) => panic!(
+                "no expected value of {path} in time: {}",
+                self.get(path).await
+            ),
         }
     }
 

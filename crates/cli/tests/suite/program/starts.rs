@@ -25,11 +25,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn a_node_that_waits_for_its_store_can_be_stopped() {
     let database = Database::make(Backend::Sqlite).await;
     // It accepts connections and never answers.
-    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut command = database.program(&["serve"]);
     command.env(
         "LONGHAUL_STORE",
-        format!("postgres://u@{}/tasks", mute.local_addr().unwrap()),
+        format!("postgres://u@{}/tasks", silent.local_addr().unwrap()),
     );
     let mut node = command
         .stdout(Stdio::null())
@@ -37,12 +37,12 @@ async fn a_node_that_waits_for_its_store_can_be_stopped() {
         .spawn()
         .unwrap();
 
-    let _open = tokio::time::timeout(DEADLINE, mute.accept())
+    let _open = tokio::time::timeout(DEADLINE, silent.accept())
         .await
         .expect("a connection in time")
         .unwrap();
-    let id = node.id().expect("it runs").to_string();
 
+    let id = node.id().expect("it runs").to_string();
     assert!(
         Command::new("kill")
             .args(["-TERM", &id])
@@ -107,7 +107,7 @@ async fn configured_limits_override_those_of_an_application() {
             .is_some_and(|items| !items.is_empty())
     };
 
-    node.until_so(&token, ("/api/events", waiting), has_some)
+    node.until_value(&token, ("/api/events", waiting), has_some)
         .await;
     node.stop().await;
 }
@@ -125,7 +125,6 @@ async fn commands_print_plain_errors() {
         .run(&["token", "create", "--owner", "u-1", "--scopes", "all"])
         .await
         .failed();
-
     assert!(
         output.starts_with("error: there is no scope \"all\"; allowed: tasks:read"),
         "{output}"
@@ -165,6 +164,7 @@ async fn a_closed_pipe_is_not_a_failure() {
             "set -o pipefail; {} {arguments} | true",
             env!("CARGO_BIN_EXE_longhaul")
         );
+
         let mut shell = Command::new("bash");
         shell
             .args(["-c", &script])
@@ -173,6 +173,7 @@ async fn a_closed_pipe_is_not_a_failure() {
         shell
             .env("LONGHAUL_STORE", &database.url)
             .env("LONGHAUL_LISTEN", "127.0.0.1:0");
+
         let output = answer(shell).await;
         assert!(!output.all().contains("panicked"), "{}", output.all());
         output.ok();

@@ -15,31 +15,31 @@ pub(crate) fn trials() -> Vec<Trial> {
 async fn a_token_is_created_listed_and_revoked_beside_a_node(backend: Backend) {
     let database = Database::make(backend).await;
     let node = database.start(&["serve", "--samples"]).await;
+
     let shown = database
         .run(&[
             "token", "create", "--owner", "u-1", "--name", "ci", "--tier", "vip",
         ])
         .await;
     let token = shown.ok().trim().to_owned();
-
     assert!(
         token.starts_with("lh_live_") && !token.contains('\n'),
         "{token}"
     );
     assert_eq!(node.get(&token, "/api/tasks").await.0, 200);
     assert_eq!(node.get(&token, "/api/queues").await.0, 403);
+
     let id = token.split('_').nth(2).unwrap();
     let listed = database.run(&["token", "list"]).await;
     let table = listed.ok();
-
     assert!(
         table.contains(id) && table.contains("ci") && table.contains("good"),
         "{table}"
     );
     assert!(!listed.all().contains(&token), "it is shown only once");
+
     let list: Value =
         serde_json::from_str(&database.run(&["token", "list", "--json"]).await.ok()).unwrap();
-
     assert_eq!(
         (&list[0]["tier"], &list[0]["state"]),
         (&"vip".into(), &"good".into())
@@ -80,7 +80,6 @@ async fn wrong_token_options_are_refused_with_what_is_allowed() {
         ])
         .await
         .failed();
-
     assert!(
         output.contains("everything") && output.contains("tasks:write"),
         "{output}"
@@ -112,8 +111,8 @@ async fn wrong_token_options_are_refused_with_what_is_allowed() {
         .await
         .failed();
     assert!(output.contains("expires"), "{output}");
-    let output = database.run(&["token", "revoke", "nobody"]).await.failed();
 
+    let output = database.run(&["token", "revoke", "nobody"]).await.failed();
     assert!(
         output.contains("there is no token with the id \"nobody\""),
         "{output}"

@@ -1,4 +1,4 @@
-//! An HTTP client that hides nothing: requests and responses are text on a socket.
+//! An HTTP client without a library: requests and responses are text on a socket.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -50,8 +50,8 @@ impl Reply {
             "{}",
             self.text
         );
-        let problem = self.expect(status);
 
+        let problem = self.expect(status);
         assert_eq!(
             (&problem["code"], &problem["status"]),
             (&code.into(), &status.into()),
@@ -164,24 +164,24 @@ impl Call {
     }
 }
 
-/// Reads a path until the value is as wanted, again after each event of a live stream.
-pub(crate) async fn awaited(
+/// Reads a path until the value satisfies the condition, again after each event of a live stream.
+pub(crate) async fn read_until(
     address: SocketAddr,
     signed: impl Fn(Call) -> Call,
     (stream, path): (&str, &str),
-    is_so: impl Fn(&Value) -> bool,
+    condition: impl Fn(&Value) -> bool,
 ) -> Value {
     // The stream is open before the first read, so that no change falls between them.
     let mut events = signed(Call::get(stream)).follow(address).await;
     loop {
         let found = signed(Call::get(path)).send(address).await.expect(200);
-        if is_so(&found) {
+        if condition(&found) {
             return found;
         }
 
         assert!(
             events.next().await.is_some(),
-            "{path} is not as wanted at the end of the stream: {found}"
+            "the stream ended before {path} had the expected value: {found}"
         );
     }
 }
@@ -235,7 +235,7 @@ impl Events {
         (read.unwrap() > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned())
     }
 
-    /// The text of the next event, decoded from HTTP chunks; nothing when the stream has ended.
+    /// The text of the next event, decoded from HTTP chunks; `None` when the stream has ended.
     pub(crate) async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.pending.split_once("\n\n") {
@@ -256,7 +256,7 @@ impl Events {
         }
     }
 
-    /// The next event that has data; nothing when the stream has ended.
+    /// The next event that has data; `None` when the stream has ended.
     pub(crate) async fn next(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
@@ -276,7 +276,7 @@ impl Events {
         }
     }
 
-    /// Events up to and with the first of this name.
+    /// Events up to and including the first of this name.
     pub(crate) async fn until(&mut self, name: &str) -> Vec<Event> {
         let mut received = Vec::new();
         loop {

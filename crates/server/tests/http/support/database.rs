@@ -97,7 +97,7 @@ fn server(backend: Backend) -> String {
     };
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one place where these tests read the environment"
+        reason = "these tests read the environment only here"
     )]
     let url = std::env::var(variable);
     url.unwrap_or_else(|_| {

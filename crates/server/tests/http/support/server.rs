@@ -81,7 +81,7 @@ impl Server {
     }
 
     /// A node that runs no task.
-    pub(crate) async fn with_duties_alone(store: Backend) -> Self {
+    pub(crate) async fn with_maintenance_only(store: Backend) -> Self {
         let (database, builder) = Self::prepare(store).await;
         let longhaul = builder.start_maintenance().await.unwrap();
         Self::serve(
@@ -181,8 +181,12 @@ impl Server {
         self.get(format!("/api/tasks/{id}")).await.expect(200)
     }
 
-    /// Waits until the store has the task as wanted.
-    pub(crate) async fn until(&self, id: &str, is_so: impl Fn(&TaskRecord) -> bool) -> TaskRecord {
+    /// Waits until the task in the store satisfies the condition.
+    pub(crate) async fn until(
+        &self,
+        id: &str,
+        condition: impl Fn(&TaskRecord) -> bool,
+    ) -> TaskRecord {
         let id = TaskId(id.parse().unwrap());
         let subscription = Subscription {
             task_id: Some(id),
@@ -190,7 +194,7 @@ impl Server {
         };
         let mut events = self.longhaul.events(subscription);
 
-        let so = async {
+        let satisfied = async {
             loop {
                 let task = self
                     .longhaul
@@ -198,7 +202,7 @@ impl Server {
                     .get_task(&Access::All, id)
                     .await
                     .unwrap();
-                if is_so(&task) {
+                if condition(&task) {
                     return task;
                 }
 
@@ -208,9 +212,9 @@ impl Server {
             }
         };
 
-        tokio::time::timeout(DEADLINE, so)
+        tokio::time::timeout(DEADLINE, satisfied)
             .await
-            .expect("the task as wanted in time")
+            .expect("the expected task in time")
     }
 
     pub(crate) async fn until_status(&self, id: &str, status: Status) -> TaskRecord {
@@ -236,7 +240,7 @@ pub(crate) fn default_retry() -> Value {
 /// A variable that `make test` sets.
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place of these tests that reads the environment"
+    reason = "these tests read the environment only here"
 )]
 pub(crate) fn setting(name: &str) -> Option<String> {
     std::env::var(name).ok()

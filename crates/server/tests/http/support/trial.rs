@@ -15,7 +15,11 @@ macro_rules! on_every_store {
         $crate::database::Backend::ALL
             .into_iter()
             .flat_map(|store| {
-                [$($crate::trial::on(store, concat!(module_path!(), "::", stringify!($case)), move || $case(store))),*]
+                [$($crate::trial::on(
+                    store,
+                    concat!(module_path!(), "::", stringify!($case)),
+                    move || $case(store),
+                )),*]
             })
             .collect::<Vec<_>>()
     };
@@ -31,7 +35,10 @@ macro_rules! once {
 /// Cases that are not async.
 macro_rules! plain {
     ($($case:ident),* $(,)?) => {
-        vec![$($crate::trial::alone(concat!(module_path!(), "::", stringify!($case)), async || $case())),*]
+        vec![$($crate::trial::alone(
+            concat!(module_path!(), "::", stringify!($case)),
+            async || $case(),
+        )),*]
     };
 }
 

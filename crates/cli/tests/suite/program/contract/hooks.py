@@ -1,6 +1,6 @@
-"""What the OpenAPI document cannot say, for Schemathesis: a token, tasks that exist, and rules between two fields.
+"""Adds to Schemathesis what the OpenAPI document cannot express: a token, existing tasks, rules between two fields.
 
-Only requests that are meant to be good are changed. Those that are meant to be bad go out as they were made.
+Only requests that should succeed are changed. Requests that should fail are sent as generated.
 """
 
 import json
@@ -18,11 +18,11 @@ FILTERS |= {"createdAfter", "createdBefore", "dueAfter", "dueBefore"}
 # Names are bounded in bytes, and the document counts characters.
 NAMES = ("taskKey", "tier", "correlationId", "userId")
 NAME_CHARACTERS = 50
-KEPT_QUEUES = ("enterprise_exclusive", "vip_short", "vip_long")
+RESERVED_QUEUES = ("enterprise_exclusive", "vip_short", "vip_long")
 
-# Durations as people and as ISO 8601 write them.
+# Durations in the short form (`5m`) and in ISO 8601.
 schemathesis.openapi.format("time-span", st.sampled_from(["30s", "PT30S", "1h 30m", "PT1H30M", "250ms"]))
-# The years of the stores.
+# The range of times that every store supports.
 MOMENTS = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 30))
 schemathesis.openapi.format("date-time", MOMENTS.map(lambda moment: moment.isoformat() + "Z"))
 
@@ -46,7 +46,7 @@ def submit(base, body):
 
 
 def existing_tasks(case):
-    """Some that have ended, some that wait: made when they are first needed."""
+    """Ended and waiting tasks, created at the first call."""
     if not tasks:
         base = case.operation.base_url.rstrip("/")
         for number in range(3):
@@ -60,29 +60,29 @@ def existing_tasks(case):
 def before_call(context, case, kwargs):
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
-    name_a_task(case)
-    mend_query(case)
-    mend_headers(case)
-    mend_body(case)
+    set_task_id(case)
+    correct_query(case)
+    correct_headers(case)
+    correct_body(case)
 
 
-def name_a_task(case):
+def set_task_id(case):
     given = case.path_parameters or {}
     if "{id}" in case.path and "tasks" in case.path and "id" in given:
         known = existing_tasks(case)
-        # The same request is about the same task in every run, and now and then about one that is not there.
-        place = uuid.UUID(str(given["id"])).int % (len(known) + 1)
-        if place < len(known):
-            given["id"] = known[place]
+        # A request names the same task in every run. Some name a task that does not exist.
+        index = uuid.UUID(str(given["id"])).int % (len(known) + 1)
+        if index < len(known):
+            given["id"] = known[index]
 
 
-def mend_query(case):
+def correct_query(case):
     query = case.query
     if query is None:
         return
-    # What a page gave is opaque.
+    # A cursor is opaque: only one from an answer is valid.
     query.pop("cursor", None)
-    # A span has its start before its end, and not too long before.
+    # The start must precede the end, and the interval is bounded.
     if "from" in query:
         query |= {"from": "2026-03-01T00:00:00Z", "to": "2026-03-02T00:00:00Z"}
     for name in NAMES:
@@ -92,14 +92,14 @@ def mend_query(case):
         query["status"] = "QUEUED"
 
 
-def mend_headers(case):
-    # A key that was used with another body is refused, and short ones come again.
+def correct_headers(case):
+    # A key that was used with another body is refused. Generated keys are short and repeat.
     for name in list(case.headers or {}):
         if name.lower() == "idempotency-key":
             case.headers[name] = str(uuid.uuid4())
 
 
-def mend_body(case):
+def correct_body(case):
     body = case.body
     if not isinstance(body, dict):
         return
@@ -108,10 +108,10 @@ def mend_body(case):
             continue
         if "taskType" in one:
             one["taskType"] = "sample.echo"
-        # Another tier is not the caller's to say, nor a queue that is kept for one: nodes tell the names of all.
+        # A caller may name neither another tier nor a queue that is reserved for one.
         if one.get("tier") is not None:
             one["tier"] = "free"
-        if one.get("queue") in KEPT_QUEUES:
+        if one.get("queue") in RESERVED_QUEUES:
             one["queue"] = "free_default"
         if one.get("runAt") is not None:
             one.pop("delay", None)
