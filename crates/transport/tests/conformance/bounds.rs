@@ -1,4 +1,4 @@
-//! Memory stays bounded, whatever the callers do.
+//! Memory stays bounded for any use.
 
 use std::sync::Arc;
 
@@ -127,6 +127,7 @@ async fn a_permit_counts_in_all_limits() {
             per_ms: 1,
             burst: 1_000,
         };
+
         let limits = [
             ("provider".to_owned(), often),
             ("provider/model".to_owned(), HOURLY),
@@ -136,15 +137,19 @@ async fn a_permit_counts_in_all_limits() {
             limits,
             default: Some(often),
         };
+
         let limiter = MemoryRateLimiter::new(Arc::new(clock.clone()), rules).unwrap();
+
         for number in 0..others {
             limiter.reserve(&format!("user-{number}"), 0).await.unwrap();
         }
         clock.advance_ms(HOUR_MS);
+
         assert_eq!(
             limiter.reserve("provider/model", 0).await,
             Ok(Reservation::Granted { wait_ms: 0 })
         );
+
         let second = limiter.reserve("provider/model", 0).await;
         assert!(
             matches!(second, Ok(Reservation::Refused { .. })),
@@ -230,8 +235,8 @@ async fn rules_that_permit_nothing_are_refused() {
         per_ms: 1,
         burst: u32::MAX,
     };
-    let limiter = limiter(&TestClock::new(), extreme);
 
+    let limiter = limiter(&TestClock::new(), extreme);
     assert_eq!(
         limiter.reserve("key", 0).await,
         Ok(Reservation::Granted { wait_ms: 0 })
@@ -246,7 +251,7 @@ const SMALL: StreamBounds = StreamBounds {
     streams: 8,
 };
 
-/// A stream with so many chunks.
+/// A stream with this many chunks.
 async fn written(log: &MemoryStreamLog, chunks: usize) -> TaskId {
     let task = TaskId(random_id());
     for _ in 0..chunks {
@@ -279,8 +284,8 @@ async fn a_stream_has_no_more_bytes_than_allowed() {
         Content::Rewind { .. } | Content::End => 0,
     };
     log.append(task, 1, &"x".repeat(CHUNK_BYTES)).await.unwrap();
-    let read = log.read(task, 0, 1_000).await.unwrap();
 
+    let read = log.read(task, 0, 1_000).await.unwrap();
     assert!(
         read.entries
             .iter()
@@ -303,7 +308,7 @@ async fn ended_streams_are_evicted_first() {
     assert_eq!(
         stored(&log, second).await,
         (0, 11),
-        "evicted, and a reader that is behind learns it"
+        "evicted; a reader that is behind sees the gap"
     );
 
     assert_eq!(stored(&log, first).await, (10, 1));
@@ -396,6 +401,5 @@ async fn silent_tasks_are_forgotten() {
         .unwrap()
         .into_iter()
         .map(|found| found.is_some());
-
     assert_eq!(known.collect::<Vec<_>>(), [true, false, false, true, true]);
 }

@@ -1,4 +1,4 @@
-//! The artifact folder with links, partial files and damaged files that others have put there.
+//! The artifact folder with links, partial files and damaged files of other programs.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -50,14 +50,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A store in a folder, and a folder beside it that it must not touch.
-struct Scene {
+struct Setup {
     folder: FreshFolder,
     store: FolderArtifactStore,
     task: TaskId,
 }
 
-impl Scene {
-    fn set() -> Self {
+impl Setup {
+    fn new() -> Self {
         let folder = FreshFolder::make();
         let store = FolderArtifactStore::open(folder.path().join("artifacts")).unwrap();
         fs::create_dir(folder.path().join("elsewhere")).unwrap();
@@ -95,26 +95,26 @@ impl Scene {
 }
 
 async fn a_link_in_place_of_a_file_is_not_followed() {
-    let scene = Scene::set();
-    let real = scene.put("secret").await;
+    let setup = Setup::new();
+    let real = setup.put("secret").await;
 
     // Even a valid artifact is not read through a link.
-    let target = scene.elsewhere().join("target");
-    fs::rename(scene.path_of(&real.key), &target).unwrap();
+    let target = setup.elsewhere().join("target");
+    fs::rename(setup.path_of(&real.key), &target).unwrap();
 
-    for points_to in [target.clone(), scene.elsewhere(), scene.path_of("nowhere")] {
-        symlink(&points_to, scene.path_of(&real.key)).unwrap();
+    for points_to in [target.clone(), setup.elsewhere(), setup.path_of("nowhere")] {
+        symlink(&points_to, setup.path_of(&real.key)).unwrap();
         assert_eq!(
-            scene.store.get(&real.key).await,
+            setup.store.get(&real.key).await,
             Err(ArtifactError::NotFound)
         );
-        scene.store.remove(&real.key).await.unwrap();
+        setup.store.remove(&real.key).await.unwrap();
         assert!(
-            fs::symlink_metadata(scene.path_of(&real.key)).is_err(),
+            fs::symlink_metadata(setup.path_of(&real.key)).is_err(),
             "the link itself is removed"
         );
 
-        fs::create_dir_all(scene.path_of(&real.key).parent().unwrap()).unwrap();
+        fs::create_dir_all(setup.path_of(&real.key).parent().unwrap()).unwrap();
     }
 
     assert!(target.is_file());
@@ -122,36 +122,35 @@ async fn a_link_in_place_of_a_file_is_not_followed() {
 
 async fn a_link_in_place_of_a_folder_is_not_followed() {
     for depth in [1, 2] {
-        let scene = Scene::set();
-        let real = scene.put("secret").await;
-        let folder = scene
+        let setup = Setup::new();
+        let real = setup.put("secret").await;
+        let folder = setup
             .path_of(&real.key)
             .ancestors()
             .nth(depth)
             .unwrap()
             .to_owned();
 
-        let target = scene.elsewhere().join("target");
+        let target = setup.elsewhere().join("target");
         fs::rename(&folder, &target).unwrap();
         symlink(&target, &folder).unwrap();
         let files = || fs::read_dir(&target).unwrap().count();
         assert_eq!(
-            scene.store.get(&real.key).await,
+            setup.store.get(&real.key).await,
             Err(ArtifactError::NotFound)
         );
-        scene.store.remove(&real.key).await.unwrap();
+        setup.store.remove(&real.key).await.unwrap();
 
         let new = NewArtifact {
             id: ArtifactId(random_id()),
-            task_id: scene.task,
+            task_id: setup.task,
             attempt: 1,
             file_name: "a",
             content_type: "text/plain",
             bytes: b"must not be written elsewhere",
         };
-
         assert!(matches!(
-            scene.store.put(new).await,
+            setup.store.put(new).await,
             Err(ArtifactError::Unavailable(_))
         ));
         assert_eq!(
@@ -163,60 +162,60 @@ async fn a_link_in_place_of_a_folder_is_not_followed() {
 }
 
 async fn removing_the_files_of_a_task_does_not_follow_links() {
-    let scene = Scene::set();
-    let real = scene.put("x").await;
-    let precious = scene.elsewhere().join("precious");
+    let setup = Setup::new();
+    let real = setup.put("x").await;
+    let precious = setup.elsewhere().join("precious");
     fs::write(&precious, "precious").unwrap();
-    let of_attempt = scene.path_of(&real.key).parent().unwrap().to_owned();
+    let of_attempt = setup.path_of(&real.key).parent().unwrap().to_owned();
     let of_task = of_attempt.parent().unwrap().to_owned();
     for folder in [&of_attempt, &of_task] {
         symlink(&precious, folder.join("link-to-file")).unwrap();
-        symlink(scene.elsewhere(), folder.join("link-to-folder")).unwrap();
+        symlink(setup.elsewhere(), folder.join("link-to-folder")).unwrap();
     }
 
-    scene.store.remove_all(scene.task).await.unwrap();
+    setup.store.remove_all(setup.task).await.unwrap();
     assert!(!of_task.exists());
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 
-    symlink(scene.elsewhere(), &of_task).unwrap();
-    scene.store.remove_all(scene.task).await.unwrap();
+    symlink(setup.elsewhere(), &of_task).unwrap();
+    setup.store.remove_all(setup.task).await.unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 async fn a_partial_file_is_never_visible() {
-    let scene = Scene::set();
-    let real = scene.put("all of it").await;
-    let whole = fs::read(scene.path_of(&real.key)).unwrap();
+    let setup = Setup::new();
+    let real = setup.put("all of it").await;
+    let whole = fs::read(setup.path_of(&real.key)).unwrap();
 
     // After a crash, a file has the temporary name and may be truncated anywhere.
-    let crashed = format!("{}/1/{}", scene.task, random_id());
-    let half = scene.path_of(&format!("{crashed}.part"));
+    let crashed = format!("{}/1/{}", setup.task, random_id());
+    let half = setup.path_of(&format!("{crashed}.part"));
 
     for length in 0..whole.len() {
         fs::write(&half, &whole[..length]).unwrap();
         assert_eq!(
-            scene.store.get(&crashed).await,
+            setup.store.get(&crashed).await,
             Err(ArtifactError::NotFound)
         );
-        let named = format!("{crashed}.part");
 
+        let named = format!("{crashed}.part");
         assert!(matches!(
-            scene.store.get(&named).await,
+            setup.store.get(&named).await,
             Err(ArtifactError::Invalid(_))
         ));
     }
 
-    scene.store.remove(&crashed).await.unwrap();
+    setup.store.remove(&crashed).await.unwrap();
     assert!(!half.exists(), "it is removed with its key");
     fs::write(&half, &whole).unwrap();
-    scene.store.remove_all(scene.task).await.unwrap();
+    setup.store.remove_all(setup.task).await.unwrap();
     assert!(!half.exists(), "it is removed with the files of the task");
 }
 
 async fn a_truncated_or_changed_file_is_not_returned() {
-    let scene = Scene::set();
-    let real = scene.put("all of it").await;
-    let path = scene.path_of(&real.key);
+    let setup = Setup::new();
+    let real = setup.put("all of it").await;
+    let path = setup.path_of(&real.key);
     let whole = fs::read(&path).unwrap();
     let mut longer = whole.clone();
 
@@ -224,7 +223,7 @@ async fn a_truncated_or_changed_file_is_not_returned() {
     let cut = (0..whole.len()).map(|length| whole[..length].to_vec());
     for bytes in cut.chain([longer, b"something else entirely".to_vec(), vec![0xff; 100]]) {
         fs::write(&path, &bytes).unwrap();
-        let found = scene.store.get(&real.key).await;
+        let found = setup.store.get(&real.key).await;
         assert!(
             matches!(found, Err(ArtifactError::Unavailable(_))),
             "{} bytes: {found:?}",
@@ -233,20 +232,20 @@ async fn a_truncated_or_changed_file_is_not_returned() {
     }
 
     // A file of another key is refused.
-    let other = scene.put("other").await;
-    fs::copy(scene.path_of(&other.key), &path).unwrap();
+    let other = setup.put("other").await;
+    fs::copy(setup.path_of(&other.key), &path).unwrap();
     assert!(matches!(
-        scene.store.get(&real.key).await,
+        setup.store.get(&real.key).await,
         Err(ArtifactError::Unavailable(_))
     ));
     fs::write(&path, &whole).unwrap();
-    assert_eq!(scene.store.get(&real.key).await.unwrap().1, b"all of it");
+    assert_eq!(setup.store.get(&real.key).await.unwrap().1, b"all of it");
 }
 
 async fn files_outlive_the_store() {
-    let scene = Scene::set();
-    let real = scene.put("stored").await;
-    let again = FolderArtifactStore::open(scene.folder.path().join("artifacts")).unwrap();
+    let setup = Setup::new();
+    let real = setup.put("stored").await;
+    let again = FolderArtifactStore::open(setup.folder.path().join("artifacts")).unwrap();
     assert_eq!(
         again.get(&real.key).await.unwrap(),
         (real, b"stored".to_vec())
@@ -254,9 +253,9 @@ async fn files_outlive_the_store() {
 }
 
 async fn files_are_private_to_the_owner_and_removed_without_a_trace() {
-    let scene = Scene::set();
-    let real = scene.put("private").await;
-    let path = scene.path_of(&real.key);
+    let setup = Setup::new();
+    let real = setup.put("private").await;
+    let path = setup.path_of(&real.key);
     let mode_of = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o077;
     assert!(path.ancestors().take(3).all(|path| mode_of(path) == 0));
     assert_eq!(
@@ -265,9 +264,9 @@ async fn files_are_private_to_the_owner_and_removed_without_a_trace() {
         "no other name is left"
     );
 
-    scene.store.remove(&real.key).await.unwrap();
+    setup.store.remove(&real.key).await.unwrap();
     assert_eq!(
-        fs::read_dir(scene.folder.path().join("artifacts"))
+        fs::read_dir(setup.folder.path().join("artifacts"))
             .unwrap()
             .count(),
         0,

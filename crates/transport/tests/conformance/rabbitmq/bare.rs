@@ -1,4 +1,4 @@
-//! A plain client, which sees RabbitMQ as other programs do.
+//! A plain RabbitMQ client, as another program would use.
 
 use futures::StreamExt;
 use lapin::{
@@ -70,10 +70,10 @@ impl Bare {
                 passive: true,
                 ..QueueDeclareOptions::default()
             };
-            let asked = channel
+            let declared = channel
                 .queue_declare(queue.into(), options, FieldTable::default())
                 .await;
-            if asked.is_ok_and(|queue| queue.consumer_count() > 0) {
+            if declared.is_ok_and(|queue| queue.consumer_count() > 0) {
                 return;
             }
 

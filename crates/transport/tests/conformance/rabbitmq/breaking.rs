@@ -66,7 +66,7 @@ async fn within_deadline<T>(future: impl Future<Output = T>) -> T {
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Two processes on one server. Each consumes a queue, and one listens to the events of the other.
-struct Scene {
+struct Setup {
     here: Arc<RabbitBroker>,
     there: Arc<RabbitBroker>,
     consumers: [Box<dyn HintConsumer>; 2],
@@ -82,21 +82,21 @@ struct Scene {
 
 const QUEUES: [&str; 2] = ["vip_short", "free_default"];
 
-impl Scene {
-    async fn set(name: &'static str, kind: QueueKind) -> Self {
+impl Setup {
+    async fn new(name: &'static str, kind: QueueKind) -> Self {
         let server = block_in_place(|| OwnServer::start("rabbitmq", name));
         let namespace = ManuallyDrop::new(Namespace::at(&server.url));
         let brokers = (namespace.broker(kind).await, namespace.broker(kind).await);
         Self::of(server, namespace, brokers).await
     }
 
-    /// With the timeouts of a node for a silent server.
-    async fn set_hastily(name: &'static str, kind: QueueKind) -> Self {
+    /// Like [`Self::new`], with the timeouts of a node for a silent server.
+    async fn with_node_timeouts(name: &'static str, kind: QueueKind) -> Self {
         let server = block_in_place(|| OwnServer::start("rabbitmq", name));
         let namespace = ManuallyDrop::new(Namespace::at(&server.url));
         let brokers = (
-            namespace.hasty_broker(kind).await,
-            namespace.hasty_broker(kind).await,
+            namespace.broker_with_node_timeouts(kind).await,
+            namespace.broker_with_node_timeouts(kind).await,
         );
         Self::of(server, namespace, brokers).await
     }
@@ -109,14 +109,17 @@ impl Scene {
         let bus_here = bus(&here).await;
         let bus_there = bus(&there).await;
         let stream = bus_there.subscribe(Subscription::default());
+
         let consumers = [here.hints(QUEUES[0]), there.hints(QUEUES[1])];
         let queues = QUEUES.map(str::to_owned);
+
         within_deadline(async {
             while here.declare(&queues).await.is_err() {
                 until_up(&*here).await;
             }
         })
         .await;
+
         let published = Vec::new();
         let sent_events = Vec::new();
         Self {
@@ -173,7 +176,7 @@ impl Scene {
         send_until_received(|| self.bus_here.publish(event.clone()), received).await;
     }
 
-    /// Breaks the server while both consumers wait, and checks what the callers learn.
+    /// Breaks the server while both consumers wait, and checks what the callers see.
     async fn break_while_waiting(&mut self, break_it: impl FnOnce(&mut OwnServer)) {
         let bare = Bare::connect(&self.namespace).await;
         let [first, second] = &mut self.consumers;
@@ -184,9 +187,9 @@ impl Scene {
 
             block_in_place(|| break_it(&mut self.server));
             let both = async { futures::join!(until_down(&*self.here), until_down(&*self.there)) };
-            let noticed = tokio::time::timeout(NOTICED_WITHIN, both).await;
+            let both_noticed = tokio::time::timeout(NOTICED_WITHIN, both).await;
             assert!(
-                noticed.is_ok(),
+                both_noticed.is_ok(),
                 "the loss is noticed long before a missed heartbeat"
             );
             assert!(matches!(
@@ -241,7 +244,7 @@ async fn receive_until(consumer: &mut dyn HintConsumer, task_id: TaskId) -> Vec<
     received
 }
 
-/// Receives for ever. A hint that was published twice comes twice.
+/// Receives without end. A hint that was published twice is received twice.
 async fn receive_nothing_new(consumer: &mut dyn HintConsumer, published: &[TaskId]) {
     loop {
         let received = consumer.next(4).await;
@@ -297,29 +300,29 @@ async fn bus(broker: &Arc<RabbitBroker>) -> RabbitEventBus {
 }
 
 async fn a_killed_server_has_what_it_confirmed() {
-    let mut scene = Scene::set("rabbitmq-killed", QueueKind::Classic).await;
-    scene.here.declare(&["another".to_owned()]).await.unwrap();
+    let mut setup = Setup::new("rabbitmq-killed", QueueKind::Classic).await;
+    setup.here.declare(&["another".to_owned()]).await.unwrap();
     let waiting: Vec<_> = (0..300).map(|_| hint("another")).collect();
     assert_eq!(
-        scene.here.publish_hints(&waiting).await,
+        setup.here.publish_hints(&waiting).await,
         vec![Published::Confirmed; waiting.len()]
     );
 
     for _ in 0..2 {
-        scene.assert_works().await;
-        scene.break_while_waiting(OwnServer::kill).await;
-        block_in_place(|| scene.server.start_again());
-        scene.until_up().await;
+        setup.assert_works().await;
+        setup.break_while_waiting(OwnServer::kill).await;
+        block_in_place(|| setup.server.start_again());
+        setup.until_up().await;
         assert_eq!(
-            scene.here.depth("another").await,
+            setup.here.depth("another").await,
             Ok(300),
             "confirmed hints are on the disk"
         );
     }
 
-    scene.assert_works().await;
+    setup.assert_works().await;
     assert_eq!(
-        within_deadline(scene.here.hints("another").next(300)).await[0].hint,
+        within_deadline(setup.here.hints("another").next(300)).await[0].hint,
         waiting[0]
     );
 }
@@ -329,39 +332,39 @@ async fn a_wiped_server_is_set_up_again() {
         ("rabbitmq-wiped", QueueKind::Classic),
         ("rabbitmq-wiped-quorum", QueueKind::Quorum),
     ] {
-        let mut scene = Scene::set(name, kind).await;
-        scene.assert_works().await;
-        scene.break_while_waiting(OwnServer::kill).await;
+        let mut setup = Setup::new(name, kind).await;
+        setup.assert_works().await;
+        setup.break_while_waiting(OwnServer::kill).await;
         block_in_place(|| {
-            scene.server.wipe();
-            scene.server.start_again();
+            setup.server.wipe();
+            setup.server.start_again();
         });
-        scene.until_up().await;
-        assert_eq!(scene.there.depth(QUEUES[0]).await, Ok(0));
-        scene.assert_works().await;
+        setup.until_up().await;
+        assert_eq!(setup.there.depth(QUEUES[0]).await, Ok(0));
+        setup.assert_works().await;
     }
 }
 
 async fn a_frozen_server_delays_no_caller() {
-    let mut scene = Scene::set_hastily("rabbitmq-frozen", QueueKind::Classic).await;
-    scene.assert_works().await;
-    scene
+    let mut setup = Setup::with_node_timeouts("rabbitmq-frozen", QueueKind::Classic).await;
+    setup.assert_works().await;
+    setup
         .break_while_waiting(|server| server.signal("STOP"))
         .await;
-    scene.server.signal("CONT");
-    scene.until_up().await;
-    scene.assert_works().await;
+    setup.server.signal("CONT");
+    setup.until_up().await;
+    setup.assert_works().await;
 }
 
 /// In a cluster, a classic queue whose server is away still exists, and declaring it answers 404.
 /// This test edits the tables of a single server to the same effect.
 async fn a_queue_that_is_away() {
-    let mut scene = Scene::set("rabbitmq-absent", QueueKind::Classic).await;
-    scene.assert_works().await;
-    let (_, host) = scene.server.url.rsplit_once('/').unwrap();
+    let mut setup = Setup::new("rabbitmq-absent", QueueKind::Classic).await;
+    setup.assert_works().await;
+    let (_, host) = setup.server.url.rsplit_once('/').unwrap();
     let name = format!(
         "rabbit_misc:r(<<\"{host}\">>, queue, <<\"{}\">>)",
-        scene.namespace.full(QUEUES[0])
+        setup.namespace.full(QUEUES[0])
     );
     let away = format!("mnesia:dirty_delete(rabbit_queue, {name}).");
     let back = format!(
@@ -369,59 +372,62 @@ async fn a_queue_that_is_away() {
          Q)."
     );
 
-    let both = [Arc::clone(&scene.here), Arc::clone(&scene.there)];
+    let both = [Arc::clone(&setup.here), Arc::clone(&setup.there)];
     let down = both.map(|broker| tokio::spawn(async move { until_down(&*broker).await }));
     block_in_place(|| {
-        scene.control(&["eval", &away]);
-        scene.control(&["close_all_connections", "--global", "gone"]);
+        setup.control(&["eval", &away]);
+        setup.control(&["close_all_connections", "--global", "gone"]);
     });
 
     for broken in down {
         broken.await.unwrap();
     }
 
-    scene.until_up().await;
-    assert!(scene.here.depth(QUEUES[0]).await.is_err(), "it is away");
+    setup.until_up().await;
+    assert!(setup.here.depth(QUEUES[0]).await.is_err(), "it is away");
     let published = hint(QUEUES[1]);
     assert_eq!(
-        scene
+        setup
             .here
             .publish_hints(std::slice::from_ref(&published))
             .await,
         [Published::Confirmed]
     );
 
-    scene.published.push(published.task_id);
-    let [first, second] = &mut scene.consumers;
+    setup.published.push(published.task_id);
+    let [first, second] = &mut setup.consumers;
 
     // Waiting for the queue that is away does not affect the other queue.
     tokio::select! {
         received = receive_until(&mut **second, published.task_id) => {
-            assert!(received.iter().all(|id| scene.published.contains(id)));
+            assert!(received.iter().all(|id| setup.published.contains(id)));
         }
         _ = first.next(4) => panic!("the queue is away"),
     }
-    block_in_place(|| scene.control(&["eval", &back]));
-    scene.assert_works().await;
-    assert_eq!(scene.here.state(), BrokerState::Up);
+    block_in_place(|| setup.control(&["eval", &back]));
+    setup.assert_works().await;
+    assert_eq!(setup.here.state(), BrokerState::Up);
 }
 
 async fn a_server_without_memory() {
-    let mut scene = Scene::set("rabbitmq-full", QueueKind::Classic).await;
-    scene.assert_works().await;
+    let mut setup = Setup::new("rabbitmq-full", QueueKind::Classic).await;
+    setup.assert_works().await;
+
     let waiting = hint(QUEUES[0]);
     assert_eq!(
-        scene
+        setup
             .here
             .publish_hints(std::slice::from_ref(&waiting))
             .await,
         [Published::Confirmed]
     );
-    block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "1MB"]));
-    // The next publish learns it, and no publish waits for long.
+
+    block_in_place(|| setup.control(&["set_vm_memory_high_watermark", "absolute", "1MB"]));
+
+    // The next publish fails, and no publish waits for long.
     within_deadline(async {
-        while matches!(scene.here.state(), BrokerState::Up) {
-            let answer = scene.here.publish_hints(&[hint(QUEUES[1])]).await;
+        while matches!(setup.here.state(), BrokerState::Up) {
+            let answer = setup.here.publish_hints(&[hint(QUEUES[1])]).await;
             assert!(
                 matches!(answer[..], [Published::Unknown(_) | Published::Confirmed]),
                 "{answer:?}"
@@ -429,35 +435,40 @@ async fn a_server_without_memory() {
         }
     })
     .await;
-    let why = until_down(&*scene.here).await;
+
+    let why = until_down(&*setup.here).await;
     assert!(
         why.contains("takes no messages") && why.contains("memory"),
         "{why}"
     );
-    let received = within_deadline(scene.consumers[0].next(4)).await;
+
+    let received = within_deadline(setup.consumers[0].next(4)).await;
     assert_eq!(received[0].hint, waiting, "the server still delivers");
-    scene.consumers[0].answered(&[received[0].tag]).await;
-    assert_eq!(within_deadline(scene.here.depth("vip_short")).await, Ok(0));
-    block_in_place(|| scene.control(&["set_vm_memory_high_watermark", "absolute", "512MB"]));
-    scene.until_up().await;
+    setup.consumers[0].answered(&[received[0].tag]).await;
+    assert_eq!(within_deadline(setup.here.depth("vip_short")).await, Ok(0));
+
+    block_in_place(|| setup.control(&["set_vm_memory_high_watermark", "absolute", "512MB"]));
+    setup.until_up().await;
+
     // Hints that were written while the server was blocked may still arrive, so other queues are
     // used from here.
-    scene.consumers = [scene.here.hints("a"), scene.there.hints("b")];
-    scene
+    setup.consumers = [setup.here.hints("a"), setup.there.hints("b")];
+    setup
         .here
         .declare(&["a".to_owned(), "b".to_owned()])
         .await
         .unwrap();
+
     let published = hint("a");
     assert_eq!(
-        scene
+        setup
             .there
             .publish_hints(std::slice::from_ref(&published))
             .await,
         [Published::Confirmed]
     );
     assert_eq!(
-        within_deadline(scene.consumers[0].next(4)).await[0].hint,
+        within_deadline(setup.consumers[0].next(4)).await[0].hint,
         published
     );
 }

@@ -68,7 +68,10 @@ impl Namespace {
     }
 
     /// Like [`Self::broker`], with the timeouts of a node for a silent server.
-    pub(crate) async fn hasty_broker(&self, queue_kind: QueueKind) -> Arc<RabbitBroker> {
+    pub(crate) async fn broker_with_node_timeouts(
+        &self,
+        queue_kind: QueueKind,
+    ) -> Arc<RabbitBroker> {
         let broker = RabbitBroker::connect(&self.url, self.options(queue_kind)).unwrap();
         until_up(&*broker).await;
         broker
@@ -104,7 +107,7 @@ pub(crate) async fn until_down(broker: &dyn Broker) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place of these tests that reads the environment"
+    reason = "these tests read the environment only here"
 )]
 pub(crate) fn server_url() -> String {
     std::env::var("LONGHAUL_TEST_RABBITMQ").unwrap_or_else(|_| {

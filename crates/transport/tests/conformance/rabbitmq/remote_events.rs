@@ -33,8 +33,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_gap_is_reported_as_missed,
         ),
         trial(
-            &name("a_listener_that_subscribed_early_learns_it"),
-            a_listener_that_subscribed_early_learns_it,
+            &name("a_subscription_before_the_bus_listens_is_reported_as_missed"),
+            a_subscription_before_the_bus_listens_is_reported_as_missed,
         ),
         trial(
             &name("a_lost_link_is_reported_as_missed"),
@@ -63,7 +63,7 @@ async fn bus(namespace: &Namespace) -> RabbitEventBus {
     let broker = namespace.broker(QueueKind::Classic).await;
     let bus = RabbitEventBus::new(&broker, MemoryEventBus::new(4_096));
     bus.listen().await;
-    // The bus needs the broker, and the test has no other place for it.
+    // The bus needs the broker until the end of the test.
     std::mem::forget(Arc::clone(&broker));
     bus
 }
@@ -123,10 +123,10 @@ async fn a_gap_is_reported_as_missed() {
     // More at once than are buffered for the others.
     let events: Vec<_> = (0..30_000).map(event).collect();
     events.iter().for_each(|event| here.publish(event.clone()));
+
     let last = event(7);
     let mut missed = 0;
     let mut received = 0;
-
     while missed + received < 30_000 {
         match next(&mut stream).await {
             Received::Missed(count) => missed += count,
@@ -147,7 +147,7 @@ async fn a_gap_is_reported_as_missed() {
     );
 }
 
-async fn a_listener_that_subscribed_early_learns_it() {
+async fn a_subscription_before_the_bus_listens_is_reported_as_missed() {
     let namespace = Namespace::new();
     let broker = namespace.connecting(QueueKind::Classic);
     let bus = RabbitEventBus::new(&broker, MemoryEventBus::new(16));
@@ -155,7 +155,6 @@ async fn a_listener_that_subscribed_early_learns_it() {
         task_id: Some(TaskId(random_id())),
         owner: None,
     });
-
     assert_eq!(next(&mut stream).await, Received::Missed(1));
     bus.listen().await;
     let mut late = bus.subscribe(Subscription::default());

@@ -98,7 +98,9 @@ async fn carry(
 async fn a_stalled_consumer_is_rebuilt() {
     let loss = Arc::new(DeliveryLoss::default());
     let namespace = Namespace::at(&proxy(&loss).await);
-    let stalled = namespace.hasty_broker(QueueKind::Classic).await;
+    let stalled = namespace
+        .broker_with_node_timeouts(QueueKind::Classic)
+        .await;
     let other = Namespace::named(&namespace.name);
     let dispatcher = other.broker(QueueKind::Classic).await;
 
@@ -134,7 +136,7 @@ async fn a_stalled_consumer_is_rebuilt() {
     assert_eq!(
         loss.most_dropped.load(Ordering::SeqCst),
         4,
-        "as many as the consumer asked for, and no more"
+        "as many as the consumer requested, and no more"
     );
 
     assert!(

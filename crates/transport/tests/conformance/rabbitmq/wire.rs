@@ -1,5 +1,4 @@
-//! What other programs see at the server, what Longhaul makes of their messages, and how it handles
-//! changes at the server.
+//! Messages as other programs see them, messages from other programs, and changes at the server.
 
 use std::time::Duration;
 
@@ -74,8 +73,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_deleted_queue_is_declared_again,
         ),
         trial(
-            &name("a_purged_queue_is_just_empty"),
-            a_purged_queue_is_just_empty,
+            &name("a_purged_queue_is_empty_and_still_works"),
+            a_purged_queue_is_empty_and_still_works,
         ),
         trial(
             &name("a_wrong_password_is_reported_without_showing_it"),
@@ -145,8 +144,8 @@ async fn a_hint_carries_its_headers() {
     let first = next(&mut consumer).await;
     let second = next(&mut consumer).await;
     assert_eq!(first.routing_key.as_str(), "vip_short.novel.write");
-    let properties = &first.properties;
 
+    let properties = &first.properties;
     assert_ne!(properties.message_id(), second.properties.message_id());
     assert!(properties.message_id().is_some());
     assert_eq!(
@@ -184,14 +183,14 @@ async fn an_event_is_a_cloud_event() {
     let exchange = namespace.full("events.exchange");
     let mut wanted = bare.subscribe(&exchange, "task.dead_lettered.#").await;
     let mut unwanted = bare.subscribe(&exchange, "task.completed.#").await;
-    let event = message(Topic::Event);
 
+    let event = message(Topic::Event);
     assert_eq!(
         broker.publish(std::slice::from_ref(&event)).await,
         [Published::Confirmed]
     );
-    let received = next(&mut wanted).await;
 
+    let received = next(&mut wanted).await;
     assert_eq!(
         received.routing_key.as_str(),
         "task.dead_lettered.novel.write"
@@ -212,12 +211,13 @@ async fn an_event_is_a_cloud_event() {
         "time": "2023-11-14T22:13:20.123456Z",
         "datacontenttype": "application/json",
         "data": {
-            "taskId": task_id, "userId": "ann", "taskType": "novel.write", "queue": "vip_short", "priority": 4,
-            "event": "dead_lettered", "status": "DEAD_LETTER", "attempt": 5, "retryCount": 4, "version": 12,
-            "correlationId": "request 7", "error": {"class": "retryable", "message": "the model is away"},
+            "taskId": task_id, "userId": "ann", "taskType": "novel.write",
+            "queue": "vip_short", "priority": 4, "event": "dead_lettered",
+            "status": "DEAD_LETTER", "attempt": 5, "retryCount": 4, "version": 12,
+            "correlationId": "request 7",
+            "error": {"class": "retryable", "message": "the model is away"},
         },
     });
-
     assert_eq!(
         serde_json::from_slice::<Value>(&received.data).unwrap(),
         expected
@@ -233,9 +233,9 @@ async fn a_dead_letter_is_in_the_dead_letter_queue() {
         broker.publish(std::slice::from_ref(&dead)).await,
         [Published::Confirmed]
     );
+
     let bare = Bare::connect(&namespace).await;
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
-
     assert_eq!(header(&letter, "taskId"), Some(dead.task_id.to_string()));
     let read: Value = serde_json::from_slice(&letter.data).unwrap();
     assert_eq!(read["data"]["status"], "DEAD_LETTER");
@@ -289,13 +289,13 @@ async fn an_unreadable_hint_becomes_a_dead_letter_and_is_counted() {
 
         assert_eq!(received, [good]);
         assert!(bad.iter().all(|body| dead.contains(body)));
+
         let traffic = broker
             .traffic()
             .into_iter()
             .find(|(name, _)| name == "tasks.vip_short")
             .unwrap()
             .1;
-
         assert_eq!(
             (traffic.published, traffic.nacked, traffic.delivered),
             (1, 4, 5)
@@ -320,16 +320,15 @@ async fn an_unreadable_report_becomes_a_dead_letter() {
         progress: Json::parse("progress", "50").unwrap(),
         is_full: false,
     };
-
     assert_eq!(
         broker.report_progress(std::slice::from_ref(&report)).await,
         [Published::Confirmed]
     );
+
     let mut inbox = broker.progress_inbox();
     let read = tokio::time::timeout(Duration::from_secs(60), inbox.next(8))
         .await
         .unwrap();
-
     assert_eq!(read[0].1, report);
     let letter = next(&mut bare.consume(&namespace.full("dlq")).await).await;
     assert_eq!(letter.data, b"[1, 2");
@@ -367,15 +366,18 @@ async fn a_signal_reaches_the_other_processes() {
 async fn a_queue_with_other_settings_is_named() {
     let namespace = Namespace::new();
     let bare = Bare::connect(&namespace).await;
+
     let durable = QueueDeclareOptions {
         durable: true,
         ..QueueDeclareOptions::default()
     };
     let queue = namespace.full("vip_short");
+
     bare.channel
         .queue_declare(queue.clone().into(), durable, FieldTable::default())
         .await
         .unwrap();
+
     let broker = namespace.broker(QueueKind::Classic).await;
     let BrokerError::Topology(why) = broker.declare(&["vip_short".to_owned()]).await.unwrap_err()
     else {
@@ -385,17 +387,20 @@ async fn a_queue_with_other_settings_is_named() {
         why.contains(&queue) && why.contains("x-") && why.contains("Delete it"),
         "{why}"
     );
+
     // The other queues still work.
     assert_eq!(broker.depth("free_default").await, Ok(0));
     assert_eq!(
         broker.publish_hints(&[hint("free_default")]).await,
         [Published::Confirmed]
     );
+
     bare.channel
         .queue_delete(queue.into(), QueueDeleteOptions::default())
         .await
         .unwrap();
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
+
     // A queue that every link needs takes the broker down until it is fixed.
     let other = Namespace::new();
     let bare = Bare::connect(&other).await;
@@ -403,11 +408,13 @@ async fn a_queue_with_other_settings_is_named() {
         .queue_declare(other.full("dlq").into(), durable, FieldTable::default())
         .await
         .unwrap();
+
     let broker = other.connecting(QueueKind::Classic);
     let BrokerError::Topology(why) = broker.declare(&[]).await.unwrap_err() else {
         panic!("the settings differ")
     };
     assert!(why.contains(&other.full("dlq")), "{why}");
+
     bare.channel
         .queue_delete(other.full("dlq").into(), QueueDeleteOptions::default())
         .await
@@ -442,17 +449,17 @@ async fn a_delayed_hint_reaches_only_its_own_queue() {
             .declare(&["vip_short", "250", "wait"].map(str::to_owned))
             .await
             .unwrap();
-        let waiting = hint("vip_short");
 
+        let waiting = hint("vip_short");
         assert_eq!(
             broker.publish_hints_later(&[(waiting.clone(), 250)]).await,
             [Published::Confirmed]
         );
+
         let mut consumer = broker.hints("vip_short");
         let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
             .await
             .unwrap();
-
         assert_eq!(received[0].hint, waiting);
         for queue in others {
             let own = hint(queue);
@@ -460,11 +467,11 @@ async fn a_delayed_hint_reaches_only_its_own_queue() {
                 broker.publish_hints(std::slice::from_ref(&own)).await,
                 [Published::Confirmed]
             );
+
             let mut consumer = broker.hints(queue);
             let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
                 .await
                 .unwrap();
-
             assert_eq!(received[0].hint, own, "{queue}");
         }
     }
@@ -503,8 +510,8 @@ async fn with_quorum_queues_no_queue_is_classic() {
         let refusal = channel
             .queue_declare(namespace.full(queue).into(), options, arguments)
             .await;
-        let why = refusal.unwrap_err().to_string();
 
+        let why = refusal.unwrap_err().to_string();
         assert!(
             why.contains("x-queue-type"),
             "only the queue type differs: {queue}: {why}"
@@ -577,7 +584,7 @@ async fn a_deleted_queue_is_declared_again() {
     );
 }
 
-async fn a_purged_queue_is_just_empty() {
+async fn a_purged_queue_is_empty_and_still_works() {
     let namespace = Namespace::new();
     let broker = namespace.broker(QueueKind::Classic).await;
     broker.declare(&["vip_short".to_owned()]).await.unwrap();
@@ -596,11 +603,11 @@ async fn a_purged_queue_is_just_empty() {
 
     let published = hint("vip_short");
     broker.publish_hints(std::slice::from_ref(&published)).await;
+
     let mut consumer = broker.hints("vip_short");
     let received = tokio::time::timeout(Duration::from_secs(60), consumer.next(8))
         .await
         .unwrap();
-
     assert_eq!(received[0].hint, published);
 }
 
@@ -608,7 +615,7 @@ async fn a_wrong_password_is_reported_without_showing_it() {
     let url = super::fresh::server_url();
     let (scheme, rest) = url.split_once("://").unwrap();
     let url = format!(
-        "{scheme}://nobody:hush-hush@{}",
+        "{scheme}://unknown:hush-hush@{}",
         rest.rsplit_once('@').unwrap().1
     );
     let broker = RabbitBroker::connect(&url, RabbitOptions::default()).unwrap();
@@ -623,11 +630,13 @@ async fn a_missing_server_fails_fast() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
+
     let broker = RabbitBroker::connect(
         &format!("amqp://127.0.0.1:{port}"),
         RabbitOptions::default(),
     )
     .unwrap();
+
     let all = async {
         assert!(matches!(
             broker.publish_hints(&[hint("vip_short")]).await[..],
@@ -644,6 +653,7 @@ async fn a_missing_server_fails_fast() {
         broker.signal(Signal::Backlogged { queues: Vec::new() });
         broker.close().await;
     };
+
     tokio::time::timeout(Duration::from_secs(30), all)
         .await
         .unwrap();

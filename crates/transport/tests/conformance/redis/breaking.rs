@@ -82,7 +82,7 @@ fn command(server: &OwnServer, arguments: &[&str]) {
     let _: redis::Value = command.query(&mut connection).unwrap();
 }
 
-struct Scene {
+struct Setup {
     server: OwnServer,
     redis: Arc<Redis>,
     limiter: RedisRateLimiter,
@@ -90,8 +90,8 @@ struct Scene {
     task: TaskId,
 }
 
-impl Scene {
-    async fn set(name: &'static str) -> Self {
+impl Setup {
+    async fn new(name: &'static str) -> Self {
         let server = OwnServer::start("redis", name);
         let redis = connected(&server.url, "longhaul").await;
         Self::of(server, redis)
@@ -137,44 +137,44 @@ impl Scene {
 }
 
 async fn a_flushed_server_works_like_an_empty_one() {
-    let scene = Scene::set("redis-flushed").await;
+    let setup = Setup::new("redis-flushed").await;
     for _ in 0..3 {
-        scene.assert_works_like_an_empty_one().await;
-        assert_eq!(permits(&scene.limiter).await, 0);
-        command(&scene.server, &["FLUSHALL"]);
-        command(&scene.server, &["SCRIPT", "FLUSH"]);
+        setup.assert_works_like_an_empty_one().await;
+        assert_eq!(permits(&setup.limiter).await, 0);
+        command(&setup.server, &["FLUSHALL"]);
+        command(&setup.server, &["SCRIPT", "FLUSH"]);
     }
 
-    assert_eq!(scene.redis.state(), RedisState::Up);
+    assert_eq!(setup.redis.state(), RedisState::Up);
 }
 
 async fn a_node_uses_its_share() {
-    let mut scene = Scene::set("redis-killed").await;
+    let mut setup = Setup::new("redis-killed").await;
     for _ in 0..2 {
-        scene.assert_works_like_an_empty_one().await;
-        scene.server.kill();
-        within_deadline(scene.redis.until(false)).await;
+        setup.assert_works_like_an_empty_one().await;
+        setup.server.kill();
+        within_deadline(setup.redis.until(false)).await;
         assert!(
-            permits(&scene.limiter).await <= 2,
+            permits(&setup.limiter).await <= 2,
             "no more than its share, and only once in this hour"
         );
-        assert!(scene.limiter.is_away());
-        assert_eq!((scene.put(10).await, scene.newest().await), (false, None));
+        assert!(setup.limiter.is_away());
+        assert_eq!((setup.put(10).await, setup.newest().await), (false, None));
 
         // This node parks the key of a provider that says "too many".
-        within_deadline(scene.limiter.park("q", 3_600_000))
+        within_deadline(setup.limiter.park("q", 3_600_000))
             .await
             .unwrap();
-        let parked = within_deadline(scene.limiter.reserve("q", 0))
+        let parked = within_deadline(setup.limiter.reserve("q", 0))
             .await
             .unwrap();
         assert!(matches!(parked, Reservation::Refused { .. }), "{parked:?}");
-        scene.server.start_again();
+        setup.server.start_again();
 
-        within_deadline(scene.redis.until(true)).await;
+        within_deadline(setup.redis.until(true)).await;
     }
 
-    scene.assert_works_like_an_empty_one().await;
+    setup.assert_works_like_an_empty_one().await;
 }
 
 async fn a_frozen_server_delays_no_caller() {
@@ -182,21 +182,23 @@ async fn a_frozen_server_delays_no_caller() {
     // The timeout is that of a node.
     let redis = Redis::open(&server.url, "longhaul").unwrap();
     until_up(&redis).await;
-    let scene = Scene::of(server, redis);
-    scene.server.signal("STOP");
+    let setup = Setup::of(server, redis);
+
+    setup.server.signal("STOP");
     assert_eq!(
-        permits(&scene.limiter).await,
+        permits(&setup.limiter).await,
         2,
         "only the first request waits for an answer"
     );
-    assert!(scene.limiter.is_away() && scene.redis.state() != RedisState::Up);
-    assert!(!scene.put(1).await);
-    scene.server.signal("CONT");
+    assert!(setup.limiter.is_away() && setup.redis.state() != RedisState::Up);
+    assert!(!setup.put(1).await);
+
+    setup.server.signal("CONT");
     within_deadline(async {
         // On a busy machine an answer may exceed the timeout again.
-        while scene.limiter.is_away() || !scene.put(2).await {
-            scene.redis.until(true).await;
-            scene.limiter.reserve("p", 0).await.unwrap();
+        while setup.limiter.is_away() || !setup.put(2).await {
+            setup.redis.until(true).await;
+            setup.limiter.reserve("p", 0).await.unwrap();
         }
     })
     .await;
@@ -214,11 +216,11 @@ async fn a_server_that_starts_later_is_found() {
 }
 
 async fn a_server_without_memory() {
-    let scene = Scene::set("redis-full").await;
-    command(&scene.server, &["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(permits(&scene.limiter).await, 2);
-    assert!(scene.limiter.is_away());
-    assert!(!scene.put(1).await);
-    command(&scene.server, &["CONFIG", "SET", "maxmemory", "0"]);
-    scene.assert_works_like_an_empty_one().await;
+    let setup = Setup::new("redis-full").await;
+    command(&setup.server, &["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(permits(&setup.limiter).await, 2);
+    assert!(setup.limiter.is_away());
+    assert!(!setup.put(1).await);
+    command(&setup.server, &["CONFIG", "SET", "maxmemory", "0"]);
+    setup.assert_works_like_an_empty_one().await;
 }

@@ -158,8 +158,8 @@ async fn eight_nodes_use_all_of_one_limit() {
     let (start, uses) = run(&fresh, &LimitRules::default().limit("p", limit), &["p"]).await;
     let uses = in_order(uses.into_iter().flat_map(|(_, uses)| uses));
     assert_within(limit, &uses);
-    let percent = percent_used(limit, start, &uses);
 
+    let percent = percent_used(limit, start, &uses);
     assert!(
         percent >= 95.0,
         "{percent:.1} % of the limit were used: {} permits",
@@ -246,12 +246,12 @@ async fn every_key_expires() {
         keys.iter().all(|(_, ms)| (1..=3_700_000).contains(ms)),
         "{keys:?}"
     );
+
     let of_provider = keys
         .iter()
         .find(|(key, _)| key.ends_with(":limit:{p}:p"))
         .unwrap()
         .1;
-
     assert!(
         of_provider > 200_000,
         "a key lives as long as its bookings: {of_provider} ms"
@@ -302,8 +302,8 @@ async fn the_script_decides_alike() {
             server_time
                 .0
                 .store(booked.asked_at.as_micros(), Ordering::SeqCst);
-            let expected = of_process.reserve(key, max_wait_ms).await.unwrap();
 
+            let expected = of_process.reserve(key, max_wait_ms).await.unwrap();
             assert_eq!(
                 booked.reservation, expected,
                 "seed {seed}, step {step}, {key} of {rules:?}"

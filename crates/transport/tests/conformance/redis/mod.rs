@@ -95,12 +95,12 @@ impl FreshRedis {
             .map(|key| key.unwrap())
             .collect();
 
-        let lives = |key: String| {
+        let with_ttl = |key: String| {
             let ms = redis::cmd("PTTL").arg(&key).query(&mut connection).unwrap();
             (key, ms)
         };
 
-        keys.into_iter().map(lives).collect()
+        keys.into_iter().map(with_ttl).collect()
     }
 }
 
@@ -137,7 +137,7 @@ async fn until_up(redis: &Redis) {
 fn server() -> String {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the one place where these tests read the environment"
+        reason = "these tests read the environment only here"
     )]
     let url = std::env::var("LONGHAUL_TEST_REDIS");
     url.unwrap_or_else(|_| {
