@@ -34,7 +34,6 @@ const REFUSED_IN_NAMES: &[&str] = &[
 const ALLOWED_NAMES: &[(&str, &str)] = &[
     ("from_request_parts", "a method of axum"),
     ("into_parts", "the name that http uses for taking apart"),
-    ("log_lines", "lines of a log"),
     ("CountWords", "the task of the quick start counts words"),
 ];
 
