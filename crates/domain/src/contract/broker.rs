@@ -194,7 +194,8 @@ pub trait Broker: Send + Sync + std::fmt::Debug {
     /// The signals from now on.
     fn signals(&self) -> Box<dyn Signals>;
 
-    /// Reports progress of tasks that run here to the progress collector.
+    /// Sends progress to the progress collector. It is for workers without a store, which do not
+    /// exist yet: a node writes the progress of its tasks to the store itself.
     async fn report_progress(&self, reports: &[ProgressReport]) -> Vec<Published>;
     /// A consumer of reported progress.
     fn progress_inbox(&self) -> Box<dyn ProgressInbox>;
