@@ -246,7 +246,7 @@ def show(results, names):
         row = rows.get(name, {})
         print(f"| {name} | " + " | ".join(number(row.get(key), key) for key, _ in columns) + " |"
               + (f" {row['error']}" if row.get("error") else ""))
-    print("\n| what | ours | beside | ratio | wanted |\n| --- | ---: | ---: | ---: | ---: |")
+    print("\n| what | ours | beside | ratio | target |\n| --- | ---: | ---: | ---: | ---: |")
     heads = [(name, f"head_of_{backlog}", [f"{name}:head_alone_{backlog}"], HEAD_RATIO, f"head of {backlog:,}, beside the same alone")
              for name in OURS for backlog in backlogs]
     for ours, key, others, wanted, title in RATIOS + heads:

@@ -31,7 +31,7 @@ impl Report {
         };
         let missed = if is_met { "" } else { " ✗" };
 
-        eprintln!("{database:9} {what}: {shown}, wanted {wanted}{missed}");
+        eprintln!("{database:9} {what}: {shown}, target {wanted}{missed}");
         // Writing to a string cannot fail.
         let _ = writeln!(
             self.rows,
@@ -41,7 +41,7 @@ impl Report {
 
     pub(crate) fn markdown(&self) -> String {
         format!(
-            "| database | what | measured | wanted |\n| --- | --- | --- | --- |\n{}",
+            "| database | what | measured | target |\n| --- | --- | --- | --- |\n{}",
             self.rows
         )
     }

@@ -47,7 +47,7 @@ impl Report {
 
     pub(crate) fn markdown(&self) -> String {
         let mut text = String::from(
-            "| database | what | Longhaul | beside | ratio | wanted |\n| --- | --- | ---: | ---: \
+            "| database | what | Longhaul | beside | ratio | target |\n| --- | --- | ---: | ---: \
              | ---: | ---: |\n",
         );
 

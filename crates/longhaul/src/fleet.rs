@@ -103,7 +103,7 @@ impl Longhaul {
             Err(BrokerError::Unavailable(why)) => {
                 tracing::warn!(
                     %why,
-                    "the broker is away: nodes look into the store until it is there"
+                    "the broker is down: nodes look into the store until it is there"
                 );
                 Ok(())
             }

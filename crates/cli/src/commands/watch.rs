@@ -101,7 +101,7 @@ async fn next(
     }
 }
 
-/// The whole record, which has the result. Waits for a server that is away.
+/// The whole record, which has the result. Waits for a server that is down.
 async fn record(client: &Client, view: &View, id: TaskId) -> anyhow::Result<TaskView> {
     loop {
         match client.get(id).await {

@@ -8,14 +8,15 @@ section! {
     /// Background work that one node does for all.
     pub struct Maintenance with settings: MaintenanceSettings {
         /// A node that has not sent a heartbeat for this long is dead, and its tasks go to others.
-        /// A shorter lease finds deaths sooner, but also takes long pauses for them. The same on
-        /// all nodes.
+        /// A shorter lease finds deaths sooner, but may declare a paused node dead. The same on all
+        /// nodes.
         pub lease: WireDuration = WireDuration(settings.lease),
         /// How often to look for dead nodes.
         pub rescue_every: WireDuration = WireDuration(settings.rescue_every),
         /// How many deaths of its node quarantine a task as a dead letter.
         pub max_crashes: u32 = settings.max_crashes,
-        /// An attempt without a sign of life for this long is failed although its node lives.
+        /// An attempt that saves no progress or checkpoint for this long is failed although its
+        /// node lives.
         pub silent: WireDuration = WireDuration(settings.silent),
         /// How long after its timeout the node of an attempt may take to end it.
         pub timeout_grace: WireDuration = WireDuration(settings.timeout_grace),

@@ -12,7 +12,7 @@ section! {
         /// How nodes learn of new work: `local` (nodes claim from the store, and PostgreSQL wakes
         /// them) or RabbitMQ, `amqp://user:password@host/vhost`, with TLS `amqps://…`. With
         /// RabbitMQ, changes, signals and progress of every node reach all others at once. The same
-        /// on all nodes. Nodes keep working while it is away.
+        /// on all nodes. Nodes keep working while it is down.
         #[variable("LONGHAUL_BROKER")]
         pub url: SecretUrl = SecretUrl::new("local"),
         /// A prefix of all exchange and queue names, so that several systems can share one virtual
@@ -44,7 +44,7 @@ section! {
         /// A prefix of all keys, so that several systems can share one server. The same on all
         /// nodes.
         pub namespace: String = "longhaul".to_owned(),
-        /// The number of nodes that call providers. While Redis is away, each node uses every limit
+        /// The number of nodes that call providers. While Redis is down, each node uses every limit
         /// divided by this.
         pub nodes: u32 = 2,
     }

@@ -30,11 +30,11 @@ section! {
         pub resources: BTreeMap<String, usize> = BTreeMap::new(),
         /// The shortest wait between two polls of the store when no hint arrives.
         pub poll_least: WireDuration = WireDuration(settings.poll.least),
-        /// The longest wait between two polls. On PostgreSQL a hint shortens it; elsewhere it is
-        /// how late a task of another process may start.
+        /// The longest wait between two polls. On PostgreSQL a notification shortens it; on other
+        /// databases a task of another process may start this much later.
         pub poll_most: WireDuration = WireDuration(settings.poll.most),
-        /// How often leases are renewed while tasks run; a cancel from another node arrives within
-        /// this.
+        /// How often leases are renewed while tasks run; a cancel from another node reaches the
+        /// handler within this time.
         pub heartbeat: WireDuration = WireDuration(settings.heartbeat),
         /// The same while nothing runs.
         pub idle_heartbeat: WireDuration = WireDuration(settings.idle_heartbeat),

@@ -1,5 +1,5 @@
-//! Child ended: the parent's counters follow its children, and the last end moves a waiting parent
-//! on.
+//! Child ended: the parent's counters follow its children. A waiting parent continues or ends when
+//! its last child has ended.
 
 use super::{Refusal, Transition, finish, touched};
 use crate::{

@@ -157,8 +157,8 @@ impl Command {
                 "the dispatcher ends a waiting task that cannot be dispatched to any node"
             }
             Self::ChildEnded => {
-                "a child moved: the parent's counters follow, and the last end moves a waiting \
-                 parent on"
+                "a child changed state: the parent's counters follow; a waiting parent continues \
+                 or ends when its last child has ended"
             }
             Self::Prune => {
                 "the pruner removes tasks that ended long ago, together with their children"

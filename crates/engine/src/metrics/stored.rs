@@ -50,7 +50,7 @@ impl StoreMetrics {
             errors: book.counters(
                 "tasks_store_errors",
                 ["operation"],
-                "Operations that failed because the store was away or broken, not because they \
+                "Operations that failed because the store was down or broken, not because they \
                  were refused",
             ),
             seconds: book.histograms(

@@ -1,4 +1,4 @@
-//! A broker that is away, forgets or refuses, and nodes that leave.
+//! A broker that is down, forgets or refuses, and nodes that leave.
 
 use super::*;
 

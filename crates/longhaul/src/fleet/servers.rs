@@ -23,7 +23,7 @@ use crate::Builder;
 pub(crate) struct FleetSettings {
     rabbitmq: Option<(Secret, RabbitOptions)>,
     redis: Option<(Secret, String)>,
-    /// How many nodes share each limit while Redis is away.
+    /// How many nodes share each limit while Redis is down.
     nodes: u32,
     external: Vec<EventRule>,
 }
@@ -51,7 +51,7 @@ impl Default for FleetSettings {
 impl Builder {
     /// Connects processes through RabbitMQ, which carries hints, events, signals and progress:
     /// `amqp://user:password@host/vhost`, or `amqps://…` with TLS. The store stays authoritative;
-    /// while the broker is away, nodes poll it. All processes of a store use the same broker and
+    /// while the broker is down, nodes poll it. All processes of a store use the same broker and
     /// namespace.
     #[must_use]
     pub fn rabbitmq(mut self, url: &str, options: RabbitOptions) -> Self {
@@ -67,7 +67,7 @@ impl Builder {
         self
     }
 
-    /// How many nodes call providers. While Redis is away, each uses that share of every limit.
+    /// How many nodes call providers. While Redis is down, each uses that share of every limit.
     #[must_use]
     pub const fn nodes(mut self, nodes: u32) -> Self {
         self.fleet.nodes = nodes;

@@ -21,7 +21,8 @@ fn health(missing: Vec<String>) -> Response {
 }
 
 pub(crate) fn live_doc() -> Doc {
-    Doc::new("healthz", "Whether the process is alive").answer::<Health>(200, "It is")
+    Doc::new("healthz", "Whether the process is alive")
+        .answer::<Health>(200, "The process is alive")
 }
 
 pub(crate) async fn live() -> Response {
@@ -35,7 +36,7 @@ pub(crate) fn ready_doc() -> Doc {
     )
     .answer::<Health>(
         200,
-        "It does; without its broker or Redis it works and is `degraded`",
+        "The node takes work; without its broker or Redis it is `degraded`",
     )
     .problems(&[503])
 }

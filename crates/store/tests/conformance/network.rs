@@ -85,7 +85,7 @@ async fn behind_a_proxy(backend: Backend) -> (SqlStore, FaultProxy, FreshDatabas
     (store, proxy, database)
 }
 
-/// Asks until there is an answer; every other answer is that the store is away.
+/// Asks until there is an answer; every other answer is that the store is down.
 async fn until_it_answers(store: &SqlStore) {
     let answered = async {
         while let Err(error) = store.now().await {

@@ -245,7 +245,7 @@ impl QueueReader {
     }
 
     /// Declares a hint queue before it is consumed. A queue with other settings must be fixed by an
-    /// operator, and one that is away with its server comes back with it. The reader waits for
+    /// operator, and one that is down with its server comes back with it. The reader waits for
     /// either.
     async fn declare(&self, link: &Link) -> Result<(), String> {
         let Some(queue) = self.task_queue.as_deref() else {

@@ -98,7 +98,7 @@ pub(super) fn check_queue_name(queue: &str) -> Result<(), String> {
 pub(super) enum DeclareError {
     /// An operator must resolve it.
     Differs(String),
-    /// The server of the cluster that has it is away. The others answer, and everything else can be
+    /// The server of the cluster that has it is down. The others answer, and everything else can be
     /// used.
     Absent(String),
     /// The server did not answer.
@@ -115,7 +115,7 @@ impl From<DeclareError> for BrokerError {
 }
 
 /// Declares everything that does not belong to one task queue. All queues have the kind of the hint
-/// queues, so that none of them is lost when one server of a cluster is away.
+/// queues, so that none of them is lost when one server of a cluster is down.
 pub(super) async fn declare_base(
     channel: &Channel,
     names: &Names,

@@ -1,7 +1,7 @@
 //! The connection to Redis that a process shares. A background task maintains it.
 //!
 //! The commands of many callers travel on one connection and are answered in order. While the
-//! server is away every command fails at once, so that no caller waits for it. Only commands that
+//! server is down every command fails at once, so that no caller waits for it. Only commands that
 //! were under way when it went away wait for the timeout.
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The rate limiter of a fleet: all nodes book in the same calendars, each permit by one atomic
 //! script.
 //!
-//! Time is the server's. While Redis is away, each node limits itself to its share of each limit.
+//! Time is the server's. While Redis is down, each node limits itself to its share of each limit.
 //!
 //! Permits are booked ahead, for as long as their callers wait, and a flushed server forgets them.
 //! That costs up to a burst and what the rate gives in that time. While only some nodes are cut
@@ -38,7 +38,7 @@ const DELAYED_PERMITS: usize = 1_000;
 /// twice that.
 const LONGEST_TOLERANCE: i128 = 1 << 52;
 
-/// What a node does while Redis is away.
+/// What a node does while Redis is down.
 #[derive(Debug, Clone)]
 pub struct Fallback {
     /// How many nodes share each limit; at least 1.
@@ -189,7 +189,7 @@ impl RedisRateLimiter {
             Some(error) if !was_away => {
                 tracing::warn!(
                     %error,
-                    "rate limiter: Redis is away; this node uses its share of each limit"
+                    "rate limiter: Redis is down; this node uses its share of each limit"
                 );
             }
             None if was_away => {
@@ -215,7 +215,7 @@ impl RateLimiter for RedisRateLimiter {
 
     async fn park(&self, key: &str, for_ms: u64) -> Result<(), LimiterError> {
         check_key(key)?;
-        // This node parks the key as well, for when Redis is away.
+        // This node parks the key as well, for when Redis is down.
         let here = self.fallback.park(key, for_ms).await;
         let parked = self.park_for_all(key, for_ms).await;
         self.note(parked.as_ref().err());

@@ -356,7 +356,7 @@ async fn a_frozen_server_delays_no_caller() {
     setup.assert_works().await;
 }
 
-/// In a cluster, a classic queue whose server is away still exists, and declaring it answers 404.
+/// In a cluster, a classic queue whose server is down still exists, and declaring it answers 404.
 /// This test edits the tables of a single server to the same effect.
 async fn a_queue_that_is_away() {
     let mut setup = Setup::new("rabbitmq-absent", QueueKind::Classic).await;
@@ -397,12 +397,12 @@ async fn a_queue_that_is_away() {
     setup.published.push(published.task_id);
     let [first, second] = &mut setup.consumers;
 
-    // Waiting for the queue that is away does not affect the other queue.
+    // Waiting for the queue that is down does not affect the other queue.
     tokio::select! {
         received = receive_until(&mut **second, published.task_id) => {
             assert!(received.iter().all(|id| setup.published.contains(id)));
         }
-        _ = first.next(4) => panic!("the queue is away"),
+        _ = first.next(4) => panic!("the queue is down"),
     }
     block_in_place(|| setup.control(&["eval", &back]));
     setup.assert_works().await;

@@ -93,7 +93,7 @@ pub(crate) async fn until_up(broker: &dyn Broker) {
     }
 }
 
-/// Waits until the broker is away. Returns the reason.
+/// Waits until the broker is down. Returns the reason.
 pub(crate) async fn until_down(broker: &dyn Broker) -> String {
     let mut state = broker.state();
     loop {
