@@ -17,6 +17,7 @@ const STEPS: usize = 200;
 const BETWEEN: Duration = Duration::from_millis(25);
 
 /// When each step was reported.
+/// When each step was reported. Locked for one push or look.
 type Reported = Arc<Mutex<Vec<Instant>>>;
 
 #[derive(Debug)]

@@ -65,6 +65,7 @@ impl Served {
             closing.clone(),
         );
 
+        // The server runs beside the clients of this process.
         let serving = tokio::spawn(async {
             if let Err(error) = serving.await {
                 eprintln!("the server stopped: {error}");

@@ -66,6 +66,7 @@ async fn over_http(served: &Served, count: usize) -> anyhow::Result<f64> {
 
     let started = Instant::now();
     let callers = clients.into_iter().enumerate().map(|(caller, mut client)| {
+        // Each caller is a task of its own, so that callers use all threads.
         tokio::spawn(async move {
             for id in (caller..count).step_by(CALLERS) {
                 let body = json!({"taskType": "noop", "parameters": payload(id)}).to_string();

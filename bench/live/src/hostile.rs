@@ -31,6 +31,7 @@ pub(crate) async fn measure(count: usize) -> Result<()> {
     let started = Instant::now();
     let mut slow = Vec::with_capacity(count);
     for _ in 0..count {
+        // In a task of its own, so that it notes the moment at which its socket is closed.
         slow.push(tokio::spawn(until_closed(begin(address).await?)));
     }
     let opened = started.elapsed();

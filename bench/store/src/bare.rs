@@ -121,6 +121,7 @@ impl Bare {
         let started = Instant::now();
         let inserters = (0..callers).map(|caller| {
             let bare = self.clone();
+            // Each caller is a task of its own, as in `ours`.
             tokio::spawn(async move {
                 for index in 0..n / callers {
                     bare.insert(caller * n + index).await?;
@@ -189,6 +190,7 @@ impl Bare {
         let started = Instant::now();
         let drainers = (0..DRAINERS).map(|_| {
             let bare = self.clone();
+            // Loops as in `ours`.
             tokio::spawn(async move {
                 let mut done = 0;
                 loop {

@@ -30,6 +30,7 @@ pub(crate) async fn submit(store: &SqlStore, n: usize, callers: usize) -> anyhow
     let started = Instant::now();
     try_join_all((0..callers).map(|caller| {
         let store = store.clone();
+        // Each caller is a task of its own, like the handlers of a server.
         tokio::spawn(async move {
             for index in 0..n / callers {
                 store.submit_task(task(caller * n + index)).await?;
@@ -104,6 +105,7 @@ pub(crate) async fn drain(store: &SqlStore, n: usize) -> anyhow::Result<f64> {
     let drainers = (0..DRAINERS).map(|_| {
         let store = store.clone();
         let request = Arc::clone(&request);
+        // The claims of one loop overlap with the finishes of another, as in a node.
         tokio::spawn(async move {
             let mut done = 0;
             loop {

@@ -63,6 +63,7 @@ pub(crate) async fn run(
         }
 
         started += before.elapsed();
+        // The plan goes on while earlier items are followed.
         following.spawn(follow(
             gateway.clone(),
             Arc::clone(&history),

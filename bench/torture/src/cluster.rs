@@ -66,6 +66,7 @@ impl ProcessState {
 
 impl Node {
     fn process(&self) -> std::sync::MutexGuard<'_, ProcessState> {
+        // Each change is one assignment, so a poisoned lock is still good.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -159,6 +160,7 @@ impl Node {
     async fn supervise(self: Arc<Self>, mut ending: watch::Receiver<bool>) -> anyhow::Result<()> {
         loop {
             let mut child = self.start()?;
+            // A wait that is dropped loses no exit status: the next wait returns it.
             let ended = tokio::select! {
                 ended = child.wait() => Some(ended?),
                 _ = ending.wait_for(|is_ending| *is_ending) => None,
@@ -212,6 +214,7 @@ impl Cluster {
         let nodes: Vec<Arc<Node>> = plans.into_iter().enumerate().map(node).collect();
         let supervisors = nodes
             .iter()
+            // A task for each node: one that restarts must not delay the others.
             .map(|node| tokio::spawn(Arc::clone(node).supervise(is_ending.clone())))
             .collect();
 

@@ -152,6 +152,7 @@ pub(crate) struct FaultLog(Arc<Mutex<Vec<FaultRecord>>>);
 
 impl FaultLog {
     pub(crate) fn list(&self) -> MutexGuard<'_, Vec<FaultRecord>> {
+        // Held for one look or change, never across an await.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

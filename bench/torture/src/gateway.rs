@@ -182,6 +182,7 @@ struct Connection {
 type Waiting = Mutex<HashMap<u64, oneshot::Sender<Answer>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // Held for one look or change, never across an await.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

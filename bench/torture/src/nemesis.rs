@@ -87,6 +87,7 @@ impl Nemesis {
     ) -> anyhow::Result<Vec<FaultRecord>> {
         loop {
             let rest = Duration::from_millis(self.random.random_range(700..2_600));
+            // Only the rest is cut short: a fault that has begun is also repaired.
             tokio::select! {
                 () = tokio::time::sleep(rest) => {}
                 _ = ending.wait_for(|is_ending| *is_ending) => break,
@@ -223,6 +224,7 @@ impl Nemesis {
         let fault_log = self.fault_log.clone();
 
         // The repair runs alone, so that other faults can overlap with it.
+        // Faults overlap, so a repair does not wait for the next fault.
         self.repairs.spawn(async move {
             let mut server = server;
             let down = Duration::from_millis(ms);

@@ -138,6 +138,7 @@ async fn serve(longhaul: Longhaul, port: u16) -> anyhow::Result<()> {
 /// Answers requests concurrently until the input ends.
 async fn answer_requests(longhaul: &Arc<Longhaul>) -> anyhow::Result<()> {
     let (answers, to_write) = mpsc::channel(ANSWERS);
+    // One writer, so that answers do not mix within a line.
     tokio::spawn(write_answers(to_write));
     let mut answering = JoinSet::new();
     let mut requests = BufReader::new(tokio::io::stdin()).lines();
@@ -146,6 +147,7 @@ async fn answer_requests(longhaul: &Arc<Longhaul>) -> anyhow::Result<()> {
         let longhaul = Arc::clone(longhaul);
         let answers = answers.clone();
 
+        // A slow request must not hold up the others.
         answering.spawn(async move {
             let what = gateway::answer(&longhaul, what).await;
             // Without a writer `torture run` is gone, and the input ends soon.

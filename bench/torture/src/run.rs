@@ -139,6 +139,7 @@ async fn interrupted() {
         return std::future::pending().await;
     };
 
+    // Both signals mean the same: stop.
     tokio::select! {
         _ = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
@@ -274,6 +275,7 @@ async fn run_load(options: &Options, setup: &Setup) -> anyhow::Result<Observed> 
         is_ending.clone(),
     ));
 
+    // The nemesis runs beside the client, and ends before the tasks are counted.
     let mut breaking = tokio::spawn(nemesis.run(is_ending));
     let client = client::run(
         gateway.clone(),
@@ -337,6 +339,7 @@ async fn watch_progress(
 ) {
     let mut progress = Progress::new();
     loop {
+        // Only the pause is cut short: a count under way is awaited.
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(500)) => {}
             _ = ending.wait_for(|is_ending| *is_ending) => break,

@@ -42,6 +42,7 @@ pub(crate) const MAX_DELAY_MS: u64 = 3_600_000;
 pub(crate) struct DirectDispatch {
     broker: Arc<dyn Broker>,
     metrics: Arc<Metrics>,
+    /// Never held across an await: hints are taken out under the lock and published without it.
     outgoing: Mutex<Outgoing>,
 }
 
@@ -136,6 +137,8 @@ impl DirectDispatch {
     fn start_publishing(self: &Arc<Self>, mut outgoing: MutexGuard<'_, Outgoing>) {
         let is_empty = outgoing.now.is_empty() && outgoing.later.is_empty();
         if !is_empty && !std::mem::replace(&mut outgoing.is_publishing, true) {
+            // In a task of its own: a submit does not wait for the broker. `is_publishing`, set
+            // under the lock, keeps it to one.
             tokio::spawn(Arc::clone(self).publish_all());
         }
     }

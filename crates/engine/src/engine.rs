@@ -90,6 +90,7 @@ pub struct Engine {
     pub(crate) direct_dispatch: Option<Arc<DirectDispatch>>,
     /// Receives signals of other nodes for as long as the engine lives.
     pub(crate) _signal_listener: Option<AbortOnDropHandle<()>>,
+    /// Locked for one look and insert, so that two tasks that publish one end count it once.
     pub(crate) recent_ends: Mutex<RecentEnds>,
     pub(crate) live: LiveTasks,
     /// Orders new tasks fairly between owners. Absent: first come, first served.

@@ -35,6 +35,7 @@ const FIRST_READ_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct FairOrder {
     store: Arc<dyn Store>,
+    /// Never held across an await. One lock for a whole batch keeps its due times together.
     state: Mutex<State>,
     /// How many reads have ended.
     reads: watch::Sender<u64>,
@@ -93,6 +94,8 @@ impl FairOrder {
         state.last_submit = Some(Instant::now());
         if !state.is_reading {
             state.is_reading = true;
+            // Under the lock, so that one reader runs. It has a weak reference and ends with the
+            // order.
             tokio::spawn(read_regularly(Reader(Arc::downgrade(self))));
         }
 

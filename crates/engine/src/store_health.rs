@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::Engine;
 
-/// The latest unbroken run of answers; nothing before the first one.
+/// The latest unbroken run of answers; nothing before the first one. The lock is held for one copy.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth(Mutex<Option<Answering>>);
 

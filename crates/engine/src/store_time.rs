@@ -10,6 +10,7 @@ use tokio::time::Instant;
 /// about a task.
 #[derive(Debug, Default)]
 pub struct StoreTime {
+    /// Reading and instant change together; held for one copy.
     last_reading: Mutex<Option<(Timestamp, Instant)>>,
 }
 

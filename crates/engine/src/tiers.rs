@@ -34,6 +34,7 @@ pub trait TierSource: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub(crate) struct Tiers {
     source: Arc<dyn TierSource>,
+    /// Never held across an await: two submits may look up the same owner, which does no harm.
     cache: Mutex<HashMap<String, CachedTier>>,
 }
 

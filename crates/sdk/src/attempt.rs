@@ -160,6 +160,7 @@ impl Deref for AttemptContext {
 /// attempt that submits the same children numbers them the same way.
 #[derive(Debug, Default)]
 pub(crate) struct ChildNumbers {
+    /// A number is taken and counted under one lock, so that concurrent submits get different ones.
     by_digest: Mutex<HashMap<[u8; 32], EqualChildren>>,
 }
 

@@ -33,6 +33,7 @@ impl Hooks {
     pub fn call(&self, hook: BoxFuture<'static, ()>) {
         let mut hook = AssertUnwindSafe(hook).catch_unwind();
         if (&mut hook).now_or_never().is_none() {
+            // The caller continues: a hook that waits must not hold up the commands of others.
             self.running.spawn(hook);
         }
     }
@@ -40,6 +41,7 @@ impl Hooks {
     /// Calls the hooks of many tasks in a task of their own.
     pub fn call_all(&self, hooks: Vec<BoxFuture<'static, ()>>) {
         if !hooks.is_empty() {
+            // One task for all: a bulk change must not start thousands.
             self.running.spawn(run_all(hooks));
         }
     }

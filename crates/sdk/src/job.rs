@@ -98,6 +98,7 @@ impl Job {
 
     /// Sleeps, and leaves with `?` when the handler should stop in the meantime.
     pub async fn sleep(&self, duration: Duration) -> Result<(), Stop> {
+        // A sleep that is dropped loses nothing.
         tokio::select! {
             () = tokio::time::sleep(duration) => Ok(()),
             () = self.cancelled() => self.check(),
@@ -209,6 +210,7 @@ impl Job {
     /// within ten seconds the attempt is retried.
     pub async fn ask<Q: Question>(&self, question: Q) -> Result<Q::Answer, Stop> {
         self.check()?;
+        // An answer that nobody waits for any more may be dropped: questions change nothing.
         tokio::select! {
             answer = ask(&*self.0, &question) => answer,
             () = self.cancelled() => Err(self.check().err().unwrap_or_else(Stop::cancelled)),

@@ -226,6 +226,7 @@ impl Connection {
 struct ConnectionLimits {
     total: usize,
     per_address: usize,
+    /// Never held across an await.
     open: Mutex<OpenConnections>,
 }
 

@@ -129,6 +129,7 @@ impl Same {
                 .map(|(caller, connection)| {
                     let connection = Arc::clone(connection);
                     let ids = Arc::clone(&self.ids);
+                    // Each caller is a task of its own, as in `ours`.
                     tokio::spawn(async move {
                         for index in 0..n / callers {
                             let rows = [Row {
@@ -171,6 +172,7 @@ impl Same {
         let started = Instant::now();
         let drainers = self.callers.iter().take(DRAINERS).map(|connection| {
             let connection = Arc::clone(connection);
+            // Loops as in `ours`.
             tokio::spawn(async move {
                 let mut done = 0;
                 loop {

@@ -22,6 +22,7 @@ pub(crate) struct BrokerMetrics {
     up: Many<Gauge, 0>,
     traffic: [(Bounded<Counter>, Field); 5],
     /// What was shown last, by queue: the broker has sums, and counters take differences.
+    /// Locked while a scrape takes the differences, so that two scrapes do not count the same.
     shown: Mutex<HashMap<String, Traffic>>,
     published: Counter,
     republished: Counter,

@@ -42,6 +42,8 @@ fn task_seconds() -> Histogram {
 /// All metrics of a process.
 #[derive(Debug)]
 pub struct Metrics {
+    /// Locked while a scrape sets the gauges and writes the text, so that two scrapes do not mix.
+    /// Never held across an await.
     book: Mutex<Book>,
     types: HashMap<String, OfType>,
     other: OfType,

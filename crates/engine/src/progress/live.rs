@@ -26,7 +26,8 @@ struct LiveTask {
     has_children: bool,
 }
 
-/// The running tasks of this process. Ended tasks are removed.
+/// The running tasks of this process. Ended tasks are removed. The lock is held for one look or
+/// change, never across an await.
 #[derive(Debug, Default)]
 pub(crate) struct LiveTasks(Mutex<HashMap<TaskId, LiveTask>>);
 

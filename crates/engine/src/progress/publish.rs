@@ -39,6 +39,7 @@ pub(crate) struct CacheWriter {
 /// What is not in the cache yet: at most one report per task that runs here, and [`MAX_ENDED`].
 #[derive(Debug, Default)]
 struct Queue {
+    /// Never held across an await: a handler that reports does not wait for the cache.
     unwritten: Mutex<Unwritten>,
     wake: Notify,
 }
@@ -53,6 +54,7 @@ impl CacheWriter {
     /// Starts to write to `cache`. Needs a runtime.
     pub(crate) fn start(cache: Arc<dyn ProgressCache>) -> Self {
         let queue = Arc::new(Queue::default());
+        // In a task of its own, so that no handler waits for the cache. It ends with this writer.
         let writing = tokio::spawn(Arc::clone(&queue).write(cache));
         Self {
             queue,

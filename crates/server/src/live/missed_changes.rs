@@ -57,6 +57,7 @@ impl PeerPresence {
         let own = usize::from(engine.local_node().is_some());
         let has_peers = nodes.iter().filter(|node| node.lost_at.is_none()).count() > own;
 
+        // Locked anew for the answer: the last one to arrive counts, and each is recent.
         *self.0.lock() = Some((Instant::now(), has_peers));
         has_peers
     }

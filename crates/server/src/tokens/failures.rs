@@ -29,6 +29,7 @@ struct Window {
 impl TokenFailures {
     /// Refuses an address with too many failures until its window ends.
     pub(super) fn check(&self, peer: IpAddr, now: Instant) -> Result<(), ApiError> {
+        // Two guesses at the same moment may both pass: the bound is about costs, not about access.
         let Some(window) = self.0.lock().get(&client_of(peer)).copied() else {
             return Ok(());
         };

@@ -48,6 +48,8 @@ impl FolderArtifactStore {
         work: impl FnOnce(&Folder) -> Result<T, ArtifactError> + Send + 'static,
     ) -> Result<T, ArtifactError> {
         let root = Arc::clone(&self.root);
+        // File systems block. A caller that goes away does not stop the work: a file is written
+        // whole.
         let done = tokio::task::spawn_blocking(move || work(&root)).await;
         done.unwrap_or_else(|error| Err(ArtifactError::Unavailable(error.to_string())))
     }

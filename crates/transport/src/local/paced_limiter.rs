@@ -32,8 +32,10 @@ pub struct PacedRateLimiter {
     limiter: Arc<dyn RateLimiter>,
     rules: LimitRules,
     clock: Arc<dyn Clock>,
+    /// Never held across an await.
     queues: Mutex<PermitQueues>,
     /// The keys without a limit that a warning was logged for.
+    /// Look and insert are under one lock, so that a key is logged once.
     warned: Mutex<HashSet<String>>,
 }
 

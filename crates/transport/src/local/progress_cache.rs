@@ -18,6 +18,7 @@ const TASKS: usize = 20_000;
 #[derive(Debug)]
 pub struct MemoryProgressCache {
     max_tasks: usize,
+    /// Never held across an await; both of its maps change together.
     reports: Mutex<Reports>,
 }
 

@@ -48,6 +48,7 @@ impl Default for StreamBounds {
 #[derive(Debug)]
 pub struct MemoryStreamLog {
     bounds: StreamBounds,
+    /// One lock for all streams, because their total is bounded. Never held across an await.
     streams: Mutex<Streams>,
 }
 

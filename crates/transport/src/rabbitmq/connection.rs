@@ -48,9 +48,11 @@ pub(super) struct Shared {
     pub(super) traffic: TrafficCounts,
     pub(super) closed: CancellationToken,
     pub(super) outbound: mpsc::Sender<control::Outbound>,
+    /// Taken out at the close, so that listeners end. Never held across an await.
     pub(super) signals: Mutex<Option<broadcast::Sender<Signal>>>,
     status: watch::Sender<LinkStatus>,
     /// Task queues that were declared or consumed. Every new link declares them again.
+    /// Never held across an await: a new link declares a copy.
     known_queues: Mutex<BTreeSet<String>>,
 }
 

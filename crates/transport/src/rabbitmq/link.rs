@@ -40,11 +40,15 @@ pub(super) struct Link {
     query_timeout: Duration,
     /// Why the link is broken, once it is.
     failure: watch::Sender<Option<String>>,
+    /// Channels that no batch uses; locked for one push or pop.
     idle_channels: Mutex<Vec<Channel>>,
     publish_permits: Semaphore,
+    /// Held during a query, so that one channel is enough for all queries.
     query_channel: AsyncMutex<Option<Channel>>,
     /// Task queues whose hint queues were declared over this link.
+    /// Two consumers may both declare one, which does no harm.
     declared: Mutex<BTreeSet<String>>,
+    /// The watchdog checks a copy, so that no query runs under the lock.
     probes: Mutex<ConsumerProbes>,
 }
 

@@ -58,6 +58,7 @@ pub(super) struct QueueReader {
     channels: Vec<ConsumerChannel>,
     /// The channels of a paused reader. The server sends nothing over them until something is
     /// acknowledged.
+    /// Shared with the task that closes them; never held across an await.
     paused: Arc<Mutex<Vec<ConsumerChannel>>>,
     /// The number of the channel that was opened last.
     last_opened: u64,
@@ -303,6 +304,7 @@ impl QueueReader {
 
 impl Drop for QueueReader {
     fn drop(&mut self) {
+        // Otherwise the task that closes quiet channels would keep them for another moment.
         self.paused.lock().clear();
     }
 }

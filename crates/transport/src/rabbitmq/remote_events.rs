@@ -76,6 +76,7 @@ fn to_message(batch: &[(u64, TaskEvent)]) -> Outbound {
 #[derive(Debug)]
 pub(super) struct Reception {
     is_ready: watch::Sender<bool>,
+    /// Also held while `is_ready` changes, so that a listener is either early or sees all events.
     listeners: Mutex<Listeners>,
 }
 

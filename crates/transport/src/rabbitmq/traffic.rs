@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use longhaul_domain::contract::broker::Traffic;
 use parking_lot::Mutex;
 
-/// Counts by name, without the namespace. There are as many names as configured queues.
+/// Counts by name, without the namespace. There are as many names as configured queues. The lock is
+/// held for one count or copy.
 #[derive(Debug, Default)]
 pub(super) struct TrafficCounts(Mutex<BTreeMap<String, Traffic>>);
 

@@ -30,6 +30,7 @@ const STALLED_AFTER_CHECKS: u32 = 3;
 pub(super) struct ConsumerProbe {
     /// The full name of the consumer's queue.
     queue: String,
+    /// Locked for one read or write.
     waiting_since: Mutex<Option<Instant>>,
 }
 
