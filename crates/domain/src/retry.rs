@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{bounds, error::Invalid};
+use crate::{bounds, error::Invalid, time::millis};
 
 /// Exponential backoff with jitter and a cap. The number of attempts is a field of the task.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -35,7 +35,6 @@ impl RetryPolicy {
     /// Waits `initial` after the first failure and twice as long after each further one, up to
     /// `most`.
     pub fn backoff(initial: Duration, most: Duration) -> Self {
-        let millis = |wait: Duration| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         Self {
             initial_ms: millis(initial),
             max_ms: millis(most),

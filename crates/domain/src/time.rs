@@ -70,6 +70,12 @@ impl From<SystemTime> for Timestamp {
     }
 }
 
+/// The duration in whole milliseconds. One that is too long becomes the largest number, which every
+/// bound refuses.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The clock of a process that is its own store. Databases use their own clock.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, bounds};
+use longhaul_domain::{Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, time::millis};
 
 use crate::routing::Routing;
 
@@ -142,10 +142,6 @@ impl Catalog {
 
 /// Types that a refusal names at most.
 const MAX_NAMED: usize = 50;
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(bounds::DURATION_MS)
-}
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 use longhaul_domain::{
     TaskId, TaskRecord, Timestamp,
     contract::broker::{Hint, Signal},
+    time::millis,
 };
 
 use crate::Engine;
@@ -42,8 +43,7 @@ impl Engine {
             return;
         }
 
-        let delay = self.store_time.until(task.due_at).as_millis();
-        let delay_ms = u64::try_from(delay).unwrap_or(u64::MAX);
+        let delay_ms = millis(self.store_time.until(task.due_at));
         self.publish_hint_if_soon(Hint::of(task), delay_ms);
     }
 

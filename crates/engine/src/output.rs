@@ -17,6 +17,7 @@ use longhaul_domain::{
         store::Access,
         stream_log::{Content, Entries, Entry, StreamError},
     },
+    time::millis,
 };
 use tokio::time::Instant;
 
@@ -171,7 +172,7 @@ impl Output {
     async fn wait(&mut self, last: u64) -> Result<(), StreamError> {
         // While the log does not know the stream, any entry is news.
         let after = if last == 0 { 0 } else { self.after };
-        let wait_ms = POLL_STORE_AFTER.as_millis() as u64 * 2;
+        let wait_ms = millis(POLL_STORE_AFTER) * 2;
 
         // Each branch may be dropped: the next step reads the log again.
         tokio::select! {

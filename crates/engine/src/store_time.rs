@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_domain::Timestamp;
+use longhaul_domain::{Timestamp, time::millis};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -27,7 +27,7 @@ impl StoreTime {
         let last_reading = *self.last_reading.lock();
         let (reading, read_at) = last_reading?;
 
-        let elapsed_ms = u64::try_from(read_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let elapsed_ms = millis(read_at.elapsed());
         Some(reading.plus_ms(elapsed_ms))
     }
 

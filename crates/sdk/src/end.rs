@@ -6,6 +6,7 @@ use std::time::Duration;
 use longhaul_domain::{
     Json, StoreError, TaskRecord, bounds,
     contract::store::{AttemptEnd, Failure},
+    time::millis,
 };
 use serde::Serialize;
 
@@ -48,7 +49,7 @@ fn stopped(
             after: Some(after),
         } => AttemptEnd::Failed {
             failure: failure("retryable", &error),
-            retry_in_ms: Some(millis(after)),
+            retry_in_ms: Some(bounded_millis(after)),
         },
         StopKind::RateLimited {
             error,
@@ -70,7 +71,7 @@ fn stopped(
                 message,
                 detail: None,
             }),
-            delay_ms: millis(after),
+            delay_ms: bounded_millis(after),
         },
         StopKind::Fatal { class, error } => fatal(failure(class, &error)),
         StopKind::Cancelled => AttemptEnd::Cancelled,
@@ -132,7 +133,7 @@ const fn fatal(failure: Failure) -> AttemptEnd {
 fn rate_limited(error: &AnyError, retry_after: Duration) -> AttemptEnd {
     AttemptEnd::Snoozed {
         reason: Some(failure("rate_limited", error)),
-        delay_ms: millis(retry_after),
+        delay_ms: bounded_millis(retry_after),
     }
 }
 
@@ -144,8 +145,7 @@ fn failure(class: &str, error: &AnyError) -> Failure {
     }
 }
 
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis())
-        .unwrap_or(bounds::DURATION_MS)
-        .min(bounds::DURATION_MS)
+/// The wait in milliseconds, at most the longest that the store takes.
+fn bounded_millis(wait: Duration) -> u64 {
+    millis(wait).min(bounds::DURATION_MS)
 }

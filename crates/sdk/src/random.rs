@@ -2,7 +2,7 @@
 
 /// A random number from 0 to 1, for jitter.
 pub fn unit() -> f64 {
-    (rand::Rng::next_u64(&mut rand::rng()) >> 11) as f64 / (1_u64 << 53) as f64
+    rand::RngExt::random(&mut rand::rng())
 }
 
 /// A random id that cannot be guessed.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use longhaul_domain::{Invalid, Json, NewTask, RetryPolicy, bounds};
+use longhaul_domain::{Invalid, Json, NewTask, RetryPolicy, bounds, time::millis};
 use schemars::{JsonSchema, Schema};
 
-use crate::{progress, submission::exact_millis};
+use crate::progress;
 
 /// The settings of a task type. Every setting is optional. A submitter may override some of them.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,7 +76,7 @@ impl TypeSettings {
         let task = NewTask {
             max_attempts: self.max_attempts,
             retry: self.retry,
-            timeout_ms: self.timeout.map(exact_millis),
+            timeout_ms: self.timeout.map(millis),
             ..NewTask::new("any", task_type, queue, Json::trusted("null".to_owned()))
         };
 

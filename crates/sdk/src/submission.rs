@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use longhaul_domain::{
     Idempotency, Invalid, Json, NewTask, RetryPolicy, RunAt, StoreError, TaskId, Timestamp, bounds,
+    time::millis,
 };
 use longhaul_engine::{Submissions as _, trace};
 use serde::{Serialize, de::DeserializeOwned};
@@ -124,7 +125,7 @@ impl<K: Kind> Submission<K> {
         let settings = info.map(|info| info.settings.clone()).unwrap_or_default();
         let task = Json::from_value("parameters", params).map(|parameters| NewTask {
             max_attempts: settings.max_attempts,
-            timeout_ms: settings.timeout.map(exact_millis),
+            timeout_ms: settings.timeout.map(millis),
             finish_step,
             retry: settings.retry,
             ..NewTask::named(Arc::default(), Arc::default(), Arc::default(), parameters)
@@ -197,7 +198,7 @@ impl<K: Kind> Submission<K> {
 
     /// Runs the task no earlier than this long from now.
     pub fn delay(self, delay: Duration) -> Self {
-        self.with(|task| task.run_at = RunAt::AfterMs(exact_millis(delay)))
+        self.with(|task| task.run_at = RunAt::AfterMs(millis(delay)))
     }
 
     /// Runs the task no earlier than this moment.
@@ -217,7 +218,7 @@ impl<K: Kind> Submission<K> {
 
     /// How long one attempt may take.
     pub fn timeout(self, timeout: Duration) -> Self {
-        self.with(|task| task.timeout_ms = Some(exact_millis(timeout)))
+        self.with(|task| task.timeout_ms = Some(millis(timeout)))
     }
 
     /// When the task must have ended, waits included.
@@ -310,7 +311,7 @@ impl<K: Kind> Submission<K> {
             (None, Some(key)) => Some(Idempotency {
                 key,
                 digest: digest(&task),
-                ttl_ms: exact_millis(self.key_ttl),
+                ttl_ms: millis(self.key_ttl),
             }),
             (None, None) => None,
         };
@@ -404,9 +405,7 @@ fn child_key(
     let step = task.phase.as_str();
 
     if let Some(ChildNumber { digest, number, .. }) = number {
-        let digest = digest
-            .iter()
-            .fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let digest = hex::encode(digest);
         return Ok(format!("child/{parent_id}/{step}/{digest}/{number}"));
     }
 
@@ -459,9 +458,4 @@ fn digest(task: &NewTask) -> [u8; 32] {
     hash.update([0]);
     hash.update(task.parameters.as_str().as_bytes());
     hash.finalize().into()
-}
-
-/// The duration in milliseconds. A duration that is too long is refused later, not shortened.
-pub(crate) fn exact_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,5 +12,5 @@ pub(crate) fn token() -> uuid::Uuid {
 
 /// A random number from 0 to 1, for jitter.
 pub(crate) fn unit() -> f64 {
-    (next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    rand::RngExt::random(&mut rand::rng())
 }

@@ -509,13 +509,11 @@ pub(crate) fn known_token(row: &SqlRow) -> Result<KnownToken, SqlError> {
 
 /// A digest as stored: 64 hexadecimal digits.
 pub(crate) fn digest_text(digest: TokenDigest) -> String {
-    digest.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(digest.0)
 }
 
 fn text_digest(text: &str) -> Option<TokenDigest> {
     let mut bytes = [0; 32];
-    for (n, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * n..2 * n + 2)?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut bytes).ok()?;
     Some(TokenDigest(bytes))
 }

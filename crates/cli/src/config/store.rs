@@ -104,15 +104,7 @@ impl Artifacts {
 
 fn read_key(digits: &str) -> Option<[u8; 32]> {
     let mut key = [0; 32];
-    if digits.len() != 2 * key.len() {
-        return None;
-    }
-
-    for (byte, pair) in key.iter_mut().zip(digits.as_bytes().chunks(2)) {
-        let pair = std::str::from_utf8(pair).ok()?;
-        *byte = u8::from_str_radix(pair, 16).ok()?;
-    }
-
+    hex::decode_to_slice(digits, &mut key).ok()?;
     Some(key)
 }
 

@@ -187,10 +187,6 @@ async fn collect(stream: TcpStream, spans: Arc<Mutex<Vec<Span>>>) {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let known: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
     spans
@@ -221,13 +217,13 @@ async fn a_request_its_task_and_its_children_share_a_trace_and_log_its_id() {
     let spans = spans.lock().unwrap();
     let ours: Vec<Span> = spans
         .iter()
-        .filter(|span| hex(&span.trace_id) == TRACE_ID)
+        .filter(|span| hex::encode(&span.trace_id) == TRACE_ID)
         .cloned()
         .collect();
 
     let request = named(&ours, "POST /api/tasks");
     let parent = named(&ours, "run sample.fanout");
-    assert_eq!(hex(&request.parent_span_id), SPAN_ID);
+    assert_eq!(hex::encode(&request.parent_span_id), SPAN_ID);
     assert_eq!(parent.parent_span_id, request.span_id);
     let children: Vec<&Span> = ours
         .iter()
@@ -247,7 +243,8 @@ async fn a_request_its_task_and_its_children_share_a_trace_and_log_its_id() {
     assert!(
         spans
             .iter()
-            .any(|span| hex(&span.trace_id) == broken_trace && span.name == "run sample.fail")
+            .any(|span| hex::encode(&span.trace_id) == broken_trace
+                && span.name == "run sample.fail")
     );
     let lines: Vec<Value> = log
         .lines()

@@ -1,7 +1,7 @@
 //! Claim: a node takes due tasks. The node publishes the start of each when its handler starts.
 
 use longhaul_domain::{
-    LogLine, StoreError, TaskId, TaskRecord,
+    LogLine, StoreError, TaskRecord,
     contract::store::{ClaimNamed, ClaimRequest, Verdict},
 };
 
@@ -24,11 +24,6 @@ impl Engine {
         request: &ClaimRequest,
     ) -> Result<Vec<TaskRecord>, StoreError> {
         self.store.claim_host_affinity(request).await
-    }
-
-    /// A new task id, for a task that is submitted with it.
-    pub fn next_id(&self) -> TaskId {
-        self.store.next_id()
     }
 
     /// Stores log lines of running attempts. They change no task, so no event is published.

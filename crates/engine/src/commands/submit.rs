@@ -9,6 +9,7 @@ use longhaul_domain::{
         store::{ClaimRequest, Submitted},
     },
     event::{EventKind, TaskEvent},
+    time::millis,
 };
 use tokio::time::Instant;
 
@@ -160,10 +161,7 @@ impl Engine {
     /// How long until a task is due.
     fn delay_ms(&self, note: &Note) -> u64 {
         match note.due_at {
-            Some(due_at) => {
-                let delay = self.store_time.until(due_at).as_millis();
-                u64::try_from(delay).unwrap_or(u64::MAX)
-            }
+            Some(due_at) => millis(self.store_time.until(due_at)),
             None => note.delay_ms,
         }
     }

@@ -14,6 +14,7 @@ use longhaul_domain::{
         artifact_store::{ArtifactError, NewArtifact},
         store::Verdict,
     },
+    time::millis,
 };
 use tokio::time::Instant;
 
@@ -152,7 +153,6 @@ async fn note(
     new: &NewArtifact<'_>,
     life: Duration,
 ) -> Result<ArtifactRecord, FileError> {
-    let life_ms = u64::try_from(life.as_millis()).unwrap_or(bounds::DURATION_MS);
     let note = ArtifactNote {
         lease,
         id: new.id,
@@ -160,7 +160,7 @@ async fn note(
         file_name: new.file_name.to_owned(),
         content_type: new.content_type.to_owned(),
         bytes: new.bytes.len() as u64,
-        keep_ms: life_ms.min(bounds::DURATION_MS),
+        keep_ms: millis(life).min(bounds::DURATION_MS),
     };
 
     match engine.store.note_artifact(&note).await? {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{Clock as _, StoreError, TaskRecord, Timestamp};
+use longhaul_domain::{Clock as _, StoreError, TaskRecord, Timestamp, time::millis};
 use longhaul_node::ManualNode;
 
 use super::{TestLonghaul, assertions::describe};
@@ -67,8 +67,7 @@ impl TestLonghaul {
 
     /// Moves the clock forward. Tasks that become due run when the test runs a round.
     pub fn advance(&self, duration: Duration) {
-        self.clock
-            .advance_ms(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+        self.clock.advance_ms(millis(duration));
     }
 
     /// The current time of this Longhaul, for `run_at` and `deadline`.

@@ -315,16 +315,7 @@ fn key_row<'a>(task: &'a NewTask, promise: &'a Idempotency, id: TaskId) -> KeyRo
 }
 
 fn digest_text(promise: &Idempotency) -> String {
-    use std::fmt::Write as _;
-
-    promise
-        .digest
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    hex::encode(promise.digest)
 }
 
 /// Creates tasks and claims due ones, in one transaction.

@@ -102,9 +102,10 @@ impl RedisRateLimiter {
         let call = self.reserve_call(key, max_wait_ms);
         let (is_granted, ms, now, at): (bool, u64, i64, i64) = self.run(&call).await?;
 
-        let reservation = match is_granted {
-            true => Reservation::Granted { wait_ms: ms },
-            false => Reservation::Refused { retry_in_ms: ms },
+        let reservation = if is_granted {
+            Reservation::Granted { wait_ms: ms }
+        } else {
+            Reservation::Refused { retry_in_ms: ms }
         };
 
         Ok(Booked {
