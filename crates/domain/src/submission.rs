@@ -17,14 +17,14 @@ pub enum RunAt {
     AfterMs(u64),
 }
 
-/// The promise that a repeated request makes no second task.
+/// The idempotency key of a request: repeated with it, the request makes no second task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The caller's key, unique per owner.
     pub key: String,
     /// The digest of the request's body. The same key with another digest is refused.
     pub digest: [u8; 32],
-    /// How long the promise holds, in milliseconds.
+    /// How long the key is remembered, in milliseconds.
     pub ttl_ms: u64,
 }
 
@@ -110,9 +110,9 @@ impl NewTask {
             }
         }
 
-        if let Some(promise) = &self.idempotency {
-            bounds::check_name("Idempotency-Key", &promise.key)?;
-            bounds::check_duration_ms("idempotencyTtl", promise.ttl_ms)?;
+        if let Some(idempotency) = &self.idempotency {
+            bounds::check_name("Idempotency-Key", &idempotency.key)?;
+            bounds::check_duration_ms("idempotencyTtl", idempotency.ttl_ms)?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The task types that a process accepts by name, and how an order becomes a new task.
+//! The task types that a process accepts by name, and how a request becomes a new task.
 //!
 //! A server knows no handlers. The catalog has what it needs of a type: schemas, limits, and the
 //! defaults for what a submitter leaves open.
@@ -41,7 +41,7 @@ pub struct Catalog {
 
 /// A submitter's request for a task. The type supplies what is absent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order {
+pub struct TaskRequest {
     pub owner: String,
     pub task_type: String,
     pub parameters: Json,
@@ -84,30 +84,30 @@ impl Catalog {
         types.map(|definition| definition.name.as_str())
     }
 
-    /// The task of an order. An unknown type is refused with the names of the known ones.
-    pub fn new_task(&self, order: Order) -> Result<NewTask, Invalid> {
+    /// The task of a request. An unknown type is refused with the names of the known ones.
+    pub fn new_task(&self, request: TaskRequest) -> Result<NewTask, Invalid> {
         let definition = self
             .types
-            .get(&order.task_type)
-            .ok_or_else(|| self.unknown(&order.task_type))?;
-        let expected = order.expected_duration.or(definition.expected_duration);
-        let queue = match (&order.queue, &definition.queue) {
+            .get(&request.task_type)
+            .ok_or_else(|| self.unknown(&request.task_type))?;
+        let expected = request.expected_duration.or(definition.expected_duration);
+        let queue = match (&request.queue, &definition.queue) {
             (Some(queue), _) | (None, Some(queue)) => queue,
-            (None, None) => self.routing.queue(order.tier.as_deref(), expected),
+            (None, None) => self.routing.queue(request.tier.as_deref(), expected),
         };
 
-        let mut task = NewTask::new(&order.owner, &definition.name, queue, order.parameters);
-        task.tier = order.tier;
-        task.task_key = order.task_key;
-        task.priority = order.priority.unwrap_or(task.priority);
-        task.run_at = order.run_at;
-        task.max_attempts = order.max_attempts.unwrap_or(definition.max_attempts);
-        task.timeout_ms = order.timeout.or(definition.timeout).map(millis);
+        let mut task = NewTask::new(&request.owner, &definition.name, queue, request.parameters);
+        task.tier = request.tier;
+        task.task_key = request.task_key;
+        task.priority = request.priority.unwrap_or(task.priority);
+        task.run_at = request.run_at;
+        task.max_attempts = request.max_attempts.unwrap_or(definition.max_attempts);
+        task.timeout_ms = request.timeout.or(definition.timeout).map(millis);
         task.finish_step = definition.finish_step;
         task.retry = definition.retry;
-        task.correlation_id = order.correlation_id;
-        task.trace_context = order.trace_context;
-        task.idempotency = order.idempotency;
+        task.correlation_id = request.correlation_id;
+        task.trace_context = request.trace_context;
+        task.idempotency = request.idempotency;
 
         task.check()?;
         Ok(task)
@@ -168,8 +168,8 @@ mod tests {
         )
     }
 
-    fn order(task_type: &str) -> Order {
-        Order {
+    fn request(task_type: &str) -> TaskRequest {
+        TaskRequest {
             owner: "u-1".to_owned(),
             task_type: task_type.to_owned(),
             parameters: Json::trusted("null".to_owned()),
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn the_type_supplies_what_an_order_leaves_open() {
-        let task = catalog().new_task(order("a")).unwrap();
+    fn the_type_supplies_what_a_request_leaves_open() {
+        let task = catalog().new_task(request("a")).unwrap();
         assert_eq!(
             (task.max_attempts, task.priority, task.finish_step),
             (3, 1, true)
@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_comes_from_the_order_then_the_type_then_the_rules() {
-        let queue = |order| catalog().new_task(order).unwrap().queue.to_string();
-        let vip = Order {
+    fn the_queue_comes_from_the_request_then_the_type_then_the_rules() {
+        let queue = |request| catalog().new_task(request).unwrap().queue.to_string();
+        let vip = TaskRequest {
             tier: Some("vip".to_owned()),
-            ..order("a")
+            ..request("a")
         };
-        let short = Order {
+        let short = TaskRequest {
             expected_duration: Some(Duration::from_secs(5)),
             ..vip.clone()
         };
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(queue(vip.clone()), "vip_long");
         assert_eq!(queue(short), "vip_short");
         assert_eq!(
-            queue(Order {
+            queue(TaskRequest {
                 task_type: "b".to_owned(),
                 ..vip.clone()
             }),
@@ -220,7 +220,7 @@ mod tests {
         );
 
         assert_eq!(
-            queue(Order {
+            queue(TaskRequest {
                 queue: Some("named".to_owned()),
                 ..vip
             }),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn an_unknown_type_is_refused_with_the_known_ones() {
-        let refused = catalog().new_task(order("c")).unwrap_err();
+        let refused = catalog().new_task(request("c")).unwrap_err();
         assert_eq!(
             (refused.field, refused.allowed.as_str()),
             ("taskType", "a, b")
@@ -240,9 +240,9 @@ mod tests {
     #[test]
     fn an_invalid_field_is_named() {
         let refused = catalog()
-            .new_task(Order {
+            .new_task(TaskRequest {
                 priority: Some(10),
-                ..order("a")
+                ..request("a")
             })
             .unwrap_err();
         assert_eq!(refused.field, "priority");

@@ -170,7 +170,7 @@ impl Output {
 
     /// Waits for an entry, an event that may be the end, or the time to ask the store.
     async fn wait(&mut self, last: u64) -> Result<(), StreamError> {
-        // While the log does not know the stream, any entry is news.
+        // While the log does not know the stream, any entry is new.
         let after = if last == 0 { 0 } else { self.after };
         let wait_ms = millis(POLL_STORE_AFTER) * 2;
 

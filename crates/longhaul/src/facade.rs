@@ -222,7 +222,7 @@ impl Longhaul {
     /// The metrics of this process and its store, in Prometheus format.
     pub async fn metrics(&self) -> Result<String, std::fmt::Error> {
         self.engine()
-            .scrape(longhaul_engine::metrics::book::Format::OpenMetrics)
+            .scrape(longhaul_engine::metrics::registry::Format::OpenMetrics)
             .await
     }
 

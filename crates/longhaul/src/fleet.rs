@@ -52,7 +52,7 @@ impl FleetSettings {
         let mut dependencies: Vec<Arc<dyn Dependency>> = Vec::new();
         let (broker, bus): (_, Arc<dyn EventBus>) = match self.broker(&mut dependencies)? {
             Some((broker, bus)) => (Some(broker), bus),
-            None => (None, Arc::new(news())),
+            None => (None, Arc::new(local_bus())),
         };
         let (limiter, progress): (Arc<dyn RateLimiter>, _) =
             match self.redis(&limits, &clock, &mut dependencies)? {
@@ -72,7 +72,7 @@ impl FleetSettings {
 }
 
 /// The event bus of this process.
-fn news() -> MemoryEventBus {
+fn local_bus() -> MemoryEventBus {
     MemoryEventBus::new(BUS)
 }
 

@@ -18,7 +18,7 @@ use longhaul_api::Problem;
 use longhaul_domain::bounds;
 use longhaul_engine::{
     Metrics,
-    metrics::book::{Kind, Many},
+    metrics::registry::{Kind, MetricFamily},
     trace::{self, TraceContext},
 };
 use parking_lot::RwLock;
@@ -189,22 +189,22 @@ type Labels = (&'static str, &'static str, u16);
 #[derive(Debug)]
 pub(crate) struct HttpMetrics {
     routes: HashSet<&'static str>,
-    requests: Many<Counter, 3>,
-    seconds: Many<Histogram, 2>,
+    requests: MetricFamily<Counter, 3>,
+    seconds: MetricFamily<Histogram, 2>,
     streams: Gauge,
     handles: RwLock<HashMap<Labels, (Counter, Histogram)>>,
 }
 
 impl HttpMetrics {
     pub(crate) fn new(metrics: &Metrics) -> Self {
-        let (requests, seconds, streams) = metrics.add(|book| {
-            let requests = book.counters(
+        let (requests, seconds, streams) = metrics.add(|registry| {
+            let requests = registry.counters(
                 "http_requests",
                 ["route", "method", "status"],
                 "Requests that were answered",
             );
             let help = "How long the answer took; of a live stream, its start";
-            let seconds = book.histograms(
+            let seconds = registry.histograms(
                 "http_request_seconds",
                 ["route", "method"],
                 help,
@@ -214,7 +214,7 @@ impl HttpMetrics {
             (
                 requests,
                 seconds,
-                book.single(
+                registry.single(
                     "http_live_streams",
                     Kind::Gauge,
                     "Live streams that are open",

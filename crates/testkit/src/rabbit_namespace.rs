@@ -16,7 +16,7 @@ const EXCHANGES: [&str; 7] = [
     "dlx",
     "events.exchange",
     "control",
-    "news",
+    "fanout",
 ];
 /// The number of delay queues. Each delays twice as long as the one before.
 const DELAY_QUEUES: u32 = 14;

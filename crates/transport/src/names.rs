@@ -12,7 +12,7 @@ pub(crate) const EVENTS_EXCHANGE: &str = "tasks.events.exchange";
 pub(crate) const PROGRESS_QUEUE: &str = "tasks.progress";
 pub(crate) const CONTROL_EXCHANGE: &str = "tasks.control";
 /// Carries task events between the processes.
-pub(crate) const NEWS_EXCHANGE: &str = "tasks.news";
+pub(crate) const FANOUT_EXCHANGE: &str = "tasks.fanout";
 
 /// The broker's queue for the hints of one task queue.
 pub(crate) fn hint_queue(queue: &str) -> String {

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
 use super::{
-    book::{Book, Kind, Many},
     handles::Bounded,
+    registry::{Kind, MetricFamily, MetricRegistry},
 };
 
 /// The number of the traffic that a counter shows.
@@ -19,7 +19,7 @@ type Field = fn(&Traffic) -> u64;
 
 #[derive(Debug)]
 pub(crate) struct BrokerMetrics {
-    up: Many<Gauge, 0>,
+    up: MetricFamily<Gauge, 0>,
     traffic: [(Bounded<Counter>, Field); 5],
     /// What was shown last, by queue: the broker has sums, and counters take differences.
     /// Locked while a scrape takes the differences, so that two scrapes do not count the same.
@@ -30,9 +30,13 @@ pub(crate) struct BrokerMetrics {
 }
 
 impl BrokerMetrics {
-    pub(crate) fn new(book: &mut Book) -> Self {
-        let mut family =
-            |name, help, field: Field| (Bounded::new(book.counters(name, ["queue"], help)), field);
+    pub(crate) fn new(registry: &mut MetricRegistry) -> Self {
+        let mut family = |name, help, field: Field| {
+            (
+                Bounded::new(registry.counters(name, ["queue"], help)),
+                field,
+            )
+        };
         let traffic = [
             family(
                 "broker_messages_published",
@@ -64,23 +68,23 @@ impl BrokerMetrics {
         Self {
             traffic,
             shown: Mutex::default(),
-            up: book.gauges(
+            up: registry.gauges(
                 "broker_up",
                 [],
                 "Whether this process can reach the broker: 1 or 0; absent without a broker",
             ),
-            published: book.single(
+            published: registry.single(
                 "tasks_hints_published",
                 Kind::Counter,
                 "Hints that this process published over the broker",
             ),
-            republished: book.single(
+            republished: registry.single(
                 "tasks_hints_republished",
                 Kind::Counter,
                 "Hints that the dispatcher of this process published again because an earlier \
                  one led to no claim",
             ),
-            not_dispatched: book.single(
+            not_dispatched: registry.single(
                 "tasks_not_dispatched",
                 Kind::Counter,
                 "Tasks that this process failed because the broker refused their hints too often",

@@ -7,7 +7,7 @@ use prometheus_client::metrics::counter::Counter;
 
 use super::{
     Metrics,
-    book::{Book, Many},
+    registry::{MetricFamily, MetricRegistry},
 };
 
 /// Room for all kinds of events.
@@ -35,21 +35,21 @@ impl Listener {
 
 #[derive(Debug)]
 pub(crate) struct EventMetrics {
-    published: Many<Counter, 1>,
-    processed: Many<Counter, 2>,
+    published: MetricFamily<Counter, 1>,
+    processed: MetricFamily<Counter, 2>,
     published_handles: [OnceLock<Counter>; KINDS],
     processed_handles: [[OnceLock<Counter>; KINDS]; Listener::ALL.len()],
 }
 
 impl EventMetrics {
-    pub(crate) fn new(book: &mut Book) -> Self {
+    pub(crate) fn new(registry: &mut MetricRegistry) -> Self {
         Self {
-            published: book.counters(
+            published: registry.counters(
                 "tasks_events_published",
                 ["event_type"],
                 "Task events that this process published, with or without listeners",
             ),
-            processed: book.counters(
+            processed: registry.counters(
                 "tasks_events_processed",
                 ["listener", "event_type"],
                 "Task events that a listener of this process has processed: `live` streams or \

@@ -10,9 +10,9 @@ use longhaul_domain::{
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 
 use super::{
-    book::{Book, Kind, Many},
     handles::{NAMES, OTHER},
-    process::ProcessSight,
+    process::ProcessSnapshot,
+    registry::{Kind, MetricFamily, MetricRegistry},
 };
 
 /// Seconds are fractions.
@@ -20,7 +20,7 @@ type Fraction = Gauge<f64, AtomicU64>;
 
 /// What a scrape has read. What could not be read is absent, and not shown.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sight {
+pub(crate) struct ScrapeSnapshot {
     pub(crate) is_store_up: bool,
     pub(crate) task_counts: Vec<TaskCount>,
     pub(crate) nodes: Vec<NodeRecord>,
@@ -29,87 +29,87 @@ pub(crate) struct Sight {
     pub(crate) outbox: Option<u64>,
     /// The used and all slots of the local node.
     pub(crate) slots: Option<(usize, usize)>,
-    pub(crate) process: ProcessSight,
+    pub(crate) process: ProcessSnapshot,
 }
 
 #[derive(Debug)]
 pub(crate) struct Gauges {
-    queue_size: Many<Gauge, 2>,
+    queue_size: MetricFamily<Gauge, 2>,
     store_up: Gauge,
     oldest_waiting: Fraction,
     nodes_alive: Gauge,
     workers_alive: Gauge,
     most_silent: Fraction,
-    outbox: Many<Gauge, 0>,
-    slots_used: Many<Gauge, 0>,
-    slots_offered: Many<Gauge, 0>,
-    resident: Many<Gauge, 0>,
-    open_files: Many<Gauge, 0>,
+    outbox: MetricFamily<Gauge, 0>,
+    slots_used: MetricFamily<Gauge, 0>,
+    slots_offered: MetricFamily<Gauge, 0>,
+    resident: MetricFamily<Gauge, 0>,
+    open_files: MetricFamily<Gauge, 0>,
     cpu: Counter<f64, AtomicU64>,
 }
 
 impl Gauges {
-    pub(crate) fn new(book: &mut Book) -> Self {
+    pub(crate) fn new(registry: &mut MetricRegistry) -> Self {
         Self {
-            queue_size: book.gauges(
+            queue_size: registry.gauges(
                 "tasks_queue_size",
                 ["queue", "status"],
                 "Tasks of the whole store by queue and present status; from the 201st queue on, \
                  queues are `other`",
             ),
-            store_up: book.single(
+            store_up: registry.single(
                 "tasks_store_up",
                 Kind::Gauge,
                 "Whether the store answered \
                  this scrape: 1 or 0",
             ),
-            oldest_waiting: book.single(
+            oldest_waiting: registry.single(
                 "tasks_oldest_waiting_seconds",
                 Kind::Gauge,
                 "How long the longest waiting task of the whole store has been due; 0 when none \
                  waits",
             ),
-            nodes_alive: book.single(
+            nodes_alive: registry.single(
                 "tasks_nodes_alive",
                 Kind::Gauge,
                 "Nodes that are not declared dead",
             ),
-            workers_alive: book.single(
+            workers_alive: registry.single(
                 "tasks_workers_alive",
                 Kind::Gauge,
                 "Nodes that are not declared dead and run tasks",
             ),
-            most_silent: book.single(
+            most_silent: registry.single(
                 "tasks_oldest_lease_seconds",
                 Kind::Gauge,
                 "Seconds since the last heartbeat of the most silent node that is not declared \
                  dead",
             ),
-            outbox: book.gauges(
+            outbox: registry.gauges(
                 "tasks_outbox_pending",
                 [],
                 "Outbox messages of the whole store that wait to be published; counting stops at \
                  100,000",
             ),
-            slots_used: book.gauges("tasks_slots_used", [], "Tasks that run on this node"),
-            slots_offered: book.gauges(
+            slots_used: registry.gauges("tasks_slots_used", [], "Tasks that run on this node"),
+            slots_offered: registry.gauges(
                 "tasks_slots_offered",
                 [],
                 "Tasks that this node runs at \
                  once at most",
             ),
-            resident: book.gauges(
+            resident: registry.gauges(
                 "process_resident_memory_bytes",
                 [],
                 "Memory of this process",
             ),
-            open_files: book.gauges(
+            open_files: registry.gauges(
                 "process_open_fds",
                 [],
                 "Files and sockets that this process \
                  has open",
             ),
-            cpu: book.single(
+            cpu: registry.single(
                 "process_cpu_seconds",
                 Kind::Counter,
                 "Processor time of this process",
@@ -117,32 +117,32 @@ impl Gauges {
         }
     }
 
-    pub(crate) fn show(&self, sight: &Sight) {
-        self.store_up.set(i64::from(sight.is_store_up));
-        self.oldest_waiting.set(sight.oldest_waiting_s);
-        self.most_silent.set(sight.most_silent_s);
+    pub(crate) fn show(&self, snapshot: &ScrapeSnapshot) {
+        self.store_up.set(i64::from(snapshot.is_store_up));
+        self.oldest_waiting.set(snapshot.oldest_waiting_s);
+        self.most_silent.set(snapshot.most_silent_s);
 
-        let nodes = sight.nodes.iter();
+        let nodes = snapshot.nodes.iter();
         let alive = nodes.clone().filter(|node| node.lost_at.is_none()).count();
         let at_work = nodes.filter(|node| node.is_at_work()).count();
         self.nodes_alive.set(whole(alive));
         self.workers_alive.set(whole(at_work));
 
         self.queue_size.clear();
-        for ((queue, status), n) in queue_sizes(&sight.task_counts) {
+        for ((queue, status), n) in queue_sizes(&snapshot.task_counts) {
             self.queue_size.get([queue, status]).set(n);
         }
 
-        let outbox = sight.outbox.and_then(|count| i64::try_from(count).ok());
+        let outbox = snapshot.outbox.and_then(|count| i64::try_from(count).ok());
         show(&self.outbox, outbox);
-        let slots_used = sight.slots.map(|(used, _)| whole(used));
-        let slots_offered = sight.slots.map(|(_, offered)| whole(offered));
+        let slots_used = snapshot.slots.map(|(used, _)| whole(used));
+        let slots_offered = snapshot.slots.map(|(_, offered)| whole(offered));
         show(&self.slots_used, slots_used);
         show(&self.slots_offered, slots_offered);
 
-        show(&self.resident, sight.process.resident_bytes);
-        show(&self.open_files, sight.process.open_files);
-        if let Some(seconds) = sight.process.cpu_seconds {
+        show(&self.resident, snapshot.process.resident_bytes);
+        show(&self.open_files, snapshot.process.open_files);
+        if let Some(seconds) = snapshot.process.cpu_seconds {
             self.cpu.inc_by((seconds - self.cpu.get()).max(0.0));
         }
     }
@@ -152,7 +152,7 @@ fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-fn show(gauge: &Many<Gauge, 0>, value: Option<i64>) {
+fn show(gauge: &MetricFamily<Gauge, 0>, value: Option<i64>) {
     gauge.clear();
     if let Some(value) = value {
         gauge.get([]).set(value);

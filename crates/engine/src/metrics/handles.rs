@@ -7,7 +7,7 @@ use longhaul_domain::Status;
 use parking_lot::RwLock;
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
-use super::book::Many;
+use super::registry::MetricFamily;
 
 /// The label of a name that is unknown or beyond the bound.
 pub const OTHER: &str = "other";
@@ -17,12 +17,12 @@ pub const NAMES: usize = 200;
 /// Handles by a name that users choose. The first names get a series each; all others share one.
 #[derive(Debug)]
 pub(crate) struct Bounded<M> {
-    many: Many<M, 1>,
+    many: MetricFamily<M, 1>,
     handles: RwLock<HashMap<String, M>>,
 }
 
 impl<M: Clone> Bounded<M> {
-    pub(crate) fn new(many: Many<M, 1>) -> Self {
+    pub(crate) fn new(many: MetricFamily<M, 1>) -> Self {
         Self {
             many,
             handles: RwLock::default(),
@@ -49,13 +49,13 @@ impl<M: Clone> Bounded<M> {
 /// shown.
 #[derive(Debug)]
 pub(crate) struct ByStatus<M> {
-    many: Many<M, 2>,
+    many: MetricFamily<M, 2>,
     task_type: String,
     handles: [OnceLock<M>; Status::ALL.len()],
 }
 
 impl<M: Clone> ByStatus<M> {
-    fn new(many: &Many<M, 2>, task_type: &str) -> Self {
+    fn new(many: &MetricFamily<M, 2>, task_type: &str) -> Self {
         Self {
             many: many.clone(),
             task_type: task_type.to_owned(),
@@ -72,12 +72,12 @@ impl<M: Clone> ByStatus<M> {
 /// The metrics with a series for each type.
 #[derive(Debug)]
 pub(crate) struct TypeFamilies {
-    pub(crate) submitted: Many<Counter, 1>,
-    pub(crate) children: Many<Counter, 1>,
-    pub(crate) retries: Many<Counter, 1>,
-    pub(crate) dead_letters: Many<Counter, 1>,
-    pub(crate) finished: Many<Counter, 2>,
-    pub(crate) execution: Many<Histogram, 2>,
+    pub(crate) submitted: MetricFamily<Counter, 1>,
+    pub(crate) children: MetricFamily<Counter, 1>,
+    pub(crate) retries: MetricFamily<Counter, 1>,
+    pub(crate) dead_letters: MetricFamily<Counter, 1>,
+    pub(crate) finished: MetricFamily<Counter, 2>,
+    pub(crate) execution: MetricFamily<Histogram, 2>,
 }
 
 /// The handles of one type.
@@ -107,18 +107,18 @@ impl TypeFamilies {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::book::{Book, Format};
+    use crate::metrics::registry::{Format, MetricRegistry};
 
     #[test]
     fn names_past_the_bound_share_one_series() {
-        let mut book = Book::default();
-        let bounded = Bounded::new(book.counters("seen", ["key"], "Seen"));
+        let mut registry = MetricRegistry::default();
+        let bounded = Bounded::new(registry.counters("seen", ["key"], "Seen"));
         for n in 0..NAMES + 50 {
             bounded.get(&format!("key {n}")).inc();
         }
 
         bounded.get("key 7").inc();
-        let text = book.text(Format::Plain).unwrap();
+        let text = registry.text(Format::Plain).unwrap();
         assert_eq!(text.matches("seen_total{").count(), NAMES + 1);
         assert!(
             text.contains("seen_total{key=\"key 7\"} 2\n")

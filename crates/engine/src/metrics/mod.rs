@@ -5,12 +5,12 @@
 //! those that this process knows, and other names that users choose count as `other` from the 201st
 //! on. No label is an id or an owner.
 
-pub mod book;
 mod broker;
 mod events;
 mod gauges;
 mod handles;
 mod process;
+pub mod registry;
 mod stored;
 
 use std::collections::HashMap;
@@ -21,14 +21,14 @@ use parking_lot::Mutex;
 use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use crate::catalog::Catalog;
-use book::{Book, Description, Format, Kind};
 use broker::BrokerMetrics;
 use events::EventMetrics;
 pub use events::Listener;
 use gauges::Gauges;
-pub(crate) use gauges::Sight;
+pub(crate) use gauges::ScrapeSnapshot;
 use handles::{Bounded, OfType, TypeFamilies};
 pub use handles::{NAMES, OTHER};
+use registry::{Description, Format, Kind, MetricRegistry};
 pub(crate) use stored::StoreMetrics;
 
 /// Seconds: from a millisecond for quick tasks to ten hours for long ones.
@@ -44,7 +44,7 @@ fn task_seconds() -> Histogram {
 pub struct Metrics {
     /// Locked while a scrape sets the gauges and writes the text, so that two scrapes do not mix.
     /// Never held across an await.
-    book: Mutex<Book>,
+    registry: Mutex<MetricRegistry>,
     types: HashMap<String, OfType>,
     other: OfType,
     queue_wait: Bounded<Histogram>,
@@ -64,30 +64,30 @@ impl Metrics {
 
     /// The metrics of a process. Types that are not named are counted as `other`.
     pub fn new<'a>(task_types: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut book = Book::default();
-        let families = type_families(&mut book);
-        let queue_wait = book.histograms(
+        let mut registry = MetricRegistry::default();
+        let families = type_families(&mut registry);
+        let queue_wait = registry.histograms(
             "tasks_queue_wait_seconds",
             ["queue"],
             "From due to the start of an attempt on this node",
             task_seconds,
         );
 
-        let throttled = book.counters(
+        let throttled = registry.counters(
             "tasks_ratelimit_throttled",
             ["key"],
             "Attempts on this node that a rate limit put back, by the key of the limit",
         );
-        let rescued = book.single(
+        let rescued = registry.single(
             "tasks_zombies_rescued",
             Kind::Counter,
             "Tasks that this node took from nodes that died, including those that it quarantined",
         );
 
-        let events = EventMetrics::new(&mut book);
-        let store = StoreMetrics::new(&mut book);
-        let broker = BrokerMetrics::new(&mut book);
-        let gauges = Gauges::new(&mut book);
+        let events = EventMetrics::new(&mut registry);
+        let store = StoreMetrics::new(&mut registry);
+        let broker = BrokerMetrics::new(&mut registry);
+        let gauges = Gauges::new(&mut registry);
 
         Self {
             other: families.of(OTHER),
@@ -102,41 +102,41 @@ impl Metrics {
             store,
             broker,
             gauges,
-            book: Mutex::new(book),
+            registry: Mutex::new(registry),
         }
     }
 }
 
-fn type_families(book: &mut Book) -> TypeFamilies {
+fn type_families(registry: &mut MetricRegistry) -> TypeFamilies {
     TypeFamilies {
-        submitted: book.counters(
+        submitted: registry.counters(
             "tasks_submitted",
             ["task_type"],
             "Tasks that were made through \
              this process",
         ),
-        children: book.counters(
+        children: registry.counters(
             "tasks_subtasks_created",
             ["task_type"],
             "Tasks that a running task submitted through this process, by the type of the child",
         ),
-        retries: book.counters(
+        retries: registry.counters(
             "tasks_retries",
             ["task_type"],
             "Attempts on this node that failed and are retried",
         ),
-        dead_letters: book.counters(
+        dead_letters: registry.counters(
             "tasks_dlq_entered",
             ["task_type"],
             "Tasks that became dead letters: retries used up, or quarantined after too many \
              crashes",
         ),
-        finished: book.counters(
+        finished: registry.counters(
             "tasks_finished",
             ["task_type", "status"],
             "Tasks that this process ended, by their last status",
         ),
-        execution: book.histograms(
+        execution: registry.histograms(
             "tasks_execution_seconds",
             ["task_type", "status"],
             "How long an attempt ran on this node, by the status of its task afterwards",
@@ -208,23 +208,27 @@ impl Metrics {
     }
 
     /// Registers metrics of a component above the engine.
-    pub fn add<R>(&self, register: impl FnOnce(&mut Book) -> R) -> R {
-        register(&mut self.book.lock())
+    pub fn add<R>(&self, register: impl FnOnce(&mut MetricRegistry) -> R) -> R {
+        register(&mut self.registry.lock())
     }
 
     /// Every registered metric, in the order of registration.
     pub fn described(&self) -> Vec<Description> {
-        self.book.lock().described().to_vec()
+        self.registry.lock().described().to_vec()
     }
 
     /// All metrics as text, with the gauges that a scrape has read.
-    pub(crate) fn text(&self, sight: &Sight, format: Format) -> Result<String, std::fmt::Error> {
-        let book = self.book.lock();
-        self.gauges.show(sight);
-        book.text(format)
+    pub(crate) fn text(
+        &self,
+        snapshot: &ScrapeSnapshot,
+        format: Format,
+    ) -> Result<String, std::fmt::Error> {
+        let registry = self.registry.lock();
+        self.gauges.show(snapshot);
+        registry.text(format)
     }
 }
 
-pub(crate) fn process_sight() -> process::ProcessSight {
-    process::ProcessSight::look()
+pub(crate) fn process_snapshot() -> process::ProcessSnapshot {
+    process::ProcessSnapshot::look()
 }

@@ -6,13 +6,13 @@ use std::fs;
 const TICKS: f64 = 100.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct ProcessSight {
+pub(crate) struct ProcessSnapshot {
     pub(crate) resident_bytes: Option<i64>,
     pub(crate) cpu_seconds: Option<f64>,
     pub(crate) open_files: Option<i64>,
 }
 
-impl ProcessSight {
+impl ProcessSnapshot {
     pub(crate) fn look() -> Self {
         Self {
             resident_bytes: fs::read_to_string("/proc/self/status")

@@ -12,7 +12,7 @@ use prometheus_client::metrics::{counter::Counter, histogram::Histogram};
 
 use super::{
     Metrics,
-    book::{Book, Many},
+    registry::{MetricFamily, MetricRegistry},
 };
 
 /// Seconds: from a tenth of a millisecond, a statement of the embedded store, to a minute, where
@@ -25,9 +25,9 @@ fn store_seconds() -> Histogram {
 
 #[derive(Debug)]
 pub(crate) struct StoreMetrics {
-    updates: Many<Counter, 1>,
-    errors: Many<Counter, 1>,
-    seconds: Many<Histogram, 1>,
+    updates: MetricFamily<Counter, 1>,
+    errors: MetricFamily<Counter, 1>,
+    seconds: MetricFamily<Histogram, 1>,
     /// By the name of the operation: as many as the contract has.
     handles: RwLock<HashMap<&'static str, Handles>>,
 }
@@ -40,20 +40,20 @@ struct Handles {
 }
 
 impl StoreMetrics {
-    pub(crate) fn new(book: &mut Book) -> Self {
+    pub(crate) fn new(registry: &mut MetricRegistry) -> Self {
         Self {
-            updates: book.counters(
+            updates: registry.counters(
                 "tasks_state_db_updates",
                 ["operation"],
                 "Operations that changed the store; one may be about many tasks",
             ),
-            errors: book.counters(
+            errors: registry.counters(
                 "tasks_store_errors",
                 ["operation"],
                 "Operations that failed because the store was down or broken, not because they \
                  were refused",
             ),
-            seconds: book.histograms(
+            seconds: registry.histograms(
                 "tasks_store_seconds",
                 ["operation"],
                 "How long the store took to answer",

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{
     Engine,
-    metrics::{Sight, book::Format},
+    metrics::{ScrapeSnapshot, registry::Format},
 };
 
 /// A store that takes longer counts as down. The other metrics are needed all the more then.
@@ -24,30 +24,30 @@ const MAX_QUEUES: usize = 50;
 impl Engine {
     /// All metrics as text. Those of the store are left out while it is down.
     pub async fn scrape(&self, format: Format) -> Result<String, std::fmt::Error> {
-        let mut sight = match timeout(STORE_TIMEOUT, self.read_gauges()).await {
-            Ok(Ok(sight)) => sight,
+        let mut snapshot = match timeout(STORE_TIMEOUT, self.read_gauges()).await {
+            Ok(Ok(snapshot)) => snapshot,
             Ok(Err(error)) => {
                 tracing::warn!(
                     %error,
                     "reading the store's metrics failed; leaving them out of this scrape"
                 );
-                Sight::default()
+                ScrapeSnapshot::default()
             }
             Err(_) => {
                 tracing::warn!(
                     "the store did not answer in time; leaving its metrics out of this scrape"
                 );
-                Sight::default()
+                ScrapeSnapshot::default()
             }
         };
 
-        sight.slots = self.local_node().map(|node| node.slots());
-        sight.process = crate::metrics::process_sight();
+        snapshot.slots = self.local_node().map(|node| node.slots());
+        snapshot.process = crate::metrics::process_snapshot();
         self.metrics.broker.show(self.broker.as_deref());
-        self.metrics.text(&sight, format)
+        self.metrics.text(&snapshot, format)
     }
 
-    async fn read_gauges(&self) -> Result<Sight, StoreError> {
+    async fn read_gauges(&self) -> Result<ScrapeSnapshot, StoreError> {
         let task_counts = self.store.read_task_counts(&CountFilter::default()).await?;
         let (queues, task_types) = claimable(&task_counts);
         let due = if queues.is_empty() {
@@ -64,14 +64,14 @@ impl Engine {
             Some(_) | None => due,
         };
 
-        Ok(Sight {
+        Ok(ScrapeSnapshot {
             is_store_up: true,
             oldest_waiting_s: waits_since.map_or(0.0, |since| seconds(now.micros_since(since))),
             most_silent_s: longest_silence_s(&nodes, now),
             outbox: Some(outbox as u64),
             task_counts,
             nodes,
-            ..Sight::default()
+            ..ScrapeSnapshot::default()
         })
     }
 

@@ -119,7 +119,7 @@ impl FleetSettings {
         dependencies.push(Arc::new(
             BrokerThere(Arc::clone(&broker) as Arc<dyn Broker>),
         ));
-        let bus = Arc::new(RabbitEventBus::new(&broker, super::news()));
+        let bus = Arc::new(RabbitEventBus::new(&broker, super::local_bus()));
         Ok(Some((broker, bus)))
     }
 

@@ -5,11 +5,11 @@
 pub(crate) mod line;
 
 mod drain;
+mod events;
 mod files;
 mod hinted;
 mod looks;
 mod maintenance_jobs;
-mod news;
 mod patience;
 mod room;
 mod silence;

@@ -8,7 +8,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::Response,
 };
-use longhaul_engine::metrics::book::Format;
+use longhaul_engine::metrics::registry::Format;
 
 use crate::{api::Api, openapi::Doc, problem::ApiError, reply};
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use longhaul_api::{BatchAnswer, BatchRequest, SubmitAnswer, SubmitRequest};
 use longhaul_domain::{Idempotency, Json, NewTask, RunAt, Status, bounds};
-use longhaul_engine::catalog::Order;
+use longhaul_engine::catalog::TaskRequest;
 use sha2::{Digest as _, Sha256};
 
 use super::check_queue;
@@ -138,7 +138,7 @@ fn new_task(
         .parameters
         .map_or_else(|| "null".to_owned(), |raw| raw.get().to_owned());
 
-    let task = api.catalog.new_task(Order {
+    let task = api.catalog.new_task(TaskRequest {
         owner: caller.owner.clone(),
         task_type: request.task_type,
         parameters: Json::parse("parameters", text)?,

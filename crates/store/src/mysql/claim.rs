@@ -203,13 +203,13 @@ pub(super) async fn claim_named(
         request.node_id.0.into(),
     ];
 
-    let mut standings = HashMap::new();
+    let mut lane_priorities = HashMap::new();
     for row in session.fetch_sql(&NAMED_FIND, &params).await? {
-        standings.insert(TaskId(row.must_id(0)?), row.must_int(1)?);
+        lane_priorities.insert(TaskId(row.must_id(0)?), row.must_int(1)?);
     }
 
     // Rows are locked in the order of their ids, which avoids deadlocks.
-    let mut found: Vec<TaskId> = standings.keys().copied().collect();
+    let mut found: Vec<TaskId> = lane_priorities.keys().copied().collect();
     found.sort_unstable();
 
     let mut picked = Vec::new();
@@ -222,11 +222,11 @@ pub(super) async fn claim_named(
 
         for row in query.fetch_all(session.connection()).await? {
             let row = SqlRow::MySql(row);
-            let standing = standings
+            let lane_priority = lane_priorities
                 .get(&TaskId(row.must_id(0)?))
                 .copied()
                 .unwrap_or(0);
-            picked.push(Picked::from_row(&row, None, standing)?);
+            picked.push(Picked::from_row(&row, None, lane_priority)?);
         }
     }
 
@@ -248,16 +248,16 @@ struct Picked {
     /// Its lane; `None` if it was picked by name.
     lane: Option<i64>,
     /// The priority of its lane.
-    standing: i64,
+    lane_priority: i64,
 }
 
 impl Picked {
-    fn from_row(row: &SqlRow, lane: Option<i64>, standing: i64) -> Result<Self, SqlError> {
+    fn from_row(row: &SqlRow, lane: Option<i64>, lane_priority: i64) -> Result<Self, SqlError> {
         Ok(Self {
             task: record::task(row)?,
             at: row.must_int(TASK_COLUMNS)?,
             lane,
-            standing,
+            lane_priority,
         })
     }
 }
@@ -301,7 +301,7 @@ async fn take(
     let mut sheet = CountSheet::default();
     for Picked {
         task: before,
-        standing,
+        lane_priority,
         ..
     } in picked
     {
@@ -310,7 +310,7 @@ async fn take(
         let after =
             lifecycle::claim::decide(before, claimant.node, claimant.host, token, at)?.after;
         sheet.record_move(before, &after);
-        claimed.push((*standing, after));
+        claimed.push((*lane_priority, after));
     }
 
     effects::insert_task_counts(session, &sheet.into_task_counts()).await?;

@@ -123,7 +123,7 @@ pub(crate) struct Claimant<'a> {
 
 /// Claimed tasks in claim order. Each comes with the priority of its lane.
 pub(crate) fn in_order(mut claimed: Vec<(i64, TaskRecord)>) -> Vec<TaskRecord> {
-    claimed.sort_by_key(|(standing, task)| (Reverse(*standing), task.due_at, task.id));
+    claimed.sort_by_key(|(lane_priority, task)| (Reverse(*lane_priority), task.due_at, task.id));
     claimed.into_iter().map(|(_, task)| task).collect()
 }
 

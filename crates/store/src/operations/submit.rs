@@ -240,12 +240,14 @@ async fn settle_keys(
     let mut first: HashMap<(&str, &str), usize> = HashMap::new();
     let mut rows = Vec::new();
     for (index, task) in tasks.iter().enumerate() {
-        let Some(promise) = &task.idempotency else {
+        let Some(idempotency) = &task.idempotency else {
             continue;
         };
-        let at = *first.entry((&task.owner, &promise.key)).or_insert(index);
+        let at = *first
+            .entry((&task.owner, &idempotency.key))
+            .or_insert(index);
         if at == index {
-            rows.push(key_row(task, promise, ids[index]));
+            rows.push(key_row(task, idempotency, ids[index]));
         }
     }
 
@@ -255,15 +257,15 @@ async fn settle_keys(
 
     let found = take_and_read(session, &mut rows).await?;
     for (index, task) in tasks.iter().enumerate() {
-        let Some(promise) = &task.idempotency else {
+        let Some(idempotency) = &task.idempotency else {
             continue;
         };
 
-        let key = (task.owner.to_string(), promise.key.clone());
+        let key = (task.owner.to_string(), idempotency.key.clone());
         let (digest, task_id) = found
             .get(&key)
             .ok_or_else(|| SqlError::LostRace("the key was removed at this moment".to_owned()))?;
-        if *digest != digest_text(promise) {
+        if *digest != digest_text(idempotency) {
             return Err(StoreError::IdempotencyMismatch.into());
         }
 
@@ -304,18 +306,18 @@ async fn take_and_read(
     found.iter().map(read).collect()
 }
 
-fn key_row<'a>(task: &'a NewTask, promise: &'a Idempotency, id: TaskId) -> KeyRow<'a> {
+fn key_row<'a>(task: &'a NewTask, idempotency: &'a Idempotency, id: TaskId) -> KeyRow<'a> {
     KeyRow {
         owner: &task.owner,
-        idempotency_key: &promise.key,
-        digest: digest_text(promise),
+        idempotency_key: &idempotency.key,
+        digest: digest_text(idempotency),
         task_id: hex(id.0),
-        ttl_us: promise.ttl_ms.saturating_mul(1_000),
+        ttl_us: idempotency.ttl_ms.saturating_mul(1_000),
     }
 }
 
-fn digest_text(promise: &Idempotency) -> String {
-    hex::encode(promise.digest)
+fn digest_text(idempotency: &Idempotency) -> String {
+    hex::encode(idempotency.digest)
 }
 
 /// Creates tasks and claims due ones, in one transaction.

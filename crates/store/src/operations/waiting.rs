@@ -26,7 +26,7 @@ struct Waiting {
     due_at: i64,
     lane: i64,
     /// The priority of the lane.
-    standing: u8,
+    lane_priority: u8,
 }
 
 /// The first `limit` due tasks of a lane.
@@ -50,7 +50,7 @@ async fn peek(
             id,
             due_at,
             lane: head.lane,
-            standing: head.priority,
+            lane_priority: head.priority,
         })
     };
 
@@ -150,7 +150,7 @@ impl Operation for ListDue {
         let ids: Vec<TaskId> = first.iter().map(|task| task.id).collect();
         let mut hints = read_hints(session, &ids).await?;
         let hint = |task: &Waiting| {
-            let priority = task.standing.min(*bounds::PRIORITY.end());
+            let priority = task.lane_priority.min(*bounds::PRIORITY.end());
             hints.remove(&task.id).map(|hint| Hint { priority, ..hint })
         };
 
@@ -250,8 +250,8 @@ impl PromoteTasks {
     ) -> Result<HashMap<String, usize>, SqlError> {
         let mut room = HashMap::new();
         for head in heads.iter().filter(|head| head.priority == bounds::FORWARD) {
-            let standing = peek(session, head, self.most).await?.len();
-            room.insert(head.task_type.clone(), self.most - standing);
+            let promoted = peek(session, head, self.most).await?.len();
+            room.insert(head.task_type.clone(), self.most - promoted);
         }
         Ok(room)
     }

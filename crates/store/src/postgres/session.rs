@@ -151,22 +151,24 @@ impl<'c> PgSession<'c> {
 
     /// The claimed tasks, in claim order. Remembers the lanes that the statement returned.
     fn known(&self, claimed: Vec<Claimed>) -> Vec<TaskRecord> {
-        let standing = |claimed: Claimed| {
+        let with_priority = |claimed: Claimed| {
             let Claimed {
                 task,
                 lane,
-                standing,
+                lane_priority,
             } = claimed;
 
-            if let Some(priority) = standing.and_then(|standing| u8::try_from(standing).ok()) {
+            if let Some(priority) =
+                lane_priority.and_then(|lane_priority| u8::try_from(lane_priority).ok())
+            {
                 self.shared
                     .note_lane((task.queue.clone(), task.task_type.clone(), priority), lane);
             }
 
-            (standing.unwrap_or(i64::from(task.priority)), task)
+            (lane_priority.unwrap_or(i64::from(task.priority)), task)
         };
 
-        in_order(claimed.into_iter().map(standing).collect())
+        in_order(claimed.into_iter().map(with_priority).collect())
     }
 
     async fn find_heads_from(
@@ -185,17 +187,17 @@ impl<'c> PgSession<'c> {
 struct Claimed {
     task: TaskRecord,
     lane: i64,
-    standing: Option<i64>,
+    lane_priority: Option<i64>,
 }
 
 impl Claimed {
     fn from_row(row: &SqlRow) -> Result<Self, SqlError> {
         let lane = row.must_int(TASK_COLUMNS)?;
-        let standing = row.int(TASK_COLUMNS + 1)?;
+        let lane_priority = row.int(TASK_COLUMNS + 1)?;
         Ok(Self {
             task: record::task(row)?,
             lane,
-            standing,
+            lane_priority,
         })
     }
 }

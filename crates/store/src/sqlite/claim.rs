@@ -112,7 +112,7 @@ struct Picked {
     /// Its row number.
     number: i64,
     /// The priority of its lane.
-    standing: i64,
+    lane_priority: i64,
 }
 
 fn take(
@@ -128,7 +128,7 @@ fn take(
     for Picked {
         task: before,
         number,
-        standing,
+        lane_priority,
     } in picked
     {
         let token = random::token();
@@ -161,7 +161,7 @@ fn take(
         }
 
         sheet.record_move(&before, &claim.after);
-        taken.push((standing, claim.after));
+        taken.push((lane_priority, claim.after));
     }
 
     Ok(taken)
@@ -180,11 +180,11 @@ fn pick(
 
     while let Some(row) = rows.next()? {
         let number = row.must_int(TASK_COLUMNS)?;
-        let standing = row.must_int(TASK_COLUMNS + 1)?;
+        let lane_priority = row.must_int(TASK_COLUMNS + 1)?;
         picked.push(Picked {
             task: record::task(row)?,
             number,
-            standing,
+            lane_priority,
         });
     }
 

@@ -66,7 +66,7 @@ fn to_message(batch: &[(u64, TaskEvent)]) -> Outbound {
 
     let events: Vec<_> = batch.iter().map(|(_, event)| event).collect();
     Outbound::Message {
-        exchange: names::NEWS_EXCHANGE,
+        exchange: names::FANOUT_EXCHANGE,
         headers,
         body: message::json(&events),
     }
@@ -155,7 +155,7 @@ async fn receive_over(
     reception: &Reception,
     is_first: bool,
 ) -> lapin::Result<()> {
-    let exchange = names::NEWS_EXCHANGE;
+    let exchange = names::FANOUT_EXCHANGE;
     let mut consumer = control::consume_broadcast(shared, link, exchange).await?;
     let has_early = reception.set_ready();
     if (has_early || !is_first)

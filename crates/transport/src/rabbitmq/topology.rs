@@ -149,7 +149,7 @@ async fn declare_exchanges(channel: &Channel, names: &Names) -> Result<(), Decla
         (names::DEAD_LETTER_EXCHANGE, ExchangeKind::Topic),
         (names::EVENTS_EXCHANGE, ExchangeKind::Topic),
         (names::CONTROL_EXCHANGE, ExchangeKind::Fanout),
-        (names::NEWS_EXCHANGE, ExchangeKind::Fanout),
+        (names::FANOUT_EXCHANGE, ExchangeKind::Fanout),
     ];
 
     for (name, kind) in exchanges {

@@ -25,4 +25,4 @@ UPDATE tasks SET
 FROM picked
 JOIN lanes ON lanes.id = picked.lane
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
-RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, lanes.priority AS standing
+RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, lanes.priority AS lane_priority

@@ -17,4 +17,4 @@ UPDATE tasks SET
 {taken}
 FROM picked
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
-RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, NULL::bigint AS standing
+RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, NULL::bigint AS lane_priority

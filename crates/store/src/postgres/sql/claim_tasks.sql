@@ -28,7 +28,7 @@ WITH open_lanes AS MATERIALIZED (
     UNION ALL
     SELECT open_lanes.id, open_lanes.priority, open_lanes.from_due, $6 FROM open_lanes WHERE NOT (SELECT several.lanes FROM several)
 ), picked AS MATERIALIZED (
-    SELECT locked.id, locked.lane, locked.status, shares.priority AS standing
+    SELECT locked.id, locked.lane, locked.status, shares.priority AS lane_priority
     FROM shares
     CROSS JOIN LATERAL (
         SELECT tasks.id, tasks.lane, tasks.status FROM tasks
@@ -52,4 +52,4 @@ UPDATE tasks SET
 {taken}
 FROM picked
 WHERE tasks.id = picked.id AND (tasks.lane IS NOT NULL) IS TRUE
-RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.standing
+RETURNING {task_columns_of_tasks}, picked.lane AS claimed_lane, picked.lane_priority

@@ -49,12 +49,12 @@ type Labels<const N: usize> = [(&'static str, String); N];
 
 /// A metric with labels: one series for each combination of their values.
 #[derive(Debug, Clone)]
-pub struct Many<M, const N: usize> {
+pub struct MetricFamily<M, const N: usize> {
     names: [&'static str; N],
     family: Family<Labels<N>, M, fn() -> M>,
 }
 
-impl<M: Clone, const N: usize> Many<M, N> {
+impl<M: Clone, const N: usize> MetricFamily<M, N> {
     /// The handle of one series, which is made when it is new. Frequent callers store it.
     pub fn get(&self, values: [&str; N]) -> M {
         let mut values = values.into_iter();
@@ -71,20 +71,20 @@ impl<M: Clone, const N: usize> Many<M, N> {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Book {
-    registry: Registry,
+pub struct MetricRegistry {
+    inner: Registry,
     described: Vec<Description>,
 }
 
-impl Book {
+impl MetricRegistry {
     /// Registers a counter. Its name gets `_total` appended.
     pub fn counters<const N: usize>(
         &mut self,
         name: &'static str,
         labels: [&'static str; N],
         help: &'static str,
-    ) -> Many<Counter, N> {
-        self.many(name, Kind::Counter, labels, help, Counter::default)
+    ) -> MetricFamily<Counter, N> {
+        self.family(name, Kind::Counter, labels, help, Counter::default)
     }
 
     pub fn gauges<const N: usize>(
@@ -92,8 +92,8 @@ impl Book {
         name: &'static str,
         labels: [&'static str; N],
         help: &'static str,
-    ) -> Many<Gauge, N> {
-        self.many(name, Kind::Gauge, labels, help, Gauge::default)
+    ) -> MetricFamily<Gauge, N> {
+        self.family(name, Kind::Gauge, labels, help, Gauge::default)
     }
 
     pub fn histograms<const N: usize>(
@@ -102,27 +102,27 @@ impl Book {
         labels: [&'static str; N],
         help: &'static str,
         make: fn() -> Histogram,
-    ) -> Many<Histogram, N> {
-        self.many(name, Kind::Histogram, labels, help, make)
+    ) -> MetricFamily<Histogram, N> {
+        self.family(name, Kind::Histogram, labels, help, make)
     }
 
-    fn many<M, const N: usize>(
+    fn family<M, const N: usize>(
         &mut self,
         name: &'static str,
         kind: Kind,
         names: [&'static str; N],
         help: &'static str,
         make: fn() -> M,
-    ) -> Many<M, N>
+    ) -> MetricFamily<M, N>
     where
         M: EncodeMetric + TypedMetric + Clone + Send + Sync + std::fmt::Debug + 'static,
     {
-        let many = Many {
+        let metric = MetricFamily {
             names,
             family: Family::new_with_constructor(make),
         };
-        self.register(name, kind, names.to_vec(), help, many.family.clone());
-        many
+        self.register(name, kind, names.to_vec(), help, metric.family.clone());
+        metric
     }
 
     /// Registers a metric without labels.
@@ -145,7 +145,7 @@ impl Book {
         help: &'static str,
         metric: impl Metric,
     ) {
-        self.registry.register(name, help, metric);
+        self.inner.register(name, help, metric);
         let name = if kind == Kind::Counter {
             format!("{name}_total")
         } else {
@@ -167,7 +167,7 @@ impl Book {
 
     pub fn text(&self, format: Format) -> Result<String, std::fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)?;
+        prometheus_client::encoding::text::encode(&mut text, &self.inner)?;
         let text = without_empty_labels(&text);
         match format {
             Format::OpenMetrics => Ok(text),
@@ -232,15 +232,17 @@ mod tests {
 
     #[test]
     fn both_formats_have_the_same_numbers() {
-        let mut book = Book::default();
-        book.counters("tasks_made", ["kind"], "Tasks that were made")
+        let mut registry = MetricRegistry::default();
+        registry
+            .counters("tasks_made", ["kind"], "Tasks that were made")
             .get(["a"])
             .inc_by(2);
-        book.gauges("tasks_open", [], "Tasks that are open")
+        registry
+            .gauges("tasks_open", [], "Tasks that are open")
             .get([])
             .set(3);
-        let open = book.text(Format::OpenMetrics).unwrap();
-        let plain = book.text(Format::Plain).unwrap();
+        let open = registry.text(Format::OpenMetrics).unwrap();
+        let plain = registry.text(Format::Plain).unwrap();
 
         assert_eq!(open.lines().last(), Some("# EOF"));
         assert!(
