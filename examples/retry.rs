@@ -48,7 +48,7 @@ async fn main() -> anyhow::Result<()> {
     );
 
     for attempt in flaky.attempts().await? {
-        println!("  attempt {} {}", attempt.attempt, attempt.outcome.as_str());
+        println!("  attempt {} {}", attempt.attempt, attempt.end.as_str());
     }
 
     assert_eq!(flaky.attempts().await?.len(), 3);

@@ -88,7 +88,7 @@ pub(crate) fn reports(tasks: &[TaskRecord]) -> Vec<AttemptReport> {
         let lease = task.lease()?;
         Some(AttemptReport {
             lease,
-            outcome: AttemptEnd::Completed {
+            end: AttemptEnd::Completed {
                 result,
                 result_url: None,
             },

@@ -146,7 +146,10 @@ impl Shared {
             result: Some(result),
             result_url: None,
         };
-        let report = AttemptReport { lease, outcome };
+        let report = AttemptReport {
+            lease,
+            end: outcome,
+        };
         if let Ok(verdicts) = store.finish_tasks(&[report]).await {
             let accepted = verdicts.iter().any(|verdict| verdict.is_accepted());
             self.note(job, Step::Late { accepted });

@@ -253,7 +253,7 @@ impl From<Attempt> for AttemptView {
     fn from(one: Attempt) -> Self {
         Self {
             attempt: one.attempt,
-            outcome: one.outcome,
+            outcome: one.end,
             node_id: one.node_id,
             host: one.host,
             started_at: one.started_at.map(Moment),

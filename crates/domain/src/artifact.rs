@@ -85,7 +85,7 @@ pub fn is_published(
     status: Status,
 ) -> bool {
     match archived {
-        Some(outcome) => outcome == AttemptEndKind::Completed,
+        Some(end) => end == AttemptEndKind::Completed,
         None => {
             let has_result = [
                 Status::Completed,

@@ -62,9 +62,7 @@ impl AttemptEndKind {
 
     /// Parses the spelling of [`Self::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|outcome| outcome.as_str() == text)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -75,7 +73,8 @@ pub struct Attempt {
     /// Numbered from 1.
     pub attempt: u32,
     /// How it ended.
-    pub outcome: AttemptEndKind,
+    #[serde(rename = "outcome")]
+    pub end: AttemptEndKind,
     /// Where it ran.
     pub node_id: Option<NodeId>,
     /// The name of that node's host.
@@ -89,17 +88,17 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The last attempt of `task`, ended as `outcome` at `ended_at`.
+    /// The last attempt of `task`, ended as `end` at `ended_at`.
     pub fn of(
         task: &TaskRecord,
-        outcome: AttemptEndKind,
+        end: AttemptEndKind,
         ended_at: Option<Timestamp>,
         error: Option<TaskError>,
     ) -> Self {
         Self {
             task_id: task.id,
             attempt: task.attempt,
-            outcome,
+            end,
             node_id: task.node_id,
             host: task.host.clone(),
             started_at: task.last_attempt_at,
@@ -110,7 +109,7 @@ impl Attempt {
 
     /// The last attempt of `task` as its own row describes it; `None` once the task has moved on.
     pub fn of_row(task: &TaskRecord) -> Option<Self> {
-        let outcome = match task.status {
+        let end = match task.status {
             Status::Running => AttemptEndKind::Running,
             Status::Completed | Status::CompletedWithErrors => AttemptEndKind::Completed,
             Status::Failed | Status::DeadLetter => AttemptEndKind::Failed,
@@ -124,6 +123,6 @@ impl Attempt {
             .clone()
             .filter(|error| error.attempt == task.attempt);
 
-        (task.attempt > 0).then(|| Self::of(task, outcome, task.finished_at, error))
+        (task.attempt > 0).then(|| Self::of(task, end, task.finished_at, error))
     }
 }

@@ -131,10 +131,10 @@ impl RunningAttempt {
     }
 
     /// The attempt with its end, for the reporter.
-    pub(crate) fn ended(&self, outcome: AttemptEnd) -> EndedAttempt {
+    pub(crate) fn ended(&self, end: AttemptEnd) -> EndedAttempt {
         let report = AttemptReport {
             lease: self.lease,
-            outcome,
+            end,
         };
 
         let mut ended = EndedAttempt::new(&self.task, Arc::clone(&self.info), report);

@@ -49,7 +49,7 @@ pub(crate) fn start(node: &Arc<Node>, task: TaskRecord, taken: Taken) {
 pub(crate) fn hand_back(node: &Node, task: &TaskRecord, taken: Taken) {
     let report = AttemptReport {
         lease: taken.lease,
-        outcome: AttemptEnd::HandedBack,
+        end: AttemptEnd::HandedBack,
     };
 
     node.in_flight()

@@ -50,7 +50,7 @@ async fn hook_for_end(
         // A repetition is a report of this node whose first answer was lost.
         Verdict::Applied(status) | Verdict::Repeated(status) => {
             let handler = node.client.registry.handler(&ended.info.task_type)?;
-            let hook = hook_of(&ended.report.outcome, status)?;
+            let hook = hook_of(&ended.report.end, status)?;
 
             count(node, &hook);
             Some(handler.hook(hook, Arc::clone(&ended.info)))
@@ -92,7 +92,7 @@ async fn was_cancelled(node: &Node, lease: &Lease) -> Result<bool, StoreError> {
 
     Ok(attempts
         .iter()
-        .any(|row| row.attempt == lease.attempt && row.outcome == AttemptEndKind::Cancelled))
+        .any(|row| row.attempt == lease.attempt && row.end == AttemptEndKind::Cancelled))
 }
 
 /// The hook for the end of an attempt that left its task in this status.

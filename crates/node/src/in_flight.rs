@@ -360,7 +360,7 @@ mod tests {
     fn ended(task: &TaskRecord) -> EndedAttempt {
         let report = AttemptReport {
             lease: task.lease().unwrap(),
-            outcome: AttemptEnd::HandedBack,
+            end: AttemptEnd::HandedBack,
         };
         EndedAttempt::new(task, Arc::new(TaskInfo::of(task)), report)
     }

@@ -141,7 +141,7 @@ async fn deliver_one(node: &Node, report: &mut EndedAttempt) -> Result<(), Store
     if let Err(StoreError::Invalid(error)) = &answer {
         let task_id = report.report.lease.task_id.0;
         tracing::error!(%error, %task_id, "report was refused; the attempt is reported as failed");
-        report.report.outcome = AttemptEnd::Failed {
+        report.report.end = AttemptEnd::Failed {
             failure: Failure {
                 class: "invalid_result".to_owned(),
                 message: format!("the end of the attempt could not be stored: {error}"),

@@ -355,7 +355,7 @@ impl AttemptRow {
         Ok(Self {
             task_id: hex(attempt.task_id.0),
             attempt: attempt.attempt,
-            outcome: attempt.outcome.as_str(),
+            outcome: attempt.end.as_str(),
             node_id: attempt.node_id.map(|id| hex(id.0)),
             host: attempt.host,
             started_at: attempt.started_at,
@@ -374,7 +374,7 @@ pub(crate) fn attempt(row: &SqlRow) -> Result<Attempt, SqlError> {
     Ok(Attempt {
         task_id: TaskId(row.must_id(0)?),
         attempt,
-        outcome: AttemptEndKind::parse(&outcome)
+        end: AttemptEndKind::parse(&outcome)
             .ok_or_else(|| SqlError::internal(format!("unknown outcome {outcome:?}")))?,
         node_id: row.id(3)?.map(NodeId),
         host: row.text(4)?,

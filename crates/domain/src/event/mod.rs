@@ -181,7 +181,7 @@ impl TaskEvent {
         status: Status,
         version: u64,
     ) -> Self {
-        let error = match &report.outcome {
+        let error = match &report.end {
             AttemptEnd::Failed { failure, .. } => Some(failure),
             AttemptEnd::Snoozed { reason, .. } => reason.as_ref(),
             AttemptEnd::Completed { .. } | AttemptEnd::HandedBack | AttemptEnd::Cancelled => None,

@@ -29,7 +29,7 @@ pub fn decide(
 /// Counts the failure: another attempt, a dead letter when they are used up, or the end.
 pub(super) fn charge(
     task: &TaskRecord,
-    outcome: AttemptEndKind,
+    end: AttemptEndKind,
     error: TaskError,
     retry_in_ms: Option<u64>,
     now: Timestamp,
@@ -40,9 +40,9 @@ pub(super) fn charge(
         Some(_) if failures >= task.max_attempts => (Status::DeadLetter, task.due_at),
         Some(delay_ms) => (Status::Retrying, now.plus_ms(delay_ms)),
     };
-    let moves_on = status == Status::Retrying || outcome != AttemptEndKind::Failed;
+    let moves_on = status == Status::Retrying || end != AttemptEndKind::Failed;
     let archived = if moves_on {
-        left_behind(task, outcome, Some(&error), now)
+        left_behind(task, end, Some(&error), now)
     } else {
         None
     };

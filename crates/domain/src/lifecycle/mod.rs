@@ -154,12 +154,12 @@ fn moved(task: &TaskRecord, status: Status, now: Timestamp) -> TaskRecord {
 /// The attempt to archive when a node no longer runs the task.
 fn left_behind(
     task: &TaskRecord,
-    outcome: AttemptEndKind,
+    end: AttemptEndKind,
     error: Option<&TaskError>,
     now: Timestamp,
 ) -> Option<Attempt> {
     (task.status == Status::Running)
-        .then(|| Attempt::of(task, outcome, Some(moment(task, now)), error.cloned()))
+        .then(|| Attempt::of(task, end, Some(moment(task, now)), error.cloned()))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ impl EndedAttempt {
 
     /// The hint of the task's next attempt, and the delay until it is due in milliseconds.
     fn next_hint(&self, now: Option<Timestamp>) -> (Hint, u64) {
-        let (delay_ms, failures) = match &self.report.outcome {
+        let (delay_ms, failures) = match &self.report.end {
             AttemptEnd::Failed { retry_in_ms, .. } => (retry_in_ms.unwrap_or(0), 1),
             AttemptEnd::Snoozed { delay_ms, .. } => (*delay_ms, 0),
             AttemptEnd::Completed { .. } | AttemptEnd::HandedBack | AttemptEnd::Cancelled => (0, 0),
@@ -80,8 +80,8 @@ impl EndedAttempt {
 }
 
 impl Engine {
-    /// Records the reports and publishes their outcomes. After an error the outcome is unknown, and
-    /// the same reports may be sent again.
+    /// Records the reports and publishes their ends. After an error it is unknown whether they were
+    /// recorded, and the same reports may be sent again.
     pub async fn finish(&self, ended: &[EndedAttempt]) -> Result<Vec<Verdict>, StoreError> {
         let reports: Vec<AttemptReport> = ended.iter().map(|one| one.report.clone()).collect();
         let verdicts = self.store.finish_tasks(&reports).await?;
@@ -108,7 +108,7 @@ impl Engine {
     async fn publish_end(&self, one: &EndedAttempt, status: Status, raise: Option<u64>) {
         self.count_attempt(one, status);
         let fields = TaskFields::of_attempt(&one.info);
-        if let AttemptEnd::Failed { failure, .. } = &one.report.outcome {
+        if let AttemptEnd::Failed { failure, .. } = &one.report.end {
             log::attempt_failed(fields, &failure.message, status);
         }
 
@@ -139,7 +139,7 @@ impl Engine {
             self.metrics.ran(task_type, status, ran);
         }
 
-        let has_failed = matches!(one.report.outcome, AttemptEnd::Failed { .. });
+        let has_failed = matches!(one.report.end, AttemptEnd::Failed { .. });
         if status == Status::Retrying && has_failed {
             self.metrics.of_type(task_type).retries.inc();
         }

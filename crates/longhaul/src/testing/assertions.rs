@@ -159,8 +159,8 @@ impl TestLonghaul {
                 .as_ref()
                 .map(|error| format!(" ({}: {})", error.class, error.message));
             let number = attempt.attempt;
-            let outcome = attempt.outcome.as_str();
-            format!("  attempt {number}: {outcome}{}", error.unwrap_or_default())
+            let end = attempt.end.as_str();
+            format!("  attempt {number}: {end}{}", error.unwrap_or_default())
         };
 
         let line = |entry: &LogEntry| {

@@ -266,7 +266,7 @@ impl World {
         let token = LeaseToken(uuid::Uuid::from_u128(self.dice.number()));
         let forged = AttemptReport {
             lease: Lease { token, ..lease },
-            outcome: AttemptEnd::Completed {
+            end: AttemptEnd::Completed {
                 result: None,
                 result_url: None,
             },

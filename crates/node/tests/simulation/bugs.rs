@@ -266,7 +266,7 @@ impl SimStore {
     /// Applies a completion that the weaker guard of the planted bug accepts.
     fn unguarded(&self, report: &AttemptReport) -> Option<Verdict> {
         let lease = report.lease;
-        let AttemptEnd::Completed { result, result_url } = &report.outcome else {
+        let AttemptEnd::Completed { result, result_url } = &report.end else {
             return None;
         };
         let row = self.row(lease.task_id)?;
@@ -320,7 +320,7 @@ impl SimStore {
         };
 
         match self.bug {
-            Some(PlantedBug::DrainCharged) if report.outcome == AttemptEnd::HandedBack => {
+            Some(PlantedBug::DrainCharged) if report.end == AttemptEnd::HandedBack => {
                 if let Some(row) = self.row(report.lease.task_id) {
                     self.write(TaskRecord {
                         retry_count: row.retry_count + 1,

@@ -59,14 +59,14 @@ impl Call<'_> {
             .iter()
             .zip(verdicts.iter())
             .find(counted)
-            .map(|(report, _)| &report.outcome)
+            .map(|(report, _)| &report.end)
     }
 
     pub(crate) fn cancels(&self) -> bool {
         if let Call::Finish { reports, .. } = self {
             return reports
                 .iter()
-                .any(|report| report.outcome == AttemptEnd::Cancelled);
+                .any(|report| report.end == AttemptEnd::Cancelled);
         }
         matches!(self, Call::Cancel | Call::Bulk(BulkChange::Cancel))
     }

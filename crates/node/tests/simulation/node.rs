@@ -564,7 +564,7 @@ fn ended_of(run: &Run, outcome: AttemptEnd) -> EndedAttempt {
         Arc::clone(&run.info),
         AttemptReport {
             lease: run.lease,
-            outcome,
+            end: outcome,
         },
     )
 }

@@ -61,7 +61,7 @@ pub(crate) async fn finish_tasks(
 fn check(reports: &[AttemptReport]) -> Result<(), Invalid> {
     bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
 
-    reports.iter().try_for_each(|report| match &report.outcome {
+    reports.iter().try_for_each(|report| match &report.end {
         AttemptEnd::Completed {
             result_url: Some(url),
             ..
@@ -184,7 +184,7 @@ async fn decide_one(
 }
 
 fn completion(report: &AttemptReport) -> Option<Completion<'_>> {
-    match &report.outcome {
+    match &report.end {
         AttemptEnd::Completed { result, result_url } => Some(Completion {
             lease: report.lease,
             result: result.as_ref().map(Json::as_str),
@@ -204,7 +204,7 @@ fn decide(
 ) -> Result<Transition, Refusal> {
     let lease = &report.lease;
 
-    match &report.outcome {
+    match &report.end {
         AttemptEnd::Completed { result, result_url } => {
             finish::decide(task, lease, result.clone(), result_url.clone(), now)
         }

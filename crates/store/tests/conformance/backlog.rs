@@ -77,7 +77,7 @@ async fn neither_a_claim_nor_an_end_makes_a_row_larger() {
     let verdicts = store
         .finish_tasks(&[AttemptReport {
             lease: claimed[0].lease().unwrap(),
-            outcome,
+            end: outcome,
         }])
         .await
         .unwrap();

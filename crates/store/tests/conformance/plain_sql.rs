@@ -205,7 +205,7 @@ async fn views(backend: Backend) {
         .zip(outcomes)
         .map(|(task, outcome)| AttemptReport {
             lease: task.lease().unwrap(),
-            outcome,
+            end: outcome,
         })
         .collect();
 
@@ -367,7 +367,7 @@ async fn spoilt_rows(backend: Backend) {
 
     let report = |task: &TaskRecord| AttemptReport {
         lease: task.lease().unwrap(),
-        outcome: outcome(task),
+        end: outcome(task),
     };
     store
         .finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>())
@@ -449,7 +449,7 @@ async fn spoilt_types(backend: Backend) {
 
     let report = |task: &TaskRecord| AttemptReport {
         lease: task.lease().unwrap(),
-        outcome: done(),
+        end: done(),
     };
     store
         .finish_tasks(&claimed.iter().map(report).collect::<Vec<_>>())
@@ -578,10 +578,7 @@ async fn logs(backend: Backend) {
         result_url: None,
     };
     store
-        .finish_tasks(&[AttemptReport {
-            lease,
-            outcome: done,
-        }])
+        .finish_tasks(&[AttemptReport { lease, end: done }])
         .await
         .unwrap();
 

@@ -348,7 +348,7 @@ async fn row_without_padding() {
         .filter_map(TaskRecord::lease)
         .map(|lease| AttemptReport {
             lease,
-            outcome: outcome.clone(),
+            end: outcome.clone(),
         });
 
     let verdicts = store

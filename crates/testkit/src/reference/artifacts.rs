@@ -62,9 +62,9 @@ impl State {
             return false;
         };
         let archived = self.attempts.get(&(record.task_id, record.attempt));
-        let outcome = archived.map(|attempt| attempt.outcome);
+        let end = archived.map(|attempt| attempt.end);
 
-        is_published(record.attempt, outcome, task.attempt, task.status)
+        is_published(record.attempt, end, task.attempt, task.status)
     }
 
     pub(super) fn list_artifacts(

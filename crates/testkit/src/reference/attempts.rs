@@ -114,7 +114,7 @@ impl State {
     ) -> Result<Vec<Verdict>, StoreError> {
         bounds::check_batch("reports", reports.len(), bounds::CLAIM_BATCH)?;
         for report in reports {
-            check_outcome(&report.outcome)?;
+            check_end(&report.end)?;
         }
 
         let finish = |report| self.finish_one(report, now);
@@ -123,7 +123,7 @@ impl State {
 
     fn finish_one(&mut self, report: &AttemptReport, now: Timestamp) -> Verdict {
         let lease = &report.lease;
-        self.write_fenced(lease, now, |task| match &report.outcome {
+        self.write_fenced(lease, now, |task| match &report.end {
             AttemptEnd::Completed { result, result_url } => {
                 finish::decide(task, lease, result.clone(), result_url.clone(), now)
             }
@@ -186,8 +186,8 @@ pub(super) fn verdict_of(refusal: Refusal, task: &TaskRecord) -> Verdict {
     }
 }
 
-fn check_outcome(outcome: &AttemptEnd) -> Result<(), StoreError> {
-    match outcome {
+fn check_end(end: &AttemptEnd) -> Result<(), StoreError> {
+    match end {
         AttemptEnd::Completed {
             result_url: Some(url),
             ..

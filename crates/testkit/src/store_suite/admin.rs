@@ -408,7 +408,7 @@ async fn a_retry_resets_the_crashes_of_a_quarantined_task(fixture: Arc<Fixture>)
 
     assert_eq!(fixture.task(id).await.crash_count, 1);
     let attempts = fixture.attempts(id).await;
-    let crashed = |attempt: &Attempt| attempt.outcome == AttemptEndKind::Crashed;
+    let crashed = |attempt: &Attempt| attempt.end == AttemptEndKind::Crashed;
     assert!(
         attempts.iter().all(crashed),
         "a retry does not change the history: {attempts:?}"

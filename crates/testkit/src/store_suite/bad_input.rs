@@ -300,7 +300,10 @@ async fn invalid_reports_are_refused_by_field(fixture: Arc<Fixture>) {
     ];
 
     for (outcome, field) in outcomes {
-        let report = AttemptReport { lease, outcome };
+        let report = AttemptReport {
+            lease,
+            end: outcome,
+        };
         let answer = fixture.store.finish_tasks(&[report]).await;
         assert_eq!(refused_field(answer), field);
     }

@@ -87,7 +87,7 @@ async fn a_waiting_task_past_its_deadline_fails(fixture: Arc<Fixture>) {
     assert_eq!(fixture.attempts(queued).await, [], "no attempt is made up");
     let attempts = fixture.attempts(retrying.task_id).await;
     assert_eq!(
-        (attempts.len(), attempts[0].outcome),
+        (attempts.len(), attempts[0].end),
         (1, AttemptEndKind::Failed),
         "the history does not change"
     );
@@ -124,7 +124,7 @@ async fn a_running_task_past_its_deadline_is_taken_from_its_node(fixture: Arc<Fi
     assert_eq!(fixture.expire_deadlines().await, 1);
     assert_deadline_passed(&fixture.task(lease.task_id).await);
     assert_eq!(
-        fixture.attempts(lease.task_id).await[0].outcome,
+        fixture.attempts(lease.task_id).await[0].end,
         AttemptEndKind::TimedOut
     );
 
@@ -239,7 +239,7 @@ async fn a_silent_attempt_is_failed_and_retried(fixture: Arc<Fixture>) {
         "the delay follows the task's policy with jitter: {wait_ms} ms"
     );
     assert_eq!(
-        fixture.attempts(lease.task_id).await[0].outcome,
+        fixture.attempts(lease.task_id).await[0].end,
         AttemptEndKind::TimedOut
     );
 
@@ -321,7 +321,7 @@ async fn a_hung_attempt_uses_up_retries(fixture: Arc<Fixture>) {
     assert_eq!((task.status, task.retry_count), (Status::DeadLetter, 1));
     let attempts = fixture.attempts(lease.task_id).await;
 
-    assert_eq!(attempts[0].outcome, AttemptEndKind::TimedOut);
+    assert_eq!(attempts[0].end, AttemptEndKind::TimedOut);
     fixture
         .store
         .retry_task(&Access::All, lease.task_id, RetryScope::Task)

@@ -57,7 +57,7 @@ async fn a_completed_task_has_its_result(fixture: Arc<Fixture>) {
     let attempts = fixture.attempts(lease.task_id).await;
 
     assert_eq!(
-        (attempts.len(), attempts[0].outcome),
+        (attempts.len(), attempts[0].end),
         (1, AttemptEndKind::Completed)
     );
     assert_eq!(
@@ -129,7 +129,7 @@ async fn each_of_many_tasks_has_its_own_result(fixture: Arc<Fixture>) {
 
     let report = |(number, task)| AttemptReport {
         lease: lease_of(task),
-        outcome: outcome(number),
+        end: outcome(number),
     };
     let mut reports: Vec<AttemptReport> = claimed.iter().enumerate().map(report).collect();
 
@@ -139,7 +139,7 @@ async fn each_of_many_tasks_has_its_own_result(fixture: Arc<Fixture>) {
 
     for report in reports {
         let task = fixture.task(report.lease.task_id).await;
-        let AttemptEnd::Completed { result, result_url } = report.outcome else {
+        let AttemptEnd::Completed { result, result_url } = report.end else {
             unreachable!()
         };
         assert_eq!(
@@ -173,7 +173,7 @@ async fn a_large_result_among_many_is_stored(fixture: Arc<Fixture>) {
 
         AttemptReport {
             lease: lease_of(task),
-            outcome: AttemptEnd::Completed {
+            end: AttemptEnd::Completed {
                 result,
                 result_url: None,
             },
@@ -217,7 +217,7 @@ async fn a_failure_waits_for_its_retry_and_is_charged(fixture: Arc<Fixture>) {
     );
     assert_eq!(task.error.as_ref().unwrap().message, "it broke");
     assert_eq!(
-        fixture.attempts(lease.task_id).await[0].outcome,
+        fixture.attempts(lease.task_id).await[0].end,
         AttemptEndKind::Failed
     );
 }
@@ -243,8 +243,7 @@ async fn a_task_without_attempts_left_is_a_dead_letter_with_its_history(fixture:
     }
 
     let attempts = fixture.attempts(id).await;
-    let summary: Vec<(u32, AttemptEndKind)> =
-        attempts.iter().map(|a| (a.attempt, a.outcome)).collect();
+    let summary: Vec<(u32, AttemptEndKind)> = attempts.iter().map(|a| (a.attempt, a.end)).collect();
     assert_eq!(
         summary,
         [1, 2, 3].map(|number| (number, AttemptEndKind::Failed))
@@ -293,7 +292,7 @@ async fn a_snooze_is_not_charged(fixture: Arc<Fixture>) {
     assert!(
         attempts
             .iter()
-            .all(|attempt| attempt.outcome == AttemptEndKind::Snoozed)
+            .all(|attempt| attempt.end == AttemptEndKind::Snoozed)
     );
     assert_eq!(
         attempts[0].error.as_ref().unwrap().message,
@@ -343,7 +342,7 @@ async fn a_hand_back_is_not_charged_and_does_not_move_the_task(fixture: Arc<Fixt
         (before.due_at, before.priority)
     );
     assert_eq!(
-        fixture.attempts(first.task_id).await[0].outcome,
+        fixture.attempts(first.task_id).await[0].end,
         AttemptEndKind::HandedBack
     );
 
@@ -369,7 +368,7 @@ async fn a_handler_can_cancel_its_own_task(fixture: Arc<Fixture>) {
     );
 
     assert_eq!(
-        fixture.attempts(lease.task_id).await[0].outcome,
+        fixture.attempts(lease.task_id).await[0].end,
         AttemptEndKind::Cancelled
     );
 }
@@ -467,7 +466,7 @@ async fn a_repeated_report_is_recognised_inside_one_batch(fixture: Arc<Fixture>)
     let lease = fixture.start(new_task()).await;
     let report = AttemptReport {
         lease,
-        outcome: retryable(HOUR_MS),
+        end: retryable(HOUR_MS),
     };
     let verdicts = fixture.finish_all(vec![report.clone(), report]).await;
 
@@ -517,7 +516,7 @@ async fn one_bad_report_does_not_affect_its_batch(fixture: Arc<Fixture>) {
         .iter()
         .map(|task| AttemptReport {
             lease: lease_of(task),
-            outcome: completed(),
+            end: completed(),
         })
         .collect();
 
@@ -610,7 +609,7 @@ async fn a_success_after_failures_has_no_error_but_a_history(fixture: Arc<Fixtur
         .attempts(id)
         .await
         .iter()
-        .map(|attempt| attempt.outcome)
+        .map(|attempt| attempt.end)
         .collect();
 
     use AttemptEndKind::{Completed, Failed, HandedBack, Snoozed};

@@ -258,7 +258,7 @@ async fn a_dead_nodes_tasks_are_queued_again_and_charged_as_a_crash(fixture: Arc
     let attempts = fixture.attempts(lease.task_id).await;
 
     assert_eq!(
-        (attempts.len(), attempts[0].outcome),
+        (attempts.len(), attempts[0].end),
         (1, AttemptEndKind::Crashed)
     );
     assert_eq!(attempts[0].error.as_ref().unwrap().class, "crash");
@@ -462,7 +462,7 @@ async fn a_task_that_kills_its_nodes_is_quarantined(fixture: Arc<Fixture>) {
         attempts.len() == 3
             && attempts
                 .iter()
-                .all(|attempt| attempt.outcome == AttemptEndKind::Crashed)
+                .all(|attempt| attempt.end == AttemptEndKind::Crashed)
     );
 }
 
@@ -535,7 +535,7 @@ async fn batches_of_reports_are_bounded(fixture: Arc<Fixture>) {
 
     let report = AttemptReport {
         lease,
-        outcome: completed(),
+        end: completed(),
     };
     let answer = fixture.store.finish_tasks(&vec![report; too_many]).await;
     assert!(matches!(answer, Err(StoreError::Invalid(_))));

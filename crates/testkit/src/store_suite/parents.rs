@@ -366,7 +366,7 @@ async fn a_child_and_its_parent_may_end_in_one_batch(fixture: Arc<Fixture>) {
         let child = fixture.claim_this(node, children[0]).await;
         let mut reports = [parent, child].map(|lease| AttemptReport {
             lease,
-            outcome: completed(),
+            end: completed(),
         });
 
         if child_first {

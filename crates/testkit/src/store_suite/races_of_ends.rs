@@ -63,7 +63,7 @@ fn reports_of(leases: &[Lease], ends_well: impl Fn(usize) -> bool) -> Vec<Attemp
 
         AttemptReport {
             lease: *lease,
-            outcome,
+            end: outcome,
         }
     };
 

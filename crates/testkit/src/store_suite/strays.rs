@@ -81,7 +81,7 @@ async fn a_stray_is_handed_back_without_charge(fixture: Arc<Fixture>) {
     let attempts = fixture.attempts(before.id).await;
 
     assert_eq!(
-        (attempts.len(), attempts[0].outcome),
+        (attempts.len(), attempts[0].end),
         (1, AttemptEndKind::HandedBack)
     );
     assert_eq!(

@@ -186,8 +186,11 @@ impl Fixture {
     }
 
     pub(super) async fn finish(&self, lease: Lease, outcome: AttemptEnd) -> Verdict {
-        self.finish_all(vec![AttemptReport { lease, outcome }])
-            .await[0]
+        self.finish_all(vec![AttemptReport {
+            lease,
+            end: outcome,
+        }])
+        .await[0]
     }
 
     pub(super) async fn finish_all(&self, reports: Vec<AttemptReport>) -> Vec<Verdict> {

@@ -277,7 +277,7 @@ async fn tasks_that_end_together_are_counted_separately(fixture: Arc<Fixture>) {
     fixture.clock.advance_ms(HOUR_MS);
     let report = |task: &TaskRecord| AttemptReport {
         lease: lease_of(task),
-        outcome: completed(),
+        end: completed(),
     };
     let verdicts = fixture
         .finish_all(claimed.iter().map(report).collect())

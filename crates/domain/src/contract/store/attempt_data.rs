@@ -55,7 +55,7 @@ impl Failure {
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttemptReport {
     pub lease: Lease,
-    pub outcome: AttemptEnd,
+    pub end: AttemptEnd,
 }
 
 /// The result of a fenced write.

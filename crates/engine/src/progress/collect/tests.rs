@@ -339,7 +339,7 @@ async fn reports_of_an_older_attempt_change_nothing_once_its_successor_is_known(
     world.receive([report(lease(&first), 1)]).await;
     let handed_back = AttemptReport {
         lease: lease(&first),
-        outcome: AttemptEnd::HandedBack,
+        end: AttemptEnd::HandedBack,
     };
 
     world

@@ -76,7 +76,7 @@ async fn attempts_and_logs_are_told_in_order() {
     let outcomes: Vec<AttemptEndKind> = longhaul
         .attempts(&handle)
         .iter()
-        .map(|attempt| attempt.outcome)
+        .map(|attempt| attempt.end)
         .collect();
 
     assert_eq!(

@@ -22,10 +22,7 @@ async fn a_crash_goes_on_from_the_checkpoint() {
         (task.attempt, task.crash_count, task.retry_count),
         (2, 1, 0)
     );
-    assert_eq!(
-        longhaul.attempts(&handle)[0].outcome,
-        AttemptEndKind::Crashed
-    );
+    assert_eq!(longhaul.attempts(&handle)[0].end, AttemptEndKind::Crashed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -412,7 +412,7 @@ fn report(lease: Lease, end: ModelEnd) -> Option<AttemptReport> {
             };
             return Some(AttemptReport {
                 lease,
-                outcome: AttemptEnd::Completed {
+                end: AttemptEnd::Completed {
                     result: None,
                     result_url: None,
                 },
@@ -420,5 +420,8 @@ fn report(lease: Lease, end: ModelEnd) -> Option<AttemptReport> {
         }
     };
 
-    Some(AttemptReport { lease, outcome })
+    Some(AttemptReport {
+        lease,
+        end: outcome,
+    })
 }

@@ -104,7 +104,7 @@ impl Side {
 
         format!(
             "{name} attempt {number}: {:?} on {place:?} at {times:?} error {error:?}",
-            attempt.outcome
+            attempt.end
         )
     }
 
