@@ -31,7 +31,7 @@ pub(crate) struct Pace {
     /// The last count of open tasks.
     pub(crate) open: AtomicI64,
     /// Whether the last count failed.
-    pub(crate) is_away: AtomicBool,
+    pub(crate) is_down: AtomicBool,
     /// Shows sooner than a missing answer that the database is down.
     pub(crate) fault_log: FaultLog,
 }
@@ -40,8 +40,8 @@ impl Pace {
     /// Whether too many tasks are open or the database is down. Pending requests continue through
     /// an outage, but the schedule stops, so that a run has its full time with the database.
     fn must_wait(&self) -> bool {
-        let is_away = self.is_away.load(Ordering::Relaxed) || self.fault_log.is_database_away();
-        is_away || self.open.load(Ordering::Relaxed) > OPEN
+        let is_down = self.is_down.load(Ordering::Relaxed) || self.fault_log.is_database_down();
+        is_down || self.open.load(Ordering::Relaxed) > OPEN
     }
 }
 

@@ -157,7 +157,7 @@ impl FaultLog {
     }
 
     /// Whether the database is killed or frozen now.
-    pub(crate) fn is_database_away(&self) -> bool {
+    pub(crate) fn is_database_down(&self) -> bool {
         let fault_log = self.list();
         fault_log
             .iter()
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_database_is_away_until_it_answers_again() {
+    fn a_frozen_database_is_down_until_it_answers_again() {
         let fault_log = FaultLog::default();
         let record = |fault| FaultRecord {
             at: 1,
@@ -224,13 +224,13 @@ mod tests {
             .map(record),
         );
 
-        assert!(!fault_log.is_database_away());
+        assert!(!fault_log.is_database_down());
         fault_log.list().push(record(Fault::Server(
             Service::Postgres,
             ServerFault::Freeze,
         )));
-        assert!(fault_log.is_database_away());
+        assert!(fault_log.is_database_down());
         fault_log.mark_ended(3);
-        assert!(!fault_log.is_database_away());
+        assert!(!fault_log.is_database_down());
     }
 }

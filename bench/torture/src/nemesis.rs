@@ -312,7 +312,7 @@ async fn thaw_later(node: Arc<Node>, fault_log: FaultLog, mut left: Duration) {
 
     while !left.is_zero() {
         tokio::time::sleep(STEP).await;
-        if !fault_log.is_database_away() {
+        if !fault_log.is_database_down() {
             left = left.saturating_sub(STEP);
         }
     }

@@ -346,7 +346,7 @@ async fn watch_progress(
         }
 
         let counted = gateway.ask(Request::CountOpen).await;
-        pace.is_away
+        pace.is_down
             .store(matches!(counted, Answer::Unknown(_)), Ordering::Relaxed);
         if let Answer::Open(open) = counted {
             pace.open.store(open, Ordering::Relaxed);

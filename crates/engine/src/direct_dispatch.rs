@@ -1,5 +1,5 @@
-//! Direct dispatch: a process that makes a task claimable publishes its hint at once, beside the
-//! commit.
+//! Direct dispatch: a process that makes a task claimable publishes its hint at once, at the same
+//! time as the commit.
 //!
 //! It never delays an answer. The first hint goes out alone. While a batch is under way, and for a
 //! moment after it, the next batch gathers, because each batch makes the broker write to its disk.

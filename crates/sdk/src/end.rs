@@ -90,10 +90,10 @@ fn classified(
     error: &AnyError,
     classify: impl Fn(&(dyn Error + 'static)) -> Class,
 ) -> AttemptEnd {
-    let store_is_away = error
+    let is_store_down = error
         .downcast_ref::<StoreError>()
         .is_some_and(StoreError::is_transient);
-    let class = if store_is_away {
+    let class = if is_store_down {
         Class::Retryable
     } else {
         classify(&**error)

@@ -84,12 +84,12 @@ impl<DB: Database> Connections<DB> {
 
     /// Takes a connection. It was used or pinged a moment ago, or it is new.
     pub(crate) async fn take(&self) -> Result<Taken<DB>, SqlError> {
-        let away = |why: &str| SqlError::from(StoreError::Unavailable(why.to_owned()));
+        let unavailable = |why: &str| SqlError::from(StoreError::Unavailable(why.to_owned()));
         let place =
             tokio::time::timeout(CONNECT_WAIT, Arc::clone(&self.slots).acquire_owned()).await;
         let place = place
-            .map_err(|_| away("all connections are in use"))?
-            .map_err(|_| away("the store is closed"))?;
+            .map_err(|_| unavailable("all connections are in use"))?
+            .map_err(|_| unavailable("the store is closed"))?;
 
         loop {
             let Some(Idle {

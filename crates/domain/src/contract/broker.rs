@@ -27,8 +27,8 @@ pub struct Hint {
     pub submitted_at: Timestamp,
     /// A hint before this moment is early.
     pub due_at: Timestamp,
-    /// How often to look the task up again, a moment later, when it does not exist yet: this hint
-    /// was published before the commit of the submit.
+    /// How many more times to look the task up, a moment later, when it does not exist yet: this
+    /// hint was published before the commit of the submit.
     pub lookups: u8,
     pub correlation_id: Option<String>,
     pub trace_context: Option<String>,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn while_the_broker_is_away_nodes_look_into_the_store() {
+async fn while_the_broker_is_down_nodes_look_into_the_store() {
     let fleet = Fleet::new();
     let runs = Counted::default();
     let client = fleet.client(counted(&runs));
@@ -85,7 +85,7 @@ async fn a_task_that_the_broker_never_takes_fails_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_sends_the_hints_back() {
+async fn a_store_that_is_down_sends_the_hints_back() {
     let fleet = Fleet::new();
     let runs = Counted::default();
     let client = fleet.client(counted(&runs));

@@ -213,7 +213,7 @@ impl Shared {
     }
 
     /// Declares everything that was declared over earlier links. A queue that differs, or that is
-    /// away with its server, fails only its own consumers.
+    /// down with its server, fails only its own consumers.
     async fn declare_all(&self, link: &Link) -> Result<(), BrokerError> {
         self.declare(link, &[]).await?;
 

@@ -60,7 +60,7 @@ pub(super) fn send_signal(shared: &Shared, signal: &Signal) {
 
     // Sending fails when there is no listener here, which is no error.
     let _ = signals.send(signal.clone());
-    // It also fails when the server is slow or away. A signal is not worth waiting for.
+    // It also fails when the server is slow or down. A signal is not worth waiting for.
     let _ = shared.outbound.try_send(Outbound::Message {
         exchange: names::CONTROL_EXCHANGE,
         headers: FieldTable::default(),

@@ -49,7 +49,7 @@ pub(super) async fn send_events(
             }
         }
 
-        // This fails when the server is slow or away. The other processes then see the gap.
+        // This fails when the server is slow or down. The other processes then see the gap.
         let _ = shared.outbound.try_send(to_message(&batch));
         batch.clear();
     }

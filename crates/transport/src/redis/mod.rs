@@ -1,6 +1,6 @@
 //! For a fleet, in Redis: rate limits that all nodes share, and the newest progress of every task.
 //!
-//! Nothing in Redis is the truth. A server that is flushed, restarted or away costs no task:
+//! Nothing in Redis is the truth. A server that is flushed, restarted or down costs no task:
 //! `docs/redis.md` says what it does cost.
 
 mod connection;

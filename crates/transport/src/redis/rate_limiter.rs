@@ -53,7 +53,7 @@ pub struct RedisRateLimiter {
     redis: Arc<Redis>,
     rules: LimitRules,
     fallback: MemoryRateLimiter,
-    is_away: AtomicBool,
+    is_down: AtomicBool,
     offset_micros: Arc<AtomicI64>,
 }
 
@@ -79,7 +79,7 @@ impl RedisRateLimiter {
             redis,
             rules,
             fallback: MemoryRateLimiter::new(fallback.clock, share)?,
-            is_away: AtomicBool::new(false),
+            is_down: AtomicBool::new(false),
             offset_micros: Arc::default(),
         })
     }
@@ -92,8 +92,8 @@ impl RedisRateLimiter {
     }
 
     /// Whether the last request fell back to this node's share.
-    pub fn is_away(&self) -> bool {
-        self.is_away.load(Ordering::Relaxed)
+    pub fn is_down(&self) -> bool {
+        self.is_down.load(Ordering::Relaxed)
     }
 
     /// Like [`RateLimiter::reserve`], without the fallback.
@@ -185,15 +185,15 @@ impl RedisRateLimiter {
 
     /// Records whether Redis answers, and logs when that has changed.
     fn note(&self, failure: Option<&LimiterError>) {
-        let was_away = self.is_away.swap(failure.is_some(), Ordering::Relaxed);
+        let was_down = self.is_down.swap(failure.is_some(), Ordering::Relaxed);
         match failure {
-            Some(error) if !was_away => {
+            Some(error) if !was_down => {
                 tracing::warn!(
                     %error,
                     "rate limiter: Redis is down; this node uses its share of each limit"
                 );
             }
-            None if was_away => {
+            None if was_down => {
                 tracing::info!("rate limiter: Redis is back; the nodes share the limits again");
             }
             Some(_) | None => {}

@@ -23,7 +23,7 @@ async fn broker(config: &Config) -> Vec<Check> {
         return Vec::new();
     };
     let shown = &config.broker.url;
-    let away = |why: String| {
+    let down = |why: String| {
         let advice = "nodes work without it, more slowly: check LONGHAUL_BROKER, the network, the \
                       server and its user's rights";
         Check::fail("broker", format!("{shown}: {why}"), advice)
@@ -31,10 +31,10 @@ async fn broker(config: &Config) -> Vec<Check> {
 
     let broker = match RabbitBroker::connect(url, options) {
         Ok(broker) => broker,
-        Err(refused) => return vec![away(refused.to_string())],
+        Err(refused) => return vec![down(refused.to_string())],
     };
     if let Err(why) = until_up(&*broker, DEADLINE).await {
-        return vec![away(why)];
+        return vec![down(why)];
     }
 
     let topology = topology(config, &broker).await;
@@ -89,7 +89,7 @@ async fn redis(config: &Config) -> Vec<Check> {
     let Some(url) = &config.redis.url else {
         return Vec::new();
     };
-    let away = |why: String| {
+    let down = |why: String| {
         let advice = "nodes work without it, each with its share of the limits: check \
                       LONGHAUL_REDIS, the network and the password";
         Check::fail("redis", format!("{url}: {why}"), advice)
@@ -97,11 +97,11 @@ async fn redis(config: &Config) -> Vec<Check> {
 
     let redis = match Redis::open(url.reveal(), &config.redis.namespace) {
         Ok(redis) => redis,
-        Err(refused) => return vec![away(refused.to_string())],
+        Err(refused) => return vec![down(refused.to_string())],
     };
     let up = tokio::time::timeout(DEADLINE, redis.until(true)).await;
     if up.is_err() {
-        return vec![away(match redis.state() {
+        return vec![down(match redis.state() {
             RedisState::Down(why) => why,
             RedisState::Up => "it answered too late".to_owned(),
         })];

@@ -27,11 +27,11 @@ pub(super) async fn examine(config: &Config) -> Vec<Check> {
 
     match tokio::time::timeout(DEADLINE, examine_open(config)).await {
         Ok(checks) => checks,
-        Err(_) => vec![away(config, "it does not answer in time".to_owned())],
+        Err(_) => vec![down(config, "it does not answer in time".to_owned())],
     }
 }
 
-fn away(config: &Config, why: String) -> Check {
+fn down(config: &Config, why: String) -> Check {
     let url = &config.store.url;
     let advice = match config.store_file() {
         Some(_) => {
@@ -53,7 +53,7 @@ async fn examine_open(config: &Config) -> Vec<Check> {
     options.is_beside = true;
     let store = match SqlStore::connect(config.store.url.reveal(), options).await {
         Ok(store) => store,
-        Err(error) => return vec![away(config, error.to_string())],
+        Err(error) => return vec![down(config, error.to_string())],
     };
 
     let mut checks = vec![Check::ok("store", format!("{} answers", config.store.url))];
@@ -64,11 +64,11 @@ async fn examine_open(config: &Config) -> Vec<Check> {
 
     checks.push(match schema {
         Ok(schema) => schema_check(config, &schema),
-        Err(error) => away(config, error.to_string()),
+        Err(error) => down(config, error.to_string()),
     });
     checks.push(match store.durability().await {
         Ok(settings) => durability_check(&settings),
-        Err(error) => away(config, error.to_string()),
+        Err(error) => down(config, error.to_string()),
     });
 
     // The remaining checks read tables that an old schema may not have.
@@ -138,7 +138,7 @@ async fn clock_check(config: &Config, store: &SqlStore) -> Check {
     let before = clock.now();
     let store_time = match store.now().await {
         Ok(time) => time,
-        Err(error) => return away(config, error.to_string()),
+        Err(error) => return down(config, error.to_string()),
     };
     let after = clock.now();
 
@@ -164,11 +164,11 @@ async fn clock_check(config: &Config, store: &SqlStore) -> Check {
 async fn token_check(config: &Config, store: &SqlStore) -> Check {
     let now = match store.now().await {
         Ok(now) => now,
-        Err(error) => return away(config, error.to_string()),
+        Err(error) => return down(config, error.to_string()),
     };
     let tokens = match store.list_tokens(None, bounds::PAGE_SIZE).await {
         Ok(tokens) => tokens,
-        Err(error) => return away(config, error.to_string()),
+        Err(error) => return down(config, error.to_string()),
     };
 
     let is_good = |token: &AccessToken, at| token.standing(at) == TokenStanding::Good;

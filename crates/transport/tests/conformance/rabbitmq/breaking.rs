@@ -46,8 +46,8 @@ pub(crate) fn trials() -> Vec<Trial> {
             a_frozen_server_delays_no_caller,
         ),
         trial(
-            &name("a_queue_of_a_server_that_is_away_affects_no_other_queue"),
-            a_queue_that_is_away,
+            &name("a_queue_of_a_server_that_is_down_affects_no_other_queue"),
+            a_queue_that_is_down,
         ),
         trial(
             &name("a_server_without_memory_delivers_but_takes_nothing"),
@@ -358,7 +358,7 @@ async fn a_frozen_server_delays_no_caller() {
 
 /// In a cluster, a classic queue whose server is down still exists, and declaring it answers 404.
 /// This test edits the tables of a single server to the same effect.
-async fn a_queue_that_is_away() {
+async fn a_queue_that_is_down() {
     let mut setup = Setup::new("rabbitmq-absent", QueueKind::Classic).await;
     setup.assert_works().await;
     let (_, host) = setup.server.url.rsplit_once('/').unwrap();

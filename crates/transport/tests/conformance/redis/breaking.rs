@@ -129,7 +129,7 @@ impl Setup {
 
     async fn assert_works_like_an_empty_one(&self) {
         assert_eq!(permits(&self.limiter).await, 8);
-        assert!(!self.limiter.is_away());
+        assert!(!self.limiter.is_down());
         assert_eq!(self.newest().await, Some(None));
         assert!(self.put(9).await);
         assert_eq!(self.newest().await, Some(Some(9)));
@@ -158,7 +158,7 @@ async fn a_node_uses_its_share() {
             permits(&setup.limiter).await <= 2,
             "no more than its share, and only once in this hour"
         );
-        assert!(setup.limiter.is_away());
+        assert!(setup.limiter.is_down());
         assert_eq!((setup.put(10).await, setup.newest().await), (false, None));
 
         // This node parks the key of a provider that says "too many".
@@ -190,13 +190,13 @@ async fn a_frozen_server_delays_no_caller() {
         2,
         "only the first request waits for an answer"
     );
-    assert!(setup.limiter.is_away() && setup.redis.state() != RedisState::Up);
+    assert!(setup.limiter.is_down() && setup.redis.state() != RedisState::Up);
     assert!(!setup.put(1).await);
 
     setup.server.signal("CONT");
     within_deadline(async {
         // On a busy machine an answer may exceed the timeout again.
-        while setup.limiter.is_away() || !setup.put(2).await {
+        while setup.limiter.is_down() || !setup.put(2).await {
             setup.redis.until(true).await;
             setup.limiter.reserve("p", 0).await.unwrap();
         }
@@ -219,7 +219,7 @@ async fn a_server_without_memory() {
     let setup = Setup::new("redis-full").await;
     command(&setup.server, &["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(permits(&setup.limiter).await, 2);
-    assert!(setup.limiter.is_away());
+    assert!(setup.limiter.is_down());
     assert!(!setup.put(1).await);
     command(&setup.server, &["CONFIG", "SET", "maxmemory", "0"]);
     setup.assert_works_like_an_empty_one().await;
