@@ -411,9 +411,10 @@ async fn expect_fenced(
     // The row has the token of the last attempt, unless a later command removed it.
     let remembered = genuine && before.lease_token.is_some();
     let by_this_command = table::targets(command, Status::Running).contains(&before.status);
-    let expected = match remembered && by_this_command {
-        true => Verdict::Repeated(before.status),
-        false => Verdict::Stale(before.status),
+    let expected = if remembered && by_this_command {
+        Verdict::Repeated(before.status)
+    } else {
+        Verdict::Stale(before.status)
     };
 
     assert_eq!(verdict, expected, "{context}");

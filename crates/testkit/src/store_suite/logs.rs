@@ -173,9 +173,10 @@ async fn lines_need_a_running_attempt_and_change_no_task(fixture: Arc<Fixture>) 
             .await;
         let stale = Verdict::Stale(before.status);
 
-        match recipe == Recipe::Running {
-            true => assert_eq!(verdicts, [APPLIED, stale]),
-            false => assert_eq!(verdicts, [stale, stale], "{recipe:?}"),
+        if recipe == Recipe::Running {
+            assert_eq!(verdicts, [APPLIED, stale]);
+        } else {
+            assert_eq!(verdicts, [stale, stale], "{recipe:?}");
         }
 
         let expected: &[&str] = if recipe == Recipe::Running {
@@ -590,12 +591,13 @@ async fn a_line_that_races_with_the_end_is_stored_or_refused(fixture: Arc<Fixtur
         );
         let stored = fixture.logs(lease.task_id).await.len();
 
-        match pair.contains(&APPLIED) {
-            true => assert_eq!(stored, 1),
-            false => assert_eq!(
+        if pair.contains(&APPLIED) {
+            assert_eq!(stored, 1);
+        } else {
+            assert_eq!(
                 (stored, pair.contains(&Verdict::Stale(Status::Completed))),
                 (0, true)
-            ),
+            );
         }
     }
 }

@@ -370,9 +370,10 @@ async fn either_a_rescue_or_a_finish_wins(fixture: Arc<Fixture>) {
         .filter_map(|(id, verdict)| Some((id, verdict?)))
     {
         let task = fixture.task(id).await;
-        let expected = match rescued.contains(&id) {
-            true => (Verdict::Stale(Status::Queued), Status::Queued, 1),
-            false => (Verdict::Applied(Status::Completed), Status::Completed, 0),
+        let expected = if rescued.contains(&id) {
+            (Verdict::Stale(Status::Queued), Status::Queued, 1)
+        } else {
+            (Verdict::Applied(Status::Completed), Status::Completed, 0)
         };
         assert_eq!((verdict, task.status, task.crash_count), expected);
     }
@@ -433,9 +434,10 @@ async fn either_a_hand_back_of_strays_or_a_finish_wins(fixture: Arc<Fixture>) {
         .into_iter()
         .filter_map(|(id, verdict)| Some((id, verdict?)))
     {
-        let expected = match once.contains(&id) {
-            true => (Verdict::Stale(Status::Queued), Status::Queued),
-            false => (Verdict::Applied(Status::Completed), Status::Completed),
+        let expected = if once.contains(&id) {
+            (Verdict::Stale(Status::Queued), Status::Queued)
+        } else {
+            (Verdict::Applied(Status::Completed), Status::Completed)
         };
         assert_eq!((verdict, fixture.status(id).await), expected);
     }

@@ -161,9 +161,10 @@ async fn only_running_tasks_are_handed_back(fixture: Arc<Fixture>) {
         let strays = fixture.hand_back_strays(built.node, &[]).await;
         let after = fixture.task(built.id).await;
 
-        match recipe == Recipe::Running {
-            true => assert_eq!((strays, after.status), (vec![built.id], Status::Queued)),
-            false => assert_eq!((strays, after), (vec![], before), "{recipe:?}"),
+        if recipe == Recipe::Running {
+            assert_eq!((strays, after.status), (vec![built.id], Status::Queued));
+        } else {
+            assert_eq!((strays, after), (vec![], before), "{recipe:?}");
         }
     }
 }
