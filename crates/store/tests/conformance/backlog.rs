@@ -34,11 +34,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The bytes of a row that a claim or an end changes, as InnoDB lays them out: what is NULL takes
-/// none, and what may be of any length one or two more for that.
-const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL) + 8 * ((started_at IS NOT NULL)
-        + (last_attempt_at IS NOT NULL) + (finished_at IS NOT NULL)) + COALESCE(LENGTH(lease_token), 0)
-        + COALESCE(LENGTH(node_id), 0) + COALESCE(LENGTH(host) + 2, 0) + COALESCE(LENGTH(result) + 2, 0)
+/// The bytes of a row that a claim or an end changes, as InnoDB stores them: a NULL takes none, and
+/// a value of any length takes one or two more.
+const CHANGING_BYTES: &str = "SELECT LENGTH(status) + 4 * (lane IS NOT NULL)
+        + 8 * ((started_at IS NOT NULL) + (last_attempt_at IS NOT NULL) + (finished_at IS NOT NULL))
+        + COALESCE(LENGTH(lease_token), 0) + COALESCE(LENGTH(node_id), 0)
+        + COALESCE(LENGTH(host) + 2, 0) + COALESCE(LENGTH(result) + 2, 0)
         + COALESCE(LENGTH(reserve) + 1, 0)
     FROM tasks";
 

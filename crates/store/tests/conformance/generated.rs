@@ -1,4 +1,4 @@
-//! Files that are made from code: written with `make generate`, compared by `make verify` and by every test run.
+//! Generated files: `make generate` writes them, `make verify` and every test run compare them.
 
 use std::path::PathBuf;
 
@@ -60,8 +60,10 @@ async fn dump(database: &FreshDatabase) -> String {
 
 async fn sqlite(url: &str) -> Vec<String> {
     let mut connection = sqlx::SqliteConnection::connect(url).await.unwrap();
-    let query = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE '%longhaul_migrations%' \
-                 AND name NOT LIKE 'sqlite_%' ORDER BY type = 'view', type = 'trigger', tbl_name, type DESC, name";
+    let query = "SELECT sql FROM sqlite_schema \
+                 WHERE sql IS NOT NULL AND name NOT LIKE '%longhaul_migrations%' \
+                 AND name NOT LIKE 'sqlite_%' \
+                 ORDER BY type = 'view', type = 'trigger', tbl_name, type DESC, name";
     let rows = sqlx::query(query).fetch_all(&mut connection).await.unwrap();
     rows.iter()
         .map(|row| row.get::<String, _>(0) + ";")
@@ -72,26 +74,33 @@ async fn postgres(url: &str) -> Vec<String> {
     let mut connection = sqlx::PgConnection::connect(url).await.unwrap();
     let query = "
         SELECT 'TABLE ' || c.relname || E' (\\n' || string_agg('    ' || a.attname || ' '
-            || format_type(a.atttypid, a.atttypmod) || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
-            || COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), ''), E',\\n' ORDER BY a.attnum) || E'\\n)'
+            || format_type(a.atttypid, a.atttypmod)
+            || CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END
+            || COALESCE(' DEFAULT ' || pg_get_expr(d.adbin, d.adrelid), ''),
+                E',\\n' ORDER BY a.attnum) || E'\\n)'
             || CASE c.relreplident WHEN 'f' THEN ' REPLICA IDENTITY FULL;' ELSE ';' END AS sql,
             1 AS part, c.relname::text AS name
         FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
-        WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'longhaul_migrations'
+        WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace
+            AND c.relname <> 'longhaul_migrations'
         GROUP BY c.relname, c.relreplident
         UNION ALL
-        SELECT 'CONSTRAINT ' || conrelid::regclass || '.' || conname || ' ' || pg_get_constraintdef(oid) || ';', 2, conname::text
-        FROM pg_constraint WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'longhaul_migrations'
-            AND conrelid <> 0
+        SELECT 'CONSTRAINT ' || conrelid::regclass || '.' || conname || ' '
+            || pg_get_constraintdef(oid) || ';', 2, conname::text
+        FROM pg_constraint
+        WHERE connamespace = 'public'::regnamespace
+            AND conrelid::regclass::text <> 'longhaul_migrations' AND conrelid <> 0
         UNION ALL
         SELECT indexdef || ';', 3, indexname::text FROM pg_indexes
         WHERE schemaname = 'public' AND tablename <> 'longhaul_migrations'
         UNION ALL
-        SELECT 'VIEW ' || viewname || E' AS\\n' || definition, 4, viewname::text FROM pg_views WHERE schemaname = 'public'
+        SELECT 'VIEW ' || viewname || E' AS\\n' || definition, 4, viewname::text
+        FROM pg_views WHERE schemaname = 'public'
         UNION ALL
-        SELECT pg_get_functiondef(oid) || ';', 5, proname::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+        SELECT pg_get_functiondef(oid) || ';', 5, proname::text
+        FROM pg_proc WHERE pronamespace = 'public'::regnamespace
         ORDER BY part, name";
     let rows = sqlx::query(query).fetch_all(&mut connection).await.unwrap();
     rows.iter().map(|row| row.get::<String, _>(0)).collect()
@@ -99,8 +108,10 @@ async fn postgres(url: &str) -> Vec<String> {
 
 async fn mysql(url: &str) -> Vec<String> {
     let mut connection = sqlx::MySqlConnection::connect(url).await.unwrap();
-    let query = "SELECT CAST(table_name AS CHAR), CAST(table_type AS CHAR) FROM information_schema.tables \
-                 WHERE table_schema = DATABASE() AND table_name <> 'longhaul_migrations' ORDER BY table_type, table_name";
+    let query = "SELECT CAST(table_name AS CHAR), CAST(table_type AS CHAR) \
+                 FROM information_schema.tables \
+                 WHERE table_schema = DATABASE() AND table_name <> 'longhaul_migrations' \
+                 ORDER BY table_type, table_name";
     let mut statements = Vec::new();
     let database = url.rsplit('/').next().unwrap();
     for row in sqlx::query(query).fetch_all(&mut connection).await.unwrap() {

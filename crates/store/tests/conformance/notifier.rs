@@ -136,7 +136,7 @@ async fn another_process_hears_the_hint() {
     let here_notifier = here.notifier().unwrap();
     let there_notifier = there.notifier().unwrap();
 
-    // Whoever begins to listen is told to look once.
+    // A notifier that begins to listen notifies once.
     there_notifier.notified().await;
     for _ in 0..5 {
         here_notifier.notify("default");

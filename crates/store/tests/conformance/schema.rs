@@ -182,7 +182,7 @@ async fn migrating_twice(backend: Backend) {
     store.check_schema().await.unwrap();
 }
 
-/// Such a row could never be claimed. The schema itself refuses it, whoever writes it.
+/// Such a row could never be claimed. The schema refuses it from every program.
 async fn outside_every_lane(backend: Backend) {
     let (store, _, database) = backend.store(OutboxPolicy::default()).await;
     store.submit_task(task()).await.unwrap();
@@ -236,8 +236,8 @@ async fn note_an_applications(backend: Backend, database: &FreshDatabase) {
     };
     let table = format!(
         "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
-         installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, success BOOLEAN NOT NULL, checksum {bytes} NOT NULL, \
-         execution_time BIGINT NOT NULL)"
+         installed_on TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, success BOOLEAN NOT NULL, \
+         checksum {bytes} NOT NULL, execution_time BIGINT NOT NULL)"
     );
 
     database.execute(&table).await;

@@ -211,8 +211,8 @@ async fn abandoned_after(store: &SqlStore, database: &FreshDatabase, polls: usiz
                 .await
             {
                 Ok(_) => transaction.rollback().await.unwrap(),
-                // Of a statement that is given up while it is prepared sqlx may leave the server's
-                // answer unread. Whoever closes the connection has rolled back, too.
+                // If a statement is dropped while it is prepared, sqlx may leave the server's
+                // answer unread. Closing the connection rolls back, too.
                 Err(sqlx::Error::Protocol(_)) if database.backend == Backend::MySql => {
                     drop(transaction)
                 }
