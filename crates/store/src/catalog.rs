@@ -4,6 +4,10 @@
 //!
 //! - `{now}`: the store's clock, whose offset is always the first parameter;
 //! - `{task_columns}`: the columns of a task;
+//! - `{plain_columns}`: those that a submit binds as they are, see `crate::task_columns`;
+//! - `{plain_values:3}`: their parameters, numbered from 3 (`{plain_values}`: without numbers);
+//! - `{plain_arrays:3}`: their parameters as arrays, for PostgreSQL only;
+//! - `{parameter:queue}`: the number of one of these parameters again;
 //! - `{list_filter}`: the conditions that all lists share;
 //! - `{row}`: see `crate::chunks`;
 //! - `{taken}`: for PostgreSQL only.
@@ -12,6 +16,8 @@
 //! to bind in.
 
 use std::sync::LazyLock;
+
+use crate::task_columns::{PLAIN_COLUMNS, Plain, TASK_COLUMNS};
 
 macro_rules! statements {
     ($($variant:ident $file:literal,)*) => {
@@ -136,12 +142,15 @@ pub(crate) struct Dialect {
     pub(crate) now: &'static str,
     pub(crate) list_filter: &'static str,
     pub(crate) numbered: bool,
+    /// The parameter of a plain column.
+    pub(crate) parameter: fn(usize, Plain) -> String,
 }
 
 pub(crate) const SQLITE_DIALECT: Dialect = Dialect {
     now: "?1",
     list_filter: include_str!("sqlite/sql/list_filter.fragment"),
     numbered: true,
+    parameter: |number, _| format!("?{number}"),
 };
 #[cfg(feature = "postgres")]
 pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
@@ -150,26 +159,26 @@ pub(crate) const POSTGRES_DIALECT: Dialect = Dialect {
     now: "(SELECT (date_part('epoch', statement_timestamp()) * 1000000)::bigint + $1)",
     list_filter: include_str!("postgres/sql/list_filter.fragment"),
     numbered: true,
+    parameter: |number, plain| match plain {
+        Plain::Id(_) | Plain::Text(_) => format!("${number}"),
+        Plain::Int(_) => format!("${number}::bigint"),
+        Plain::Flag(_) => format!("${number}::bigint <> 0"),
+    },
 };
 #[cfg(feature = "mysql")]
 pub(crate) const MYSQL_DIALECT: Dialect = Dialect {
     now: "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) + ?1)",
     list_filter: include_str!("mysql/sql/list_filter.fragment"),
     numbered: false,
+    parameter: |number, _| format!("?{number}"),
 };
 
 impl Dialect {
     /// The statement with its marks filled in.
     pub(crate) fn sql(&self, name: &'static str, file: &str) -> Sql {
-        let names: Vec<&str> = include_str!("task_columns.sql")
-            .split(',')
-            .map(str::trim)
-            .collect();
-        let of_tasks = names
-            .iter()
-            .map(|column| format!("tasks.{column}"))
-            .collect::<Vec<_>>()
-            .join(", ");
+        let names: Vec<&str> = TASK_COLUMNS.iter().map(|column| column.name).collect();
+        let of_tasks: Vec<String> = names.iter().map(|name| format!("tasks.{name}")).collect();
+        let of_tasks = of_tasks.join(", ");
 
         // Next to a joined list of ids a bare column name would be ambiguous.
         let columns = if self.numbered {
@@ -189,6 +198,7 @@ impl Dialect {
             .replace("{list_filter}", self.list_filter)
             .replace("{task_columns_of_tasks}", &of_tasks)
             .replace("{task_columns}", &columns);
+        let filled = self.with_plain_columns(filled);
 
         if self.numbered {
             return Sql {
@@ -206,6 +216,29 @@ impl Dialect {
         }
     }
 
+    /// Fills in the marks of the plain columns.
+    fn with_plain_columns(&self, text: String) -> String {
+        if !text.contains("{plain_") {
+            return text;
+        }
+
+        let names: Vec<&str> = PLAIN_COLUMNS.iter().map(|column| column.name).collect();
+        let text = text
+            .replace("{plain_columns}", &names.join(", "))
+            .replace("{plain_values}", &vec!["?"; names.len()].join(", "));
+
+        let text = with_numbers(text, "{plain_arrays:", |number, plain| {
+            let element = match plain {
+                Plain::Id(_) => "uuid",
+                Plain::Int(_) => "bigint",
+                Plain::Text(_) => "text",
+                Plain::Flag(_) => "bool",
+            };
+            format!("${number}::{element}[]")
+        });
+        with_numbers(text, "{plain_values:", self.parameter)
+    }
+
     fn catalog(&self, files: &'static [&'static str]) -> Vec<Sql> {
         NAMES
             .iter()
@@ -213,6 +246,30 @@ impl Dialect {
             .map(|(name, file)| self.sql(name, file))
             .collect()
     }
+}
+
+/// Fills in a mark that ends with the number of its first parameter, and the marks of these
+/// parameters alone.
+fn with_numbers(text: String, mark: &str, parameter: fn(usize, Plain) -> String) -> String {
+    let first = text
+        .split_once(mark)
+        .and_then(|(_, rest)| rest.split_once('}'))
+        .and_then(|(number, _)| number.parse::<usize>().ok());
+    let Some(first) = first else {
+        return text;
+    };
+
+    let parameters: Vec<String> = PLAIN_COLUMNS
+        .iter()
+        .zip(first..)
+        .map(|(column, number)| parameter(number, column.plain))
+        .collect();
+    let mut filled = text.replace(&format!("{mark}{first}}}"), &parameters.join(", "));
+    for (column, parameter) in PLAIN_COLUMNS.iter().zip(&parameters) {
+        filled = filled.replace(&format!("{{parameter:{}}}", column.name), parameter);
+    }
+
+    filled
 }
 
 /// Turns `?3` into `?` and records the parameter.
@@ -253,10 +310,9 @@ mod tests {
 
     #[test]
     fn no_mark_is_left_in_a_statement() {
-        for sql in SQLITE_CATALOG
-            .iter()
-            .chain(POSTGRES_CATALOG.iter())
-            .chain(MYSQL_CATALOG.iter())
+        for sql in crate::sqlite::statements()
+            .chain(crate::postgres::statements())
+            .chain(crate::mysql::statements())
         {
             assert!(!sql.text.contains('{'), "{}: {}", sql.name, sql.text);
         }

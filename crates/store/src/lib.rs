@@ -32,6 +32,7 @@ mod session;
 mod split_by_bytes;
 mod sql_error;
 mod system_clock;
+mod task_columns;
 
 #[cfg(feature = "mysql")]
 mod mysql;

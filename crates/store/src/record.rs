@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::{
     row::{Columns, SqlRow},
     sql_error::SqlError,
+    task_columns::position,
 };
 
 /// An id as a JSON parameter: 32 hexadecimal digits.
@@ -157,68 +158,75 @@ fn known_policy(text: &str) -> Option<RetryPolicy> {
     serde_json::from_value(fields.into()).ok()
 }
 
-/// Reads a task from the columns of `task_columns.sql`, in their order.
+/// Reads a task from `TASK_COLUMNS`.
 ///
 /// People and other program versions write such rows. Invalid values are replaced as described in
 /// `docs/sql.md`: a row that cannot be read would fail every claim of its lane.
 pub(crate) fn task(row: &impl Columns) -> Result<TaskRecord, SqlError> {
-    let id = TaskId(row.must_id(0)?);
-    let attempt = attempt_number(row, 10);
-    let last_attempt_at = any_time(row, 20);
-    let updated_at = any_time(row, 17).unwrap_or_default();
+    let id = TaskId(row.must_id(const { position("id") })?);
+    let attempt = attempt_number(row, const { position("attempt") });
+    let last_attempt_at = any_time(row, const { position("last_attempt_at") });
+    let updated_at = any_time(row, const { position("updated_at") }).unwrap_or_default();
 
     Ok(TaskRecord {
         id,
-        parent_id: any_id(row, 1).map(TaskId),
-        owner: any_text(row, 2).unwrap_or_default(),
-        tier: any_text(row, 3),
-        task_type: any_text(row, 4).unwrap_or_default(),
-        task_key: any_text(row, 5),
-        queue: any_text(row, 6).unwrap_or_default(),
-        priority: priority(row, 7),
-        status: status(row, 8)?,
-        phase: if any_str(row, 9) == Some(Phase::Finish.as_str()) {
+        parent_id: any_id(row, const { position("parent_id") }).map(TaskId),
+        owner: any_text(row, const { position("owner") }).unwrap_or_default(),
+        tier: any_text(row, const { position("tier") }),
+        task_type: any_text(row, const { position("task_type") }).unwrap_or_default(),
+        task_key: any_text(row, const { position("task_key") }),
+        queue: any_text(row, const { position("queue") }).unwrap_or_default(),
+        priority: priority(row, const { position("priority") }),
+        status: status(row, const { position("status") })?,
+        phase: if any_str(row, const { position("phase") }) == Some(Phase::Finish.as_str()) {
             Phase::Finish
         } else {
             Phase::Run
         },
         attempt,
-        max_attempts: count(row, 11),
-        retry_count: count(row, 12),
-        snooze_count: count(row, 13),
-        crash_count: count(row, 14),
-        version: version(row, 15),
-        created_at: any_time(row, 16).unwrap_or_default(),
+        max_attempts: count(row, const { position("max_attempts") }),
+        retry_count: count(row, const { position("retry_count") }),
+        snooze_count: count(row, const { position("snooze_count") }),
+        crash_count: count(row, const { position("crash_count") }),
+        version: version(row, const { position("version") }),
+        created_at: any_time(row, const { position("created_at") }).unwrap_or_default(),
         updated_at,
-        due_at: any_time(row, 18).unwrap_or_default(),
-        started_at: any_time(row, 19),
+        due_at: any_time(row, const { position("due_at") }).unwrap_or_default(),
+        started_at: any_time(row, const { position("started_at") }),
         last_attempt_at,
-        finished_at: any_time(row, 21),
-        deadline_at: any_time(row, 22),
-        timeout_ms: any_int(row, 23).and_then(|ms| u64::try_from(ms).ok()),
-        lease_token: any_id(row, 24).map(LeaseToken),
-        node_id: any_id(row, 25).map(NodeId),
-        host: any_text(row, 26),
+        finished_at: any_time(row, const { position("finished_at") }),
+        deadline_at: any_time(row, const { position("deadline_at") }),
+        timeout_ms: any_int(row, const { position("timeout_ms") })
+            .and_then(|ms| u64::try_from(ms).ok()),
+        lease_token: any_id(row, const { position("lease_token") }).map(LeaseToken),
+        node_id: any_id(row, const { position("node_id") }).map(NodeId),
+        host: any_text(row, const { position("host") }),
         children: ChildCounts {
-            total: count(row, 27).min(bounds::CHILDREN),
-            completed: count(row, 28),
-            with_errors: count(row, 29),
-            failed: count(row, 30),
-            cancelled: count(row, 31),
+            total: count(row, const { position("children_total") }).min(bounds::CHILDREN),
+            completed: count(row, const { position("children_completed") }),
+            with_errors: count(row, const { position("children_with_errors") }),
+            failed: count(row, const { position("children_failed") }),
+            cancelled: count(row, const { position("children_cancelled") }),
         },
-        finish_step: row.flag(32).unwrap_or(false),
-        retry: policy(row, 33, id),
-        parameters: any_json(row, 34).unwrap_or_else(|| Json::trusted("")),
-        checkpoint: any_json(row, 35),
-        progress: any_json(row, 36),
-        result: any_json(row, 37),
-        result_url: any_text(row, 38),
-        error: error(row, 39, attempt, last_attempt_at.unwrap_or(updated_at)),
-        memo: any_json(row, 40),
-        correlation_id: any_text(row, 41),
-        trace_context: any_text(row, 42),
-        artifact_expires_at: any_time(row, 43),
-        artifact_state: any_text(row, 44),
+        finish_step: row.flag(const { position("finish_step") }).unwrap_or(false),
+        retry: policy(row, const { position("retry_policy") }, id),
+        parameters: any_json(row, const { position("parameters") })
+            .unwrap_or_else(|| Json::trusted("")),
+        checkpoint: any_json(row, const { position("checkpoint") }),
+        progress: any_json(row, const { position("progress") }),
+        result: any_json(row, const { position("result") }),
+        result_url: any_text(row, const { position("result_url") }),
+        error: error(
+            row,
+            const { position("error") },
+            attempt,
+            last_attempt_at.unwrap_or(updated_at),
+        ),
+        memo: any_json(row, const { position("memo") }),
+        correlation_id: any_text(row, const { position("correlation_id") }),
+        trace_context: any_text(row, const { position("trace_context") }),
+        artifact_expires_at: any_time(row, const { position("artifact_expires_at") }),
+        artifact_state: any_text(row, const { position("artifact_state") }),
     })
 }
 
@@ -239,9 +247,6 @@ pub(crate) fn hint(row: &impl Columns) -> Result<Hint, SqlError> {
         trace_context: any_text(row, 9),
     })
 }
-
-/// The number of a task's columns. Columns that a statement adds follow them.
-pub(crate) const TASK_COLUMNS: usize = 45;
 
 /// A change as a parameter of `save_tasks`: the guard, then the columns that decisions change.
 #[derive(Serialize)]

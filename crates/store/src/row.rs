@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::sql_error::SqlError;
 
 /// A value bound to a statement. Lists are one JSON text.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Param<'a> {
     Int(Option<i64>),
     Text(Option<&'a str>),

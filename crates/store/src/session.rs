@@ -8,7 +8,7 @@ use std::sync::{
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Clock, Invalid, NewTask, RunAt, TaskId, TaskIdSequence, TaskRecord, Timestamp,
+    Clock, Invalid, NewTask, RetryPolicy, RunAt, TaskId, TaskIdSequence, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     event::OutboxPolicy,
     statistics::TaskCount,
@@ -20,6 +20,7 @@ use crate::{
     catalog::{Sql, Statement},
     row::{Columns as _, Param, SqlRow},
     sql_error::SqlError,
+    task_columns::plain_params,
 };
 
 /// How an operation runs.
@@ -134,35 +135,36 @@ pub(crate) trait Session: Send {
 }
 
 /// A checked task on its way into the store.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Submission<'a> {
     pub(crate) id: TaskId,
     pub(crate) lane: i64,
     pub(crate) task: &'a NewTask,
+    /// The retry policy as stored; `None` for the default.
+    pub(crate) policy: Option<String>,
 }
 
-impl Submission<'_> {
+impl<'a> Submission<'a> {
+    pub(crate) fn new(id: TaskId, lane: i64, task: &'a NewTask) -> Result<Self, SqlError> {
+        let own = (task.retry != RetryPolicy::default()).then_some(&task.retry);
+
+        Ok(Self {
+            id,
+            lane,
+            task,
+            policy: own.map(serde_json::to_string).transpose()?,
+        })
+    }
+
     /// The first of several tasks, if all of them share its values.
-    pub(crate) fn shared<'t, 'a>(tasks: &'t [Submission<'a>]) -> Option<&'t Submission<'a>> {
+    pub(crate) fn shared(tasks: &[Self]) -> Option<&Self> {
         let (first, rest) = tasks.split_first()?;
         (!rest.is_empty() && rest.iter().all(|other| first.is_alike(other))).then_some(first)
     }
 
     /// About its size in a statement.
     pub(crate) fn bytes(&self) -> usize {
-        let memo = self
-            .task
-            .memo
-            .as_ref()
-            .map_or(0, |memo| memo.as_str().len());
-        500 + self.task.parameters.as_str().len() + memo
-    }
-
-    /// The retry policy as stored; `None` for the default.
-    pub(crate) fn policy_text(&self) -> Result<Option<String>, SqlError> {
-        let own = (self.task.retry != longhaul_domain::RetryPolicy::default())
-            .then_some(&self.task.retry);
-        Ok(own.map(serde_json::to_string).transpose()?)
+        task_bytes(self.task)
     }
 
     /// The run time if the caller set one, else the delay from now, in microseconds.
@@ -180,47 +182,17 @@ impl Submission<'_> {
     }
 
     /// Whether their rows differ in id, key, run time and parameters only.
-    fn is_alike(&self, other: &Submission<'_>) -> bool {
-        // The pattern names every field, so that the compiler reports a new one.
-        let NewTask {
-            owner,
-            tier,
-            task_type,
-            queue,
-            priority,
-            max_attempts,
-            timeout_ms,
-            deadline_at,
-            finish_step,
-            retry,
-            memo,
-            correlation_id,
-            trace_context,
-            parent,
-            id: _,
-            task_key: _,
-            run_at: _,
-            parameters: _,
-            idempotency: _,
-            notifies: _,
-        } = self.task;
-
-        let task = other.task;
-        (self.lane, self.run_time().1) == (other.lane, other.run_time().1)
-            && (owner, tier, task_type, queue, priority)
-                == (
-                    &task.owner,
-                    &task.tier,
-                    &task.task_type,
-                    &task.queue,
-                    &task.priority,
-                )
-            && (max_attempts, timeout_ms, deadline_at)
-                == (&task.max_attempts, &task.timeout_ms, &task.deadline_at)
-            && (finish_step, retry, memo, parent)
-                == (&task.finish_step, &task.retry, &task.memo, &task.parent)
-            && (correlation_id, trace_context) == (&task.correlation_id, &task.trace_context)
+    fn is_alike(&self, other: &Self) -> bool {
+        self.lane == other.lane
+            && self.run_time().1 == other.run_time().1
+            && plain_params(self).eq(plain_params(other))
     }
+}
+
+/// About the size of a new task in a statement.
+pub(crate) fn task_bytes(task: &NewTask) -> usize {
+    let memo = task.memo.as_ref().map_or(0, |memo| memo.as_str().len());
+    500 + task.parameters.as_str().len() + memo
 }
 
 /// The result of a task that probably has neither parent nor children.

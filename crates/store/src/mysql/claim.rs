@@ -21,10 +21,11 @@ use crate::{
     effects,
     operations::claim::{Claimant, Lane, by_priority, in_order, shares},
     random,
-    record::{self, TASK_COLUMNS, hex_list},
+    record::{self, hex_list},
     row::{Columns as _, SqlRow},
     session::Session as _,
     sql_error::SqlError,
+    task_columns::TASK_COLUMNS,
 };
 
 macro_rules! own {
@@ -255,7 +256,7 @@ impl Picked {
     fn from_row(row: &SqlRow, lane: Option<i64>, lane_priority: i64) -> Result<Self, SqlError> {
         Ok(Self {
             task: record::task(row)?,
-            at: row.must_int(TASK_COLUMNS)?,
+            at: row.must_int(TASK_COLUMNS.len())?,
             lane,
             lane_priority,
         })

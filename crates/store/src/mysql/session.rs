@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use longhaul_domain::{
-    Json, Lease, LeaseToken, Status, TaskId, TaskRecord, Timestamp,
+    Lease, LeaseToken, Status, TaskId, TaskRecord, Timestamp,
     contract::store::{ClaimNamed, ClaimRequest},
     statistics::{CountSheet, EndedTask, TaskCount},
 };
@@ -20,6 +20,7 @@ use crate::{
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
     sql_error::SqlError,
+    task_columns::plain_params,
 };
 
 macro_rules! chunked {
@@ -76,14 +77,19 @@ impl<'c> MySqlSession<'c> {
 
 fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> MySqlQuery<'q> {
     let order = sql.order.as_deref().unwrap_or_default();
-    order.iter().fold(
-        sqlx::query(super::text(sql)),
-        |query, position| match params[*position] {
-            Param::Int(value) => query.bind(value),
-            Param::Text(value) => query.bind(value.map(str::to_owned)),
-            Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
-        },
-    )
+    order
+        .iter()
+        .fold(sqlx::query(super::text(sql)), |query, position| {
+            bind_param(query, params[*position])
+        })
+}
+
+fn bind_param<'q>(query: MySqlQuery<'q>, param: Param<'_>) -> MySqlQuery<'q> {
+    match param {
+        Param::Int(value) => query.bind(value),
+        Param::Text(value) => query.bind(value.map(str::to_owned)),
+        Param::Id(value) => query.bind(value.map(|id| id.as_bytes().to_vec())),
+    }
 }
 
 #[async_trait]
@@ -134,7 +140,7 @@ impl Session for MySqlSession<'_> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let mut query = sqlx::query(super::text(sql));
             for submission in chunk {
-                query = bind_submission(query, submission, self.clock())?;
+                query = bind_submission(query, submission, self.clock());
             }
             query.execute(&mut *self.connection).await?;
         }
@@ -298,37 +304,25 @@ fn bind_ids<'q>(query: MySqlQuery<'q>, chunk: &[&Completion<'_>]) -> MySqlQuery<
     })
 }
 
+/// The parameters of one row of `insert_tasks`.
 fn bind_submission<'q>(
     query: MySqlQuery<'q>,
     submission: &Submission<'_>,
     clock: i64,
-) -> Result<MySqlQuery<'q>, SqlError> {
+) -> MySqlQuery<'q> {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
-    let deadline = task.deadline_at.map(Timestamp::as_micros);
-
-    Ok(query
+    let query = query
         .bind(submission.id.0.as_bytes().to_vec())
-        .bind(task.parent.map(|lease| lease.task_id.0.as_bytes().to_vec()))
-        .bind(task.owner.clone())
-        .bind(task.tier.clone())
-        .bind(task.task_type.clone())
         .bind(task.task_key.clone())
-        .bind(task.queue.clone())
-        .bind(i64::from(task.priority))
         .bind(submission.lane)
         .bind(clock)
-        .bind(clock)
+        .bind(clock);
+    let query = query
         .bind(run_at)
         .bind(clock + delay_us)
-        .bind(i64::from(task.max_attempts))
-        .bind(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()))
-        .bind(deadline)
-        .bind(deadline)
-        .bind(task.finish_step)
-        .bind(submission.policy_text()?)
-        .bind(task.parameters.as_str().to_owned())
-        .bind(task.memo.as_ref().map(|memo| Json::as_str(memo).to_owned()))
-        .bind(task.correlation_id.clone())
-        .bind(task.trace_context.clone()))
+        .bind(task.deadline_at.map(Timestamp::as_micros))
+        .bind(task.parameters.as_str().to_owned());
+
+    plain_params(submission).fold(query, bind_param)
 }

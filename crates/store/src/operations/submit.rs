@@ -17,7 +17,7 @@ use crate::{
     effects::{self, TransactionEffects},
     record::{self, hex, hex_list},
     row::{Columns as _, SqlRow},
-    session::{LaneKey, Operation, Session, Submission},
+    session::{LaneKey, Operation, Session, Submission, task_bytes},
     split_by_bytes::split_by_bytes,
     sql_error::SqlError,
 };
@@ -66,16 +66,7 @@ pub(crate) fn lane_key(task: &NewTask) -> LaneKey {
 impl SubmitTasks {
     /// Whether the tasks fit into one statement.
     pub(crate) fn is_one_statement(&self) -> bool {
-        let bytes = |task: &NewTask| {
-            Submission {
-                id: self.ids[0],
-                lane: 0,
-                task,
-            }
-            .bytes()
-        };
-
-        split_by_bytes(&self.tasks, bytes).len() == 1
+        split_by_bytes(&self.tasks, task_bytes).len() == 1
     }
 
     async fn insert(&self, session: &mut dyn Session, fresh: &[usize]) -> Result<(), SqlError> {
@@ -133,7 +124,7 @@ impl SubmitTasks {
                 }
             };
 
-            submissions.push(Submission { id, lane, task });
+            submissions.push(Submission::new(id, lane, task)?);
         }
 
         Ok(submissions)

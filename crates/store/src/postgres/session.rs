@@ -6,7 +6,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use futures::TryStreamExt as _;
 use longhaul_domain::{
-    TaskId, TaskRecord, Timestamp,
+    TaskId, TaskRecord,
     contract::store::{ClaimNamed, ClaimRequest},
     statistics::TaskCount,
 };
@@ -17,10 +17,11 @@ use crate::{
     bounds::{LaneBound, Moves},
     catalog::{POSTGRES_CATALOG, POSTGRES_DIALECT, Sql, Statement},
     operations::claim::in_order,
-    record::{self, TASK_COLUMNS},
+    record,
     row::{Columns as _, Param, SqlRow},
     session::{Completion, LaneHead, Session, Shared, Submission},
     sql_error::SqlError,
+    task_columns::{PLAIN_COLUMNS, Plain, TASK_COLUMNS, plain_params},
 };
 
 macro_rules! own {
@@ -192,8 +193,8 @@ struct Claimed {
 
 impl Claimed {
     fn from_row(row: &SqlRow) -> Result<Self, SqlError> {
-        let lane = row.must_int(TASK_COLUMNS)?;
-        let lane_priority = row.int(TASK_COLUMNS + 1)?;
+        let lane = row.must_int(TASK_COLUMNS.len())?;
+        let lane_priority = row.int(TASK_COLUMNS.len() + 1)?;
         Ok(Self {
             task: record::task(row)?,
             lane,
@@ -205,11 +206,17 @@ impl Claimed {
 fn bind<'q>(sql: &'static Sql, params: &'q [Param<'_>]) -> PgQuery<'q> {
     params
         .iter()
-        .fold(sqlx::query(super::text(sql)), |query, param| match *param {
-            Param::Int(value) => query.bind(value),
-            Param::Text(value) => query.bind(value),
-            Param::Id(value) => query.bind(value),
+        .fold(sqlx::query(super::text(sql)), |query, param| {
+            bind_param(query, *param)
         })
+}
+
+fn bind_param<'q>(query: PgQuery<'q>, param: Param<'_>) -> PgQuery<'q> {
+    match param {
+        Param::Int(value) => query.bind(value),
+        Param::Text(value) => query.bind(value),
+        Param::Id(value) => query.bind(value),
+    }
 }
 
 #[async_trait]
@@ -257,33 +264,20 @@ impl Session for PgSession<'_> {
         tasks: &[Submission<'_>],
         task_counts: &[TaskCount],
     ) -> Result<(), SqlError> {
+        let clock = self.clock();
         if let ([only], [_queued]) = (tasks, task_counts) {
-            let policy = only.policy_text()?;
-            let sql = if only.task.notifies {
-                &INSERT_AND_NOTIFY
-            } else {
-                &INSERT_ONE
-            };
-
-            self.execute_sql(sql, &inserted(only, policy.as_deref(), self.clock()))
-                .await?;
-            return Ok(());
-        }
-
-        let task_counts = serde_json::to_string(task_counts)?;
-        if let Some(first) = Submission::shared(tasks) {
-            let notifies = tasks.iter().any(|submission| submission.task.notifies);
-            bind_alike(first, tasks, self.clock(), &task_counts, notifies)?
+            insert_one(only, clock)
                 .execute(&mut *self.connection)
                 .await?;
             return Ok(());
         }
 
-        let columns = Columns::of(tasks)?;
-        columns
-            .bind(self.clock(), &task_counts)
-            .execute(&mut *self.connection)
-            .await?;
+        let task_counts = serde_json::to_string(task_counts)?;
+        let query = match Submission::shared(tasks) {
+            Some(first) => insert_alike(first, tasks, clock, &task_counts),
+            None => insert_mixed(tasks, clock, &task_counts),
+        };
+        query.execute(&mut *self.connection).await?;
 
         Ok(())
     }
@@ -407,179 +401,85 @@ impl Session for PgSession<'_> {
     }
 }
 
-/// The parameters of `insert_task`.
-fn inserted<'a>(
-    submission: &Submission<'a>,
-    policy: Option<&'a str>,
-    clock: i64,
-) -> [Param<'a>; 21] {
+/// `insert_task` with its parameters bound.
+fn insert_one<'q>(submission: &Submission<'_>, clock: i64) -> PgQuery<'q> {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
+    let sql = match task.notifies {
+        true => &INSERT_AND_NOTIFY,
+        false => &INSERT_ONE,
+    };
 
-    [
-        clock.into(),
-        submission.id.0.into(),
-        Param::Id(task.parent.map(|lease| lease.task_id.0)),
-        (&*task.owner).into(),
-        Param::Text(task.tier.as_deref()),
-        (&*task.task_type).into(),
-        Param::Text(task.task_key.as_deref()),
-        (&*task.queue).into(),
-        i64::from(task.priority).into(),
-        submission.lane.into(),
-        Param::Int(run_at),
-        delay_us.into(),
-        i64::from(task.max_attempts).into(),
-        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
-        Param::Int(task.deadline_at.map(Timestamp::as_micros)),
-        i64::from(task.finish_step).into(),
-        Param::Text(policy),
-        task.parameters.as_str().into(),
-        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
-        Param::Text(task.correlation_id.as_deref()),
-        Param::Text(task.trace_context.as_deref()),
-    ]
+    let query = sqlx::query(super::text(sql))
+        .bind(clock)
+        .bind(submission.id.0)
+        .bind(task.task_key.as_deref())
+        .bind(submission.lane);
+    let query = query
+        .bind(run_at)
+        .bind(delay_us)
+        .bind(task.parameters.as_str());
+
+    plain_params(submission).fold(query, bind_param)
 }
 
 /// `insert_alike` with its parameters bound.
-fn bind_alike<'a>(
-    first: &Submission<'a>,
-    tasks: &[Submission<'a>],
+fn insert_alike<'q>(
+    first: &Submission<'_>,
+    tasks: &[Submission<'_>],
     clock: i64,
-    task_counts: &'a str,
-    notifies: bool,
-) -> Result<PgQuery<'a>, SqlError> {
-    let task = first.task;
-    let query = sqlx::query(super::text(&ALIKE))
+    task_counts: &str,
+) -> PgQuery<'q> {
+    let query = start_insert(&ALIKE, tasks, clock, task_counts)
+        .bind(column(tasks, |one| one.run_time().0))
+        .bind(column(tasks, |one| one.task.parameters.as_str()))
+        .bind(first.run_time().1)
+        .bind(first.lane);
+
+    plain_params(first).fold(query, bind_param)
+}
+
+/// `insert_tasks` with its parameters bound.
+fn insert_mixed<'q>(tasks: &[Submission<'_>], clock: i64, task_counts: &str) -> PgQuery<'q> {
+    let query = start_insert(&INSERT, tasks, clock, task_counts)
+        .bind(column(tasks, |one| one.lane))
+        .bind(column(tasks, |one| one.run_time().0))
+        .bind(column(tasks, |one| one.run_time().1))
+        .bind(column(tasks, |one| one.task.parameters.as_str()));
+
+    PLAIN_COLUMNS.iter().fold(query, |query, column| {
+        bind_array(query, column.plain, tasks)
+    })
+}
+
+/// A statement over several tasks, with its first five parameters.
+fn start_insert<'q>(
+    sql: &'static Sql,
+    tasks: &[Submission<'_>],
+    clock: i64,
+    task_counts: &str,
+) -> PgQuery<'q> {
+    let notifies = tasks.iter().any(|one| one.task.notifies);
+
+    sqlx::query(super::text(sql))
         .bind(clock)
         .bind(task_counts)
         .bind(i64::from(notifies))
-        .bind(tasks.iter().map(|one| one.id.0).collect::<Vec<_>>())
-        .bind(
-            tasks
-                .iter()
-                .map(|one| one.task.task_key.as_deref())
-                .collect::<Vec<_>>(),
-        )
-        .bind(tasks.iter().map(|one| one.run_time().0).collect::<Vec<_>>())
-        .bind(
-            tasks
-                .iter()
-                .map(|one| one.task.parameters.as_str())
-                .collect::<Vec<_>>(),
-        )
-        .bind(first.run_time().1)
-        .bind(task.parent.map(|lease| lease.task_id.0))
-        .bind(&task.owner)
-        .bind(task.tier.as_deref())
-        .bind(&task.task_type)
-        .bind(&task.queue)
-        .bind(i64::from(task.priority))
-        .bind(first.lane)
-        .bind(i64::from(task.max_attempts))
-        .bind(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()))
-        .bind(task.deadline_at.map(Timestamp::as_micros))
-        .bind(i64::from(task.finish_step))
-        .bind(first.policy_text()?)
-        .bind(task.memo.as_ref().map(longhaul_domain::Json::as_str))
-        .bind(task.correlation_id.as_deref())
-        .bind(task.trace_context.as_deref());
-
-    Ok(query)
+        .bind(column(tasks, |one| one.id.0))
+        .bind(column(tasks, |one| one.task.task_key.as_deref()))
 }
 
-/// A batch of tasks, column by column.
-#[derive(Default)]
-struct Columns<'a> {
-    ids: Vec<Uuid>,
-    parents: Vec<Option<Uuid>>,
-    owners: Vec<&'a str>,
-    tiers: Vec<Option<&'a str>>,
-    types: Vec<&'a str>,
-    keys: Vec<Option<&'a str>>,
-    queues: Vec<&'a str>,
-    priorities: Vec<i64>,
-    lanes: Vec<i64>,
-    run_ats: Vec<Option<i64>>,
-    delays_us: Vec<i64>,
-    max_attempts: Vec<i64>,
-    timeouts_ms: Vec<Option<i64>>,
-    deadlines: Vec<Option<i64>>,
-    finish_steps: Vec<bool>,
-    policies: Vec<Option<String>>,
-    parameters: Vec<&'a str>,
-    memos: Vec<Option<&'a str>>,
-    correlations: Vec<Option<&'a str>>,
-    traces: Vec<Option<&'a str>>,
-    notifies: bool,
+/// One value of each task.
+fn column<'s, T>(tasks: &'s [Submission<'s>], value: impl Fn(&'s Submission<'s>) -> T) -> Vec<T> {
+    tasks.iter().map(value).collect()
 }
 
-impl<'a> Columns<'a> {
-    fn of(tasks: &[Submission<'a>]) -> Result<Self, SqlError> {
-        let mut columns = Self::default();
-        for submission in tasks {
-            columns.push(submission)?;
-        }
-        Ok(columns)
-    }
-
-    fn push(&mut self, submission: &Submission<'a>) -> Result<(), SqlError> {
-        let task = submission.task;
-        let (run_at, delay_us) = submission.run_time();
-        self.ids.push(submission.id.0);
-        self.parents.push(task.parent.map(|lease| lease.task_id.0));
-        self.owners.push(&task.owner);
-        self.tiers.push(task.tier.as_deref());
-        self.types.push(&task.task_type);
-        self.keys.push(task.task_key.as_deref());
-        self.queues.push(&task.queue);
-
-        self.priorities.push(i64::from(task.priority));
-        self.lanes.push(submission.lane);
-        self.run_ats.push(run_at);
-        self.delays_us.push(delay_us);
-        self.max_attempts.push(i64::from(task.max_attempts));
-        self.timeouts_ms
-            .push(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok()));
-        self.deadlines
-            .push(task.deadline_at.map(Timestamp::as_micros));
-
-        self.finish_steps.push(task.finish_step);
-        self.policies.push(submission.policy_text()?);
-        self.parameters.push(task.parameters.as_str());
-        self.memos
-            .push(task.memo.as_ref().map(longhaul_domain::Json::as_str));
-        self.correlations.push(task.correlation_id.as_deref());
-        self.traces.push(task.trace_context.as_deref());
-        self.notifies |= task.notifies;
-
-        Ok(())
-    }
-
-    fn bind(self, clock: i64, task_counts: &'a str) -> PgQuery<'a> {
-        sqlx::query(super::text(&INSERT))
-            .bind(clock)
-            .bind(task_counts)
-            .bind(self.ids)
-            .bind(self.parents)
-            .bind(self.owners)
-            .bind(self.tiers)
-            .bind(self.types)
-            .bind(self.keys)
-            .bind(self.queues)
-            .bind(self.priorities)
-            .bind(self.lanes)
-            .bind(self.run_ats)
-            .bind(self.delays_us)
-            .bind(self.max_attempts)
-            .bind(self.timeouts_ms)
-            .bind(self.deadlines)
-            .bind(self.finish_steps)
-            .bind(self.policies)
-            .bind(self.parameters)
-            .bind(self.memos)
-            .bind(self.correlations)
-            .bind(self.traces)
-            .bind(i64::from(self.notifies))
+/// The values of a plain column as an array.
+fn bind_array<'q>(query: PgQuery<'q>, plain: Plain, tasks: &[Submission<'_>]) -> PgQuery<'q> {
+    match plain {
+        Plain::Id(value) => query.bind(column(tasks, value)),
+        Plain::Int(value) => query.bind(column(tasks, value)),
+        Plain::Text(value) => query.bind(column(tasks, value)),
+        Plain::Flag(value) => query.bind(column(tasks, value)),
     }
 }

@@ -16,10 +16,11 @@ use crate::{
     effects,
     operations::claim::{Claimant, in_order, open_lanes, shares},
     random,
-    record::{self, TASK_COLUMNS, hex_list},
+    record::{self, hex_list},
     row::{Columns as _, Param},
     session::Session as _,
     sql_error::SqlError,
+    task_columns::TASK_COLUMNS,
 };
 
 macro_rules! own {
@@ -179,8 +180,8 @@ fn pick(
     let mut picked = Vec::new();
 
     while let Some(row) = rows.next()? {
-        let number = row.must_int(TASK_COLUMNS)?;
-        let lane_priority = row.must_int(TASK_COLUMNS + 1)?;
+        let number = row.must_int(TASK_COLUMNS.len())?;
+        let lane_priority = row.must_int(TASK_COLUMNS.len() + 1)?;
         picked.push(Picked {
             task: record::task(row)?,
             number,

@@ -88,14 +88,9 @@ impl Session for GuestSession<'_> {
         task_counts: &[TaskCount],
     ) -> Result<(), SqlError> {
         for (sql, chunk) in INSERT.chunks(tasks) {
-            let policies = chunk
+            let params = chunk
                 .iter()
-                .map(Submission::policy_text)
-                .collect::<Result<Vec<_>, _>>()?;
-            let rows = chunk.iter().zip(&policies);
-            let params = rows
-                .flat_map(|(submission, policy)| inserted(submission, policy.as_deref(), self.now));
-
+                .flat_map(|submission| inserted(submission, self.now));
             bind(sql, params).execute(&mut *self.connection).await?;
         }
 

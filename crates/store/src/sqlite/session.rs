@@ -22,6 +22,7 @@ use crate::{
     row::{Columns as _, Param, SqlRow},
     session::{Completion, Session, Shared, Submission},
     sql_error::SqlError,
+    task_columns::plain_params,
 };
 
 pub(super) static INSERT: LazyLock<Chunked> = LazyLock::new(|| {
@@ -90,15 +91,13 @@ impl<'c> SqliteSession<'c> {
         first: &Submission<'_>,
         tasks: &[Submission<'_>],
     ) -> Result<(), SqlError> {
-        let policy = first.policy_text()?;
-        let shared = shared_by_all(first, policy.as_deref(), self.now);
-
         for (sql, chunk) in ALIKE.chunks(tasks) {
             let mut insert = self.prepared(sql)?;
-            bind(&mut insert, &shared)?;
-            for (row, submission) in chunk.iter().enumerate() {
-                let own = own(submission, self.now);
-                bind_from(&mut insert, shared.len() + row * own.len(), &own)?;
+            let common = [self.now.into(), first.lane.into()];
+            let mut next = bind_from(&mut insert, 1, common)?;
+            next = bind_from(&mut insert, next, plain_params(first))?;
+            for submission in chunk {
+                next = bind_from(&mut insert, next, own(submission, self.now))?;
             }
 
             insert.raw_execute()?;
@@ -110,10 +109,9 @@ impl<'c> SqliteSession<'c> {
     fn insert_mixed(&self, tasks: &[Submission<'_>]) -> Result<(), SqlError> {
         for (sql, chunk) in INSERT.chunks(tasks) {
             let mut insert = self.prepared(sql)?;
-            for (row, submission) in chunk.iter().enumerate() {
-                let policy = submission.policy_text()?;
-                let params = inserted(submission, policy.as_deref(), self.now);
-                bind_from(&mut insert, row * params.len(), &params)?;
+            let mut next = 1;
+            for submission in chunk {
+                next = bind_from(&mut insert, next, inserted(submission, self.now))?;
             }
             insert.raw_execute()?;
         }
@@ -135,16 +133,19 @@ pub(super) fn bind(
     statement: &mut CachedStatement<'_>,
     params: &[Param<'_>],
 ) -> Result<(), SqlError> {
-    bind_from(statement, 0, params)
+    bind_from(statement, 1, params.iter().copied())?;
+    Ok(())
 }
 
-fn bind_from(
+/// Binds parameters from this number on. Returns the number after them.
+fn bind_from<'p>(
     statement: &mut CachedStatement<'_>,
-    from: usize,
-    params: &[Param<'_>],
-) -> Result<(), SqlError> {
-    for (index, param) in params.iter().enumerate() {
-        let value = match param {
+    first: usize,
+    params: impl IntoIterator<Item = Param<'p>>,
+) -> Result<usize, SqlError> {
+    let mut number = first;
+    for param in params {
+        let value = match &param {
             Param::Int(value) => value.map_or(ValueRef::Null, ValueRef::Integer),
             Param::Text(value) => {
                 value.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes()))
@@ -154,10 +155,11 @@ fn bind_from(
                 .map_or(ValueRef::Null, |id| ValueRef::Blob(id.as_bytes())),
         };
 
-        statement.raw_bind_parameter(from + index + 1, ToSqlOutput::Borrowed(value))?;
+        statement.raw_bind_parameter(number, ToSqlOutput::Borrowed(value))?;
+        number += 1;
     }
 
-    Ok(())
+    Ok(number)
 }
 
 /// The rows of a statement with these parameters.
@@ -302,67 +304,28 @@ fn count_found(
 }
 
 /// The parameters of one row of `insert_tasks`.
-pub(super) fn inserted<'a>(
-    submission: &Submission<'a>,
-    policy: Option<&'a str>,
+pub(super) fn inserted<'s>(
+    submission: &'s Submission<'_>,
     now: i64,
-) -> [Param<'a>; 22] {
+) -> impl Iterator<Item = Param<'s>> {
     let task = submission.task;
-    let (run_at, delay_us) = submission.run_time();
-    let deadline = Param::Int(task.deadline_at.map(Timestamp::as_micros));
-
-    [
-        submission.id.0.into(),
-        Param::Id(task.parent.map(|lease| lease.task_id.0)),
-        (&*task.owner).into(),
-        Param::Text(task.tier.as_deref()),
-        (&*task.task_type).into(),
-        Param::Text(task.task_key.as_deref()),
-        (&*task.queue).into(),
-        i64::from(task.priority).into(),
+    let [id, task_key, due_at, parameters] = own(submission, now);
+    let own = [
+        id,
+        task_key,
         submission.lane.into(),
         now.into(),
         now.into(),
-        run_at.unwrap_or(now + delay_us).into(),
-        i64::from(task.max_attempts).into(),
-        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
-        deadline,
-        deadline,
-        i64::from(task.finish_step).into(),
-        Param::Text(policy),
-        task.parameters.as_str().into(),
-        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
-        Param::Text(task.correlation_id.as_deref()),
-        Param::Text(task.trace_context.as_deref()),
-    ]
-}
-
-/// The parameters of `insert_alike` that all its tasks share.
-fn shared_by_all<'a>(first: &Submission<'a>, policy: Option<&'a str>, now: i64) -> [Param<'a>; 16] {
-    let task = first.task;
-
-    [
-        Param::Id(task.parent.map(|lease| lease.task_id.0)),
-        (&*task.owner).into(),
-        Param::Text(task.tier.as_deref()),
-        (&*task.task_type).into(),
-        (&*task.queue).into(),
-        i64::from(task.priority).into(),
-        first.lane.into(),
-        now.into(),
-        i64::from(task.max_attempts).into(),
-        Param::Int(task.timeout_ms.and_then(|ms| i64::try_from(ms).ok())),
+        due_at,
         Param::Int(task.deadline_at.map(Timestamp::as_micros)),
-        i64::from(task.finish_step).into(),
-        Param::Text(policy),
-        Param::Text(task.memo.as_ref().map(|memo| memo.as_str())),
-        Param::Text(task.correlation_id.as_deref()),
-        Param::Text(task.trace_context.as_deref()),
-    ]
+        parameters,
+    ];
+
+    own.into_iter().chain(plain_params(submission))
 }
 
 /// The parameters of `insert_alike` for each task.
-fn own<'a>(submission: &Submission<'a>, now: i64) -> [Param<'a>; 4] {
+fn own<'s>(submission: &'s Submission<'_>, now: i64) -> [Param<'s>; 4] {
     let task = submission.task;
     let (run_at, delay_us) = submission.run_time();
     [

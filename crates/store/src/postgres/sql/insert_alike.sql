@@ -1,11 +1,10 @@
 -- Tasks that differ in nothing but id, key, due time and parameters, what they add to the counts, and a hint, if any of them is to
 -- hint: most batches are so, and twenty arrays cost more than the rows.
 WITH made AS (
-    INSERT INTO tasks (id, task_key, due_at, parameters, parent_id, owner, tier, task_type, queue, priority, lane, created_at,
-        updated_at, max_attempts, timeout_ms, deadline_at, expires_at, finish_step, retry_policy, memo, correlation_id,
-        trace_context)
-    SELECT id, task_key, COALESCE(run_at, {now} + $8::bigint), parameters, $9, $10, $11, $12, $13, $14::bigint, $15::bigint, {now},
-        {now}, $16::bigint, $17, $18, $18, $19::bigint <> 0, $20, $21, $22, $23
+    INSERT INTO tasks (id, task_key, due_at, parameters, lane, created_at, updated_at, expires_at,
+        {plain_columns})
+    SELECT id, task_key, COALESCE(run_at, {now} + $8::bigint), parameters, $9::bigint, {now}, {now}, {parameter:deadline_at},
+        {plain_values:10}
     FROM unnest($4::uuid[], $5::text[], $6::bigint[], $7::text[]) AS r(id, task_key, run_at, parameters)
 ), counted AS (
     INSERT INTO count_deltas (span_start, queue, task_type, measure, label, bucket, n)
