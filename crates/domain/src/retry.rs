@@ -14,7 +14,8 @@ pub struct RetryPolicy {
     pub initial_ms: u64,
     /// What each further failure multiplies the wait by.
     pub factor: f64,
-    /// The random share of the wait, so that failed tasks do not return at the same time.
+    /// The random share of the wait, so that failed tasks do not return at the same time. It
+    /// lengthens no wait beyond the longest one.
     pub jitter: f64,
     /// The longest wait, in milliseconds.
     pub max_ms: u64,
@@ -46,9 +47,14 @@ impl RetryPolicy {
     /// milliseconds. `random` is a fresh number from 0 to 1.
     pub fn delay_ms(&self, failures: u32, random: f64) -> u64 {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
-        let plain = (self.initial_ms as f64 * self.factor.powi(exponent)).min(self.max_ms as f64);
-        let swing = 1.0 + self.jitter * (2.0 * random - 1.0);
-        (plain * swing).min(self.max_ms as f64).max(0.0) as u64
+        let most = self.max_ms as f64;
+        let plain = (self.initial_ms as f64 * self.factor.powi(exponent)).min(most);
+
+        // The range is capped and not the wait drawn from it: otherwise half of the tasks at the
+        // cap would wait exactly as long and return together.
+        let shortest = plain * (1.0 - self.jitter);
+        let longest = (plain * (1.0 + self.jitter)).min(most);
+        (shortest + (longest - shortest) * random).max(0.0) as u64
     }
 
     /// Refuses waits that shrink or exceed their bound, and jitter of more than the wait itself.
@@ -99,8 +105,19 @@ mod tests {
         let waits: Vec<u64> = (1..4)
             .map(|failures| policy.delay_ms(failures, 0.5))
             .collect();
-        assert_eq!(waits, [5, 8, 8]);
+        assert_eq!(waits, [5, 7, 7]);
         assert_eq!(policy.delay_ms(1, 0.0), 4);
+        assert_eq!(policy.delay_ms(9, 1.0), 8);
+    }
+
+    #[test]
+    fn waits_at_the_cap_are_spread_below_it() {
+        let policy = RetryPolicy::default();
+        let wait = |random| policy.delay_ms(40, random);
+        assert_eq!(
+            [wait(0.0), wait(0.5), wait(0.75), wait(1.0)],
+            [2_880_000, 3_240_000, 3_420_000, 3_600_000]
+        );
     }
 
     #[test]
