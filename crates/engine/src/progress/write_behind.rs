@@ -57,10 +57,10 @@ pub struct WriteBehind(HashMap<TaskId, PendingReport>);
 impl WriteBehind {
     /// Takes the newest report. Returns whether it is to be written at once.
     pub fn note(&mut self, lease: Lease, progress: Json, is_full: bool) -> bool {
-        let (written_at, was_full) = match self.of_attempt(&lease) {
-            Some(before) => (before.written_at, before.was_full),
-            None => (None, false),
-        };
+        let before = self.of_attempt(&lease);
+        let is_first = before.is_none();
+        let written_at = before.and_then(|before| before.written_at);
+        let was_full = before.is_some_and(|before| before.was_full);
 
         let pending = PendingReport {
             lease,
@@ -71,7 +71,7 @@ impl WriteBehind {
             written_at,
         };
         self.0.insert(lease.task_id, pending);
-        written_at.is_none() || (is_full && !was_full)
+        is_first || (is_full && !was_full)
     }
 
     /// What is to be written now, at most what one call of the store takes. The caller reports the
@@ -102,12 +102,14 @@ impl WriteBehind {
             return;
         }
 
-        report.was_full &= is_written;
-        report.state = if is_written {
-            WriteState::Written
+        if is_written {
+            report.state = WriteState::Written;
         } else {
-            WriteState::Unwritten
-        };
+            // The write does not count: the report is due again at once.
+            report.state = WriteState::Unwritten;
+            report.was_full = false;
+            report.written_at = None;
+        }
     }
 
     /// Whether this attempt has a full report that is not known to be written.
@@ -214,6 +216,21 @@ mod tests {
             ),
             (false, None)
         );
+    }
+
+    #[test]
+    fn a_report_whose_write_failed_is_due_again_at_once() {
+        let mut pending = WriteBehind::default();
+        let now = Instant::now();
+        pending.note(lease(1), json("1"), false);
+        assert_eq!(pending.due(now).len(), 1);
+
+        pending.answered(&lease(1), false);
+        assert_eq!(pending.due(now).len(), 1);
+        pending.answered(&lease(1), true);
+        assert!(!pending.note(lease(1), json("2"), false));
+        assert!(pending.due(now).is_empty());
+        assert_eq!(pending.due(now + WRITE_EVERY).len(), 1);
     }
 
     #[test]

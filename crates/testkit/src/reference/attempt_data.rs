@@ -12,8 +12,10 @@ use super::MemoryStore;
 #[async_trait]
 impl AttemptData for MemoryStore {
     async fn save_progress(&self, reports: &[(Lease, Json)]) -> Result<Vec<Verdict>, StoreError> {
-        let (mut state, now) = self.begin();
-        state.save_progress(reports, now)
+        self.node_call("save_progress", |state, now| {
+            state.save_progress(reports, now)
+        })
+        .await
     }
 
     async fn save_checkpoint(

@@ -1,6 +1,9 @@
 //! The progress collector over the reference store in memory. The tests move the runtime's time.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use async_trait::async_trait;
 use longhaul_domain::{
@@ -14,7 +17,10 @@ use longhaul_domain::{
     },
     event::OutboxPolicy,
 };
-use longhaul_testkit::{clock::TestClock, reference::MemoryStore};
+use longhaul_testkit::{
+    clock::TestClock,
+    reference::{MemoryStore, NodeWatch},
+};
 
 use super::*;
 use crate::EngineBuilder;
@@ -88,13 +94,40 @@ impl ProgressCache for Recorder {
 struct World {
     engine: Arc<Engine>,
     recorder: Arc<Recorder>,
+    refused_writes: Arc<RefusedWrites>,
     collection: ProgressCollection,
     tag: u64,
 }
 
+/// Lets the store refuse as many writes of progress as the test says.
+#[derive(Debug, Default)]
+struct RefusedWrites(AtomicUsize);
+
+#[async_trait]
+impl NodeWatch for RefusedWrites {
+    async fn before(&self, operation: &'static str) -> Result<(), StoreError> {
+        let is_refused = operation == "save_progress"
+            && self
+                .0
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
+                .is_ok();
+        if is_refused {
+            return Err(StoreError::Unavailable("refused by the test".to_owned()));
+        }
+        Ok(())
+    }
+
+    async fn after(&self, _operation: &'static str) {}
+}
+
 impl World {
     fn new() -> Self {
-        let store = MemoryStore::new(TestClock::new(), OutboxPolicy::default());
+        let refused_writes = Arc::new(RefusedWrites::default());
+        let watch: Arc<RefusedWrites> = Arc::clone(&refused_writes);
+        let store =
+            MemoryStore::new(TestClock::new(), OutboxPolicy::default()).with_node_watch(watch);
         let recorder = Arc::new(Recorder::default());
         let builder = EngineBuilder::new(
             Arc::new(store),
@@ -108,6 +141,7 @@ impl World {
         Self {
             engine,
             recorder,
+            refused_writes,
             collection: ProgressCollection::default(),
             tag: 0,
         }
@@ -409,4 +443,18 @@ async fn repeated_and_late_reports_change_nothing() {
     world.receive([]).await;
     assert_eq!(world.published(), 2);
     assert_eq!(world.stored(task.id).await.progress, Some(json(5)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_report_is_acknowledged_only_after_its_refused_write_was_repeated() {
+    let mut world = World::new();
+    let task = world.running(1).await.remove(0);
+    world.refused_writes.0.store(1, Ordering::SeqCst);
+    world.collection.unacknowledged = vec![(1, report(lease(&task), 1))];
+    let refused = world.collection.process(&world.engine).await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))));
+
+    // The next pass continues with the same report. When it succeeds, the report is acknowledged.
+    world.collection.process(&world.engine).await.unwrap();
+    assert_eq!(world.stored(task.id).await.progress, Some(json(1)));
 }
