@@ -19,6 +19,7 @@ use crate::{
     admission::{ClaimFor, ReservedSlots, ScopeClaim},
     claimed::{self, ClaimedTasks},
     deadlines::{claim_timeout, within},
+    demand::QueueAndType,
     host_affinity::{self, HostAffinity},
     in_flight::HintSlot,
     node::Node,
@@ -134,12 +135,17 @@ impl Claimer {
 
         let hints_claim = self.have_hints_claimed();
         self.is_behind = matches!(claimed, Ok(Round { is_full: true, .. }));
-        let round = claimed?;
 
-        self.empty_fair_shares.add(&round.empty);
-        let unsettled = |(queue, task_type): &(String, String)| !round.settles(queue, task_type);
-        let refused = refused.into_iter().filter(unsettled);
+        let may_wait_still = |(queue, task_type): &QueueAndType| match &claimed {
+            Ok(round) => !round.settles(queue, task_type),
+            // These hints are acknowledged: only the dispatcher would publish them again.
+            Err(_) => true,
+        };
+        let refused = refused.into_iter().filter(may_wait_still);
         self.node.demand.put_back_refused(refused);
+
+        let round = claimed?;
+        self.empty_fair_shares.add(&round.empty);
 
         match self.next(&round, hints_claim) {
             Next::ClaimAgain => self.pace.found(),
@@ -476,11 +482,15 @@ impl EmptyFairShares {
 
 #[cfg(test)]
 mod tests {
+    use longhaul_domain::{TaskIdSequence, Timestamp, contract::broker::Hint};
+    use longhaul_sdk::{Job, Registry, TypeSettings};
+
     use super::*;
     use crate::{
         in_flight::InFlight,
         settings::QueueSlots,
         slots::{SlotPlan, TypeSlots},
+        test_node,
     };
 
     #[tokio::test(start_paused = true)]
@@ -512,5 +522,42 @@ mod tests {
 
         tokio::time::advance(EMPTY_FAIR_SHARE_REST).await;
         assert_eq!(empty.leave_out(fair_shares.clone()), fair_shares);
+    }
+
+    /// The acknowledged hint of a task whose type had no free slot.
+    fn refused_hint() -> Hint {
+        let now = Timestamp::from_micros(1);
+        Hint {
+            task_id: TaskIdSequence::default().next_id(now, 1),
+            owner: "ann".to_owned(),
+            task_type: "t".to_owned(),
+            queue: "q".to_owned(),
+            priority: 1,
+            retry_count: 0,
+            submitted_at: now,
+            due_at: now,
+            lookups: 0,
+            correlation_id: None,
+            trace_context: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refused_hint_is_remembered_when_the_claim_for_it_fails() {
+        let mut registry = Registry::default();
+        let run = |_: (), _: Job| async { Ok(()) };
+        registry
+            .register_fn("t", TypeSettings::new(), run)
+            .unwrap();
+        let node = test_node::unregistered(registry);
+        node.demand.add_refused(&refused_hint());
+        let refused = node.demand.refused();
+        assert_eq!(refused.len(), 1);
+
+        let mut claimer = Claimer::new(Arc::clone(&node));
+        let scopes = claimer.scopes();
+        let claimed = claimer.round(&scopes).await;
+        assert_eq!(claimed, Err(StoreError::NodeLost));
+        assert_eq!(node.demand.refused(), refused);
     }
 }

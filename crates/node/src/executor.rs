@@ -122,8 +122,10 @@ async fn run_until_stopped(node: &Node, attempt: &Arc<RunningAttempt>) -> Ended 
         }
     };
 
-    // The handler is dropped when another branch ends first.
+    // The handler is dropped when another branch ends first. In this order: a result that is ready
+    // together with the timeout is not thrown away.
     let end = tokio::select! {
+        biased;
         end = run => end,
         end = timeout(&attempt.task) => end,
         () = grace_is_over(node, attempt) => AttemptEnd::HandedBack,
@@ -335,5 +337,38 @@ pub(crate) async fn end_output(node: &Node, lease: &Lease) {
     let streams = &node.client.streams;
     if let Err(error) = streams.end(lease.task_id, lease.attempt).await {
         tracing::warn!(%error, task_id = %lease.task_id.0, "output stream could not be ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_sdk::{Job, Registry, TypeSettings};
+
+    use super::*;
+    use crate::test_node;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_that_is_ready_together_with_the_timeout_counts() {
+        const TIMEOUT_MS: u64 = 50;
+        let mut registry = Registry::default();
+        let run = |_: u64, _: Job| async {
+            tokio::time::sleep(Duration::from_millis(TIMEOUT_MS)).await;
+            Ok(())
+        };
+        registry
+            .register_fn("t", TypeSettings::new(), run)
+            .unwrap();
+        let node = test_node::unregistered(registry);
+
+        for attempt in 1..=20 {
+            let mut task = test_node::claimed_task(attempt);
+            task.timeout_ms = Some(TIMEOUT_MS);
+            let taken = node.in_flight().take(&task).unwrap();
+            let handler = node.client.registry.handler("t").unwrap();
+            let attempt = Arc::new(RunningAttempt::new(&node, task, taken, handler));
+
+            let Ended { end, .. } = run_handler(&node, &attempt).await;
+            assert!(matches!(end, AttemptEnd::Completed { .. }), "{end:?}");
+        }
     }
 }

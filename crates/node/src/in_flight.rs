@@ -316,15 +316,10 @@ impl InFlight {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_domain::{
-        Json, LeaseToken, NewTask, NodeId, TaskIdSequence, Timestamp,
-        contract::store::{AttemptEnd, AttemptReport},
-        lifecycle::{claim, submit},
-    };
+    use longhaul_domain::contract::store::{AttemptEnd, AttemptReport};
 
     use super::*;
-    use crate::settings::QueueSlots;
-    use crate::slots::TypeSlots;
+    use crate::{settings::QueueSlots, slots::TypeSlots, test_node::claimed_task};
 
     fn in_flight() -> InFlight {
         let types = vec![TypeSlots {
@@ -339,22 +334,6 @@ mod tests {
             types,
             ..SlotPlan::default()
         })
-    }
-
-    /// The task in its attempt of this number.
-    fn claimed(attempt: u32) -> TaskRecord {
-        let now = Timestamp::from_micros(1);
-        let new = NewTask::new("ann", "t", "q", Json::trusted("1".to_owned()));
-        let id = TaskIdSequence::default().next_id(now, 1);
-        let task = TaskRecord {
-            attempt: attempt - 1,
-            ..submit::decide(&new, id, now).unwrap().after
-        };
-        let token = LeaseToken(uuid::Uuid::from_u128(attempt.into()));
-
-        claim::decide(&task, NodeId(uuid::Uuid::nil()), "host", token, now)
-            .unwrap()
-            .after
     }
 
     fn ended(task: &TaskRecord) -> EndedAttempt {
@@ -384,8 +363,8 @@ mod tests {
     #[test]
     fn a_claim_names_the_older_attempt_that_still_runs_here() {
         let mut in_flight = in_flight();
-        let first = claimed(1);
-        let second = claimed(2);
+        let first = claimed_task(1);
+        let second = claimed_task(2);
         assert_eq!(in_flight.take(&first).unwrap().replaces, None);
         let taken = in_flight.take(&second).unwrap();
 
@@ -408,7 +387,7 @@ mod tests {
     #[test]
     fn nothing_is_claimed_while_too_many_reports_wait() {
         let mut in_flight = in_flight();
-        let tasks: Vec<TaskRecord> = (0..=MIN_REPORTS).map(|_| claimed(1)).collect();
+        let tasks: Vec<TaskRecord> = (0..=MIN_REPORTS).map(|_| claimed_task(1)).collect();
         for task in &tasks {
             assert_eq!(
                 (in_flight.scopes().len(), in_flight.full_scopes().len()),
@@ -431,8 +410,8 @@ mod tests {
     #[test]
     fn an_older_attempt_that_has_ended_is_not_replaced() {
         let mut in_flight = in_flight();
-        let first = claimed(1);
-        let second = claimed(2);
+        let first = claimed_task(1);
+        let second = claimed_task(2);
         in_flight.take(&first).unwrap();
         assert!(in_flight.end(ended(&first)));
         assert_eq!(in_flight.take(&second).unwrap().replaces, None);

@@ -34,6 +34,8 @@ mod running;
 mod settings;
 mod shutdown;
 mod slot_plan;
+#[cfg(test)]
+mod test_node;
 mod wakeups;
 
 pub use manual::ManualNode;
