@@ -253,6 +253,7 @@ impl Job {
     /// Continues the output of an earlier attempt after the entry of this number. Later entries are
     /// removed.
     pub async fn resume_output(&self, number: u64) -> Result<(), Stop> {
+        self.check()?;
         self.0.resume_output(number).await
     }
 

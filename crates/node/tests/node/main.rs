@@ -2,3 +2,4 @@
 
 mod crashed_files;
 mod handlers;
+mod output;
