@@ -21,12 +21,13 @@ pub(crate) struct ProgressWriter {
 
 impl ProgressWriter {
     fn reports(&self) -> MutexGuard<'_, WriteBehind> {
+        // No caller holds it while it writes, so a handler that reports never waits for the store.
         self.reports.lock()
     }
 
-    /// Adds a report. The first one of an attempt, and its first full one, are due at once.
-    pub(crate) fn add(&self, lease: Lease, progress: Json, is_full: bool) {
-        if self.reports().note(lease, progress, is_full) {
+    /// Adds a report. The first one of an attempt, and its first complete one, are due at once.
+    pub(crate) fn add(&self, lease: Lease, progress: Json, is_complete: bool) {
+        if self.reports().note(lease, progress, is_complete) {
             self.due.notify_one();
         }
     }
@@ -39,6 +40,7 @@ impl ProgressWriter {
     /// Writes the reports that are due. A report that cannot be written is written with the next
     /// ones.
     pub(crate) async fn write(&self, engine: &Engine) {
+        // Locked before the due reports are taken: what is taken later is written later.
         let _writing = self.writing.lock().await;
         let due = self.reports().due(Instant::now());
         if due.is_empty() {
@@ -59,14 +61,15 @@ impl ProgressWriter {
         }
     }
 
-    /// Forgets an attempt that is about to be reported. If its full report is not known to be
+    /// Forgets an attempt that is about to be reported. If its complete report is not known to be
     /// written, it is written now.
     pub(crate) async fn close(&self, engine: &Engine, lease: &Lease) {
         // A write under way may have taken the report: then this one comes after it.
-        let has_unwritten_full = self.reports().has_unwritten_full(lease);
-        let _writing = match has_unwritten_full {
-            true => Some(self.writing.lock().await),
-            false => None,
+        let has_unwritten_complete = self.reports().has_unwritten_complete(lease);
+        let _writing = if has_unwritten_complete {
+            Some(self.writing.lock().await)
+        } else {
+            None
         };
 
         let Some(last) = self.reports().close(lease) else {
@@ -130,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_report_is_written_before_the_attempt_is_reported() {
+    async fn a_complete_report_is_written_before_the_attempt_is_reported() {
         let (engine, lease) = running().await;
         let writer = ProgressWriter::default();
         writer.add(lease, json("100"), true);
@@ -145,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_full_report_is_written_after_the_write_under_way() {
+    async fn a_complete_report_is_written_after_the_write_under_way() {
         let (engine, lease) = running().await;
         let writer = ProgressWriter::default();
         writer.add(lease, json("100"), true);

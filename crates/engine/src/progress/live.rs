@@ -39,6 +39,7 @@ impl LiveTasks {
             ..LiveTask::default()
         };
 
+        // Found and changed under one lock, because attempts of one task may report at once.
         let mut tasks = self.0.lock();
         let task = tasks.entry(id).or_insert_with(fresh);
         if attempt < task.attempt {
@@ -120,6 +121,9 @@ impl LiveTasks {
 
     /// By how much the attempt has raised its task's version since the claim; `None` when only the
     /// store knows.
+    ///
+    /// Claimed at version 4, then progress and a checkpoint written: the raise is 2, the task is at
+    /// version 6, and its end makes it 7. While the checkpoint has no answer, it may be at 5 or 6.
     pub(crate) fn version_raise(&self, lease: &Lease) -> Option<u64> {
         match self.0.lock().get(&lease.task_id) {
             Some(task) if task.attempt != lease.attempt => Some(0),

@@ -21,7 +21,7 @@ use crate::Engine;
 pub use collect::ProgressCollection;
 pub(crate) use live::LiveTasks;
 pub(crate) use publish::CacheWriter;
-pub use write_behind::{WRITE_EVERY, WriteBehind};
+pub use write_behind::WriteBehind;
 
 impl Engine {
     /// Notes the newest progress of a running task and publishes it at once. It is written to the

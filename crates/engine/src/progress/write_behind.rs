@@ -1,5 +1,5 @@
 //! When progress is written to the store: the first report at once, then the newest one every five
-//! seconds, and once more when it is full (100 %).
+//! seconds, and once more when it is complete (100 %).
 //!
 //! A node follows this rule for the tasks that it runs, and the progress collector for the tasks of
 //! remote workers. Nothing here reads a clock.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use longhaul_domain::{Json, Lease, TaskId, bounds::CLAIM_BATCH};
 
 /// How often the progress of one task is written to the store.
-pub const WRITE_EVERY: Duration = Duration::from_secs(5);
+const TASK_WRITE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How far the newest report of a task has come on its way to the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,27 +26,27 @@ struct PendingReport {
     lease: Lease,
     progress: Json,
     state: WriteState,
-    is_full: bool,
-    /// Whether a full report was written before. A second one follows the five-second rule, so that
+    is_complete: bool,
+    /// Whether a complete report was written before. A second one follows the five-second rule, so that
     /// it is not a way to write more often.
-    was_full: bool,
+    was_complete: bool,
     written_at: Option<Instant>,
 }
 
 impl PendingReport {
     fn is_due(&self, now: Instant) -> bool {
-        let is_first_full = self.is_full && !self.was_full;
-        self.state == WriteState::Unwritten && (self.has_rested(now) || is_first_full)
+        let is_first_complete = self.is_complete && !self.was_complete;
+        self.state == WriteState::Unwritten && (self.has_rested(now) || is_first_complete)
     }
 
     /// Whether the last write was long enough ago for the next one.
     fn has_rested(&self, now: Instant) -> bool {
         self.written_at
-            .is_none_or(|at| now.duration_since(at) >= WRITE_EVERY)
+            .is_none_or(|at| now.duration_since(at) >= TASK_WRITE_INTERVAL)
     }
 
-    fn is_unwritten_full(&self) -> bool {
-        self.is_full && self.state != WriteState::Written
+    fn is_unwritten_complete(&self) -> bool {
+        self.is_complete && self.state != WriteState::Written
     }
 }
 
@@ -56,22 +56,22 @@ pub struct WriteBehind(HashMap<TaskId, PendingReport>);
 
 impl WriteBehind {
     /// Takes the newest report. Returns whether it is to be written at once.
-    pub fn note(&mut self, lease: Lease, progress: Json, is_full: bool) -> bool {
+    pub fn note(&mut self, lease: Lease, progress: Json, is_complete: bool) -> bool {
         let before = self.of_attempt(&lease);
         let is_first = before.is_none();
         let written_at = before.and_then(|before| before.written_at);
-        let was_full = before.is_some_and(|before| before.was_full);
+        let was_complete = before.is_some_and(|before| before.was_complete);
 
         let pending = PendingReport {
             lease,
             progress,
             state: WriteState::Unwritten,
-            is_full,
-            was_full,
+            is_complete,
+            was_complete,
             written_at,
         };
         self.0.insert(lease.task_id, pending);
-        is_first || (is_full && !was_full)
+        is_first || (is_complete && !was_complete)
     }
 
     /// What is to be written now, at most what one call of the store takes. The caller reports the
@@ -84,7 +84,7 @@ impl WriteBehind {
             }
 
             report.state = WriteState::Sent;
-            report.was_full |= report.is_full;
+            report.was_complete |= report.is_complete;
             report.written_at = Some(now);
             due.push((report.lease, report.progress.clone()));
         }
@@ -107,22 +107,22 @@ impl WriteBehind {
         } else {
             // The write does not count: the report is due again at once.
             report.state = WriteState::Unwritten;
-            report.was_full = false;
+            report.was_complete = false;
             report.written_at = None;
         }
     }
 
-    /// Whether this attempt has a full report that is not known to be written.
-    pub fn has_unwritten_full(&self, lease: &Lease) -> bool {
+    /// Whether this attempt has a complete report that is not known to be written.
+    pub fn has_unwritten_complete(&self, lease: &Lease) -> bool {
         self.of_attempt(lease)
-            .is_some_and(PendingReport::is_unwritten_full)
+            .is_some_and(PendingReport::is_unwritten_complete)
     }
 
-    /// Forgets the attempt. Returns its full report, if that is not known to be written.
+    /// Forgets the attempt. Returns its complete report, if that is not known to be written.
     pub fn close(&mut self, lease: &Lease) -> Option<(Lease, Json)> {
         self.of_attempt(lease)?;
         let last = self.0.remove(&lease.task_id)?;
-        last.is_unwritten_full()
+        last.is_unwritten_complete()
             .then_some((last.lease, last.progress))
     }
 
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_due_at_first_then_every_five_seconds_and_when_it_is_full() {
+    fn progress_is_due_at_first_then_every_five_seconds_and_when_it_is_complete() {
         let mut pending = WriteBehind::default();
         let start = Instant::now();
         let due = |pending: &mut WriteBehind, seconds| {
@@ -190,7 +190,7 @@ mod tests {
             assert_eq!(
                 due(&mut pending, 6),
                 0,
-                "a repeated full report is written like any other"
+                "a repeated complete report is written like any other"
             );
         }
 
@@ -198,20 +198,20 @@ mod tests {
     }
 
     #[test]
-    fn a_full_report_whose_write_failed_is_due_again() {
+    fn a_complete_report_whose_write_failed_is_due_again() {
         let mut pending = WriteBehind::default();
         let now = Instant::now();
         pending.note(lease(1), json("100"), true);
         assert_eq!(pending.due(now).len(), 1);
 
         pending.answered(&lease(1), false);
-        assert!(pending.has_unwritten_full(&lease(1)));
-        assert_eq!(pending.due(now).len(), 1, "a full report does not wait");
+        assert!(pending.has_unwritten_complete(&lease(1)));
+        assert_eq!(pending.due(now).len(), 1, "a complete report does not wait");
 
         pending.answered(&lease(1), true);
         assert_eq!(
             (
-                pending.has_unwritten_full(&lease(1)),
+                pending.has_unwritten_complete(&lease(1)),
                 pending.close(&lease(1))
             ),
             (false, None)
@@ -230,7 +230,7 @@ mod tests {
         pending.answered(&lease(1), true);
         assert!(!pending.note(lease(1), json("2"), false));
         assert!(pending.due(now).is_empty());
-        assert_eq!(pending.due(now + WRITE_EVERY).len(), 1);
+        assert_eq!(pending.due(now + TASK_WRITE_INTERVAL).len(), 1);
     }
 
     #[test]
@@ -242,7 +242,7 @@ mod tests {
         pending.note(lease(1), json("100"), true);
 
         pending.answered(&lease(1), true);
-        assert!(pending.has_unwritten_full(&lease(1)));
+        assert!(pending.has_unwritten_complete(&lease(1)));
         assert_eq!(
             pending.close(&lease(2)),
             None,
@@ -250,6 +250,6 @@ mod tests {
         );
 
         assert_eq!(pending.close(&lease(1)), Some((lease(1), json("100"))));
-        assert!(pending.due(now + WRITE_EVERY).is_empty());
+        assert!(pending.due(now + TASK_WRITE_INTERVAL).is_empty());
     }
 }

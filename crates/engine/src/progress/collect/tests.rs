@@ -285,7 +285,7 @@ async fn ten_thousand_reports_a_second_are_written_no_more_often_than_the_rule_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_report_is_written_at_once_and_later_ones_by_the_rule() {
+async fn a_complete_report_is_written_at_once_and_later_ones_by_the_rule() {
     let mut world = World::new();
     let task = &world.running(1).await[0];
     world.receive([report(lease(task), 1)]).await;
