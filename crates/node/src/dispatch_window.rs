@@ -41,6 +41,12 @@ const MAX_HINT_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_REFUSALS: u32 = 5;
 /// The pause after the first refusal. It doubles with each one.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(1);
+/// The window grows when the broker has less than this part of the hints that it may have. The
+/// nodes claim the rest until the next plan.
+const GROW_BELOW: usize = 4;
+/// The part of itself by which the window shrinks in one plan. It takes two seconds to halve, so
+/// that a short lull does not cost its size.
+const SHRINK_BY: usize = 16;
 /// When to plan again: after the window turned out too small, and while any tasks wait.
 const SOONEST: Duration = Duration::from_millis(20);
 const SOON: Duration = Duration::from_millis(200);
@@ -76,10 +82,27 @@ type Position = (Reverse<u8>, Timestamp, TaskId);
 struct WaitingTask {
     position: Position,
     first_seen: Instant,
-    /// When its last hint was published, and how many were.
-    published: Option<(Instant, u32)>,
-    /// When the broker last refused its hint, and how often in a row.
-    refused: Option<(Instant, u32)>,
+    /// The hints that were published for it.
+    published: Option<Occurrences>,
+    /// The refusals of its hint by the broker, in a row.
+    refused: Option<Occurrences>,
+}
+
+/// How often something has happened, and when it last did.
+#[derive(Debug, Clone, Copy)]
+struct Occurrences {
+    last_at: Instant,
+    count: u32,
+}
+
+impl Occurrences {
+    /// With one more, now.
+    fn after(before: Option<Self>, now: Instant) -> Self {
+        Self {
+            last_at: now,
+            count: before.map_or(0, |before| before.count) + 1,
+        }
+    }
 }
 
 impl Default for DispatchWindow {
@@ -95,12 +118,19 @@ impl Default for DispatchWindow {
 }
 
 impl DispatchWindow {
-    /// How many waiting tasks to list for the next plan: one more than the window holds, and past
-    /// those whose hints have led to no claim for a while.
+    /// How many waiting tasks to list for the next plan: one more than it may choose from, which
+    /// shows whether the queue is backlogged.
     pub fn list_limit(&self) -> usize {
-        let is_unanswered = |task: &&WaitingTask| matches!(task.published, Some((_, n)) if n > 2);
+        self.choice_limit() + 1
+    }
+
+    /// How many of the first waiting tasks may get a hint: as many as the window holds, and past
+    /// those whose hints have led to no claim for a while.
+    fn choice_limit(&self) -> usize {
+        let is_unanswered =
+            |task: &&WaitingTask| task.published.is_some_and(|published| published.count > 2);
         let unanswered = self.waiting.values().filter(is_unanswered).count();
-        (self.target + unanswered + 1).min(MAX_LISTED)
+        (self.target + unanswered).min(MAX_LISTED - 1)
     }
 
     /// Whether more tasks wait than the nodes claim soon. Submitting processes then leave the hints
@@ -112,8 +142,10 @@ impl DispatchWindow {
     /// Plans what to publish. `listed` are the first [`Self::list_limit`] waiting tasks, and
     /// `unclaimed` is the number of hints that the broker has.
     pub fn plan(&mut self, now: Instant, listed: &[Hint], unclaimed: usize) -> Plan {
-        let limit = self.list_limit();
-        let claimed = self.forget_claimed(listed, limit);
+        // The limit by which `listed` was listed. Resizing the window changes it for the next plan.
+        let is_complete = listed.len() < self.list_limit();
+        let gone = self.take_gone(listed, is_complete);
+        let claimed = gone.iter().filter(|task| task.published.is_some()).count();
         let before = self.planned_at.replace(now);
         if let Some(before) = before {
             self.update_rate(claimed, now.duration_since(before));
@@ -121,19 +153,16 @@ impl DispatchWindow {
 
         let has_grown = self.resize(listed.len(), unclaimed);
         self.remember(now, listed);
-        let (publish, repeated) = self.choose(now, listed, unclaimed);
 
         let is_too_small = has_grown || before.is_none();
-        let next_in = match listed.is_empty() {
-            true => None,
-            false if self.is_backlogged && is_too_small => Some(SOONEST),
-            false => Some(SOON),
+        let next_in = if listed.is_empty() {
+            None
+        } else if self.is_backlogged && is_too_small {
+            Some(SOONEST)
+        } else {
+            Some(SOON)
         };
-        Plan {
-            publish,
-            repeated,
-            next_in,
-        }
+        self.choose(now, listed, unclaimed, next_in)
     }
 
     /// Notes the outcome of a hint.
@@ -144,13 +173,11 @@ impl DispatchWindow {
 
         match outcome {
             Published::Confirmed => {
-                let times = task.published.map_or(0, |(_, times)| times);
-                task.published = Some((now, times + 1));
+                task.published = Some(Occurrences::after(task.published, now));
                 task.refused = None;
             }
             Published::Refused(_) => {
-                let times = task.refused.map_or(0, |(_, times)| times);
-                task.refused = Some((now, times + 1));
+                task.refused = Some(Occurrences::after(task.refused, now));
             }
             // A repeated hint does no harm, so an unknown outcome counts as none.
             Published::Unknown(_) => {}
@@ -159,18 +186,19 @@ impl DispatchWindow {
 
     /// Takes out the tasks whose hints were refused too often.
     pub fn take_given_up(&mut self) -> Vec<TaskId> {
-        let given_up = self
-            .waiting
-            .extract_if(|_, task| matches!(task.refused, Some((_, n)) if n >= MAX_REFUSALS));
+        let given_up = self.waiting.extract_if(|_, task| {
+            task.refused
+                .is_some_and(|refused| refused.count >= MAX_REFUSALS)
+        });
         given_up.map(|(id, _)| id).collect()
     }
 
-    /// Forgets tasks that no longer wait. Returns how many of them had a hint. When the list is
-    /// full, tasks behind its end may still wait and are remembered.
-    fn forget_claimed(&mut self, listed: &[Hint], limit: usize) -> usize {
+    /// Takes out the tasks that no longer wait. Where the list is not complete, tasks behind its
+    /// end may still wait and stay.
+    fn take_gone(&mut self, listed: &[Hint], is_complete: bool) -> Vec<WaitingTask> {
         let ids: HashSet<TaskId> = listed.iter().map(|hint| hint.task_id).collect();
         let end = match listed.last() {
-            Some(last) if listed.len() >= limit => Some(position(last)),
+            Some(last) if !is_complete => Some(position(last)),
             Some(_) | None => None,
         };
 
@@ -178,12 +206,13 @@ impl DispatchWindow {
             let is_within_list = end.is_none_or(|end| task.position < end);
             is_within_list && !ids.contains(id)
         });
-        let claimed = gone.filter(|(_, task)| task.published.is_some()).count();
+        let gone = gone.map(|(_, task)| task).collect();
 
+        // Tasks behind the end of the list are remembered up to a bound.
         if self.waiting.len() > 2 * MAX_LISTED {
             self.waiting.retain(|id, _| ids.contains(id));
         }
-        claimed
+        gone
     }
 
     fn update_rate(&mut self, claimed: usize, since: Duration) {
@@ -207,7 +236,7 @@ impl DispatchWindow {
 
         let has_published =
             self.claim_rate > 0.0 || self.waiting.values().any(|task| task.published.is_some());
-        let runs_out = unclaimed < self.max_unclaimed() / 4;
+        let runs_out = unclaimed < self.max_unclaimed() / GROW_BELOW;
         if listed > self.target && runs_out && has_published {
             let before = self.target;
             self.target = (before * 2).min(MAX_TARGET);
@@ -216,7 +245,7 @@ impl DispatchWindow {
 
         if self.claim_rate < self.target as f64 {
             let least = (self.claim_rate as usize).clamp(MIN_TARGET, MAX_TARGET);
-            self.target = (self.target - self.target / 16).max(least);
+            self.target = (self.target - self.target / SHRINK_BY).max(least);
         }
         false
     }
@@ -248,8 +277,15 @@ impl DispatchWindow {
     /// Chooses tasks that need a hint, as many as the window has room for. A task whose priority is
     /// above that of every published one may exceed the window, up to twice its size, because its
     /// hint overtakes them in the broker.
-    fn choose(&self, now: Instant, listed: &[Hint], unclaimed: usize) -> (Vec<usize>, usize) {
-        let considered = listed.len().min(self.list_limit() - 1);
+    fn choose(
+        &self,
+        now: Instant,
+        listed: &[Hint],
+        unclaimed: usize,
+        next_in: Option<Duration>,
+    ) -> Plan {
+        // A window that has just shrunk chooses from fewer tasks than were listed for it.
+        let considered = listed.len().min(self.choice_limit());
         let room = considered
             .min(self.max_unclaimed())
             .saturating_sub(unclaimed);
@@ -272,7 +308,11 @@ impl DispatchWindow {
             }
         }
 
-        (publish, repeated)
+        Plan {
+            publish,
+            repeated,
+            next_in,
+        }
     }
 
     fn lowest_published_priority(&self) -> Option<u8> {
@@ -290,18 +330,18 @@ impl DispatchWindow {
 
 impl WaitingTask {
     fn needs_hint(&self, now: Instant, is_backlogged: bool) -> bool {
-        let is_paused = self
-            .refused
-            .is_some_and(|(at, times)| now.duration_since(at) < doubled(REFUSAL_PAUSE, times));
+        let is_paused = self.refused.is_some_and(|refused| {
+            now.duration_since(refused.last_at) < doubled(REFUSAL_PAUSE, refused.count)
+        });
         if is_paused {
             return false;
         }
 
         match self.published {
             None => is_backlogged || now.duration_since(self.first_seen) >= GRACE,
-            Some((at, times)) => {
-                let timeout = doubled(HINT_TIMEOUT, times).min(MAX_HINT_TIMEOUT);
-                now.duration_since(at) >= timeout
+            Some(published) => {
+                let timeout = doubled(HINT_TIMEOUT, published.count).min(MAX_HINT_TIMEOUT);
+                now.duration_since(published.last_at) >= timeout
             }
         }
     }
