@@ -55,11 +55,13 @@ impl Admission {
     }
 
     pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlight> {
+        // Never held across an await: each caller reads or changes the set at once.
         self.in_flight.lock()
     }
 
     /// Waits until no claim for all free slots is under way. None starts while the guard lives.
     pub(crate) async fn share_slots(&self) -> RwLockReadGuard<'_, ()> {
+        // Readers share it, so that the consumers reserve beside each other.
         self.slots.read().await
     }
 }
@@ -122,6 +124,7 @@ impl Node {
 
     /// The right to all free slots. If it has to wait, the batch starts first.
     async fn all_slots(&self, batch: &mut ClaimedTasks) -> RwLockWriteGuard<'_, ()> {
+        // Tried first: usually it is free, and the batch then starts while the store works.
         match self.admission.slots.try_write() {
             Ok(alone) => alone,
             Err(_) => {
@@ -237,6 +240,7 @@ pub(crate) struct EagerSlot {
 impl EagerSlot {
     /// Takes a slot, if one is free and no other eager start is under way.
     pub(crate) fn take(node: &Arc<Node>, task: &NewTask) -> Option<Self> {
+        // The swap comes before the slot, so that of two submits one gets both.
         let eager = &node.admission.has_eager_start;
         if node.shutdown.is_draining() || eager.swap(true, Ordering::AcqRel) {
             return None;
@@ -256,6 +260,7 @@ impl EagerSlot {
 
 impl Drop for EagerSlot {
     fn drop(&mut self) {
+        // The slot first: the next eager start and the loops that wake up must find it free.
         let mut in_flight = self.node.in_flight();
         in_flight.release_slot(&self.queue, &self.task_type);
         drop(in_flight);

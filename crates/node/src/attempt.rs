@@ -95,6 +95,7 @@ impl RunningAttempt {
 
     /// Asks the handler to stop. The first reason counts.
     pub(crate) fn stop(&self, reason: StopReason) {
+        // In this order: a handler that the token wakes asks for the reason.
         self.stop_reason.lock().get_or_insert(reason);
         self.stop.cancel();
     }
@@ -102,6 +103,7 @@ impl RunningAttempt {
     /// The handler has ended. From here on the attempt writes nothing more, and parts of the
     /// handler that still run should stop.
     pub(crate) fn close(&self) {
+        // In this order: what the token wakes must find that the attempt is over.
         *self.is_over.lock() = true;
         self.stop.cancel();
     }
@@ -119,6 +121,7 @@ impl RunningAttempt {
     }
 
     pub(crate) fn take_limits(&self) -> Vec<String> {
+        // Each limit is settled once, by the one caller that takes it.
         std::mem::take(&mut *self.limits.lock())
     }
 
@@ -131,7 +134,7 @@ impl RunningAttempt {
     }
 
     /// The attempt with its end, for the reporter.
-    pub(crate) fn ended(&self, end: AttemptEnd) -> EndedAttempt {
+    pub(crate) fn with_end(&self, end: AttemptEnd) -> EndedAttempt {
         let report = AttemptReport {
             lease: self.lease,
             end,
@@ -202,6 +205,7 @@ impl AttemptServices for RunningAttempt {
     }
 
     fn stop_reason(&self) -> Option<StopReason> {
+        // The reason is set once, so a copy of it stays true.
         *self.stop_reason.lock()
     }
 
@@ -218,9 +222,9 @@ impl AttemptServices for RunningAttempt {
     }
 
     fn report_progress(&self, progress: &Progress, json: Json) -> Result<(), Stop> {
-        let is_full = progress.percent >= 100.0;
+        let is_complete = progress.percent >= 100.0;
         self.unless_over(|| {
-            self.node.progress.add(self.lease, json, is_full);
+            self.node.progress.add(self.lease, json, is_complete);
             if let Ok(value) = serde_json::to_value(progress) {
                 self.engine().note_progress(&self.task, value);
             }
@@ -274,6 +278,7 @@ impl AttemptServices for RunningAttempt {
     }
 
     fn note_limit(&self, key: &str) {
+        // One lock for both steps: a clone of the job may note a limit at the same time.
         let mut limits = self.limits.lock();
         limits.retain(|used| used != key);
         limits.push(key.to_owned());

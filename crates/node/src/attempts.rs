@@ -54,6 +54,7 @@ impl Attempts {
     /// Removes an attempt that has ended, unless a later attempt of its task has replaced it.
     pub(crate) fn remove(&self, ended: &RunningAttempt) {
         let id = ended.task.id;
+        // Compared and removed under one lock: a later attempt may come in between.
         let mut by_task = self.by_task.lock();
         let is_same = |entry: &Entry| entry.attempt.lease == ended.lease;
         if by_task.get(&id).is_some_and(is_same) {
@@ -63,6 +64,7 @@ impl Attempts {
 
     /// Asks the handler of this very attempt to stop, if it runs here.
     pub(crate) fn stop(&self, lease: &Lease, reason: StopReason) {
+        // Stopping only sets a flag and a token, so it may happen under the lock.
         let by_task = self.by_task.lock();
         if let Some(entry) = by_task.get(&lease.task_id)
             && entry.attempt.lease == *lease
@@ -72,6 +74,7 @@ impl Attempts {
     }
 
     pub(crate) fn stop_all(&self, reason: StopReason) {
+        // Under the lock no attempt is added, so that none is missed.
         for entry in self.by_task.lock().values() {
             entry.attempt.stop(reason);
         }
@@ -79,6 +82,7 @@ impl Attempts {
 
     /// Drops all handlers where they are.
     pub(crate) fn abort_all(&self) {
+        // An abort only marks the task: no handler is dropped under the lock.
         for (_, entry) in self.by_task.lock().drain() {
             entry.abort.abort();
             // A blocking handler cannot be dropped. It learns of the stop when it next asks.

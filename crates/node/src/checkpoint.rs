@@ -18,6 +18,7 @@ pub(crate) struct Checkpoint {
 
 impl Checkpoint {
     pub(crate) fn set(&self, checkpoint: Json) {
+        // An older checkpoint that is being written has its own `Arc` and is not affected.
         *self.newest.lock() = Some(Arc::new(checkpoint));
     }
 
@@ -27,6 +28,7 @@ impl Checkpoint {
         engine: &Arc<Engine>,
         lease: Lease,
     ) -> Result<(), Stop> {
+        // Before the newest checkpoint is read: the write before this one may take long.
         let writing = Arc::clone(&self.writing).lock_owned().await;
         let Some(newest) = self.newest.lock().clone() else {
             return Ok(());
@@ -50,6 +52,7 @@ impl Checkpoint {
 
     /// Forgets a checkpoint that the store has, unless there is a newer one.
     fn forget(&self, saved: &Arc<Json>) {
+        // Compared and taken under one lock, because the handler may set another one.
         self.newest
             .lock()
             .take_if(|newest| Arc::ptr_eq(newest, saved));

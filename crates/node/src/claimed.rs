@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use longhaul_domain::TaskRecord;
-use longhaul_engine::LocalNode as _;
 use longhaul_sdk::StopReason;
 
-use crate::{executor, in_flight::Taken, node::Node};
+use crate::{executor, in_flight::Taken, node::Node, slots::Room};
 
 /// Claimed tasks that have their slots and are about to start. On drop they are handed back.
 pub(crate) struct ClaimedTasks {
@@ -33,6 +32,7 @@ impl ClaimedTasks {
 
         for task in tasks {
             engine.metrics.claimed(&task);
+            // The lock is released before an attempt is stopped, which takes another lock.
             let taken = self.node.in_flight().take(&task);
             let Some(taken) = taken else { continue };
 
@@ -78,11 +78,15 @@ pub(crate) fn start(node: &Arc<Node>, tasks: Vec<TaskRecord>) {
 /// Starts tasks that were claimed by their ids. A task that was moved to a queue which is not
 /// served here is handed back: other nodes have slots for it.
 pub(crate) fn start_served(node: &Arc<Node>, tasks: Vec<TaskRecord>) {
-    let is_served = |task: &TaskRecord| node.has_room(&task.queue, &task.task_type).is_some();
+    let is_served = |task: &TaskRecord| {
+        let room = node.room_for(&task.queue, &task.task_type);
+        room != Room::NotServed
+    };
     let (served, moved): (Vec<_>, Vec<_>) = tasks.into_iter().partition(is_served);
 
     start(node, served);
     for task in moved {
+        // The lock is released here: the hand-back takes it again.
         let taken = node.in_flight().take(&task);
         if let Some(taken) = taken {
             executor::hand_back(node, &task, taken);

@@ -4,33 +4,34 @@
 //! While hints arrive over a broker, the queue consumers claim and the claimer only looks now and
 //! then for what the hints have missed.
 
+mod empty_fair_shares;
+mod notified;
+mod round;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_domain::{
-    StoreError, TaskId, bounds,
-    contract::{broker::BrokerState, notifier::HintedTask},
-};
+use longhaul_domain::{StoreError, contract::broker::BrokerState};
 use longhaul_sdk::random;
 use tokio::time::Instant;
 
 use crate::{
-    admission::{ClaimFor, ReservedSlots, ScopeClaim},
-    claimed::{self, ClaimedTasks},
+    claimed::ClaimedTasks,
     deadlines::{claim_timeout, within},
     demand::QueueAndType,
     host_affinity::{self, HostAffinity},
-    in_flight::HintSlot,
     node::Node,
     pace::Pace,
-    slots::Scope,
+    slots::{Room, Scope},
 };
+use empty_fair_shares::EmptyFairShares;
+use notified::{Notified, claim_notified};
+use round::Round;
+pub(crate) use round::claim_scopes;
 
 /// How long a loop that claims waits after the store refused a claim.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(500);
-/// How long an empty fair share is not asked for again. Most queues are empty while one is full.
-const EMPTY_FAIR_SHARE_REST: Duration = Duration::from_millis(100);
 /// How often the claimer looks while hints arrive over the broker.
 const INTERVAL_BELOW_HINTS: Duration = Duration::from_secs(5);
 
@@ -39,13 +40,13 @@ pub(crate) async fn run(node: Arc<Node>) {
     let mut claimer = Claimer::new(node);
 
     while !claimer.node.shutdown.is_draining() {
-        let scopes = claimer.scopes();
-        if scopes.with_room.is_empty() {
+        let plan = claimer.plan_round();
+        if plan.claimable.is_empty() {
             claimer.wait_for_slot().await;
             continue;
         }
 
-        if let Err(error) = claimer.round(&scopes).await {
+        if let Err(error) = claimer.round(&plan).await {
             claimer.wait_after(&error).await;
         }
     }
@@ -58,16 +59,18 @@ struct Claimer {
     batch: ClaimedTasks,
     host_affinity: HostAffinity,
     empty_fair_shares: EmptyFairShares,
-    /// Whether more tasks wait than there were slots for. Then every queue gets its fair share of
-    /// the slots first.
-    is_behind: bool,
+    /// Whether the next round claims the fair share of each queue before all else: the last round
+    /// may have left tasks in the store, or a queue is backlogged.
+    claims_fair_shares: bool,
     /// The count of tasks claimed by hints, as of the last round.
     claimed_by_hint: u64,
 }
 
-/// What the claimer asks for in one round.
-struct Scopes {
-    with_room: Vec<Scope>,
+/// The scopes of one round.
+struct RoundPlan {
+    /// Those with free slots, in the order in which they are claimed.
+    claimable: Vec<Scope>,
+    /// Those without. A slot in one of them is a reason for the next round.
     full: Vec<Scope>,
 }
 
@@ -88,31 +91,33 @@ impl Claimer {
             batch: ClaimedTasks::new(&node),
             host_affinity: HostAffinity::default(),
             empty_fair_shares: EmptyFairShares::default(),
-            is_behind: false,
+            claims_fair_shares: false,
             claimed_by_hint: 0,
             node,
         }
     }
 
-    /// The scopes with free slots, fair shares first if tasks wait, and the scopes without.
-    fn scopes(&mut self) -> Scopes {
-        self.is_behind |= self.has_backlog();
+    /// Fair shares come first while tasks wait for slots.
+    fn plan_round(&mut self) -> RoundPlan {
+        self.claims_fair_shares |= self.serves_backlogged_queue();
         let in_flight = self.node.in_flight();
 
-        let mut with_room = Vec::new();
-        if self.is_behind {
-            with_room = self.empty_fair_shares.leave_out(in_flight.fair_shares());
+        let mut claimable = Vec::new();
+        if self.claims_fair_shares {
+            claimable = self
+                .empty_fair_shares
+                .leave_out(in_flight.open_fair_shares());
         }
-        with_room.extend(in_flight.scopes());
+        claimable.extend(in_flight.open_scopes());
 
-        Scopes {
-            with_room,
+        RoundPlan {
+            claimable,
             full: in_flight.full_scopes(),
         }
     }
 
-    /// Whether a queue that this node serves is backlogged.
-    fn has_backlog(&self) -> bool {
+    /// Whether the dispatcher reports that a queue of this node has more due tasks than hints.
+    fn serves_backlogged_queue(&self) -> bool {
         let engine = self.node.engine();
         let in_flight = self.node.in_flight();
         let mut queues = in_flight.slots().queues();
@@ -121,6 +126,7 @@ impl Claimer {
 
     async fn wait_for_slot(&mut self) {
         self.batch.start();
+        // A wakeup that loses against the drain is not needed any more.
         tokio::select! {
             () = self.node.shutdown.draining.cancelled() => {}
             () = self.node.wakeups.wait_in_claimer() => {}
@@ -128,13 +134,10 @@ impl Claimer {
     }
 
     /// One claim for each scope, and the wait that follows.
-    async fn round(&mut self, scopes: &Scopes) -> Result<(), StoreError> {
+    async fn round(&mut self, plan: &RoundPlan) -> Result<(), StoreError> {
         // Taken before the claim: a hint that is refused during the claim stays for the next one.
         let refused = self.node.demand.take_refused();
-        let claimed = self.claim(&scopes.with_room).await;
-
-        let hints_claim = self.have_hints_claimed();
-        self.is_behind = matches!(claimed, Ok(Round { is_full: true, .. }));
+        let claimed = self.claim(&plan.claimable).await;
 
         let may_wait_still = |(queue, task_type): &QueueAndType| match &claimed {
             Ok(round) => !round.settles(queue, task_type),
@@ -144,6 +147,8 @@ impl Claimer {
         let refused = refused.into_iter().filter(may_wait_still);
         self.node.demand.put_back_refused(refused);
 
+        let hints_claim = self.update_claimed_by_hint();
+        self.claims_fair_shares = claimed.as_ref().is_ok_and(|round| round.may_have_more);
         let round = claimed?;
         self.empty_fair_shares.add(&round.empty);
 
@@ -156,8 +161,8 @@ impl Claimer {
             }
             Next::WaitForWork => {
                 let wait = self.poll_interval(round.claimed).await;
-                let can_claim_by_id = scopes.full.is_empty() && !round.has_skipped;
-                self.wait_for_work(wait, &scopes.full, can_claim_by_id)
+                let can_claim_by_id = plan.full.is_empty() && !round.has_skipped;
+                self.wait_for_work(wait, &plan.full, can_claim_by_id)
                     .await?;
             }
         }
@@ -173,8 +178,8 @@ impl Claimer {
         let reserved = self.host_affinity.claim(&self.node, scopes).await?;
 
         let mut round = claim_scopes(&self.node, scopes, &mut self.batch).await?;
-        // A full round is followed by another one at once, which starts the batch.
-        if !round.is_full {
+        // The next claim starts the batch, if one follows at once.
+        if !round.may_have_more {
             self.batch.start();
         }
 
@@ -182,8 +187,9 @@ impl Claimer {
         Ok(round)
     }
 
-    /// Whether queue consumers have claimed tasks since the last round.
-    fn have_hints_claimed(&mut self) -> bool {
+    /// Returns whether queue consumers have claimed tasks since the last round, and remembers their
+    /// count for the next one.
+    fn update_claimed_by_hint(&mut self) -> bool {
         let claimed = self.node.demand.claimed_by_hint();
         let before = std::mem::replace(&mut self.claimed_by_hint, claimed);
         claimed != before
@@ -192,13 +198,16 @@ impl Claimer {
     /// With a broker, the claimer keeps claiming only if it found tasks that no hint has announced,
     /// or if a queue has more tasks than hints are published for.
     fn next(&self, round: &Round, hints_claim: bool) -> Next {
-        let has_unhinted_work = round.claimed > 0 && (!hints_claim || self.has_backlog());
+        let has_unhinted_work =
+            round.claimed > 0 && (!hints_claim || self.serves_backlogged_queue());
 
-        match (self.node.engine().is_broker_up(), round.is_full) {
-            (true, _) if !has_unhinted_work => Next::LeaveToHints,
-            (_, true) => Next::ClaimAgain,
-            (_, false) => Next::WaitForWork,
+        if self.node.engine().is_broker_up() && !has_unhinted_work {
+            return Next::LeaveToHints;
         }
+        if round.may_have_more {
+            return Next::ClaimAgain;
+        }
+        Next::WaitForWork
     }
 
     /// How long to wait before the next poll.
@@ -209,9 +218,10 @@ impl Claimer {
         }
 
         // A short wait is not worth a query.
-        let due = match self.pace.is_quick() {
-            true => None,
-            false => self.until_next_due().await,
+        let due = if self.pace.is_quick() {
+            None
+        } else {
+            self.until_next_due().await
         };
         self.pace.idle_until(due, random::unit())
     }
@@ -240,26 +250,26 @@ impl Claimer {
 
         loop {
             // In this order: a node that drains must not claim because of a hint.
-            let hinted = tokio::select! {
+            let notified = tokio::select! {
                 biased;
                 () = node.shutdown.draining.cancelled() => return Ok(()),
                 () = slot_in(&node, full) => return Ok(()),
                 () = tokio::time::sleep_until(until) => return Ok(()),
-                hinted = node.engine().notifier.notified() => hinted,
+                tasks = node.engine().notifier.notified() => tasks,
             };
 
             if !can_claim_by_id {
                 return Ok(());
             }
 
-            match claim_hinted(&node, hinted).await? {
-                Hinted::Claimed(0) => {}
-                Hinted::Claimed(_) => {
+            match claim_notified(&node, notified).await? {
+                Notified::Claimed(0) => {}
+                Notified::Claimed(_) => {
                     // However many hints arrive, the next poll is not put off.
                     self.pace.found();
                     until = until.min(Instant::now() + self.pace.idle(random::unit()));
                 }
-                Hinted::NeedsPoll => return Ok(()),
+                Notified::NeedsPoll => return Ok(()),
             }
         }
     }
@@ -269,12 +279,14 @@ impl Claimer {
     async fn wait_below_hints(&self) {
         let node = &self.node;
         // No hint announces a task that is reserved for this host.
-        let interval = match node.settings.asks_for_host_affinity {
-            true => host_affinity::INTERVAL,
-            false => INTERVAL_BELOW_HINTS,
+        let interval = if node.settings.asks_for_host_affinity {
+            host_affinity::INTERVAL
+        } else {
+            INTERVAL_BELOW_HINTS
         };
         let jitter = 0.75 + random::unit() * 0.5;
 
+        // Each branch leads to the same look, so it does not matter which is first.
         tokio::select! {
             () = node.shutdown.draining.cancelled() => {}
             () = broker_down(node) => {}
@@ -297,117 +309,11 @@ pub(crate) async fn retry_wait(node: &Node, error: &StoreError) {
     }
 
     let jitter = 0.5 + random::unit();
+    // A drain does not wait for the store to recover.
     tokio::select! {
         () = node.shutdown.draining.cancelled() => {}
         () = tokio::time::sleep(RETRY_AFTER.mul_f64(jitter)) => {}
     }
-}
-
-/// What claims for all scopes found.
-#[derive(Debug, Default)]
-pub(crate) struct Round {
-    pub(crate) claimed: usize,
-    /// Some scope returned as many tasks as were asked for: there may be more.
-    is_full: bool,
-    /// Scopes in which no task is left.
-    emptied: Vec<Scope>,
-    /// Scopes of these in which there was none before.
-    empty: Vec<Scope>,
-    /// Some scope was not asked for, because no slot was left.
-    has_skipped: bool,
-}
-
-impl Round {
-    fn add(&mut self, scope: &Scope, claim: Option<ScopeClaim>) {
-        let Some(ScopeClaim { asked_for, claimed }) = claim else {
-            self.has_skipped = true;
-            return;
-        };
-
-        self.claimed += claimed;
-        if claimed == 0 {
-            self.empty.push(scope.clone());
-        }
-        match claimed == asked_for {
-            true => self.is_full = true,
-            false => self.emptied.push(scope.clone()),
-        }
-    }
-
-    /// Whether no task of this queue and type is left.
-    fn settles(&self, queue: &str, task_type: &str) -> bool {
-        self.emptied
-            .iter()
-            .any(|scope| scope.serves(queue, task_type))
-    }
-}
-
-/// Claims as many tasks as there are free slots in each scope, and adds them to the batch.
-pub(crate) async fn claim_scopes(
-    node: &Arc<Node>,
-    scopes: &[Scope],
-    batch: &mut ClaimedTasks,
-) -> Result<Round, StoreError> {
-    let mut round = Round::default();
-    for scope in scopes {
-        let claim = node.claim_scope(scope, ClaimFor::AnyHost, batch).await?;
-        round.add(scope, claim);
-    }
-
-    Ok(round)
-}
-
-/// How a hint of the notifier was served.
-enum Hinted {
-    /// This many of its tasks were claimed. Tasks of other nodes are left out.
-    Claimed(usize),
-    /// The hint names no tasks, too many, or one that has no free slot.
-    NeedsPoll,
-}
-
-/// Claims and starts the tasks that the hint names.
-async fn claim_hinted(node: &Arc<Node>, hinted: Vec<HintedTask>) -> Result<Hinted, StoreError> {
-    let is_too_many = hinted.len() > bounds::CLAIM_BATCH;
-    if hinted.is_empty() || is_too_many || node.shutdown.is_draining() {
-        return Ok(Hinted::NeedsPoll);
-    }
-
-    // Lives until the tasks are in flight.
-    let mut slots = ReservedSlots::new(node);
-    let Some(ids) = reserve_named(node, &mut slots, hinted) else {
-        return Ok(Hinted::NeedsPoll);
-    };
-    if ids.is_empty() {
-        return Ok(Hinted::Claimed(0));
-    }
-
-    let tasks = node.claim_by_id(ids).await?;
-    let count = tasks.len();
-    claimed::start_served(node, tasks);
-    Ok(Hinted::Claimed(count))
-}
-
-/// Reserves a slot for each task that is served here. `None` if there are too few: then the order
-/// of the store decides which task goes first.
-fn reserve_named(
-    node: &Node,
-    slots: &mut ReservedSlots,
-    hinted: Vec<HintedTask>,
-) -> Option<BTreeSet<TaskId>> {
-    let mut ids = BTreeSet::new();
-    let mut in_flight = node.in_flight();
-
-    for task in hinted {
-        match slots.reserve(&mut in_flight, &task.queue, &task.task_type) {
-            HintSlot::Reserved => {
-                ids.insert(task.task_id);
-            }
-            HintSlot::NotServed => {}
-            HintSlot::TypeFull | HintSlot::QueueFull => return None,
-        }
-    }
-
-    Some(ids)
 }
 
 /// Waits for a slot in one of these scopes. Slots elsewhere become free all the time and are no
@@ -426,7 +332,7 @@ async fn slot_for_refused(node: &Node) {
         let in_flight = node.in_flight();
         refused
             .iter()
-            .any(|(queue, task_type)| in_flight.slots().has_room(queue, task_type) == Some(true))
+            .any(|(queue, task_type)| in_flight.slots().room_for(queue, task_type) == Room::Free)
     };
 
     while !has_slot() {
@@ -444,7 +350,7 @@ async fn broker_down(node: &Node) {
 async fn next_due(node: &Node) -> Option<Duration> {
     let mut queues = BTreeSet::new();
     let mut task_types = BTreeSet::new();
-    for scope in node.in_flight().scopes() {
+    for scope in node.in_flight().open_scopes() {
         queues.extend(scope.queues);
         task_types.extend(scope.task_types);
     }
@@ -460,104 +366,5 @@ async fn next_due(node: &Node) -> Option<Duration> {
     Some(Duration::from_micros(due.micros_since(now)))
 }
 
-/// Fair shares in which there was no task a moment ago.
-#[derive(Debug, Default)]
-struct EmptyFairShares(Vec<(Scope, Instant)>);
-
-impl EmptyFairShares {
-    fn add(&mut self, empty: &[Scope]) {
-        let now = Instant::now();
-        for scope in empty.iter().filter(|scope| scope.is_fair_share()) {
-            self.0.push((scope.clone(), now));
-        }
-    }
-
-    fn leave_out(&mut self, mut fair_shares: Vec<Scope>) -> Vec<Scope> {
-        self.0
-            .retain(|(_, at)| at.elapsed() < EMPTY_FAIR_SHARE_REST);
-        fair_shares.retain(|fair_share| self.0.iter().all(|(scope, _)| scope != fair_share));
-        fair_shares
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use longhaul_domain::{TaskIdSequence, Timestamp, contract::broker::Hint};
-    use longhaul_sdk::{Job, Registry, TypeSettings};
-
-    use super::*;
-    use crate::{
-        in_flight::InFlight,
-        settings::QueueSlots,
-        slots::{SlotPlan, TypeSlots},
-        test_node,
-    };
-
-    #[tokio::test(start_paused = true)]
-    async fn an_empty_fair_share_is_left_out_for_a_while() {
-        let queues = ["full", "empty"].map(QueueSlots::shared).to_vec();
-        let types = vec![TypeSlots {
-            name: "t".to_owned(),
-            at_most: None,
-            resources: Vec::new(),
-        }];
-        let in_flight = InFlight::new(SlotPlan {
-            total: 8,
-            queues,
-            types,
-            ..SlotPlan::default()
-        });
-
-        let fair_shares = in_flight.fair_shares();
-        let shared = in_flight.scopes();
-        assert_eq!((fair_shares.len(), shared.len()), (2, 1));
-        let mut empty = EmptyFairShares::default();
-        empty.add(&[fair_shares[1].clone(), shared[0].clone()]);
-        assert_eq!(empty.leave_out(fair_shares.clone()), fair_shares[..1]);
-        assert_eq!(
-            empty.leave_out(shared.clone()),
-            shared,
-            "only fair shares are left out"
-        );
-
-        tokio::time::advance(EMPTY_FAIR_SHARE_REST).await;
-        assert_eq!(empty.leave_out(fair_shares.clone()), fair_shares);
-    }
-
-    /// The acknowledged hint of a task whose type had no free slot.
-    fn refused_hint() -> Hint {
-        let now = Timestamp::from_micros(1);
-        Hint {
-            task_id: TaskIdSequence::default().next_id(now, 1),
-            owner: "ann".to_owned(),
-            task_type: "t".to_owned(),
-            queue: "q".to_owned(),
-            priority: 1,
-            retry_count: 0,
-            submitted_at: now,
-            due_at: now,
-            lookups: 0,
-            correlation_id: None,
-            trace_context: None,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_refused_hint_is_remembered_when_the_claim_for_it_fails() {
-        let mut registry = Registry::default();
-        let run = |_: (), _: Job| async { Ok(()) };
-        registry
-            .register_fn("t", TypeSettings::new(), run)
-            .unwrap();
-        let node = test_node::unregistered(registry);
-        node.demand.add_refused(&refused_hint());
-        let refused = node.demand.refused();
-        assert_eq!(refused.len(), 1);
-
-        let mut claimer = Claimer::new(Arc::clone(&node));
-        let scopes = claimer.scopes();
-        let claimed = claimer.round(&scopes).await;
-        assert_eq!(claimed, Err(StoreError::NodeLost));
-        assert_eq!(node.demand.refused(), refused);
-    }
-}
+mod tests;

@@ -21,7 +21,7 @@ pub(crate) type QueueAndType = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct Demand {
     /// Queue consumers that wait for a slot, or have just been given one.
-    waiting_consumers: AtomicUsize,
+    slot_requests: AtomicUsize,
     /// Tasks that were claimed because of a hint from the broker.
     claimed_by_hint: AtomicU64,
     /// Hints that were refused because their type had no free slot. The claimer asks the store for
@@ -30,8 +30,8 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn waiting_consumers(&self) -> usize {
-        self.waiting_consumers.load(Ordering::Relaxed)
+    pub(crate) fn slot_requests(&self) -> usize {
+        self.slot_requests.load(Ordering::Relaxed)
     }
 
     pub(crate) fn claimed_by_hint(&self) -> u64 {
@@ -44,6 +44,7 @@ impl Demand {
     }
 
     pub(crate) fn add_refused(&self, hint: &Hint) {
+        // Checked and added under one lock, so that the consumers together stay within the bound.
         let mut refused = self.refused_hints.lock();
         if refused.len() < REFUSED {
             refused.insert((hint.queue.clone(), hint.task_type.clone()));
@@ -51,35 +52,36 @@ impl Demand {
     }
 
     pub(crate) fn refused(&self) -> BTreeSet<QueueAndType> {
+        // A copy: the caller locks the in-flight set, and never both at once.
         self.refused_hints.lock().clone()
     }
 
     /// Takes out the refused hints, for a claim that may find their tasks.
     pub(crate) fn take_refused(&self) -> BTreeSet<QueueAndType> {
+        // Taken whole: what is added later belongs to the next claim.
         std::mem::take(&mut *self.refused_hints.lock())
     }
 
     /// Puts back refused hints whose tasks the claim did not look for.
     pub(crate) fn put_back_refused(&self, refused: impl Iterator<Item = QueueAndType>) {
+        // Added to the set, because consumers may have added hints since.
         self.refused_hints.lock().extend(refused);
     }
 }
 
-/// Counts a queue consumer as waiting for a slot while it lives.
-pub(crate) struct WaitingConsumer(Arc<Node>);
+/// A queue consumer that wants a slot. It is counted while this lives.
+pub(crate) struct SlotRequest(Arc<Node>);
 
-impl WaitingConsumer {
+impl SlotRequest {
     pub(crate) fn new(node: &Arc<Node>) -> Self {
-        node.demand
-            .waiting_consumers
-            .fetch_add(1, Ordering::Relaxed);
+        node.demand.slot_requests.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(node))
     }
 }
 
-impl Drop for WaitingConsumer {
+impl Drop for SlotRequest {
     fn drop(&mut self) {
-        let waiting = &self.0.demand.waiting_consumers;
-        waiting.fetch_sub(1, Ordering::Relaxed);
+        let requests = &self.0.demand.slot_requests;
+        requests.fetch_sub(1, Ordering::Relaxed);
     }
 }

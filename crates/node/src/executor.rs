@@ -1,5 +1,7 @@
 //! The executor: runs one handler from its start to its report, whatever the handler does.
 
+mod limits;
+
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,10 +10,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use longhaul_domain::{
     Lease, TaskRecord,
-    contract::{
-        rate_limiter::LimiterError,
-        store::{AttemptEnd, AttemptReport, Failure},
-    },
+    contract::store::{AttemptEnd, AttemptReport, Failure},
     event::EventKind,
 };
 use longhaul_engine::commands::finish::EndedAttempt;
@@ -26,9 +25,6 @@ use crate::{
     in_flight::{InFlight, Taken},
     node::Node,
 };
-
-/// The rate limit under which a refusal is counted when the attempt had no permit.
-const NO_LIMIT: &str = "none";
 
 /// Starts the handler of a claimed task.
 pub(crate) fn start(node: &Arc<Node>, task: TaskRecord, taken: Taken) {
@@ -53,7 +49,8 @@ pub(crate) fn hand_back(node: &Node, task: &TaskRecord, taken: Taken) {
     };
 
     node.in_flight()
-        .end(EndedAttempt::new(task, taken.info, report));
+        .add_report(EndedAttempt::new(task, taken.info, report));
+    // After the report is added: the loops that wake up find the slot free and the report waiting.
     node.wakeups.notify_slot();
     node.wakeups.notify_report();
 }
@@ -63,7 +60,7 @@ async fn execute(node: Arc<Node>, attempt: Arc<RunningAttempt>) {
     let info = Arc::clone(&attempt.info);
     hooks::call(&node, Hook::Running, &*attempt.handler, info);
 
-    let Ended { end, thread } = run_handler(&node, &attempt).await;
+    let HandlerResult { end, thread } = run_handler(&node, &attempt).await;
     attempt.close();
     let end = match (attempt.stop_reason(), end) {
         // A handler that takes every stop for a cancel must not end its task because of a deploy.
@@ -71,6 +68,8 @@ async fn execute(node: Arc<Node>, attempt: Arc<RunningAttempt>) {
         (_, end) => end,
     };
 
+    // The writes come before the report, because the store refuses writes of an ended attempt. The
+    // removal comes before the reason is read, because no stop can change the reason after it.
     write_remaining(&node, &attempt, &end).await;
     node.attempts.remove(&attempt);
 
@@ -89,9 +88,10 @@ async fn execute(node: Arc<Node>, attempt: Arc<RunningAttempt>) {
     }
 }
 
-/// How a handler ended, and its thread if that still runs.
-struct Ended {
+/// What came of a handler.
+struct HandlerResult {
     end: AttemptEnd,
+    /// The thread of a blocking handler that still runs.
     thread: Option<HandlerThread>,
 }
 
@@ -99,16 +99,16 @@ struct Ended {
 type HandlerThread = JoinHandle<Option<AttemptEnd>>;
 
 /// Runs the handler until it ends, panics, times out, or does not stop when asked to.
-async fn run_handler(node: &Arc<Node>, attempt: &Arc<RunningAttempt>) -> Ended {
+async fn run_handler(node: &Arc<Node>, attempt: &Arc<RunningAttempt>) -> HandlerResult {
     // A handler may also panic while it is dropped, which happens in here.
-    let ended = AssertUnwindSafe(run_until_stopped(node, attempt)).catch_unwind();
-    ended.await.unwrap_or_else(|panic| Ended {
+    let result = AssertUnwindSafe(run_until_stopped(node, attempt)).catch_unwind();
+    result.await.unwrap_or_else(|panic| HandlerResult {
         end: panicked(&attempt.task, &*panic),
         thread: None,
     })
 }
 
-async fn run_until_stopped(node: &Node, attempt: &Arc<RunningAttempt>) -> Ended {
+async fn run_until_stopped(node: &Node, attempt: &Arc<RunningAttempt>) -> HandlerResult {
     let handler = Arc::clone(&attempt.handler);
     let services: Arc<dyn AttemptServices> = Arc::<RunningAttempt>::clone(attempt);
     let context = AttemptContext::new(services);
@@ -116,9 +116,10 @@ async fn run_until_stopped(node: &Node, attempt: &Arc<RunningAttempt>) -> Ended 
 
     let mut thread = None;
     let run = async {
-        match attempt.settings().blocking {
-            false => run.await,
-            true => run_on_thread(run, &mut thread).await,
+        if attempt.settings().blocking {
+            run_on_thread(run, &mut thread).await
+        } else {
+            run.await
         }
     };
 
@@ -127,11 +128,11 @@ async fn run_until_stopped(node: &Node, attempt: &Arc<RunningAttempt>) -> Ended 
     let end = tokio::select! {
         biased;
         end = run => end,
-        end = timeout(&attempt.task) => end,
+        end = attempt_timeout(&attempt.task) => end,
         () = grace_is_over(node, attempt) => AttemptEnd::HandedBack,
     };
 
-    Ended {
+    HandlerResult {
         end,
         thread: thread.filter(|thread| !thread.is_finished()),
     }
@@ -147,6 +148,8 @@ async fn run_on_thread(
     let dropped = CancellationToken::new();
     let _guard = dropped.clone().drop_guard();
 
+    // A thread of its own, because the handler blocks it. The token ends its handler with this
+    // future.
     let on_thread = move || runtime.block_on(dropped.run_until_cancelled_owned(run));
     let thread = thread.insert(tokio::task::spawn_blocking(on_thread));
     match thread.await {
@@ -157,7 +160,7 @@ async fn run_on_thread(
 }
 
 /// The end of an attempt that takes longer than its timeout.
-async fn timeout(task: &TaskRecord) -> AttemptEnd {
+async fn attempt_timeout(task: &TaskRecord) -> AttemptEnd {
     let Some(timeout_ms) = task.timeout_ms else {
         return std::future::pending().await;
     };
@@ -201,7 +204,7 @@ fn failed(task: &TaskRecord, class: &str, message: String) -> AttemptEnd {
 
 /// Stores what the handler has written and the store does not have yet. The report comes after it.
 async fn write_remaining(node: &Node, attempt: &RunningAttempt, end: &AttemptEnd) {
-    settle_limits(node, attempt, end).await;
+    limits::settle(node, attempt, end).await;
 
     let may_continue = matches!(attempt.stop_reason(), None | Some(StopReason::Drain));
     if may_continue && has_next_attempt(end) {
@@ -229,47 +232,6 @@ const fn has_next_attempt(end: &AttemptEnd) -> bool {
     }
 }
 
-/// A refusal of a provider parks the limit that was used last. A result shows that all limits are
-/// open. Any other end says nothing: the call that a permit was for may not have been made.
-async fn settle_limits(node: &Node, attempt: &RunningAttempt, end: &AttemptEnd) {
-    let mut limits = attempt.take_limits();
-    let settled = match end {
-        AttemptEnd::Snoozed {
-            reason: Some(reason),
-            delay_ms,
-        } if reason.class == "rate_limited" => park(node, limits.pop(), *delay_ms).await,
-        AttemptEnd::Completed { .. } => release_limits(node, &limits).await,
-        AttemptEnd::Failed { .. }
-        | AttemptEnd::Snoozed { .. }
-        | AttemptEnd::HandedBack
-        | AttemptEnd::Cancelled => Ok(()),
-    };
-
-    if let Err(error) = settled {
-        tracing::warn!(%error, "rate limiter did not take the outcome of the attempt");
-    }
-}
-
-async fn park(node: &Node, limit: Option<String>, delay_ms: u64) -> Result<(), LimiterError> {
-    let metrics = &node.engine().metrics;
-    match limit {
-        Some(key) => {
-            metrics.throttled(&key);
-            node.limiter.park(&key, delay_ms).await
-        }
-        None => {
-            metrics.throttled(NO_LIMIT);
-            Ok(())
-        }
-    }
-}
-
-async fn release_limits(node: &Node, limits: &[String]) -> Result<(), LimiterError> {
-    let releases = limits.iter().map(|key| node.limiter.release(key));
-    futures::future::try_join_all(releases).await?;
-    Ok(())
-}
-
 /// Gives the end to the reporter and frees the slot.
 fn report(
     node: &Arc<Node>,
@@ -277,26 +239,35 @@ fn report(
     end: AttemptEnd,
     thread: Option<HandlerThread>,
 ) {
-    // Under one lock: the slot of a thread that still runs must not be free in between.
-    let mut in_flight = node.in_flight();
-    in_flight.end(attempt.ended(end));
-    occupy_until_thread_ends(node, attempt, thread, &mut in_flight);
-    drop(in_flight);
-
-    node.wakeups.notify_slot();
+    let ended = attempt.with_end(end);
+    free_slot(node, attempt, thread, |in_flight| {
+        in_flight.add_report(ended);
+    });
     node.wakeups.notify_report();
 }
 
 /// Frees the slot of an attempt that the store no longer counts.
 fn release(node: &Arc<Node>, attempt: &RunningAttempt, thread: Option<HandlerThread>) {
     node.engine().forget_progress(&attempt.lease);
+    free_slot(node, attempt, thread, |in_flight| {
+        in_flight.drop_lease(&attempt.lease);
+    });
+}
 
+/// Ends the attempt in the in-flight set, which frees its slot unless its thread still runs.
+fn free_slot(
+    node: &Arc<Node>,
+    attempt: &RunningAttempt,
+    thread: Option<HandlerThread>,
+    end_attempt: impl FnOnce(&mut InFlight),
+) {
     // Under one lock: the slot of a thread that still runs must not be free in between.
     let mut in_flight = node.in_flight();
-    in_flight.drop_lease(&attempt.lease);
+    end_attempt(&mut in_flight);
     occupy_until_thread_ends(node, attempt, thread, &mut in_flight);
     drop(in_flight);
 
+    // The loops that wake up take the lock.
     node.wakeups.notify_slot();
 }
 
@@ -355,9 +326,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(TIMEOUT_MS)).await;
             Ok(())
         };
-        registry
-            .register_fn("t", TypeSettings::new(), run)
-            .unwrap();
+        registry.register_fn("t", TypeSettings::new(), run).unwrap();
         let node = test_node::unregistered(registry);
 
         for attempt in 1..=20 {
@@ -367,7 +336,7 @@ mod tests {
             let handler = node.client.registry.handler("t").unwrap();
             let attempt = Arc::new(RunningAttempt::new(&node, task, taken, handler));
 
-            let Ended { end, .. } = run_handler(&node, &attempt).await;
+            let HandlerResult { end, .. } = run_handler(&node, &attempt).await;
             assert!(matches!(end, AttemptEnd::Completed { .. }), "{end:?}");
         }
     }

@@ -68,6 +68,7 @@ impl Timer {
             let look_due = idle_due.min(self.last_look + self.busy_interval);
             let asleep_since = Instant::now();
 
+            // A wakeup that another branch beats is stored and ends the next wait.
             tokio::select! {
                 () = node.shutdown.closing.cancelled() => return Wake::Close,
                 () = node.engine().wakeups.wait_for_leases() => break,

@@ -12,7 +12,7 @@ use longhaul_domain::{Lease, Status, TaskId, TaskRecord, contract::store::Verdic
 use longhaul_engine::{TaskInfo, commands::finish::EndedAttempt};
 use longhaul_sdk::StopReason;
 
-use crate::slots::{Scope, SlotPlan, Slots};
+use crate::slots::{Room, Scope, SlotPlan, Slots};
 
 /// Reports that may wait on any node: several deliveries, so that a slow one does not hold up the
 /// handlers.
@@ -82,7 +82,7 @@ impl InFlight {
 
     /// The scopes with room, to ask the store for now. A claim in one may use up the room of the
     /// next, so each is asked for by itself, after [`Self::room`] was read again.
-    pub fn scopes(&self) -> Vec<Scope> {
+    pub fn open_scopes(&self) -> Vec<Scope> {
         let scopes = self.slots.scopes().iter();
         scopes
             .filter(|scope| self.room(scope) > 0)
@@ -90,9 +90,9 @@ impl InFlight {
             .collect()
     }
 
-    /// The fair shares of the queues with room, to ask for before [`Self::scopes`] while tasks
+    /// The fair shares of the queues with room, to ask for before [`Self::open_scopes`] while tasks
     /// wait.
-    pub fn fair_shares(&self) -> Vec<Scope> {
+    pub fn open_fair_shares(&self) -> Vec<Scope> {
         let shares = self.slots.fair_shares().into_iter();
         shares
             .filter(|scope| self.room(scope) > 0)
@@ -151,10 +151,10 @@ impl InFlight {
     /// Reserves a slot for the task of a hint. The driver does not ask the store for tasks at the
     /// same time.
     pub fn reserve_for_hint(&mut self, queue: &str, task_type: &str) -> HintSlot {
-        let Some(has_slot) = self.slots.has_room(queue, task_type) else {
+        if self.slots.room_for(queue, task_type) == Room::NotServed {
             return HintSlot::NotServed;
-        };
-        if has_slot && !self.is_crowded() && self.slots.reserve(queue, task_type) {
+        }
+        if !self.is_crowded() && self.slots.reserve(queue, task_type) {
             return HintSlot::Reserved;
         }
 
@@ -191,7 +191,7 @@ impl InFlight {
     /// Takes a claimed task. `None` when the record is not that of a claim.
     pub fn take(&mut self, task: &TaskRecord) -> Option<Taken> {
         let lease = task.lease()?;
-        self.slots.take(task);
+        self.slots.occupy(&task.queue, &task.task_type);
 
         let info = Arc::new(TaskInfo::of(task));
         let claimed = ClaimedTask {
@@ -218,7 +218,7 @@ impl InFlight {
 
     /// The handler has ended: its slot is free, and its report waits for delivery. Returns `false`
     /// when the attempt no longer counts and there is nothing to report.
-    pub fn end(&mut self, ended: EndedAttempt) -> bool {
+    pub fn add_report(&mut self, ended: EndedAttempt) -> bool {
         let lease = ended.report.lease;
         let Some(task) = self.tasks.get_mut(&lease.task_id) else {
             return false;
@@ -299,8 +299,8 @@ impl InFlight {
     }
 
     /// Tasks whose handlers run, or for which a slot is reserved.
-    pub fn running(&self) -> usize {
-        self.slots.running() - self.orphaned_slots
+    pub fn running_or_reserved(&self) -> usize {
+        self.slots.occupied() - self.orphaned_slots
     }
 
     /// Reports that wait to be delivered.
@@ -315,106 +315,4 @@ impl InFlight {
 }
 
 #[cfg(test)]
-mod tests {
-    use longhaul_domain::contract::store::{AttemptEnd, AttemptReport};
-
-    use super::*;
-    use crate::{settings::QueueSlots, slots::TypeSlots, test_node::claimed_task};
-
-    fn in_flight() -> InFlight {
-        let types = vec![TypeSlots {
-            name: "t".to_owned(),
-            at_most: None,
-            resources: Vec::new(),
-        }];
-
-        InFlight::new(SlotPlan {
-            total: 2,
-            queues: vec![QueueSlots::shared("q")],
-            types,
-            ..SlotPlan::default()
-        })
-    }
-
-    fn ended(task: &TaskRecord) -> EndedAttempt {
-        let report = AttemptReport {
-            lease: task.lease().unwrap(),
-            end: AttemptEnd::HandedBack,
-        };
-        EndedAttempt::new(task, Arc::new(TaskInfo::of(task)), report)
-    }
-
-    #[test]
-    fn no_slot_is_reserved_while_the_store_may_answer_with_as_many_tasks() {
-        let mut in_flight = in_flight();
-        in_flight.asking(true);
-        assert!(!in_flight.reserve_slot("q", "t"));
-        in_flight.asking(false);
-        assert!(
-            in_flight.reserve_slot("q", "t")
-                && in_flight.reserve_slot("q", "t")
-                && !in_flight.reserve_slot("q", "t")
-        );
-
-        in_flight.release_slot("q", "t");
-        assert_eq!(in_flight.room(&in_flight.scopes()[0]), 1);
-    }
-
-    #[test]
-    fn a_claim_names_the_older_attempt_that_still_runs_here() {
-        let mut in_flight = in_flight();
-        let first = claimed_task(1);
-        let second = claimed_task(2);
-        assert_eq!(in_flight.take(&first).unwrap().replaces, None);
-        let taken = in_flight.take(&second).unwrap();
-
-        assert_eq!(
-            (Some(taken.lease), taken.replaces),
-            (second.lease(), first.lease())
-        );
-        assert_eq!(
-            (in_flight.running(), in_flight.leases()),
-            (1, vec![taken.lease])
-        );
-        assert!(
-            !in_flight.end(ended(&first)),
-            "the end of the older attempt is not reported"
-        );
-
-        assert_eq!((in_flight.running(), in_flight.waiting_reports()), (1, 0));
-    }
-
-    #[test]
-    fn nothing_is_claimed_while_too_many_reports_wait() {
-        let mut in_flight = in_flight();
-        let tasks: Vec<TaskRecord> = (0..=MIN_REPORTS).map(|_| claimed_task(1)).collect();
-        for task in &tasks {
-            assert_eq!(
-                (in_flight.scopes().len(), in_flight.full_scopes().len()),
-                (1, 0)
-            );
-            in_flight.take(task).unwrap();
-            assert!(in_flight.end(ended(task)));
-        }
-
-        assert_eq!(
-            (in_flight.scopes().len(), in_flight.full_scopes().len()),
-            (0, 1)
-        );
-        let delivered = in_flight.next_reports(1);
-
-        in_flight.delivered(&delivered);
-        assert_eq!(in_flight.room(&in_flight.scopes()[0]), 2);
-    }
-
-    #[test]
-    fn an_older_attempt_that_has_ended_is_not_replaced() {
-        let mut in_flight = in_flight();
-        let first = claimed_task(1);
-        let second = claimed_task(2);
-        in_flight.take(&first).unwrap();
-        assert!(in_flight.end(ended(&first)));
-        assert_eq!(in_flight.take(&second).unwrap().replaces, None);
-        assert_eq!((in_flight.running(), in_flight.waiting_reports()), (1, 1));
-    }
-}
+mod tests;

@@ -20,17 +20,20 @@ pub(crate) struct LogBuffer {
 
 impl LogBuffer {
     pub(crate) fn add(&self, line: LogLine) {
+        // Checked and added under one lock, so that handlers together stay within the capacity.
         let mut lines = self.pending.lock();
-        match lines.len() < CAPACITY {
-            true => lines.push(line),
-            false => tracing::warn!(
+        if lines.len() < CAPACITY {
+            lines.push(line);
+        } else {
+            tracing::warn!(
                 "log lines of tasks arrive faster than they can be stored; one was dropped"
-            ),
+            );
         }
     }
 
     /// Writes all lines that were added before. Lines that the store refuses are dropped.
     pub(crate) async fn write(&self, engine: &Engine) {
+        // In this order: a caller that waits for the other write takes what was added meanwhile.
         let _writing = self.writing.lock().await;
         let lines = std::mem::take(&mut *self.pending.lock());
 

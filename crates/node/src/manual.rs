@@ -52,6 +52,7 @@ impl ManualNode {
 
         let claimed = self.claim().await?;
         loop {
+            // Any order: a cancel that the handlers outrun is found by their reports.
             tokio::select! {
                 () = node.attempts.wait() => break,
                 () = node.engine().wakeups.wait_for_leases() => self.beat().await?,
@@ -64,7 +65,7 @@ impl ManualNode {
     }
 
     async fn claim(&self) -> Result<usize, StoreError> {
-        let scopes = self.node.in_flight().scopes();
+        let scopes = self.node.in_flight().open_scopes();
         let mut batch = ClaimedTasks::new(&self.node);
         let round = claim_scopes(&self.node, &scopes, &mut batch).await;
 

@@ -17,7 +17,7 @@ use parking_lot::{MutexGuard, RwLock};
 use crate::{
     admission::Admission, attempts::Attempts, demand::Demand, eager_start, in_flight::InFlight,
     log_buffer::LogBuffer, progress_writer::ProgressWriter, settings::WorkerSettings,
-    shutdown::Shutdown, slot_plan, wakeups::Wakeups,
+    shutdown::Shutdown, slot_plan, slots::Room, wakeups::Wakeups,
 };
 
 /// A node that runs tasks of the types that its client knows. It is built once. [`Node::start`]
@@ -96,7 +96,13 @@ impl Node {
         self.admission.in_flight()
     }
 
+    /// Whether a slot is free for a task of this queue and type.
+    pub(crate) fn room_for(&self, queue: &str, task_type: &str) -> Room {
+        self.in_flight().slots().room_for(queue, task_type)
+    }
+
     pub(crate) fn id(&self) -> NodeId {
+        // A copy. A caller that uses it after a new registration is refused by the store.
         *self.id.read()
     }
 
@@ -162,11 +168,15 @@ impl LocalNode for Node {
 
     fn slots(&self) -> (usize, usize) {
         let in_flight = self.in_flight();
-        (in_flight.slots().running(), in_flight.slots().total())
+        (in_flight.slots().occupied(), in_flight.slots().total())
     }
 
     fn has_room(&self, queue: &str, task_type: &str) -> Option<bool> {
-        self.in_flight().slots().has_room(queue, task_type)
+        match self.room_for(queue, task_type) {
+            Room::Free => Some(true),
+            Room::Full => Some(false),
+            Room::NotServed => None,
+        }
     }
 
     fn is_draining(&self) -> bool {
@@ -176,7 +186,7 @@ impl LocalNode for Node {
 
 impl EagerStart for Node {
     fn warn_if_not_served(&self, task: &NewTask) {
-        let is_served = self.has_room(&task.queue, &task.task_type).is_some();
+        let is_served = self.room_for(&task.queue, &task.task_type) != Room::NotServed;
         if self.is_alone && !is_served {
             let task_type = &task.task_type;
             let queue = &task.queue;

@@ -8,6 +8,7 @@
 //! A backlogged queue is left to the claimer. The store's order then decides which task goes first,
 //! and a hint must not change it.
 
+mod batch;
 mod early_hints;
 mod pass_on;
 
@@ -25,10 +26,8 @@ use longhaul_domain::{
 use longhaul_sdk::random;
 use tokio::{task::JoinSet, time::Instant};
 
-use crate::{
-    admission::ReservedSlots, claimed, claimer, demand::WaitingConsumer, in_flight::HintSlot,
-    node::Node,
-};
+use crate::{claimed, claimer, demand::SlotRequest, node::Node};
+use batch::Batch;
 use early_hints::EarlyHints;
 use pass_on::PassOnLimit;
 
@@ -37,10 +36,12 @@ const SLOT_WAIT: Duration = Duration::from_millis(20);
 /// How often the consumer checks whether its queue is still backlogged.
 const BACKLOG_CHECK: Duration = Duration::from_millis(50);
 /// Hints of tasks that are due later than this wait in the broker, others here. This is the
-/// shortest delay that the broker has, in milliseconds.
-const SHORTEST_DELAY_MS: u128 = 250;
+/// shortest delay that the broker has.
+const SHORTEST_DELAY: Duration = Duration::from_millis(250);
 /// The longest delay that the broker has. Tasks that are due later are found by the dispatcher.
-const LONGEST_DELAY_MS: u128 = 3_600_000;
+const LONGEST_DELAY: Duration = Duration::from_secs(3_600);
+/// A task that is due sooner than this counts as due. The broker's delays are whole milliseconds.
+const DUE_NOW: Duration = Duration::from_millis(1);
 /// When a task is looked up again whose hint came before its commit, or a moment before it was due.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(1);
 
@@ -67,12 +68,13 @@ pub(crate) fn start_all(node: &Arc<Node>, loops: &mut JoinSet<()>) {
             hints: broker.hints(&queue),
             queue,
             index,
-            waiting: Vec::new(),
+            unacknowledged: Vec::new(),
             early: EarlyHints::default(),
-            pass_on: PassOnLimit::default(),
-            waits_for_slot: None,
+            pass_on_limit: PassOnLimit::default(),
+            slot_request: None,
         };
 
+        // A task each, so that a queue without free slots holds up no other queue.
         loops.spawn(consumer.run());
     }
 }
@@ -84,13 +86,13 @@ struct QueueConsumer {
     queue: String,
     /// The consumer's own wakeup.
     index: usize,
-    /// Hints that the broker still has, and that wait here for a slot.
-    waiting: Vec<Delivery>,
+    /// Received hints that had no slot. The broker still has them.
+    unacknowledged: Vec<Delivery>,
     /// Acknowledged hints whose tasks are not due or not committed yet.
     early: EarlyHints,
-    pass_on: PassOnLimit,
+    pass_on_limit: PassOnLimit,
     /// Set while the consumer waits for a slot, and until it has used it.
-    waits_for_slot: Option<WaitingConsumer>,
+    slot_request: Option<SlotRequest>,
 }
 
 impl QueueConsumer {
@@ -136,6 +138,7 @@ impl QueueConsumer {
             let state = self.broker.state();
             let wait = claimer::RETRY_AFTER.mul_f64(4.0 + random::unit());
 
+            // The broker's state was read before: a change since then ends the wait at once.
             tokio::select! {
                 () = self.node.shutdown.draining.cancelled() => return,
                 _ = self.broker.state_after(&state) => {}
@@ -146,7 +149,8 @@ impl QueueConsumer {
 
     /// Returns all hints to the broker. Early hints, which it no longer has, are published again.
     async fn return_hints(&mut self) {
-        self.waiting.clear();
+        // With the pause these hints go back to the broker.
+        self.unacknowledged.clear();
         self.hints.pause().await;
 
         let early = self.early.take_all();
@@ -158,11 +162,13 @@ impl QueueConsumer {
     /// Leaves the queue to the claimer while it is backlogged. Its hints go to nodes that do not
     /// know of the backlog yet.
     async fn leave_queue_to_claimer(&mut self) {
-        self.waiting.clear();
+        self.unacknowledged.clear();
+        // Before the claimer is woken: a hint must not change the store's order.
         self.hints.pause().await;
         self.node.engine().wakeups.notify_backlog();
 
         while self.node.engine().is_backlogged(&self.queue) {
+            // The end of a backlog has no wakeup of its own, so the consumer polls for it.
             tokio::select! {
                 () = self.node.shutdown.draining.cancelled() => return,
                 () = tokio::time::sleep(BACKLOG_CHECK) => {}
@@ -175,6 +181,7 @@ impl QueueConsumer {
         let node = Arc::clone(&self.node);
         let index = self.index;
         let slot = async {
+            // A slot that loses against the drain stays free, which is what a drain wants.
             tokio::select! {
                 () = node.shutdown.draining.cancelled() => {}
                 () = node.wakeups.wait_in_consumer(index) => {}
@@ -183,8 +190,9 @@ impl QueueConsumer {
         tokio::pin!(slot);
 
         if tokio::time::timeout(SLOT_WAIT, &mut slot).await.is_err() {
-            self.waits_for_slot
-                .get_or_insert_with(|| WaitingConsumer::new(&node));
+            // Counted before the hints go back: other consumers leave the next slot to this one.
+            self.slot_request
+                .get_or_insert_with(|| SlotRequest::new(&node));
             self.return_hints().await;
             slot.await;
         }
@@ -193,8 +201,8 @@ impl QueueConsumer {
     /// A queue that has its fair share of the slots lets waiting queues go first, for a moment:
     /// they may have returned their hints. Returns whether no slot is left then.
     async fn yields_slot(&mut self) -> bool {
-        let own = usize::from(self.waits_for_slot.is_some());
-        let do_others_wait = self.node.demand.waiting_consumers() > own;
+        let own = usize::from(self.slot_request.is_some());
+        let do_others_wait = self.node.demand.slot_requests() > own;
         if !do_others_wait || !self.has_its_fair_share() {
             return false;
         }
@@ -210,9 +218,9 @@ impl QueueConsumer {
 
     /// Waits for hints, or until an early hint is due. `None` if the drain has begun.
     async fn receive(&mut self, limit: usize) -> Option<Vec<Delivery>> {
-        if !self.waiting.is_empty() {
-            let count = self.waiting.len().min(limit);
-            return Some(self.waiting.drain(..count).collect());
+        if !self.unacknowledged.is_empty() {
+            let count = self.unacknowledged.len().min(limit);
+            return Some(self.unacknowledged.drain(..count).collect());
         }
 
         let first_due = self.early.first_due();
@@ -223,24 +231,24 @@ impl QueueConsumer {
             () = self.node.shutdown.draining.cancelled() => return None,
             () = until(first_due) => Vec::new(),
             received = self.hints.next(limit) => received,
-            () = tokio::time::sleep(SLOT_WAIT), if self.waits_for_slot.is_some() => Vec::new(),
+            () = tokio::time::sleep(SLOT_WAIT), if self.slot_request.is_some() => Vec::new(),
         };
 
-        self.waits_for_slot = None;
+        self.slot_request = None;
         Some(received)
     }
 
     /// Claims and starts the tasks for which there are slots, and acknowledges their hints.
     async fn claim(&mut self, received: Vec<Delivery>) -> Result<(), StoreError> {
-        let Sorted {
+        let Batch {
             slots,
-            reserved,
-            tags,
+            to_claim,
             early,
-            not_served,
-        } = self.sort(received).await;
+            to_acknowledge,
+            to_pass_on,
+        } = self.reserve_slots(received).await;
 
-        let claimed = match claim_tasks(&self.node, &reserved).await {
+        let claimed = match claim_tasks(&self.node, &to_claim).await {
             Ok(claimed) => claimed,
             Err(error) => {
                 // The broker still has the hints that it has just sent, but not the early ones.
@@ -255,67 +263,37 @@ impl QueueConsumer {
         // The tasks have slots of their own now.
         drop(slots);
 
-        // The claim is committed: now the broker may forget the hints.
+        // The claim is committed: now the broker may forget the hints. It may do so before they are
+        // published again below: the dispatcher finds their tasks if this process dies in between.
         self.early.remove(&ids);
-        self.hints.answered(&tags).await;
+        self.hints.answered(&to_acknowledge).await;
 
-        let unclaimed = reserved
+        let unclaimed = to_claim
             .into_iter()
             .filter(|hint| !ids.contains(&hint.task_id));
         self.try_again_when_due(unclaimed).await;
-        self.pass_on(not_served).await;
+        self.pass_on(to_pass_on).await;
         Ok(())
     }
 
-    /// Reserves a slot for each hint, and sorts hints without a slot by what happens to them.
-    async fn sort(&mut self, received: Vec<Delivery>) -> Sorted {
+    /// Decides what happens to each received hint and to each early one that is due, and reserves
+    /// the slots of those that are claimed now.
+    async fn reserve_slots(&mut self, received: Vec<Delivery>) -> Batch {
         let node = Arc::clone(&self.node);
         // No claim for all free slots is under way while this lives.
         let _shared = node.admission.share_slots().await;
         let due = self.early.take_due(Instant::now());
 
-        let mut sorted = Sorted::new(&node);
-        let mut refused = Vec::new();
-        let mut later = Vec::new();
-        {
-            let mut in_flight = node.in_flight();
-            for Delivery { hint, tag } in received {
-                match sorted
-                    .slots
-                    .reserve(&mut in_flight, &hint.queue, &hint.task_type)
-                {
-                    HintSlot::Reserved => sorted.reserved.push(hint),
-                    HintSlot::NotServed => sorted.not_served.push(hint),
-                    HintSlot::TypeFull => refused.push(hint),
-                    HintSlot::QueueFull => {
-                        // Not acknowledged: the broker still has it.
-                        self.waiting.push(Delivery { hint, tag });
-                        continue;
-                    }
-                }
-                sorted.tags.push(tag);
-            }
+        let mut batch = Batch::new(&node);
+        // One lock for all hints, so that received ones have slots before early ones.
+        let mut rest = batch.add(&mut node.in_flight(), received, due);
 
-            for hint in due {
-                match sorted
-                    .slots
-                    .reserve(&mut in_flight, &hint.queue, &hint.task_type)
-                {
-                    HintSlot::Reserved => {
-                        sorted.early.push(hint.clone());
-                        sorted.reserved.push(hint);
-                    }
-                    HintSlot::TypeFull => refused.push(hint),
-                    HintSlot::QueueFull | HintSlot::NotServed => later.push(hint),
-                }
-            }
-        }
-
-        self.early.add(Instant::now() + LOOKUP_AGAIN, later);
-        for hint in refused {
+        self.unacknowledged.append(&mut rest.without_slot);
+        self.early.add(Instant::now() + LOOKUP_AGAIN, rest.later);
+        for hint in rest.refused {
             self.refuse(hint);
         }
-        sorted
+        batch
     }
 
     /// The type of this hint has no free slot. The claimer looks for the task once there is one.
@@ -335,18 +313,15 @@ impl QueueConsumer {
 
         for hint in hints {
             let until_due = self.node.engine().store_time.until(hint.due_at);
-            match until_due.as_millis() {
-                0 => {
-                    // Another node has claimed the task, unless it is not committed yet.
-                    self.early.look_up_again(hint);
-                }
-                1..SHORTEST_DELAY_MS => self.early.add(now + until_due + LOOKUP_AGAIN, [hint]),
-                ms @ SHORTEST_DELAY_MS..=LONGEST_DELAY_MS => {
-                    delayed.push((hint, u64::try_from(ms).unwrap_or(u64::MAX)));
-                }
-                // The dispatcher publishes another hint.
-                _ => {}
+            if until_due < DUE_NOW {
+                // Another node has claimed the task, unless it is not committed yet.
+                self.early.look_up_again(hint);
+            } else if until_due < SHORTEST_DELAY {
+                self.early.add(now + until_due + LOOKUP_AGAIN, [hint]);
+            } else if until_due <= LONGEST_DELAY {
+                delayed.push((hint, millis(until_due)));
             }
+            // The dispatcher publishes another hint for a task that is due later.
         }
 
         if !delayed.is_empty() {
@@ -357,14 +332,13 @@ impl QueueConsumer {
     /// Passes on hints of types that this node does not serve, because another node may.
     async fn pass_on(&mut self, hints: Vec<Hint>) {
         let now = self.node.engine().store_time.now();
-        let passed_on = self.pass_on.select(hints, now);
-        if passed_on.is_empty() {
+        let selected = self.pass_on_limit.select(hints, now);
+        if selected.is_empty() {
             return;
         }
 
-        let delay_ms = u64::try_from(SHORTEST_DELAY_MS).unwrap_or(0);
-        let delayed: Vec<(Hint, u64)> =
-            passed_on.into_iter().map(|hint| (hint, delay_ms)).collect();
+        let delay_ms = millis(SHORTEST_DELAY);
+        let delayed: Vec<(Hint, u64)> = selected.into_iter().map(|hint| (hint, delay_ms)).collect();
         self.broker.publish_hints_later(&delayed).await;
     }
 
@@ -380,10 +354,10 @@ async fn claim_tasks(node: &Node, reserved: &[Hint]) -> Result<Vec<TaskRecord>, 
     let ids = reserved.iter().map(|hint| hint.task_id);
     let ids: BTreeSet<TaskId> = ids.take(bounds::CLAIM_BATCH).collect();
 
-    match ids.is_empty() {
-        true => Ok(Vec::new()),
-        false => node.claim_by_id(ids).await,
+    if ids.is_empty() {
+        return Ok(Vec::new());
     }
+    node.claim_by_id(ids).await
 }
 
 async fn until(moment: Option<Instant>) {
@@ -393,26 +367,6 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// Hints by what happens to them.
-struct Sorted {
-    slots: ReservedSlots,
-    /// Hints with a reserved slot.
-    reserved: Vec<Hint>,
-    /// The tags of all hints that are acknowledged after the claim.
-    tags: Vec<u64>,
-    /// Those of the reserved hints that the broker no longer has.
-    early: Vec<Hint>,
-    not_served: Vec<Hint>,
-}
-
-impl Sorted {
-    fn new(node: &Arc<Node>) -> Self {
-        Self {
-            slots: ReservedSlots::new(node),
-            reserved: Vec::new(),
-            tags: Vec::new(),
-            early: Vec::new(),
-            not_served: Vec::new(),
-        }
-    }
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

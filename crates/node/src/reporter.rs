@@ -27,6 +27,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 pub(crate) async fn run(node: Arc<Node>) {
     let mut wait = FIRST_WAIT;
     loop {
+        // Both under one lock: taking the reports ends the crowding.
         let (was_crowded, reports) = {
             let mut in_flight = node.in_flight();
             (in_flight.is_crowded(), in_flight.next_reports(BATCH))
@@ -49,6 +50,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             }
             Err(error) => {
                 tracing::warn!(%error, "reports could not be delivered; retrying");
+                // A close does not wait for a store that does not answer.
                 tokio::select! {
                     () = tokio::time::sleep(wait.mul_f64(0.5 + random::unit())) => {}
                     () = node.shutdown.closing.cancelled() => return,
@@ -92,6 +94,7 @@ async fn finish(node: &Node, reports: &[EndedAttempt]) -> Result<Vec<Verdict>, S
 /// The store has answered these reports: their tasks are no longer in flight, and their hooks are
 /// called.
 async fn settle(node: &Node, reports: &[EndedAttempt], verdicts: &[Verdict]) {
+    // First, because these leases need no heartbeat any more. What follows may take long.
     node.in_flight().delivered(reports);
 
     for (ended, verdict) in reports.iter().zip(verdicts) {

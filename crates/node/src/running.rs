@@ -28,7 +28,7 @@ const LAST_REPORTS: Duration = Duration::from_secs(10);
 /// How long a shutdown waits for the store to answer the loops.
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 /// How often progress and log lines are written to the store.
-const WRITE_EVERY: Duration = Duration::from_millis(500);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// How often a shutdown looks whether it can continue.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -52,6 +52,8 @@ impl Node {
         let local_node: Weak<dyn LocalNode> = Arc::<Self>::downgrade(&self);
         self.engine().attach_node(local_node);
 
+        // Two sets, because a shutdown ends the claimers first. The others then deliver what still
+        // runs.
         let mut claimers = JoinSet::new();
         claimers.spawn(claimer::run(Arc::clone(&self)));
         queue_consumer::start_all(&self, &mut claimers);
@@ -86,6 +88,7 @@ impl Node {
         }
 
         for job in maintenance {
+            // A task each, so that a job that waits for the store holds up no other.
             loops.spawn(job::run(
                 Arc::clone(self.engine()),
                 self.id(),
@@ -103,9 +106,9 @@ impl RunningNode {
         self.node.id()
     }
 
-    /// How many handlers run now.
+    /// How many handlers run now or are about to start.
     pub fn running(&self) -> usize {
-        self.node.in_flight().running()
+        self.node.in_flight().running_or_reserved()
     }
 
     /// Claims no more tasks. Running handlers are not affected; [`Self::stop`] waits for them.
@@ -144,7 +147,8 @@ impl RunningNode {
         // Both: a claim under way may still start a handler.
         let claimers = &mut self.claimers;
         tokio::join!(
-            wait_until(node, node.settings.drain, |it| it.running() == 0),
+            wait_until(node, node.settings.drain, |it| it.running_or_reserved()
+                == 0),
             async {
                 while let Some(ended) = claimers.join_next().await {
                     if ended.is_err() {
@@ -159,9 +163,11 @@ impl RunningNode {
     async fn stop_handlers(&self) {
         let node = &self.node;
         node.attempts.stop_all(StopReason::Drain);
-        wait_until(node, STOP_WAIT, |it| it.running() == 0).await;
+        wait_until(node, STOP_WAIT, |it| it.running_or_reserved() == 0).await;
 
         node.shutdown.dropping.cancel();
+        // Once more: an eager start under way may have added a handler after the first call, and
+        // only a handler that was asked to stop is dropped.
         node.attempts.stop_all(StopReason::Drain);
         wait_until(node, LAST_REPORTS, InFlight::is_clear).await;
     }
@@ -179,6 +185,7 @@ impl RunningNode {
 impl Drop for RunningNode {
     /// Without a stop: handlers are dropped where they are, and the node is found dead later.
     fn drop(&mut self) {
+        // Draining first: the claimers must start no handler after all of them are aborted.
         self.node.shutdown.draining.cancel();
         self.node.shutdown.closing.cancel();
         self.node.attempts.abort_all();
@@ -218,10 +225,11 @@ async fn wait_until(node: &Node, timeout: Duration, holds: impl Fn(&InFlight) ->
 
 async fn write_progress_and_logs(node: Arc<Node>) {
     loop {
+        // A close need not write: the executor has written the log lines of every ended attempt.
         tokio::select! {
             () = node.shutdown.closing.cancelled() => return,
             () = node.progress.wait_for_due() => {}
-            () = tokio::time::sleep(WRITE_EVERY) => {}
+            () = tokio::time::sleep(FLUSH_INTERVAL) => {}
         }
 
         node.progress.write(node.engine()).await;

@@ -21,9 +21,10 @@ pub(crate) fn slot_plan(client: &Client, settings: &WorkerSettings) -> SlotPlan 
         });
     }
 
-    let queues = match settings.queues.is_empty() {
-        true => every_known_queue(client),
-        false => settings.queues.clone(),
+    let queues = if settings.queues.is_empty() {
+        every_known_queue(client)
+    } else {
+        settings.queues.clone()
     };
 
     SlotPlan {

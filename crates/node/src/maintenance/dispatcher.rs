@@ -89,6 +89,7 @@ impl MaintenanceJob for Dispatcher {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
+        // Held during the pass. One pass runs at a time, so only `woken` ever waits for it.
         let mut memory = self.memory.lock().await;
         let now = Instant::now();
 

@@ -53,6 +53,7 @@ impl PriorityAging {
         queues: BTreeSet<String>,
         ended: &HashMap<String, i64>,
     ) -> Vec<(String, usize)> {
+        // One pass runs at a time: the lock only makes the job shareable.
         let mut ends_at_promotion = self.ends_at_promotion.lock();
         ends_at_promotion.retain(|queue, _| queues.contains(queue));
 

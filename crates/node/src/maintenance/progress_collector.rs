@@ -53,6 +53,7 @@ impl MaintenanceJob for ProgressCollector {
             return Ok(Pass::Clear);
         };
 
+        // Held during the pass. `rest`, which also takes it, runs between two passes.
         let mut collection = self.collection.lock().await;
         let until = Instant::now() + PASS;
         collection.run_until(until, engine, &**broker).await?;

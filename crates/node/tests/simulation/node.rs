@@ -280,7 +280,7 @@ impl SimNode {
 
     fn claim(&mut self, dice: &mut Dice) {
         self.hint.store(false, Ordering::Relaxed);
-        let scopes = self.in_flight.scopes();
+        let scopes = self.in_flight.open_scopes();
         if scopes.is_empty() {
             self.waits_for_slot = true;
             return;
@@ -440,7 +440,7 @@ impl SimNode {
             // The store has already taken the lease away: there is nothing to report.
             Some(StopReason::Cancelled | StopReason::Lost) => self.in_flight.drop_lease(&run.lease),
             Some(StopReason::Drain) | None => {
-                self.in_flight.end(ended_of(&run, outcome));
+                self.in_flight.add_report(ended_of(&run, outcome));
             }
         }
 
