@@ -285,7 +285,7 @@ impl QueueConsumer {
         let due = self.early.take_due(Instant::now());
 
         let mut batch = Batch::new(&node);
-        // One lock for all hints, so that received ones have slots before early ones.
+        // One lock for the whole batch: no eager start takes a slot in between.
         let mut rest = batch.add(&mut node.in_flight(), received, due);
 
         self.unacknowledged.append(&mut rest.without_slot);
@@ -350,8 +350,8 @@ impl QueueConsumer {
     }
 }
 
-async fn claim_tasks(node: &Node, reserved: &[Hint]) -> Result<Vec<TaskRecord>, StoreError> {
-    let ids = reserved.iter().map(|hint| hint.task_id);
+async fn claim_tasks(node: &Node, to_claim: &[Hint]) -> Result<Vec<TaskRecord>, StoreError> {
+    let ids = to_claim.iter().map(|hint| hint.task_id);
     let ids: BTreeSet<TaskId> = ids.take(bounds::CLAIM_BATCH).collect();
 
     if ids.is_empty() {

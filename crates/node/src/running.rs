@@ -146,24 +146,20 @@ impl RunningNode {
 
         // Both: a claim under way may still start a handler.
         let claimers = &mut self.claimers;
-        tokio::join!(
-            wait_until(node, node.settings.drain, |it| it.running_or_reserved()
-                == 0),
-            async {
-                while let Some(ended) = claimers.join_next().await {
-                    if ended.is_err() {
-                        tracing::error!("a loop that claims has panicked");
-                    }
+        tokio::join!(wait_until(node, node.settings.drain, runs_nothing), async {
+            while let Some(ended) = claimers.join_next().await {
+                if ended.is_err() {
+                    tracing::error!("a loop that claims has panicked");
                 }
             }
-        );
+        });
     }
 
     /// Asks the handlers to stop, drops those that do not, and waits for the last reports.
     async fn stop_handlers(&self) {
         let node = &self.node;
         node.attempts.stop_all(StopReason::Drain);
-        wait_until(node, STOP_WAIT, |it| it.running_or_reserved() == 0).await;
+        wait_until(node, STOP_WAIT, runs_nothing).await;
 
         node.shutdown.dropping.cancel();
         // Once more: an eager start under way may have added a handler after the first call, and
@@ -205,6 +201,10 @@ async fn retire(node: &Node) -> Result<(), StoreError> {
     }
 
     leases.retire_node(node.id()).await
+}
+
+fn runs_nothing(in_flight: &InFlight) -> bool {
+    in_flight.running_or_reserved() == 0
 }
 
 /// Waits until the condition holds, at most for `timeout`.

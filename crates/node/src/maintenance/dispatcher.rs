@@ -89,7 +89,7 @@ impl MaintenanceJob for Dispatcher {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        // Held during the pass. One pass runs at a time, so only `woken` ever waits for it.
+        // Held during the pass. No one waits for it: the job is in a pass or in `woken`.
         let mut memory = self.memory.lock().await;
         let now = Instant::now();
 
