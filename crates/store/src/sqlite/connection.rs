@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_domain::{Invalid, StoreError};
-use rusqlite::{Connection, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 use sqlx::SqliteConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
@@ -22,23 +22,39 @@ const PRAGMAS: [(&str, &str); 3] = [
     ("temp_store", "memory"),
 ];
 
-/// Opens the connection that writes.
+/// Opens the connection that writes. The file exists; it may be empty.
 pub(crate) fn writer(path: &Path) -> Result<Connection, SqlError> {
-    let connection = open(
-        path,
-        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
-    )?;
-    connection.pragma_update(None, "journal_mode", "wal")?;
-    connection.pragma_update(None, "synchronous", "full")?;
-    Ok(connection)
+    open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .and_then(|connection| {
+            connection.pragma_update(None, "journal_mode", "wal")?;
+            connection.pragma_update(None, "synchronous", "full")?;
+            Ok(connection)
+        })
+        .map_err(|error| opened(path, error))
 }
 
 /// Opens a connection that only reads.
 pub(super) fn reader(path: &Path) -> Result<Connection, SqlError> {
-    open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
+    open(path, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| opened(path, error))
 }
 
-fn open(path: &Path, flags: OpenFlags) -> Result<Connection, SqlError> {
+/// Why the file could not be opened, and what to do about it.
+fn opened(path: &Path, error: rusqlite::Error) -> SqlError {
+    let path = path.display();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => SqlError::unavailable(format!(
+            "{path} is not a SQLite database, and it was left as it is: check store.url, or move \
+             the file away to begin with an empty store"
+        )),
+        Some(ErrorCode::DatabaseCorrupt) => SqlError::unavailable(format!(
+            "{path} is damaged: restore a backup, or save what can be read with \
+             `sqlite3 {path} .recover` ({error})"
+        )),
+        Some(_) | None => SqlError::from(error),
+    }
+}
+
+fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // Plans must not depend on bound values: SQLite would plan a bound LIMIT again at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -58,7 +74,6 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error
 
     let options = SqliteConnectOptions::new()
         .filename(path)
-        .create_if_missing(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
@@ -98,7 +113,9 @@ mod tests {
         let folder =
             std::env::temp_dir().join(format!("longhaul-plans-{:016x}", crate::random::next_u64()));
         std::fs::create_dir(&folder).unwrap();
-        let connection = writer(&folder.join("tasks.db")).unwrap();
+        let path = folder.join("tasks.db");
+        crate::sqlite::file::make_if_missing(&path).unwrap();
+        let connection = writer(&path).unwrap();
         connection
             .execute_batch("CREATE TABLE t (n integer); INSERT INTO t VALUES (1), (2), (3)")
             .unwrap();

@@ -99,7 +99,10 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::{SqlStore, StoreOptions, sqlite::connection};
+    use crate::{
+        SqlStore, StoreOptions,
+        sqlite::{connection, file},
+    };
 
     /// The message of tests that need free disk space.
     const DISK: &str =
@@ -117,7 +120,9 @@ mod tests {
         }
 
         fn open(&self) -> Connection {
-            connection::writer(&self.0.join("tasks.db")).unwrap()
+            let path = file::resolved(&self.0.join("tasks.db"));
+            file::make_if_missing(&path).unwrap();
+            connection::writer(&path).unwrap()
         }
 
         fn log_bytes(&self) -> u64 {

@@ -5,14 +5,13 @@
 
 mod claim;
 mod connection;
+mod file;
 mod guest;
 mod log_room;
 mod readers;
 mod session;
 mod writer;
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_domain::StoreError;
@@ -25,6 +24,7 @@ use crate::{
 };
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 pub(crate) use connection::writer as open_writer;
+use file::{Lock, StoreFile};
 use guest::GuestSession;
 use readers::Readers;
 pub(crate) use session::statements;
@@ -33,27 +33,28 @@ use writer::Writer;
 /// The file, its writer and its readers.
 #[derive(Debug, Clone)]
 pub(crate) struct SqliteDatabase {
-    path: PathBuf,
+    file: Arc<StoreFile>,
     writer: Writer,
     readers: Readers,
     pub(crate) shared: Arc<Shared>,
     /// Held while the store is open. `None` if the store was opened beside another process.
-    lock: Option<Arc<File>>,
+    lock: Option<Arc<Lock>>,
 }
 
 impl SqliteDatabase {
     pub(crate) fn open(url: &str, is_beside: bool, shared: Shared) -> Result<Self, SqlError> {
-        let path = connection::path_of(url)?;
+        let path = file::resolved(&connection::path_of(url)?);
         let lock = if is_beside {
             None
         } else {
-            Some(Arc::new(lock_file(&path)?))
+            Some(Arc::new(Lock::take(&path)?))
         };
-        let writer = Writer::start(&path, !is_beside)?;
-        let readers = Readers::new(&path);
+        let file = Arc::new(StoreFile::find_or_make(&path)?);
+        let writer = Writer::start(&file, lock.as_ref())?;
+        let readers = Readers::new(&file);
 
         Ok(Self {
-            path,
+            file,
             writer,
             readers,
             shared: Arc::new(shared),
@@ -62,27 +63,45 @@ impl SqliteDatabase {
     }
 
     pub(crate) async fn migrate(&self) -> Result<(), StoreError> {
-        let mut connection = connection::connect(&self.path)
-            .await
-            .map_err(migrate::failed)?;
+        let mut connection = self.connect().await?;
         let answer = migrate::run(&mut connection, &migrate::SQLITE).await;
-        closed(connection, answer).await
+        closed(connection, answer).await?;
+        self.check_statements().await
     }
 
     pub(crate) async fn schema(&self) -> Result<migrate::SchemaState, StoreError> {
-        let mut connection = connection::connect(&self.path)
-            .await
-            .map_err(migrate::failed)?;
+        let mut connection = self.connect().await?;
         let answer = migrate::state(&mut connection, &migrate::SQLITE).await;
         closed(connection, answer).await
     }
 
     pub(crate) async fn check_schema(&self) -> Result<(), StoreError> {
-        let mut connection = connection::connect(&self.path)
-            .await
-            .map_err(migrate::failed)?;
+        let mut connection = self.connect().await?;
         let answer = migrate::check(&mut connection, &migrate::SQLITE).await;
-        closed(connection, answer).await
+        closed(connection, answer).await?;
+        self.check_statements().await
+    }
+
+    async fn connect(&self) -> Result<SqliteConnection, StoreError> {
+        self.file.check()?;
+        connection::connect(self.file.path())
+            .await
+            .map_err(migrate::failed)
+    }
+
+    /// Refuses a schema of the right version that lacks a table or a column. Anybody can change a
+    /// file; without this, the store would accept work and then fail.
+    async fn check_statements(&self) -> Result<(), StoreError> {
+        let refused = self.refused_statements().await?;
+        match refused.first() {
+            None => Ok(()),
+            Some(first) => Err(StoreError::Unavailable(format!(
+                "{} was changed by another program: {} statements cannot run, first {first}; \
+                 restore a backup",
+                self.file.path().display(),
+                refused.len()
+            ))),
+        }
     }
 
     /// Runs the operation in a transaction of the writer.
@@ -107,6 +126,7 @@ impl SqliteDatabase {
         connection: &mut SqliteConnection,
         operation: &O,
     ) -> Result<O::Output, SqlError> {
+        self.file.check()?;
         savepoint::set::<sqlx::Sqlite>(connection).await?;
         let ran = operation
             .run(&mut GuestSession::new(connection, &self.shared))
@@ -123,7 +143,7 @@ impl SqliteDatabase {
 
     /// Prepares every statement and returns those that the database refuses.
     pub(crate) async fn refused_statements(&self) -> Result<Vec<String>, SqlError> {
-        let connection = connection::writer(&self.path)?;
+        let connection = connection::writer(self.file.path())?;
         let refusal = |sql: &crate::catalog::Sql| {
             let refused = connection.prepare(&sql.text).err()?;
             Some(format!("{}: {refused}", sql.name))
@@ -133,7 +153,7 @@ impl SqliteDatabase {
 
     /// The settings on which a commit's durability rests.
     pub(crate) async fn durability(&self) -> Result<String, SqlError> {
-        let connection = connection::writer(&self.path)?;
+        let connection = connection::writer(self.file.path())?;
         let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
         let synchronous: i64 =
             connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
@@ -145,8 +165,8 @@ impl SqliteDatabase {
         // after both, so that the next process finds the file closed.
         self.readers.close().await;
         self.writer.close().await;
-        if let Some(Err(error)) = self.lock.as_ref().map(|lock| lock.unlock()) {
-            tracing::warn!(%error, "the lock of the store's file could not be released");
+        if let Some(lock) = &self.lock {
+            lock.release();
         }
     }
 }
@@ -159,26 +179,4 @@ async fn closed<T>(
 ) -> Result<T, StoreError> {
     let closed = connection.close().await.map_err(migrate::failed);
     answer.and_then(|answer| closed.map(|()| answer))
-}
-
-/// Takes the file's lock for this process.
-fn lock_file(path: &Path) -> Result<File, StoreError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let shown = path.display();
-    let file = File::create(&name).map_err(|error| {
-        StoreError::Unavailable(format!(
-            "{shown}: cannot create its lock file, so make its folder first: {error}"
-        ))
-    })?;
-
-    // The lock ends with the process, so a crash leaves no stale lock.
-    file.try_lock().map_err(|_| {
-        StoreError::Unavailable(format!(
-            "{shown} is open in another process, or was opened twice in this one. An embedded store has one process: stop the \
-             other one, or use PostgreSQL; within a process share what is open (`Longhaul::client`)"
-        ))
-    })?;
-
-    Ok(file)
 }

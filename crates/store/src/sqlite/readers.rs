@@ -1,6 +1,5 @@
 //! The read-only connections. Readers and the writer never wait for each other.
 
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_domain::StoreError;
@@ -9,6 +8,7 @@ use tokio::sync::Semaphore;
 
 use super::{
     connection,
+    file::StoreFile,
     session::{SqliteSession, at_once},
 };
 use crate::{
@@ -22,16 +22,15 @@ const READERS: usize = 4;
 /// A few connections, opened on first use. Each read runs on a thread that may block.
 #[derive(Debug, Clone)]
 pub(super) struct Readers {
-    path: Arc<PathBuf>,
+    file: Arc<StoreFile>,
     slots: Arc<Semaphore>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: &Path) -> Self {
-        let path = Arc::new(path.to_owned());
+    pub(super) fn new(file: &Arc<StoreFile>) -> Self {
         Self {
-            path,
+            file: Arc::clone(file),
             slots: Arc::new(Semaphore::new(READERS)),
             idle: Arc::default(),
         }
@@ -57,7 +56,9 @@ impl Readers {
         let reading = tokio::task::spawn_blocking(move || {
             let _place = place;
             let idle = own.idle().pop();
-            let mut connection = idle.map_or_else(|| connection::reader(&own.path), Ok)?;
+            let mut connection = idle.map_or_else(|| connection::reader(own.file.path()), Ok)?;
+            // After the connection is open: it may be to another file.
+            own.file.check()?;
             let read = at_once(operation.run(&mut SqliteSession::new(&mut connection, &shared)))?;
             own.idle().push(connection);
             Ok(read)

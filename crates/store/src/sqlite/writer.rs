@@ -6,10 +6,9 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
 use std::sync::{
-    Arc,
-    mpsc::{self, Receiver, Sender},
+    Arc, Weak,
+    mpsc::{self, Receiver, RecvTimeoutError, Sender},
 };
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,9 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::{
-    connection, log_room,
+    connection,
+    file::{Identity, Lock, StoreFile},
+    log_room,
     session::{SqliteSession, at_once},
 };
 use crate::{
@@ -28,6 +29,8 @@ use crate::{
 
 /// The most operations in one commit.
 const GROUP: usize = 64;
+/// How often the thread looks after its files.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a group may grow. This bounds the extra wait of its first operation.
 const GROUP_AGE: Duration = Duration::from_millis(10);
 
@@ -78,13 +81,16 @@ impl<O: Operation> Job for Asked<O> {
 }
 
 impl Writer {
-    /// `has_room` preallocates the log. A store opened beside another process does not need it.
-    pub(super) fn start(path: &Path, has_room: bool) -> Result<Self, SqlError> {
+    /// With the lock of the file, its log is preallocated. A store opened beside another process
+    /// does not need that.
+    pub(super) fn start(file: &Arc<StoreFile>, lock: Option<&Arc<Lock>>) -> Result<Self, SqlError> {
         let (messages, inbox) = mpsc::channel();
         let mut thread = Thread {
-            path: path.to_owned(),
-            has_room,
+            file: Arc::clone(file),
+            lock: lock.map(Arc::downgrade),
             connection: None,
+            log: None,
+            looked_at: Instant::now(),
             inbox,
         };
 
@@ -131,28 +137,44 @@ impl Writer {
 }
 
 struct Thread {
-    path: PathBuf,
-    has_room: bool,
+    file: Arc<StoreFile>,
+    /// The lock of the file, unless the store was opened beside another process. The store holds
+    /// it; the thread may end later.
+    lock: Option<Weak<Lock>>,
     /// `None` after a failure that left its state unknown; the next group opens a new one.
     connection: Option<Connection>,
+    /// The write-ahead log of the connection, once it has committed.
+    log: Option<Identity>,
+    /// When the thread last looked after its files.
+    looked_at: Instant,
     inbox: Receiver<Message>,
 }
 
 impl Thread {
-    fn open(&self) -> Result<Connection, SqlError> {
-        let connection = connection::writer(&self.path)?;
-        if self.has_room {
+    fn open(&mut self) -> Result<Connection, SqlError> {
+        self.file.check()?;
+        let connection = connection::writer(self.file.path())?;
+        // Again, now that the connection is open: it may be to another file.
+        self.file.check()?;
+
+        if self.lock.is_some() {
             log_room::make(&connection)?;
         }
+        self.log = None;
         Ok(connection)
     }
 
     fn work(mut self) {
-        while let Ok(message) = self.inbox.recv() {
-            let closing = match message {
-                Message::Job(first) => self.commit_group(first),
-                Message::Close(done) => Some(done),
+        loop {
+            let closing = match self.inbox.recv_timeout(LOOK_EVERY) {
+                Ok(Message::Job(first)) => self.commit_group(first),
+                Ok(Message::Close(done)) => Some(done),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
             };
+            if self.looked_at.elapsed() >= LOOK_EVERY {
+                self.look();
+            }
             if let Some(done) = closing {
                 drop(self.connection.take());
                 // The caller may have gone.
@@ -162,6 +184,28 @@ impl Thread {
         }
     }
 
+    /// Looks whether the files are still those that were opened.
+    fn look(&mut self) {
+        self.looked_at = Instant::now();
+        // A loss is logged, and refuses the next operations.
+        let _ = self.file.check();
+        if let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) {
+            lock.keep(&self.file);
+        }
+    }
+
+    /// Commits the group. A commit to a file that is gone does not count.
+    fn commit(&mut self, group: &Group, connection: &Connection) -> Result<(), SqlError> {
+        if group.members.is_empty() {
+            return Ok(());
+        }
+
+        connection.execute_batch("COMMIT")?;
+        self.file.check()?;
+        self.file.check_log(&mut self.log)?;
+        Ok(())
+    }
+
     /// Runs the job and those already queued in one transaction. Returns the sender of a close
     /// request.
     fn commit_group(&mut self, first: Box<dyn Job>) -> Option<oneshot::Sender<()>> {
@@ -169,8 +213,7 @@ impl Thread {
         let began = Instant::now();
         let mut closing = None;
 
-        let connection = self.connection.take().map_or_else(|| self.open(), Ok);
-        let mut connection = match connection {
+        let mut connection = match self.ready() {
             Ok(connection) => connection,
             Err(failure) => {
                 first.answer(Err(failure));
@@ -191,7 +234,7 @@ impl Thread {
         }
 
         let committed = match ran {
-            Ok(()) => group.commit(&connection),
+            Ok(()) => self.commit(&group, &connection),
             Err(Halt::InDoubt(failure)) => Err(failure),
             // Another program holds the lock; the connection is still good.
             Err(Halt::Locked(failure)) => {
@@ -201,6 +244,7 @@ impl Thread {
         };
         match &committed {
             Ok(()) => self.connection = Some(connection),
+            Err(_) if self.file.check_known().is_err() => {}
             // Dropping the connection rolls back an open transaction.
             Err(failure) => tracing::warn!(?failure, "the writer is in doubt and is opened anew"),
         }
@@ -211,6 +255,15 @@ impl Thread {
         }
 
         closing
+    }
+
+    /// The connection, opened anew if the last one was given up.
+    fn ready(&mut self) -> Result<Connection, SqlError> {
+        self.file.check_known()?;
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => self.open(),
+        }
     }
 
     /// Refuses all queued jobs: each would wait for the lock again, one after the other. Returns
@@ -305,13 +358,6 @@ impl Group {
             failure @ SqlError::Store(_) => Halt::InDoubt(failure),
         })
     }
-
-    fn commit(&self, connection: &Connection) -> Result<(), SqlError> {
-        match self.members.is_empty() {
-            true => Ok(()),
-            false => Ok(connection.execute_batch("COMMIT")?),
-        }
-    }
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> SqlError {
@@ -329,6 +375,7 @@ mod tests {
     use rusqlite::ffi::{SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT};
 
     use super::*;
+    use crate::sqlite::file;
 
     /// The results of another program's write between our read and our write, and of our write, as
     /// SQLite's codes.
@@ -382,7 +429,9 @@ mod tests {
 
         /// Our connection, and one of another program that does not wait for the lock.
         fn open_twice(&self) -> (Connection, Connection) {
-            let open = || connection::writer(&self.0.join("tasks.db")).unwrap();
+            let path = self.0.join("tasks.db");
+            file::make_if_missing(&path).unwrap();
+            let open = || connection::writer(&path).unwrap();
             let ours = open();
             let theirs = open();
             ours.execute_batch("CREATE TABLE counter (n integer); INSERT INTO counter VALUES (0)")
@@ -410,7 +459,7 @@ mod tests {
                 .is_ok()
         );
 
-        group.commit(&ours).unwrap();
+        ours.execute_batch("COMMIT").unwrap();
         assert_eq!(
             races.recv().unwrap(),
             Race {
@@ -446,10 +495,13 @@ mod tests {
 
         ours.busy_handler(Some(give_up)).unwrap();
         let (messages, inbox) = mpsc::channel();
+        let file = StoreFile::find_or_make(&folder.0.join("tasks.db")).unwrap();
         let mut thread = Thread {
-            path: folder.0.clone(),
-            has_room: false,
+            file: Arc::new(file),
+            lock: None,
             connection: Some(ours),
+            log: None,
+            looked_at: Instant::now(),
             inbox,
         };
 

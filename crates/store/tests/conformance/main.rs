@@ -20,6 +20,7 @@ mod network;
 mod notifier;
 mod plain_sql;
 mod schema;
+mod store_file;
 mod transactions;
 
 use std::future::Future;
@@ -31,6 +32,7 @@ use longhaul_testkit::{store_suite, suite};
 fn main() {
     let arguments = suite::arguments();
     let mut trials = embedded::trials();
+    trials.extend(store_file::trials());
     for backend in Backend::ALL {
         trials.extend(store_suite::trials(backend.name(), backend.factory()));
         trials.extend(schema::trials(backend));
