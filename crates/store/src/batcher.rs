@@ -6,9 +6,10 @@
 //! and each caller gets its own answer.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
+use std::time::Instant;
 
 use longhaul_domain::{NewTask, StoreError, bounds, contract::store::Submitted};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -26,6 +27,8 @@ type Answer = Result<Submitted, StoreError>;
 
 struct Waiting {
     task: NewTask,
+    /// Until when the submit is retried.
+    deadline: Instant,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -55,14 +58,19 @@ impl SubmitBatcher {
 
     pub(crate) async fn submit(&self, task: NewTask) -> Answer {
         let caller = Caller::new(&self.callers);
+        let deadline = self.database.deadline();
         if caller.is_alone {
-            return Ok(submitter::submit(&self.database, vec![task]).await?[0]);
+            return Ok(submitter::submit(&self.database, deadline, vec![task]).await?[0]);
         }
 
         let (answer, answered) = oneshot::channel();
         let gone = || StoreError::Unavailable("the store is closed".to_owned());
         self.sender
-            .send(Waiting { task, answer })
+            .send(Waiting {
+                task,
+                deadline,
+                answer,
+            })
             .await
             .map_err(|_| gone())?;
 
@@ -107,11 +115,25 @@ async fn commit_in_groups(
     places: Arc<Semaphore>,
     mut receiver: mpsc::Receiver<Waiting>,
 ) {
+    let failure = Arc::new(Mutex::new(None));
     while let Some(first) = receiver.recv().await {
         // The next group grows while all places are taken.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
+
+        // The deadline has passed while earlier groups were retried, so this one would fail as they
+        // did. The lock is held for the read alone.
+        let last_failure = failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        if let Some(error) = last_failure
+            && !database.has_time(first.deadline)
+        {
+            let _ = first.answer.send(Err(error));
+            continue;
+        }
 
         let mut bytes = first.task.parameters.as_str().len();
         let mut group = vec![first];
@@ -123,20 +145,29 @@ async fn commit_in_groups(
 
         // Spawned, so that the next group can form during this commit.
         let database = database.clone();
+        let failure = Arc::clone(&failure);
         tokio::spawn(async move {
-            commit(&database, group).await;
+            let failed = commit(&database, group).await.err();
+            // Before the place is free, so that the next group finds it. The lock is held for the
+            // assignment alone.
+            *failure.lock().unwrap_or_else(PoisonError::into_inner) = failed;
             drop(place);
         });
     }
 }
 
-async fn commit(database: &Database, group: Vec<Waiting>) {
+/// Commits the group and answers its callers. Fails if the whole group failed.
+async fn commit(database: &Database, group: Vec<Waiting>) -> Result<(), StoreError> {
+    // The first caller has waited longest.
+    let deadline = group
+        .first()
+        .map_or_else(|| database.deadline(), |first| first.deadline);
     let (tasks, answers): (Vec<NewTask>, Vec<_>) =
         group.into_iter().map(|one| (one.task, one.answer)).unzip();
 
     // A copy, in case the tasks must be submitted one by one.
     let alone = (tasks.len() > 1).then(|| tasks.clone());
-    match (submitter::submit(database, tasks).await, alone) {
+    match (submitter::submit(database, deadline, tasks).await, alone) {
         (Ok(submitted), _) => {
             for (answer, told) in answers.into_iter().zip(submitted) {
                 // The caller may have gone; its task is stored all the same.
@@ -147,7 +178,7 @@ async fn commit(database: &Database, group: Vec<Waiting>) {
         // may be unknown, and a second submit could create a second task.
         (Err(error), Some(tasks)) if is_about_one_task(&error) => {
             for (task, answer) in tasks.into_iter().zip(answers) {
-                let told = submitter::submit(database, vec![task]).await;
+                let told = submitter::submit(database, deadline, vec![task]).await;
                 let _ = answer.send(told.map(|submitted| submitted[0]));
             }
         }
@@ -155,6 +186,9 @@ async fn commit(database: &Database, group: Vec<Waiting>) {
             for answer in answers {
                 let _ = answer.send(Err(error.clone()));
             }
+            return Err(error);
         }
     }
+
+    Ok(())
 }

@@ -14,14 +14,16 @@ use crate::{
     random,
     session::{Mode, Operation, Shared},
     sql_error::SqlError,
-    sqlite::SqliteDatabase,
+    sqlite::{self, SqliteDatabase},
 };
 
 /// How many times a transaction is tried before its caller gets the error.
 const TRIES: u32 = 20;
-/// How long a transaction is retried. On SQLite each try may wait seconds for another program's
-/// write lock.
+/// How long the operations of one request are retried on a database server.
 const RETRY_FOR: Duration = Duration::from_secs(30);
+/// The same on SQLite, where each try may wait for another program's write lock. A client should
+/// know after this time that the file is locked.
+const RETRY_LOCKED_FOR: Duration = Duration::from_secs(10);
 /// The longest pause between two tries, in milliseconds.
 const PAUSE_MS: u64 = 100;
 
@@ -76,20 +78,49 @@ impl Database {
         }
     }
 
-    /// Runs the operation in its own mode.
-    pub(crate) async fn run<O: Operation>(&self, operation: O) -> Result<O::Output, StoreError> {
-        let mode = operation.mode(self.shared());
-        self.run_in(mode, operation).await
+    /// Until when the operations of a request that arrives now are retried.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now()
+            + match self {
+                Self::Sqlite(_) => RETRY_LOCKED_FOR,
+                #[cfg(feature = "postgres")]
+                Self::Postgres(_) => RETRY_FOR,
+                #[cfg(feature = "mysql")]
+                Self::MySql(_) => RETRY_FOR,
+            }
     }
 
-    /// Runs the operation, again after each lost race.
+    /// Whether another try would end before the deadline.
+    pub(crate) fn has_time(&self, deadline: Instant) -> bool {
+        let longest_try = match self {
+            Self::Sqlite(_) => sqlite::LOCK_WAIT,
+            // A try that lost a race has ended long before its limit.
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => Duration::ZERO,
+            #[cfg(feature = "mysql")]
+            Self::MySql(_) => Duration::ZERO,
+        };
+        Instant::now() + longest_try < deadline
+    }
+
+    /// Runs the operation in its own mode.
+    pub(crate) async fn run<O: Operation>(
+        &self,
+        deadline: Instant,
+        operation: O,
+    ) -> Result<O::Output, StoreError> {
+        let mode = operation.mode(self.shared());
+        self.run_in(mode, deadline, operation).await
+    }
+
+    /// Runs the operation, again after each lost race until the deadline.
     pub(crate) async fn run_in<O: Operation>(
         &self,
         mode: Mode,
+        deadline: Instant,
         operation: O,
     ) -> Result<O::Output, StoreError> {
         let operation = Arc::new(operation);
-        let began = Instant::now();
         let mut tries = 1;
 
         loop {
@@ -98,7 +129,7 @@ impl Database {
                 Err(SqlError::Store(error)) => return Err(error),
                 Err(SqlError::LostRace(cause)) => cause,
             };
-            if tries >= TRIES || began.elapsed() >= RETRY_FOR {
+            if tries >= TRIES || !self.has_time(deadline) {
                 return Err(StoreError::Unavailable(cause));
             }
 

@@ -1,5 +1,7 @@
 //! Submits checked tasks: finds ids and lanes first, then writes in one operation.
 
+use std::time::Instant;
+
 use longhaul_domain::{NewTask, StoreError, TaskId, contract::store::Submitted, event::EventKind};
 
 use crate::{
@@ -9,9 +11,11 @@ use crate::{
     sqlite::SqliteDatabase,
 };
 
-/// Submits all tasks or none, in the store's own transaction.
+/// Submits all tasks or none, in the store's own transaction. All its operations share the
+/// deadline.
 pub(crate) async fn submit(
     database: &Database,
+    deadline: Instant,
     tasks: Vec<NewTask>,
 ) -> Result<Vec<Submitted>, StoreError> {
     submit::check(&tasks)?;
@@ -26,13 +30,13 @@ pub(crate) async fn submit(
             && !events.selects(EventKind::Submitted, &task.task_type)
     };
     if tasks.iter().all(is_plain) {
-        let operation = prepare(database, tasks).await?;
+        let operation = prepare(database, deadline, tasks).await?;
         let mode = if operation.is_one_statement() {
             Mode::OneStatement
         } else {
             Mode::Transaction
         };
-        return database.run_in(mode, operation).await;
+        return database.run_in(mode, deadline, operation).await;
     }
 
     let lanes: Vec<_> = tasks
@@ -50,14 +54,14 @@ pub(crate) async fn submit(
         tasks,
         lanes,
     };
-    let submitted = database.run(operation).await?;
+    let submitted = database.run(deadline, operation).await?;
 
     // Remember new lanes only after the commit.
     for (key, made) in unknown.into_iter().zip(&submitted) {
         if let Some(key) = key
             && !made.repeated
         {
-            lane_of(database, key).await?;
+            lane_of(database, deadline, key).await?;
         }
     }
 
@@ -68,6 +72,7 @@ pub(crate) async fn submit(
 /// that no submit waits for another's transaction over a new lane.
 pub(crate) async fn prepare(
     database: &Database,
+    deadline: Instant,
     tasks: Vec<NewTask>,
 ) -> Result<SubmitTasks, StoreError> {
     let mut lanes = Vec::with_capacity(tasks.len());
@@ -76,7 +81,7 @@ pub(crate) async fn prepare(
     for task in &tasks {
         let lane = match last {
             Some((known, lane)) if submit::is_same_lane(known, task) => lane,
-            _ => lane_of(database, submit::lane_key(task)).await?,
+            _ => lane_of(database, deadline, submit::lane_key(task)).await?,
         };
         lanes.push(Some(lane));
         last = Some((task, lane));
@@ -97,13 +102,13 @@ fn ids_of(shared: &Shared, tasks: &[NewTask]) -> Vec<TaskId> {
         .collect()
 }
 
-async fn lane_of(database: &Database, key: LaneKey) -> Result<i64, StoreError> {
+async fn lane_of(database: &Database, deadline: Instant, key: LaneKey) -> Result<i64, StoreError> {
     if let Some(lane) = database.shared().known_lane(&key) {
         return Ok(lane);
     }
 
     let operation = EnsureLane { key: key.clone() };
-    let lane = database.run(operation).await?;
+    let lane = database.run(deadline, operation).await?;
     database.shared().note_lane(key, lane);
     Ok(lane)
 }

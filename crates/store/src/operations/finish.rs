@@ -30,13 +30,14 @@ pub(crate) async fn finish_tasks(
         return Ok(Vec::new());
     }
 
+    let deadline = database.deadline();
     // Only the slow path writes messages about completed tasks.
     let events = &database.shared().outbox().events;
     let ended = match events.selects_some(EventKind::Completed) {
         true => HashSet::new(),
         false => {
             let reports = reports.to_vec();
-            database.run(CompleteTasks { reports }).await?
+            database.run(deadline, CompleteTasks { reports }).await?
         }
     };
 
@@ -49,7 +50,7 @@ pub(crate) async fn finish_tasks(
     let operation = FinishTasks {
         reports: left.collect(),
     };
-    let decided = database.run(operation).await?;
+    let decided = database.run(deadline, operation).await?;
     for (index, verdict) in rest.into_iter().zip(decided) {
         verdicts[index] = verdict;
     }

@@ -12,8 +12,11 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 
 use crate::sql_error::SqlError;
 
-/// How long SQLite waits for another program's write lock before the store retries.
-pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long SQLite waits for another program's write lock before the store retries. Meanwhile the
+/// writer's thread is blocked.
+pub(crate) const LOCK_WAIT: Duration = Duration::from_secs(1);
+/// How long a migration waits for another program's write lock. It is not retried.
+const MIGRATION_LOCK_WAIT: Duration = Duration::from_secs(5);
 /// Statements that a connection keeps prepared; the store has fewer.
 const STATEMENTS: usize = 256;
 const PRAGMAS: [(&str, &str); 3] = [
@@ -58,7 +61,7 @@ fn open(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     // Plans must not depend on bound values: SQLite would plan a bound LIMIT again at each binding.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.busy_timeout(LOCK_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
 
     for (name, value) in PRAGMAS {
@@ -76,7 +79,7 @@ pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, sqlx::Error
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY_TIMEOUT);
+        .busy_timeout(MIGRATION_LOCK_WAIT);
 
     PRAGMAS
         .iter()

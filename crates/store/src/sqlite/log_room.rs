@@ -12,7 +12,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
 use rustix::process::{Resource, getrlimit};
 
-use super::connection::BUSY_TIMEOUT;
+use super::connection::LOCK_WAIT;
 use crate::sql_error::SqlError;
 
 /// About the size of the log between two checkpoints (`wal_autocheckpoint`).
@@ -32,7 +32,7 @@ pub(super) fn make(connection: &Connection) -> Result<(), SqlError> {
     if let Err(error) = lengthen_alone(connection) {
         tracing::debug!(%error, "the write-ahead log grows as it is written");
     }
-    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.busy_timeout(LOCK_WAIT)?;
     Ok(())
 }
 
@@ -223,7 +223,7 @@ mod tests {
         let asked = std::time::Instant::now();
 
         make(&ours).unwrap();
-        assert!(asked.elapsed() < BUSY_TIMEOUT);
+        assert!(asked.elapsed() < LOCK_WAIT);
         assert_eq!(
             folder.log_bytes(),
             before,

@@ -22,6 +22,7 @@ use crate::{
     session::{Operation, Shared},
     sql_error::SqlError,
 };
+pub(crate) use connection::LOCK_WAIT;
 #[cfg(all(feature = "postgres", feature = "mysql"))]
 pub(crate) use connection::writer as open_writer;
 use file::{Lock, StoreFile};

@@ -352,8 +352,8 @@ impl Group {
 
         connection.execute_batch("BEGIN IMMEDIATE").map_err(|error| match SqlError::from(error) {
             SqlError::LostRace(why) => Halt::Locked(SqlError::LostRace(format!(
-                "another connection is writing the file, perhaps a transaction that this program \
-                 has open: {why}"
+                "the file is locked by another process, or by a transaction that this program has \
+                 open: {why}"
             ))),
             failure @ SqlError::Store(_) => Halt::InDoubt(failure),
         })
@@ -526,7 +526,7 @@ mod tests {
                 panic!("it is tried again")
             };
             assert!(
-                why.starts_with("another connection is writing the file"),
+                why.starts_with("the file is locked by another process"),
                 "{why}"
             );
         }

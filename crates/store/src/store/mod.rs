@@ -156,7 +156,8 @@ impl SqlStore {
         let mode = operation.mode(self.database.shared());
         let work = async {
             operation.check()?;
-            self.database.run_in(mode, operation).await
+            let deadline = self.database.deadline();
+            self.database.run_in(mode, deadline, operation).await
         };
 
         let is_update = mode != Mode::ReadOnly;
@@ -191,7 +192,8 @@ impl SqlStore {
         let Database::Postgres(database) = &self.database else {
             return Err(other_database("PostgreSQL"));
         };
-        let operation = submitter::prepare(&self.database, tasks.to_vec()).await?;
+        let deadline = self.database.deadline();
+        let operation = submitter::prepare(&self.database, deadline, tasks.to_vec()).await?;
         database
             .within(transaction, &operation)
             .await
@@ -209,7 +211,8 @@ impl SqlStore {
         let Database::MySql(database) = &self.database else {
             return Err(other_database("MySQL"));
         };
-        let operation = submitter::prepare(&self.database, tasks.to_vec()).await?;
+        let deadline = self.database.deadline();
+        let operation = submitter::prepare(&self.database, deadline, tasks.to_vec()).await?;
         database
             .within(transaction, &operation)
             .await

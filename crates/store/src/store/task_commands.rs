@@ -43,14 +43,15 @@ impl TaskCommands for SqlStore {
                 return self.batcher.submit(task).await;
             }
 
-            let submitted = submitter::submit(&self.database, vec![task]).await?;
+            let deadline = self.database.deadline();
+            let submitted = submitter::submit(&self.database, deadline, vec![task]).await?;
             Ok(submitted[0])
         };
         self.observe(update("submit_task"), work).await
     }
 
     async fn submit_tasks(&self, tasks: Vec<NewTask>) -> Result<Vec<Submitted>, StoreError> {
-        let work = submitter::submit(&self.database, tasks);
+        let work = submitter::submit(&self.database, self.database.deadline(), tasks);
         self.observe(update("submit_tasks"), work).await
     }
 
@@ -62,11 +63,12 @@ impl TaskCommands for SqlStore {
         let work = async {
             task.check()?;
             request.check()?;
-            let submit = submitter::prepare(&self.database, vec![task]).await?;
+            let deadline = self.database.deadline();
+            let submit = submitter::prepare(&self.database, deadline, vec![task]).await?;
             let claim = request.clone();
 
             let both = SubmitAndClaim { submit, claim };
-            let (submitted, claimed) = self.database.run(both).await?;
+            let (submitted, claimed) = self.database.run(deadline, both).await?;
             Ok((submitted[0], claimed))
         };
         self.observe(update("submit_and_claim"), work).await

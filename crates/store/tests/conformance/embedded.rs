@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use libtest_mimic::Trial;
 use longhaul_domain::{
-    Idempotency, Json, NewTask,
+    Idempotency, Json, NewTask, StoreError,
     contract::store::{Access, Queues, TaskCommands, TaskReads},
     event::OutboxPolicy,
     lifecycle::reschedule::Reschedule,
@@ -23,6 +24,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         trial(
             "sqlite::embedded::a_busy_file_never_reaches_a_caller".to_owned(),
             a_busy_file_never_reaches_a_caller,
+        ),
+        trial(
+            "sqlite::embedded::a_locked_file_is_reported_within_ten_seconds".to_owned(),
+            a_locked_file_is_reported_within_ten_seconds,
         ),
         trial(
             "sqlite::embedded::a_store_in_memory_is_refused".to_owned(),
@@ -100,6 +105,58 @@ async fn a_busy_file_never_reaches_a_caller() {
             .await
             .unwrap();
     }
+}
+
+/// All callers share the wait, whatever they queue behind: single submits that fill several groups,
+/// a batch with a new lane, and a submit with a claim.
+async fn a_locked_file_is_reported_within_ten_seconds() {
+    let (store, _, database) = Backend::Sqlite.store(OutboxPolicy::default()).await;
+    let known = store.submit_task(task()).await.unwrap().task_id;
+    let mut outsider = sqlx::SqliteConnection::connect(&database.url)
+        .await
+        .unwrap();
+    outsider.execute("BEGIN IMMEDIATE").await.unwrap();
+
+    let store = Arc::new(store);
+    let mut calls: Vec<BoxFuture<'static, StoreError>> = Vec::new();
+    for _ in 0..1_000 {
+        let store = Arc::clone(&store);
+        calls.push(Box::pin(async move {
+            store.submit_task(task()).await.unwrap_err()
+        }));
+    }
+    let lane = |queue: &str| NewTask::new("u-1", "t", queue, task().parameters);
+    calls.push(Box::pin({
+        let store = Arc::clone(&store);
+        let batch = vec![lane("new-1"), lane("new-2"), lane("new-3")];
+        async move { store.submit_tasks(batch).await.unwrap_err() }
+    }));
+    calls.push(Box::pin({
+        let store = Arc::clone(&store);
+        async move {
+            let cancelled = store.cancel_task(&Access::All, known).await;
+            cancelled.unwrap_err()
+        }
+    }));
+
+    let asked_at = std::time::Instant::now();
+    let timed = calls
+        .into_iter()
+        .map(|call| tokio::spawn(async move { (call.await, asked_at.elapsed()) }));
+    for answer in futures::future::join_all(timed).await {
+        let (error, waited) = answer.unwrap();
+        assert!(
+            error.to_string().contains("locked by another process"),
+            "{error}"
+        );
+        assert!(waited.as_secs() >= 8, "{waited:?} is impatient");
+        assert!(waited < std::time::Duration::from_secs(11), "{waited:?}");
+    }
+
+    // A refusal is final: nothing is written once the file is free.
+    outsider.execute("COMMIT").await.unwrap();
+    store.submit_task(task()).await.unwrap();
+    assert_eq!(database.count("SELECT count(*) FROM tasks").await, 2);
 }
 
 /// A second look at the file by another program sees every task that was acknowledged, and full
