@@ -79,6 +79,11 @@ pub fn millis(duration: Duration) -> u64 {
 /// The clock of a process that is its own store. Databases use their own clock.
 pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Timestamp;
+
+    /// How far this clock is ahead of the machine's, because that one was set back.
+    fn lead(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use longhaul_domain::contract::{Broker, EventBus, Notifier, ProgressCache, Store};
+use longhaul_domain::{
+    Clock,
+    contract::{Broker, EventBus, Notifier, ProgressCache, Store},
+};
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,6 +36,7 @@ pub struct EngineBuilder {
     orders_fairly: bool,
     catalog: Catalog,
     metrics: Option<Arc<Metrics>>,
+    store_clock: Option<Arc<dyn Clock>>,
 }
 
 impl EngineBuilder {
@@ -50,6 +54,7 @@ impl EngineBuilder {
             orders_fairly: false,
             catalog: Catalog::default(),
             metrics: None,
+            store_clock: None,
         }
     }
 
@@ -103,6 +108,13 @@ impl EngineBuilder {
         self
     }
 
+    /// The store's clock, if it is that of this process. Metrics show how far it is ahead.
+    #[must_use]
+    pub fn store_clock(mut self, clock: Option<Arc<dyn Clock>>) -> Self {
+        self.store_clock = clock;
+        self
+    }
+
     /// Builds the engine. With a broker it starts to listen to signals, and with a shared progress
     /// cache it starts to write to it, so it must be called on a runtime.
     pub fn build(self) -> Arc<Engine> {
@@ -147,6 +159,7 @@ impl EngineBuilder {
             progress_cache: self.progress_cache,
             metrics,
             store_time: StoreTime::default(),
+            store_clock: self.store_clock,
             wakeups,
             cache_writer,
             direct_dispatch,

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use longhaul_domain::{
-    NewTask,
+    Clock, NewTask,
     contract::{
         Broker, EventBus, Notifier, ProgressCache, Store,
         broker::BrokerState,
@@ -82,6 +82,8 @@ pub struct Engine {
     pub metrics: Arc<Metrics>,
     /// The store's clock, as far as this process knows it.
     pub store_time: StoreTime,
+    /// The store's clock, if it is that of this process.
+    pub(crate) store_clock: Option<Arc<dyn Clock>>,
     /// What components of this process wake each other for.
     pub wakeups: Arc<Wakeups>,
     /// Writes local progress into a shared progress cache.

@@ -440,6 +440,7 @@ impl Builder {
 
         let engine = EngineBuilder::new(Arc::clone(&store), fleet.bus, notifier)
             .metrics(metrics)
+            .store_clock(self.sql.as_ref().and_then(SqlStore::own_clock))
             .broker(fleet.broker)
             .progress_cache(fleet.progress)
             .dependencies(fleet.dependencies)

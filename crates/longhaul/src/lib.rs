@@ -46,7 +46,7 @@ pub mod operating {
         contract::{
             Broker,
             broker::BrokerError,
-            store::{TaskReads, Tokens},
+            store::{Leases, TaskReads, Tokens},
         },
     };
     pub use longhaul_node::PollSettings;

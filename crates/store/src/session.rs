@@ -282,6 +282,11 @@ impl Shared {
         self.local.now()
     }
 
+    /// The clock of an embedded store.
+    pub(crate) const fn local_clock(&self) -> &Arc<dyn Clock> {
+        &self.local
+    }
+
     /// An estimate of the store's clock, without a query. For ids, not for decisions.
     pub(crate) fn estimated_now(&self) -> Timestamp {
         let shift = self.skew.load(Ordering::Relaxed);

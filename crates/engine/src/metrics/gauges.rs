@@ -27,6 +27,8 @@ pub(crate) struct ScrapeSnapshot {
     pub(crate) oldest_waiting_s: f64,
     pub(crate) most_silent_s: f64,
     pub(crate) outbox: Option<u64>,
+    /// How far the store's clock is ahead, if it is that of this process.
+    pub(crate) clock_lead_s: f64,
     /// The used and all slots of the local node.
     pub(crate) slots: Option<(usize, usize)>,
     pub(crate) process: ProcessSnapshot,
@@ -41,6 +43,7 @@ pub(crate) struct Gauges {
     workers_alive: Gauge,
     most_silent: Fraction,
     outbox: MetricFamily<Gauge, 0>,
+    clock_lead: Fraction,
     slots_used: MetricFamily<Gauge, 0>,
     slots_offered: MetricFamily<Gauge, 0>,
     resident: MetricFamily<Gauge, 0>,
@@ -91,6 +94,12 @@ impl Gauges {
                 "Outbox messages of the whole store that wait to be published; counting stops at \
                  100,000",
             ),
+            clock_lead: registry.single(
+                "tasks_store_clock_lead_seconds",
+                Kind::Gauge,
+                "How far the clock of the embedded store is ahead of the machine's, because that \
+                 one was set back; 0 on a database server",
+            ),
             slots_used: registry.gauges("tasks_slots_used", [], "Tasks that run on this node"),
             slots_offered: registry.gauges(
                 "tasks_slots_offered",
@@ -135,6 +144,7 @@ impl Gauges {
 
         let outbox = snapshot.outbox.and_then(|count| i64::try_from(count).ok());
         show(&self.outbox, outbox);
+        self.clock_lead.set(snapshot.clock_lead_s);
         let slots_used = snapshot.slots.map(|(used, _)| whole(used));
         let slots_offered = snapshot.slots.map(|(_, offered)| whole(offered));
         show(&self.slots_used, slots_used);

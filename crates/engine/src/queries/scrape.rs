@@ -41,6 +41,10 @@ impl Engine {
             }
         };
 
+        if let Some(clock) = &self.store_clock {
+            snapshot.clock_lead_s = clock.lead().as_secs_f64();
+        }
+
         snapshot.slots = self.local_node().map(|node| node.slots());
         snapshot.process = crate::metrics::process_snapshot();
         self.metrics.broker.show(self.broker.as_deref());

@@ -51,7 +51,7 @@ impl SqliteDatabase {
             Some(Arc::new(Lock::take(&path)?))
         };
         let file = Arc::new(StoreFile::find_or_make(&path)?);
-        let writer = Writer::start(&file, lock.as_ref())?;
+        let writer = Writer::start(&file, lock.as_ref(), &shared)?;
         let readers = Readers::new(&file);
 
         Ok(Self {

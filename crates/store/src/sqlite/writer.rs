@@ -25,11 +25,12 @@ use super::{
 use crate::{
     session::{Operation, Shared},
     sql_error::SqlError,
+    system_clock::LeadLog,
 };
 
 /// The most operations in one commit.
 const GROUP: usize = 64;
-/// How often the thread looks after its files.
+/// How often the thread looks after its files and its clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long a group may grow. This bounds the extra wait of its first operation.
 const GROUP_AGE: Duration = Duration::from_millis(10);
@@ -83,7 +84,11 @@ impl<O: Operation> Job for Asked<O> {
 impl Writer {
     /// With the lock of the file, its log is preallocated. A store opened beside another process
     /// does not need that.
-    pub(super) fn start(file: &Arc<StoreFile>, lock: Option<&Arc<Lock>>) -> Result<Self, SqlError> {
+    pub(super) fn start(
+        file: &Arc<StoreFile>,
+        lock: Option<&Arc<Lock>>,
+        shared: &Shared,
+    ) -> Result<Self, SqlError> {
         let (messages, inbox) = mpsc::channel();
         let mut thread = Thread {
             file: Arc::clone(file),
@@ -91,6 +96,7 @@ impl Writer {
             connection: None,
             log: None,
             looked_at: Instant::now(),
+            lead: LeadLog::of(shared.local_clock()),
             inbox,
         };
 
@@ -145,8 +151,9 @@ struct Thread {
     connection: Option<Connection>,
     /// The write-ahead log of the connection, once it has committed.
     log: Option<Identity>,
-    /// When the thread last looked after its files.
+    /// When the thread last looked after its files and its clock.
     looked_at: Instant,
+    lead: LeadLog,
     inbox: Receiver<Message>,
 }
 
@@ -184,9 +191,10 @@ impl Thread {
         }
     }
 
-    /// Looks whether the files are still those that were opened.
+    /// Looks whether the files are still those that were opened, and whether the clock is ahead.
     fn look(&mut self) {
         self.looked_at = Instant::now();
+        self.lead.look();
         // A loss is logged, and refuses the next operations.
         let _ = self.file.check();
         if let Some(lock) = self.lock.as_ref().and_then(Weak::upgrade) {
@@ -374,8 +382,10 @@ mod tests {
 
     use rusqlite::ffi::{SQLITE_BUSY, SQLITE_BUSY_SNAPSHOT};
 
+    use longhaul_domain::Clock;
+
     use super::*;
-    use crate::sqlite::file;
+    use crate::{SystemClock, sqlite::file};
 
     /// The results of another program's write between our read and our write, and of our write, as
     /// SQLite's codes.
@@ -502,6 +512,7 @@ mod tests {
             connection: Some(ours),
             log: None,
             looked_at: Instant::now(),
+            lead: LeadLog::of(&(Arc::new(SystemClock::default()) as Arc<dyn Clock>)),
             inbox,
         };
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use longhaul_domain::{
-    Invalid, NewTask, StoreError,
+    Clock, Invalid, NewTask, StoreError,
     contract::{
         Notifier,
         store::{StoreObserver, StoreOperation, Submitted, TaskReads as _},
@@ -126,6 +126,12 @@ impl SqlStore {
     /// Whether the store is a file that only this process has open.
     pub const fn is_embedded(&self) -> bool {
         matches!(self.database, Database::Sqlite(_))
+    }
+
+    /// The store's clock, if it is that of this process.
+    pub fn own_clock(&self) -> Option<Arc<dyn Clock>> {
+        self.is_embedded()
+            .then(|| Arc::clone(self.database.shared().local_clock()))
     }
 
     /// A notifier across processes, if the database has one.

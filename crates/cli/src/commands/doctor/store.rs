@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul::operating::{
-    AccessToken, Clock as _, SchemaState, SqlStore, SystemClock, TaskReads, TokenStanding, Tokens,
-    bounds,
+    AccessToken, Clock as _, Leases as _, SchemaState, SqlStore, SystemClock, TaskReads,
+    TokenStanding, Tokens, bounds,
 };
 
 use super::Check;
@@ -71,9 +71,18 @@ async fn examine_open(config: &Config) -> Vec<Check> {
         Err(error) => down(config, error.to_string()),
     });
 
-    // The remaining checks read tables that an old schema may not have.
+    // The remaining checks read tables that an old or damaged schema may not have.
     if is_current {
-        checks.push(clock_check(config, &store).await);
+        if let Err(error) = store.check_schema().await {
+            checks.push(away(config, error.to_string()));
+            store.close().await;
+            return checks;
+        }
+
+        checks.push(match store.is_embedded() {
+            true => lead_check(config, &store).await,
+            false => clock_check(config, &store).await,
+        });
         if config.identity.mode == IdentityKind::Tokens {
             checks.push(token_check(config, &store).await);
         }
@@ -157,6 +166,27 @@ async fn clock_check(config: &Config, store: &SqlStore) -> Check {
             "clock",
             found,
             "set the clocks: times in logs and ids are wrong",
+        ),
+    }
+}
+
+/// The clock of an embedded store is that of the process that has it open. Heartbeats show it.
+async fn lead_check(config: &Config, store: &SqlStore) -> Check {
+    let nodes = match store.list_nodes().await {
+        Ok(nodes) => nodes,
+        Err(error) => return away(config, error.to_string()),
+    };
+    let now = SystemClock::default().now();
+    let alive = nodes.iter().filter(|node| node.lost_at.is_none());
+    let leads = alive.map(|node| node.heartbeat_at.micros_since(now) / 1_000);
+
+    match leads.max().unwrap_or(0) {
+        0..APART_WARN_MS => Check::ok("clock", "the store is not ahead of this machine"),
+        lead_ms => Check::warn(
+            "clock",
+            format!("the store is {lead_ms} ms ahead of this machine, whose clock was set back"),
+            "tasks with a run time start that much early; the lead shrinks by half a second each \
+             second, and a restart of the node ends it",
         ),
     }
 }

@@ -2,6 +2,7 @@
 
 use libtest_mimic::Trial;
 use serde_json::Value;
+use sqlx::{Connection as _, Executor as _};
 
 use crate::trial::{on_every_store, once};
 use crate::{
@@ -11,7 +12,11 @@ use crate::{
 
 pub(crate) fn trials() -> Vec<Trial> {
     let mut trials = on_every_store![doctor_finds_nothing_wrong_with_a_healthy_node];
-    trials.extend(once![doctor_reports_problems_with_advice]);
+    trials.extend(once![
+        doctor_reports_problems_with_advice,
+        doctor_reports_a_store_whose_clock_is_ahead,
+        doctor_reports_a_file_that_is_no_store
+    ]);
     trials
 }
 
@@ -94,4 +99,52 @@ async fn doctor_reports_problems_with_advice() {
             && !output.contains("s3cret"),
         "{output}"
     );
+}
+
+/// Runs a statement as another program would.
+async fn execute(database: &Database, statement: &'static str) {
+    let connection = sqlx::SqliteConnection::connect(&database.url).await;
+    let mut connection = connection.unwrap();
+    connection.execute(statement).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// The node's process reads the clock of its store. Its heartbeats are what others see of it.
+async fn doctor_reports_a_store_whose_clock_is_ahead() {
+    let database = Database::make(Backend::Sqlite).await;
+    database.token("u-1").await;
+    let ahead = "INSERT INTO nodes (id, name, host, started_at, heartbeat_at) \
+                 VALUES (zeroblob(16), 'n', 'h', 0, (unixepoch() + 3600) * 1000000)";
+    execute(&database, ahead).await;
+
+    let report = database.run(&["doctor", "--json"]).await.ok();
+    let (state, found) = check(&serde_json::from_str(&report).unwrap(), "clock");
+    assert_eq!(state, "warn", "{report}");
+    assert!(
+        found.starts_with("the store is 3") && found.contains("ms ahead of this machine"),
+        "{found}"
+    );
+}
+
+async fn doctor_reports_a_file_that_is_no_store() {
+    let database = Database::make(Backend::Sqlite).await;
+    database.token("u-1").await;
+    execute(&database, "DROP TABLE outbox").await;
+    let output = database.run(&["doctor"]).await.failed();
+    assert!(
+        output.contains("no such table: outbox") && output.contains("restore a backup"),
+        "{output}"
+    );
+
+    let file = database.url.strip_prefix("sqlite://").unwrap();
+    for suffix in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(format!("{file}{suffix}"));
+    }
+    std::fs::write(file, "a text").unwrap();
+    let output = database.run(&["doctor"]).await.failed();
+    assert!(
+        output.contains("fail  store") && output.contains("is not a SQLite database"),
+        "{output}"
+    );
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "a text");
 }
