@@ -108,7 +108,11 @@ pub(crate) async fn answer(longhaul: &Longhaul, request: Request) -> Answer {
         Request::CountOpen => count_open(longhaul).await.map(Answer::Open),
         Request::DeclareDead => {
             let no_node = NodeId(Uuid::nil());
-            let declared = longhaul.store().declare_others_dead(no_node).await;
+            let declared = longhaul
+                .engine()
+                .leases()
+                .declare_others_dead(no_node)
+                .await;
             declared.map(|()| Answer::Done)
         }
     };
@@ -159,7 +163,7 @@ async fn submit_as<T: Task<Params = crate::tasks::Work>>(
 
 async fn count_open(longhaul: &Longhaul) -> Result<i64, StoreError> {
     let filter = CountFilter { spans: None };
-    let counts = longhaul.store().read_task_counts(&filter).await?;
+    let counts = longhaul.engine().reads().read_task_counts(&filter).await?;
 
     let is_open = |label: &str| Status::parse(label).is_some_and(|status| !status.is_ended());
     let open = counts.iter().filter(|count| is_open(&count.key.label));

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use longhaul::{
     Builder, Longhaul, RabbitOptions,
@@ -65,17 +65,17 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
         .init();
 
     let journal = Journal::create(&options.dir.join(journal_name(&options.id)))?;
-    let shared = Arc::new(tasks::Shared {
-        incarnation: options.id.clone(),
-        journal,
-        store: OnceLock::new(),
-    });
-
     let store_options = StoreOptions {
         operation_wait: settings::OPERATION_WAIT,
         ..StoreOptions::default()
     };
     let store = SqlStore::open(&options.url, store_options).await?;
+    let shared = Arc::new(tasks::Shared {
+        incarnation: options.id.clone(),
+        journal,
+        store: store.clone(),
+    });
+
     let builder = Longhaul::on(store)
         .await?
         .artifacts(options.dir.join("artifacts"));
@@ -91,8 +91,6 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     }
 
     let longhaul = Arc::new(builder.start().await?);
-    // This is the only place that sets it.
-    let _ = shared.store.set(Arc::clone(longhaul.store()));
     answer_requests(&longhaul).await?;
     if let Ok(longhaul) = Arc::try_unwrap(longhaul) {
         longhaul.stop().await;

@@ -1,15 +1,13 @@
 //! The task types. Each ends as planned and records its steps in the journal.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
     Builder, Children, Context, Job, Json, JsonSchema, Outcome, Stop, Task, TaskId, TypeSettings,
+    operating::SqlStore,
 };
-use longhaul_domain::contract::{
-    Store,
-    store::{AttemptEnd, AttemptReport},
-};
+use longhaul_domain::contract::store::{AttemptEnd, AttemptReport, TaskCommands as _};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -56,8 +54,8 @@ pub(crate) struct SignedResult {
 pub(crate) struct Shared {
     pub(crate) incarnation: String,
     pub(crate) journal: Journal,
-    /// Set once the worker runs.
-    pub(crate) store: OnceLock<Arc<dyn Store>>,
+    /// The store beside the engine, for late reports.
+    pub(crate) store: SqlStore,
 }
 
 /// How the body of a handler ends.
@@ -132,7 +130,7 @@ impl Shared {
     /// A worker that notices in time that its attempt was taken away does not report. One that does
     /// not notice would report. This one always does, so that every zombie attempts its write.
     async fn report_late(&self, job: &Job, made: &SignedResult) {
-        let (Some(store), Some(lease)) = (self.store.get(), job.task().lease()) else {
+        let Some(lease) = job.task().lease() else {
             return;
         };
         let Ok(result) = Json::from_value("result", made) else {
@@ -150,7 +148,7 @@ impl Shared {
             lease,
             end: outcome,
         };
-        if let Ok(verdicts) = store.finish_tasks(&[report]).await {
+        if let Ok(verdicts) = self.store.finish_tasks(&[report]).await {
             let accepted = verdicts.iter().any(|verdict| verdict.is_accepted());
             self.note(job, Step::Late { accepted });
         }

@@ -1,6 +1,6 @@
 //! The builder of an engine.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 
 use longhaul_domain::{
     Clock,
@@ -14,6 +14,7 @@ use crate::{
     dependency::Dependency,
     direct_dispatch::DirectDispatch,
     fair_order::FairOrder,
+    local_node::LocalNode,
     metrics::Metrics,
     progress::{CacheWriter, LiveTasks},
     signals::SignalReceivers,
@@ -37,6 +38,7 @@ pub struct EngineBuilder {
     catalog: Catalog,
     metrics: Option<Arc<Metrics>>,
     store_clock: Option<Arc<dyn Clock>>,
+    local_node: Option<Weak<dyn LocalNode>>,
 }
 
 impl EngineBuilder {
@@ -55,6 +57,7 @@ impl EngineBuilder {
             catalog: Catalog::default(),
             metrics: None,
             store_clock: None,
+            local_node: None,
         }
     }
 
@@ -115,6 +118,14 @@ impl EngineBuilder {
         self
     }
 
+    /// The node that this process will have. The node builds its engine while it is built itself:
+    /// each holds the other, and neither can change later or be forgotten.
+    #[must_use]
+    pub fn local_node(mut self, node: Weak<dyn LocalNode>) -> Self {
+        self.local_node = Some(node);
+        self
+    }
+
     /// Builds the engine. With a broker it starts to listen to signals, and with a shared progress
     /// cache it starts to write to it, so it must be called on a runtime.
     pub fn build(self) -> Arc<Engine> {
@@ -170,7 +181,7 @@ impl EngineBuilder {
             tiers: self.tier_source.map(Tiers::new),
             dependencies: self.dependencies,
             store_health: StoreHealth::default(),
-            local_node: OnceLock::new(),
+            local_node: self.local_node,
         })
     }
 }

@@ -1,12 +1,14 @@
 //! The engine of one process: what it shares between commands, queries and background work.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use longhaul_domain::{
     Clock, NewTask,
     contract::{
         Broker, EventBus, Notifier, ProgressCache, Store,
         broker::BrokerState,
+        event_bus::{EventStream, Subscription},
+        notifier::HintedTask,
         store::{Leases, Maintenance, Outbox, Queues, TaskReads, Tokens},
     },
 };
@@ -69,23 +71,19 @@ use crate::{
 pub struct Engine {
     /// Private to the engine, so that each change of a task goes through a command.
     pub(crate) store: Arc<dyn Store>,
-    pub bus: Arc<dyn EventBus>,
-    pub notifier: Arc<dyn Notifier>,
-    /// Carries hints between processes, where there is a broker. Without one, or while it is down,
-    /// nodes poll the store.
-    pub broker: Option<Arc<dyn Broker>>,
-    /// The task types that this process knows.
+    pub(crate) bus: Arc<dyn EventBus>,
+    pub(crate) notifier: Arc<dyn Notifier>,
+    /// Absent in a process alone.
+    pub(crate) broker: Option<Arc<dyn Broker>>,
     pub(crate) catalog: Catalog,
     /// The progress of tasks that run elsewhere. A shared cache also has that of tasks that run
     /// here.
-    pub progress_cache: Option<Arc<dyn ProgressCache>>,
-    pub metrics: Arc<Metrics>,
-    /// The store's clock, as far as this process knows it.
-    pub store_time: StoreTime,
+    pub(crate) progress_cache: Option<Arc<dyn ProgressCache>>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) store_time: StoreTime,
     /// The store's clock, if it is that of this process.
     pub(crate) store_clock: Option<Arc<dyn Clock>>,
-    /// What components of this process wake each other for.
-    pub wakeups: Arc<Wakeups>,
+    pub(crate) wakeups: Arc<Wakeups>,
     /// Writes local progress into a shared progress cache.
     pub(crate) cache_writer: Option<CacheWriter>,
     /// Publishes hints for tasks that this process makes claimable.
@@ -101,7 +99,8 @@ pub struct Engine {
     /// What this process can do without for a while.
     pub(crate) dependencies: Vec<Arc<dyn Dependency>>,
     pub(crate) store_health: StoreHealth,
-    pub(crate) local_node: OnceLock<Weak<dyn LocalNode>>,
+    /// Absent in a process without a node. Weak, because the node holds the engine.
+    pub(crate) local_node: Option<Weak<dyn LocalNode>>,
 }
 
 impl Engine {
@@ -149,11 +148,42 @@ impl Engine {
         &*self.store
     }
 
+    /// Carries hints between processes, where there is a broker. Without one, or while it is down,
+    /// nodes poll the store.
+    pub const fn broker(&self) -> Option<&Arc<dyn Broker>> {
+        self.broker.as_ref()
+    }
+
     /// Whether hints travel over a broker now.
     pub fn is_broker_up(&self) -> bool {
         self.broker
             .as_ref()
             .is_some_and(|broker| broker.state() == BrokerState::Up)
+    }
+
+    /// Task events from now on. A slow listener loses the oldest and gets their number.
+    pub fn subscribe(&self, subscription: Subscription) -> Box<dyn EventStream> {
+        self.bus.subscribe(subscription)
+    }
+
+    /// Waits for a hint of the notifier. Returns the tasks that it names.
+    pub async fn hinted(&self) -> Vec<HintedTask> {
+        self.notifier.notified().await
+    }
+
+    /// What components of this process wake each other for.
+    pub fn wakeups(&self) -> &Wakeups {
+        &self.wakeups
+    }
+
+    /// The store's clock, as far as this process knows it.
+    pub const fn store_time(&self) -> &StoreTime {
+        &self.store_time
+    }
+
+    /// What this process measures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     /// Whether more tasks wait in this queue than the dispatcher publishes hints for. Nodes with a
@@ -164,22 +194,15 @@ impl Engine {
             .is_some_and(|dispatch| dispatch.is_backlogged(queue))
     }
 
-    /// Attaches the node of this process, which needs the engine to start. The first one counts.
-    pub fn attach_node(&self, node: Weak<dyn LocalNode>) {
-        if self.local_node.set(node).is_err() {
-            tracing::debug!("this process has a second node; the engine reports the first one");
-        }
-    }
-
     /// The node of this process, if it has one that still runs.
     pub fn local_node(&self) -> Option<Arc<dyn LocalNode>> {
-        self.local_node.get().and_then(Weak::upgrade)
+        self.local_node.as_ref().and_then(Weak::upgrade)
     }
 
     /// Whether the node of this process is shutting down or has shut down. A process without a
     /// node never drains.
     pub fn is_draining(&self) -> bool {
-        match self.local_node.get() {
+        match &self.local_node {
             Some(node) => node.upgrade().is_none_or(|node| node.is_draining()),
             None => false,
         }

@@ -32,7 +32,8 @@ impl Longhaul {
         filter: &TaskFilter,
         page: &PageRequest,
     ) -> Result<Page<TaskRecord>, StoreError> {
-        self.store().list_tasks(&Access::All, filter, page).await
+        let reads = self.engine().reads();
+        reads.list_tasks(&Access::All, filter, page).await
     }
 
     /// Changes due time, priority, queue or attempts of a task. An ended task is refused.
@@ -62,7 +63,7 @@ impl Longhaul {
         let access = Access::All;
         let limit = bounds::MAINTENANCE_BATCH;
         let mut filter = filter.clone();
-        let now = self.store().now().await?;
+        let now = self.engine().reads().now().await?;
 
         filter.created_before = Some(filter.created_before.map_or(now, |before| before.min(now)));
         let mut request = BulkRequest {
@@ -103,6 +104,6 @@ impl Longhaul {
 
     /// All queues that had tasks, and whether they are paused.
     pub async fn queues(&self) -> Result<Vec<Queue>, StoreError> {
-        self.store().list_queues().await
+        self.engine().queues().list_queues().await
     }
 }

@@ -5,27 +5,65 @@ use std::sync::Arc;
 use longhaul_domain::{
     NewTask, Status, StoreError, TaskId, TaskRecord,
     contract::{
-        RateLimiter, Store,
+        RateLimiter,
         event_bus::{EventStream, Subscription},
         store::{Access, RetryScope, Submitted},
     },
 };
 use longhaul_engine::{Engine, Submissions as _};
-use longhaul_node::{Node, RunningNode, WorkerSettings, maintenance::job::MaintenanceJob};
+use longhaul_node::{Node, RunningNode, maintenance::job::MaintenanceJob};
 use longhaul_sdk::{Client, Handle, Kind, Named, Submission, Task, TypeInfo};
 use longhaul_store::SqlStore;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::CallersTransaction;
-
 /// A store, the task types of this process, and the node that runs them. Start with
 /// [`Longhaul::open`].
+///
+/// [`Self::engine`] hands out the reads of the store as narrow traits:
+///
+/// ```no_run
+/// use longhaul::{Access, Longhaul, StoreError, TaskId, TaskRecord};
+///
+/// async fn read(longhaul: &Longhaul, id: TaskId) -> Result<TaskRecord, StoreError> {
+///     longhaul.engine().reads().get_task(&Access::All, id).await
+/// }
+/// ```
+///
+/// A change of a task goes through a command, which publishes it. The operations of the store that
+/// change a task cannot be reached, neither through a store of its own
+///
+/// ```compile_fail,E0599
+/// use longhaul::{Access, Longhaul, TaskId};
+///
+/// async fn change(longhaul: &Longhaul, id: TaskId) {
+///     let _ = longhaul.store().cancel_task(&Access::All, id).await;
+/// }
+/// ```
+///
+/// nor through the engine's field
+///
+/// ```compile_fail,E0616
+/// use longhaul::{Access, Longhaul, TaskId};
+///
+/// async fn change(longhaul: &Longhaul, id: TaskId) {
+///     let _ = longhaul.engine().store.cancel_task(&Access::All, id).await;
+/// }
+/// ```
+///
+/// nor through the narrow traits:
+///
+/// ```compile_fail,E0599
+/// use longhaul::{Access, Longhaul, TaskId};
+///
+/// async fn change(longhaul: &Longhaul, id: TaskId) {
+///     let _ = longhaul.engine().reads().cancel_task(&Access::All, id).await;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Longhaul {
     pub(crate) client: Arc<Client>,
     pub(crate) limiter: Arc<dyn RateLimiter>,
-    store: Arc<dyn Store>,
-    sql: Option<SqlStore>,
+    pub(crate) sql: Option<SqlStore>,
     node: Option<RunningNode>,
     /// Whether another `Longhaul` stops the node and closes the store.
     is_client: bool,
@@ -37,13 +75,11 @@ impl Longhaul {
     pub(crate) fn new(
         client: Arc<Client>,
         limiter: Arc<dyn RateLimiter>,
-        store: Arc<dyn Store>,
         sql: Option<SqlStore>,
     ) -> Self {
         Self {
             client,
             limiter,
-            store,
             sql,
             node: None,
             is_client: false,
@@ -61,22 +97,13 @@ impl Longhaul {
             ..Self::new(
                 Arc::clone(&self.client),
                 Arc::clone(&self.limiter),
-                Arc::clone(&self.store),
                 self.sql.clone(),
             )
         }
     }
 
-    /// Creates the node of this process. Submitted tasks may start on it at once.
-    pub(crate) fn make_node(&mut self, settings: WorkerSettings, is_alone: bool) -> Arc<Node> {
-        let client = Client::clone(&self.client);
-        let node = Node::new(client, Arc::clone(&self.limiter), settings, is_alone);
-
-        self.client = node.client();
-        node
-    }
-
-    pub(crate) async fn start_node(
+    /// Runs the node until [`Self::stop`].
+    pub(crate) async fn run(
         mut self,
         node: Arc<Node>,
         maintenance: Vec<Arc<dyn MaintenanceJob>>,
@@ -121,37 +148,7 @@ impl Longhaul {
         Ok(self.handles(&submitted))
     }
 
-    /// Submits within the caller's open transaction on the same database: task and business data
-    /// commit or vanish together. Workers find the task at their next poll, or at once after
-    /// [`Self::wake`]. This process does not see the commit, so `on_queued` is not called. On
-    /// SQLite, begin the transaction with `BEGIN IMMEDIATE` if it reads first.
-    pub async fn submit_in<K: Kind>(
-        &self,
-        transaction: &mut impl CallersTransaction,
-        submission: Submission<K>,
-    ) -> Result<Handle<K>, StoreError> {
-        let mut handles = self.submit_all_in(transaction, [submission]).await?;
-        handles
-            .pop()
-            .ok_or_else(|| StoreError::Internal("a submit answered with no task".to_owned()))
-    }
-
-    /// The same for many tasks, in order.
-    pub async fn submit_all_in<K: Kind>(
-        &self,
-        transaction: &mut impl CallersTransaction,
-        submissions: impl IntoIterator<Item = Submission<K>>,
-    ) -> Result<Vec<Handle<K>>, StoreError> {
-        let tasks = new_tasks(submissions).await?;
-        let no_database =
-            || StoreError::Internal("this store has no transactions to join".to_owned());
-        let submitted = transaction
-            .submit(self.sql.as_ref().ok_or_else(no_database)?, tasks)
-            .await?;
-        Ok(self.handles(&submitted))
-    }
-
-    fn handles<K: Kind>(&self, submitted: &[Submitted]) -> Vec<Handle<K>> {
+    pub(crate) fn handles<K: Kind>(&self, submitted: &[Submitted]) -> Vec<Handle<K>> {
         submitted
             .iter()
             .map(|made| self.handle(made.task_id))
@@ -170,7 +167,7 @@ impl Longhaul {
 
     /// The record of a task.
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord, StoreError> {
-        self.store().get_task(&Access::All, id).await
+        self.engine().reads().get_task(&Access::All, id).await
     }
 
     /// Cancels a task and its descendants. An ended task is left alone. A running task of a type
@@ -186,7 +183,7 @@ impl Longhaul {
 
     /// Task events from now on. A slow listener loses the oldest and gets their number.
     pub fn events(&self, subscription: Subscription) -> Box<dyn EventStream> {
-        self.engine().bus.subscribe(subscription)
+        self.engine().subscribe(subscription)
     }
 
     /// The registered types, with their settings and schemas.
@@ -194,14 +191,9 @@ impl Longhaul {
         self.client.registry.types()
     }
 
-    /// The store, for reads that have no method here. Changes through it are not published:
-    /// listeners and nodes see them late. Use the methods of this type and of [`Self::engine`]
-    /// instead.
-    pub const fn store(&self) -> &Arc<dyn Store> {
-        &self.store
-    }
-
-    /// Commands that also notify listeners and wake workers.
+    /// Commands, and what else the store can be asked for: `engine().reads()`, `queues()`,
+    /// `leases()`, `maintenance()`, `outbox()` and `tokens()`. A change of a task goes through a
+    /// command, which notifies listeners and wakes workers.
     pub fn engine(&self) -> &Engine {
         &self.client.engine
     }
@@ -241,7 +233,7 @@ impl Longhaul {
         if self.is_client {
             return;
         }
-        if let Some(broker) = &self.client.engine.broker {
+        if let Some(broker) = self.client.engine.broker() {
             broker.close().await;
         }
         if let Some(store) = self.sql {
@@ -250,7 +242,7 @@ impl Longhaul {
     }
 }
 
-async fn new_tasks<K: Kind>(
+pub(crate) async fn new_tasks<K: Kind>(
     submissions: impl IntoIterator<Item = Submission<K>>,
 ) -> Result<Vec<NewTask>, StoreError> {
     let mut submissions: Vec<Submission<K>> = submissions.into_iter().collect();

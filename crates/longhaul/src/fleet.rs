@@ -25,7 +25,7 @@ use crate::Longhaul;
 pub(crate) use servers::FleetSettings;
 
 /// How many events a listener may lag before it loses some.
-const BUS: usize = 4_096;
+const EVENT_LAG: usize = 4_096;
 /// How long a start waits for the broker. It then continues: the broker may come later.
 const BROKER_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -50,10 +50,12 @@ impl FleetSettings {
     ) -> Result<Fleet, Invalid> {
         let outbox = self.outbox()?;
         let mut dependencies: Vec<Arc<dyn Dependency>> = Vec::new();
+
         let (broker, bus): (_, Arc<dyn EventBus>) = match self.broker(&mut dependencies)? {
             Some((broker, bus)) => (Some(broker), bus),
-            None => (None, Arc::new(local_bus())),
+            None => (None, Arc::new(event_bus())),
         };
+
         let (limiter, progress): (Arc<dyn RateLimiter>, _) =
             match self.redis(&limits, &clock, &mut dependencies)? {
                 Some((limiter, progress)) => (limiter, Some(progress)),
@@ -72,26 +74,21 @@ impl FleetSettings {
 }
 
 /// The event bus of this process.
-fn local_bus() -> MemoryEventBus {
-    MemoryEventBus::new(BUS)
+fn event_bus() -> MemoryEventBus {
+    MemoryEventBus::new(EVENT_LAG)
 }
 
 impl Longhaul {
     /// Declares the topology of these queues and of those in the store. Refuses a queue with
     /// another topology. If the broker does not answer within seconds, nodes start without it.
     pub async fn declare_topology(&self, queues: &[String]) -> Result<(), StoreError> {
-        let Some(broker) = &self.engine().broker else {
+        let Some(broker) = self.engine().broker() else {
             return Ok(());
         };
-        let mut names: Vec<String> = queues.to_vec();
-        names.extend(
-            self.store()
-                .list_queues()
-                .await?
-                .into_iter()
-                .map(|queue| queue.name),
-        );
 
+        let stored = self.engine().queues().list_queues().await?;
+        let mut names: Vec<String> = queues.to_vec();
+        names.extend(stored.into_iter().map(|queue| queue.name));
         names.extend(self.client.routing.queues());
         names.extend(self.types().filter_map(|kind| kind.settings.queue.clone()));
         names.sort();
@@ -99,11 +96,11 @@ impl Longhaul {
 
         match declare(&**broker, &names).await {
             Ok(()) => Ok(()),
-            Err(BrokerError::Topology(what)) => Err(differs(what).into()),
+            Err(BrokerError::Topology(what)) => Err(other_topology(what).into()),
             Err(BrokerError::Unavailable(why)) => {
                 tracing::warn!(
                     %why,
-                    "the broker is down: nodes look into the store until it is there"
+                    "broker unavailable; nodes claim from the store until it answers"
                 );
                 Ok(())
             }
@@ -123,25 +120,26 @@ pub async fn declare(broker: &dyn Broker, queues: &[String]) -> Result<(), Broke
     broker.declare(queues).await
 }
 
-/// Waits for the broker up to a limit. The error says why it is not available.
+/// Waits for the broker, at most for `timeout`. The error says why it is not available.
 #[cfg_attr(
     not(feature = "server"),
     expect(unreachable_pub, reason = "for the programs of operators")
 )]
-pub async fn until_up(broker: &dyn Broker, most: Duration) -> Result<(), String> {
+pub async fn until_up(broker: &dyn Broker, timeout: Duration) -> Result<(), String> {
     let up = async {
         let mut state = broker.state();
         while state != BrokerState::Up {
             state = broker.state_after(&state).await;
         }
     };
-    match (tokio::time::timeout(most, up).await, broker.state()) {
+
+    match (tokio::time::timeout(timeout, up).await, broker.state()) {
         (Ok(()), _) | (Err(_), BrokerState::Up) => Ok(()),
         (Err(_), BrokerState::Down(why)) => Err(why),
     }
 }
 
-fn differs(what: String) -> Invalid {
+fn other_topology(what: String) -> Invalid {
     let allowed =
         "what longhaul migrate declares; delete what is there, or set another broker.namespace";
     Invalid::new(

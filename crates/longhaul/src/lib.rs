@@ -1,30 +1,28 @@
 #![doc = include_str!("../README.md")]
 #![warn(missing_docs)]
 
-mod admin;
-mod artifacts;
+// From a URL to a running process; read opening, builder, start, assembly.
+mod assembly;
 mod builder;
-mod facade;
-mod fleet;
-mod stop_signal;
-mod tier_source;
-mod transaction;
+mod opening;
+mod start;
 
-#[cfg(feature = "server")]
-mod mounting;
+// What a program does with it.
+mod admin;
+mod facade;
 #[cfg(feature = "server")]
 mod serving;
+mod stop_signal;
+mod transaction;
+
+// What it is made of.
+mod applications;
+mod artifacts;
+mod fleet;
+mod tier_source;
 
 #[cfg(feature = "testing")]
 pub mod testing;
-#[cfg(test)]
-#[cfg(feature = "testing")]
-mod worker_tests;
-
-#[cfg(test)]
-mod broker_tests;
-#[cfg(test)]
-mod tests;
 
 /// The HTTP API, for programs that serve it themselves: see [`Longhaul::serve`].
 #[cfg(feature = "server")]
@@ -37,7 +35,7 @@ pub mod server {
     pub use tokio_util::sync::CancellationToken;
 }
 
-/// For operators' programs: the store itself, its schema, and tokens.
+/// For operators' programs: a store of their own, its schema, and tokens.
 #[cfg(feature = "server")]
 pub mod operating {
     pub use longhaul_api::{Moment, WireDuration};

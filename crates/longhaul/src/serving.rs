@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 
-use longhaul_domain::Invalid;
 use longhaul_engine::Submissions;
 use longhaul_sdk::Client;
 use longhaul_server::{Api, IdentityMode, ListenerSettings, ServerError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    Longhaul,
-    mounting::{Application, mounts},
-};
+use crate::Longhaul;
 
 impl Longhaul {
     /// Serves the HTTP API and the mounted applications until `closing`. Requests in progress may
@@ -27,14 +23,6 @@ impl Longhaul {
         let api = self.api(identity);
         let mounts = self.mounts.clone();
         async move { longhaul_server::serve(listener, api?, mounts, settings, closing).await }
-    }
-
-    pub(crate) fn with_applications(
-        mut self,
-        applications: Vec<Application>,
-    ) -> Result<Self, Invalid> {
-        self.mounts = mounts(applications, &self)?;
-        Ok(self)
     }
 
     fn api(&self, identity: IdentityMode) -> Result<Arc<Api>, ServerError> {

@@ -39,13 +39,13 @@ impl Longhaul {
     pub async fn stop_at_signal(self) -> io::Result<()> {
         let mut signal = StopSignal::new()?;
         signal.received().await;
-        tracing::info!("stopping: what runs may finish; a second signal does not wait");
+        tracing::info!("stopping; running tasks may finish; a second signal ends the wait");
 
         // A second signal ends a drain that takes too long.
         tokio::select! {
             () = self.stop() => {}
             () = signal.received() => tracing::warn!(
-                "stopped without waiting; what ran is taken up again as after a crash"
+                "stopped without waiting; running tasks will resume as after a crash"
             ),
         }
 

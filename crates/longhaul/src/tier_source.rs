@@ -5,16 +5,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_engine::tiers::TierSource;
 
-struct Asked<F>(F);
+struct Lookup<F>(F);
 
-impl<F> std::fmt::Debug for Asked<F> {
+impl<F> std::fmt::Debug for Lookup<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Asked(…)")
+        f.write_str("Lookup(…)")
     }
 }
 
 #[async_trait]
-impl<F, Fut, E> TierSource for Asked<F>
+impl<F, Fut, E> TierSource for Lookup<F>
 where
     F: Fn(String) -> Fut + Send + Sync,
     Fut: Future<Output = Result<Option<String>, E>> + Send,
@@ -33,5 +33,5 @@ where
     Fut: Future<Output = Result<Option<String>, E>> + Send + 'static,
     E: std::fmt::Display + 'static,
 {
-    Arc::new(Asked(look_up))
+    Arc::new(Lookup(look_up))
 }

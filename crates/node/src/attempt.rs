@@ -272,7 +272,7 @@ impl AttemptServices for RunningAttempt {
         let reserved = self.node.limiter.reserve(key, wait_ms).await;
         let reservation = reserved.map_err(Stop::retryable)?;
         if matches!(reservation, Reservation::Refused { .. }) {
-            self.engine().metrics.throttled(key);
+            self.engine().metrics().throttled(key);
         }
         Ok(reservation)
     }

@@ -65,7 +65,7 @@ async fn write(engine: &Engine, lease: Lease, checkpoint: &Json) -> Result<(), S
         Verdict::Applied(_) | Verdict::Repeated(_) => Ok(()),
         Verdict::Stale(_) | Verdict::Missing => {
             // Another attempt has taken over, or the task has ended: the heartbeat finds out which.
-            engine.wakeups.notify_leases();
+            engine.wakeups().notify_leases();
             Err(Stop::cancelled())
         }
     }

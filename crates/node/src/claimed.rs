@@ -27,11 +27,11 @@ impl ClaimedTasks {
         // The store never dates a claim before the last change of its task, and a clock that was
         // ahead may have made one. The earliest claim is the closest to the store's time.
         if let Some(claimed_at) = tasks.iter().filter_map(|task| task.last_attempt_at).min() {
-            engine.store_time.note(claimed_at);
+            engine.store_time().note(claimed_at);
         }
 
         for task in tasks {
-            engine.metrics.claimed(&task);
+            engine.metrics().claimed(&task);
             // The lock is released before an attempt is stopped, which takes another lock.
             let taken = self.node.in_flight().take(&task);
             let Some(taken) = taken else { continue };

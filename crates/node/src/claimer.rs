@@ -255,7 +255,7 @@ impl Claimer {
                 () = node.shutdown.draining.cancelled() => return Ok(()),
                 () = slot_in(&node, full) => return Ok(()),
                 () = tokio::time::sleep_until(until) => return Ok(()),
-                tasks = node.engine().notifier.notified() => tasks,
+                tasks = node.engine().hinted() => tasks,
             };
 
             if !can_claim_by_id {
@@ -291,7 +291,7 @@ impl Claimer {
             () = node.shutdown.draining.cancelled() => {}
             () = broker_down(node) => {}
             () = slot_for_refused(node) => {}
-            () = node.engine().wakeups.wait_for_backlog() => {}
+            () = node.engine().wakeups().wait_for_backlog() => {}
             () = tokio::time::sleep(interval.mul_f64(jitter)) => {}
         }
     }
@@ -305,7 +305,7 @@ impl Claimer {
 /// Waits before a claim is retried. A node that was declared dead registers again in the meantime.
 pub(crate) async fn retry_wait(node: &Node, error: &StoreError) {
     if *error == StoreError::NodeLost {
-        node.engine().wakeups.notify_leases();
+        node.engine().wakeups().notify_leases();
     }
 
     let jitter = 0.5 + random::unit();
@@ -341,7 +341,7 @@ async fn slot_for_refused(node: &Node) {
 }
 
 async fn broker_down(node: &Node) {
-    match &node.engine().broker {
+    match node.engine().broker() {
         Some(broker) => drop(broker.state_after(&BrokerState::Up).await),
         None => std::future::pending().await,
     }

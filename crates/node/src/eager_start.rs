@@ -41,7 +41,7 @@ async fn submit_and_claim(slot: EagerSlot, task: NewTask) -> Result<Submitted, S
         Ok(answer) => answer,
         Err(StoreError::NodeLost) => {
             // The node was declared dead, which is no reason to refuse the task.
-            engine.wakeups.notify_leases();
+            engine.wakeups().notify_leases();
             return engine.submit(task).await;
         }
         Err(error) => return Err(error),

@@ -71,7 +71,7 @@ impl Timer {
             // A wakeup that another branch beats is stored and ends the next wait.
             tokio::select! {
                 () = node.shutdown.closing.cancelled() => return Wake::Close,
-                () = node.engine().wakeups.wait_for_leases() => break,
+                () = node.engine().wakeups().wait_for_leases() => break,
                 () = tokio::time::sleep_until(look_due) => {}
             }
 

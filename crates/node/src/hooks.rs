@@ -28,7 +28,7 @@ fn count(node: &Node, hook: &Hook) {
         Hook::Cancelled => EventKind::Cancelled,
     };
 
-    node.engine().metrics.processed(Listener::Hooks, event);
+    node.engine().metrics().processed(Listener::Hooks, event);
 }
 
 /// Calls the hooks for reports that the store has answered.

@@ -55,7 +55,7 @@ impl ManualNode {
             // Any order: a cancel that the handlers outrun is found by their reports.
             tokio::select! {
                 () = node.attempts.wait() => break,
-                () = node.engine().wakeups.wait_for_leases() => self.beat().await?,
+                () = node.engine().wakeups().wait_for_leases() => self.beat().await?,
             }
         }
 

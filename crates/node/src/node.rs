@@ -10,7 +10,7 @@ use longhaul_domain::{
         store::{ClaimRequest, Submitted},
     },
 };
-use longhaul_engine::{Engine, LocalNode};
+use longhaul_engine::{Engine, EngineBuilder, LocalNode};
 use longhaul_sdk::{Client, EagerStart, random};
 use parking_lot::{MutexGuard, RwLock};
 
@@ -41,24 +41,33 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that is not registered yet. What its client submits may start on it at once.
+    /// A node that is not registered yet, with its engine and its client. What the client submits
+    /// may start on it at once.
+    ///
+    /// The node builds the engine, because the engine reports its node and the node works with its
+    /// engine: so both are complete from the start.
     ///
     /// With `is_alone` no other process may have the store open. The node then takes over at once
     /// what earlier processes left.
     pub fn new(
-        client: Client,
+        engine: EngineBuilder,
+        make_client: impl FnOnce(Arc<Engine>) -> Client,
         limiter: Arc<dyn RateLimiter>,
         settings: WorkerSettings,
         is_alone: bool,
     ) -> Arc<Self> {
         Arc::new_cyclic(|node: &Weak<Self>| {
-            let node: Weak<dyn EagerStart> = Weak::<Self>::clone(node);
-            let client = Arc::new(client.with_node(node));
-            Self::of_client(client, limiter, settings, is_alone)
+            let local_node: Weak<dyn LocalNode> = Weak::<Self>::clone(node);
+            let eager_start: Weak<dyn EagerStart> = Weak::<Self>::clone(node);
+
+            let engine = engine.local_node(local_node).build();
+            let client = make_client(engine).with_node(eager_start);
+            Self::of_client(Arc::new(client), limiter, settings, is_alone)
         })
     }
 
-    /// The same for a client that does not know the node: what it submits is claimed later.
+    /// A node that neither its engine nor its client knows: what the client submits is claimed
+    /// later.
     pub(crate) fn of_client(
         client: Arc<Client>,
         limiter: Arc<dyn RateLimiter>,

@@ -47,7 +47,7 @@ const LOOKUP_AGAIN: Duration = Duration::from_millis(1);
 
 /// Starts a consumer for each queue that the node serves, if there is a broker.
 pub(crate) fn start_all(node: &Arc<Node>, loops: &mut JoinSet<()>) {
-    let Some(broker) = &node.engine().broker else {
+    let Some(broker) = node.engine().broker() else {
         return;
     };
 
@@ -165,7 +165,7 @@ impl QueueConsumer {
         self.unacknowledged.clear();
         // Before the claimer is woken: a hint must not change the store's order.
         self.hints.pause().await;
-        self.node.engine().wakeups.notify_backlog();
+        self.node.engine().wakeups().notify_backlog();
 
         while self.node.engine().is_backlogged(&self.queue) {
             // The end of a backlog has no wakeup of its own, so the consumer polls for it.
@@ -312,7 +312,7 @@ impl QueueConsumer {
         let mut delayed = Vec::new();
 
         for hint in hints {
-            let until_due = self.node.engine().store_time.until(hint.due_at);
+            let until_due = self.node.engine().store_time().until(hint.due_at);
             if until_due < DUE_NOW {
                 // Another node has claimed the task, unless it is not committed yet.
                 self.early.look_up_again(hint);
@@ -331,7 +331,7 @@ impl QueueConsumer {
 
     /// Passes on hints of types that this node does not serve, because another node may.
     async fn pass_on(&mut self, hints: Vec<Hint>) {
-        let now = self.node.engine().store_time.now();
+        let now = self.node.engine().store_time().now();
         let selected = self.pass_on_limit.select(hints, now);
         if selected.is_empty() {
             return;

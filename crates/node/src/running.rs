@@ -1,10 +1,9 @@
 //! A node with its loops, from its start to its shutdown.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_domain::{NodeId, StoreError, bounds};
-use longhaul_engine::LocalNode;
 use longhaul_sdk::{StopReason, random};
 use tokio::task::JoinSet;
 
@@ -49,8 +48,6 @@ impl Node {
         maintenance: Vec<Arc<dyn MaintenanceJob>>,
     ) -> Result<RunningNode, StoreError> {
         self.join().await?;
-        let local_node: Weak<dyn LocalNode> = Arc::<Self>::downgrade(&self);
-        self.engine().attach_node(local_node);
 
         // Two sets, because a shutdown ends the claimers first. The others then deliver what still
         // runs.
@@ -83,7 +80,7 @@ impl Node {
         mut maintenance: Vec<Arc<dyn MaintenanceJob>>,
         loops: &mut JoinSet<()>,
     ) {
-        if self.engine().broker.is_some() {
+        if self.engine().broker().is_some() {
             maintenance.extend(maintenance::over_a_broker());
         }
 

@@ -103,7 +103,7 @@ impl Client {
     }
 
     fn count_hook(&self, event: EventKind) {
-        self.engine.metrics.processed(Listener::Hooks, event);
+        self.engine.metrics().processed(Listener::Hooks, event);
     }
 }
 

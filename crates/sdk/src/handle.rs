@@ -200,7 +200,7 @@ impl<K: Kind> Handle<K> {
             task_id: Some(self.id),
             owner: None,
         };
-        let mut events = self.client.engine.bus.subscribe(subscription);
+        let mut events = self.client.engine.subscribe(subscription);
         let mut wait = FIRST_WAIT;
 
         loop {

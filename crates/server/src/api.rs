@@ -65,7 +65,7 @@ impl Api {
             .map_err(|error| ServerError::Document(error.to_string()))?;
         let document = Bytes::from(document);
         let closing = CancellationToken::new();
-        let http = HttpMetrics::new(&engine.metrics);
+        let http = HttpMetrics::new(engine.metrics());
         let tokens = Arc::new(Tokens::new(Arc::clone(&engine)));
 
         Ok(Arc::new(Self {

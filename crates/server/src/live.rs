@@ -91,7 +91,7 @@ impl Follower {
             Access::Owner(owner) if task_id.is_none() => Some(owner.clone()),
             Access::Owner(_) | Access::All => None,
         };
-        let events = api.engine.bus.subscribe(Subscription { task_id, owner });
+        let events = api.engine.subscribe(Subscription { task_id, owner });
         let _open = api.http.open_stream();
 
         Self {
@@ -273,7 +273,7 @@ impl Follower {
     }
 
     fn queue_event(&mut self, event: TaskEvent) {
-        let metrics = &self.api.engine.metrics;
+        let metrics = self.api.engine.metrics();
         metrics.processed(Listener::Live, event.event);
         self.pending.push_back(LiveMessage::Event {
             id: event.id(),

@@ -115,11 +115,12 @@ impl FleetSettings {
         let Some((url, options)) = &self.rabbitmq else {
             return Ok(None);
         };
+
         let broker = RabbitBroker::connect(&url.0, options.clone())?;
-        dependencies.push(Arc::new(
-            BrokerThere(Arc::clone(&broker) as Arc<dyn Broker>),
-        ));
-        let bus = Arc::new(RabbitEventBus::new(&broker, super::local_bus()));
+        let dependency = BrokerUp(Arc::clone(&broker) as Arc<dyn Broker>);
+        dependencies.push(Arc::new(dependency));
+
+        let bus = Arc::new(RabbitEventBus::new(&broker, super::event_bus()));
         Ok(Some((broker, bus)))
     }
 
@@ -133,13 +134,14 @@ impl FleetSettings {
         let Some((url, namespace)) = &self.redis else {
             return Ok(None);
         };
+
         let redis = Redis::open(&url.0, namespace)?;
-        dependencies.push(Arc::new(RedisThere(Arc::clone(&redis))));
+        dependencies.push(Arc::new(RedisUp(Arc::clone(&redis))));
+
         let fallback = Fallback {
             nodes: self.nodes,
             clock: Arc::clone(clock),
         };
-
         let limiter = RedisRateLimiter::new(Arc::clone(&redis), limits.clone(), fallback)?;
         Ok(Some((
             Arc::new(limiter),
@@ -149,9 +151,9 @@ impl FleetSettings {
 }
 
 #[derive(Debug)]
-struct BrokerThere(Arc<dyn Broker>);
+struct BrokerUp(Arc<dyn Broker>);
 
-impl Dependency for BrokerThere {
+impl Dependency for BrokerUp {
     fn name(&self) -> &'static str {
         "broker"
     }
@@ -162,9 +164,9 @@ impl Dependency for BrokerThere {
 }
 
 #[derive(Debug)]
-struct RedisThere(Arc<Redis>);
+struct RedisUp(Arc<Redis>);
 
-impl Dependency for RedisThere {
+impl Dependency for RedisUp {
     fn name(&self) -> &'static str {
         "redis"
     }

@@ -5,7 +5,7 @@
 use futures::FutureExt as _;
 use longhaul_domain::{
     Attempt, LogEntry, Status, StoreError, TaskId, TaskRecord, bounds,
-    contract::store::Access,
+    contract::store::{Access, TaskReads},
     filter::{PageRequest, SortOrder, TaskFilter},
 };
 use longhaul_sdk::{Handle, Kind, NoResult, Task};
@@ -119,7 +119,7 @@ impl TestLonghaul {
         let mut all = Vec::new();
 
         loop {
-            let found = at_once(self.store().list_tasks(&Access::All, filter, &page));
+            let found = at_once(self.reads().list_tasks(&Access::All, filter, &page));
             all.extend(found.items);
             match found.next {
                 Some(next) => page.after = Some(next),
@@ -133,10 +133,8 @@ impl TestLonghaul {
         let mut all: Vec<LogEntry> = Vec::new();
         loop {
             let after = all.last().map(|entry| entry.number);
-            let page = at_once(
-                self.store()
-                    .list_logs(&Access::All, id, after, bounds::PAGE_SIZE),
-            );
+            let reads = self.reads();
+            let page = at_once(reads.list_logs(&Access::All, id, after, bounds::PAGE_SIZE));
 
             all.extend(page.items);
             if page.next.is_none() {
@@ -145,9 +143,13 @@ impl TestLonghaul {
         }
     }
 
+    fn reads(&self) -> &dyn TaskReads {
+        self.engine().reads()
+    }
+
     #[track_caller]
     fn get(&self, id: TaskId) -> TaskRecord {
-        at_once(self.store().get_task(&Access::All, id))
+        at_once(self.reads().get_task(&Access::All, id))
     }
 
     /// The task with its attempts and log lines, for the message of a failed test.
@@ -172,12 +174,11 @@ impl TestLonghaul {
             )
         };
 
+        let reads = self.reads();
+        let attempts = at_once(reads.list_attempts(&Access::All, task.id, 0, 1_000));
+
         let mut lines = vec![describe(task)];
-        lines.extend(
-            at_once(self.store().list_attempts(&Access::All, task.id, 0, 1_000))
-                .iter()
-                .map(attempt),
-        );
+        lines.extend(attempts.iter().map(attempt));
         lines.extend(self.log_entries(task.id).iter().map(line));
 
         lines.join("\n")

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_domain::event::OutboxPolicy;
+use longhaul_domain::{contract::ArtifactStore, event::OutboxPolicy};
 use longhaul_node::maintenance;
 use longhaul_sdk::{Job, Outcome, Task, TypeSettings};
 use longhaul_testkit::{
@@ -30,10 +30,10 @@ impl TestBuilder {
         let fuse = Arc::new(Fuse::default());
         let watch: Arc<dyn CheckpointWatch> = Arc::clone(&fuse) as _;
         let store = MemoryStore::new(clock.clone(), OutboxPolicy::default()).watched(watch);
-        let builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
-        let mut builder = builder.artifact_key([7; 32]);
+        let mut builder = Builder::on(Arc::new(store), Arc::new(clock.clone()));
 
-        builder.artifacts = Arc::new(MemoryArtifacts::default());
+        builder = builder.artifact_key([7; 32]);
+        builder.files.store = Arc::new(MemoryArtifacts::default());
         Self {
             builder,
             clock,
@@ -65,6 +65,13 @@ impl TestBuilder {
         self.configure(|builder| builder.limit(key, limit))
     }
 
+    /// Puts files into this store, for example one that fails.
+    #[must_use]
+    pub fn artifact_store(mut self, store: Arc<dyn ArtifactStore>) -> Self {
+        self.builder.files.store = store;
+        self
+    }
+
     /// Sets any other option: `configure(|builder| builder.routing(routing).slots(1))`.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
@@ -80,7 +87,7 @@ impl TestBuilder {
     #[track_caller]
     pub fn start(self) -> TestLonghaul {
         let settings = self.builder.worker.clone();
-        let files = Arc::clone(&self.builder.artifacts);
+        let files = Arc::clone(&self.builder.files.store);
         let maintenance = maintenance::all(&self.builder.maintenance, None, &files);
         let longhaul = match self.builder.without_worker() {
             Ok(longhaul) => longhaul,

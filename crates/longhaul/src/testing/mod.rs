@@ -76,6 +76,10 @@ mod tests;
 
 use std::sync::Arc;
 
+use longhaul_domain::{
+    Clock,
+    contract::{RateLimiter, Store},
+};
 use longhaul_node::{ManualNode, WorkerSettings, maintenance::job::MaintenanceJob};
 use longhaul_testkit::clock::TestClock;
 use tokio::sync::Mutex;
@@ -83,7 +87,7 @@ use tokio::sync::Mutex;
 pub use builder::TestBuilder;
 pub use provider::{FakeProvider, ProviderError};
 
-use crate::Longhaul;
+use crate::{Builder, Longhaul};
 use fuse::Fuse;
 
 /// Longhaul in memory, driven by a test. See the [module](self).
@@ -113,6 +117,11 @@ impl TestLonghaul {
     pub fn new() -> TestBuilder {
         TestBuilder::new()
     }
+
+    /// The rate limiter of this Longhaul, to see or change which limits are used up.
+    pub fn limiter(&self) -> &dyn RateLimiter {
+        &*self.longhaul.limiter
+    }
 }
 
 impl std::ops::Deref for TestLonghaul {
@@ -121,4 +130,10 @@ impl std::ops::Deref for TestLonghaul {
     fn deref(&self) -> &Longhaul {
         &self.longhaul
     }
+}
+
+/// A Longhaul on a store of the test's own, with this clock: for tests that start a worker as
+/// production does and stand between it and its store.
+pub fn on(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Builder {
+    Builder::on(store, clock)
 }

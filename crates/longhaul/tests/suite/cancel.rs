@@ -42,8 +42,8 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
     if place != Place::Alone(Backend::Sqlite) {
         trials.push(trial(
             place,
-            "cancel::another_process_is_heard_within_two_seconds",
-            another_process_is_heard,
+            "cancel::a_cancel_of_another_process_arrives_within_two_seconds",
+            a_cancel_of_another_process_arrives,
         ));
     }
 
@@ -57,7 +57,7 @@ struct Signs {
     hooked: Arc<Notify>,
 }
 
-/// Waits until it is told to stop.
+/// Runs until it should stop.
 struct Patient(Signs);
 
 impl Task for Patient {
@@ -77,7 +77,7 @@ impl Task for Patient {
     }
 }
 
-/// Never listens.
+/// Ignores every stop.
 struct Deaf(Signs);
 
 impl Task for Deaf {
@@ -87,14 +87,14 @@ impl Task for Deaf {
     type Output = ();
 
     async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
-        struct Told(Arc<Notify>);
-        impl Drop for Told {
+        struct OnDrop(Arc<Notify>);
+        impl Drop for OnDrop {
             fn drop(&mut self) {
                 self.0.notify_one();
             }
         }
 
-        let _told = Told(Arc::clone(&self.0.stopped));
+        let _on_drop = OnDrop(Arc::clone(&self.0.stopped));
         self.0.started.notify_one();
         std::future::pending().await
     }
@@ -185,7 +185,7 @@ async fn a_waiting_task_never_runs(database: Home) {
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Fails, or waits for a child that is due tomorrow, and keeps what its hook is told.
+/// Fails, or waits for a child that is due tomorrow, and notes the calls of its hook.
 #[derive(Default, Clone)]
 struct Idle(Arc<Mutex<Vec<(TaskId, u32)>>>);
 
@@ -220,7 +220,7 @@ async fn who_does_not_run_is_told(database: Home) {
     let queued = longhaul.submit::<Idle>(false).delay(DAY).await.unwrap();
     let retrying = longhaul.submit::<Idle>(false).await.unwrap();
     let waiting = longhaul.submit::<Idle>(true).await.unwrap();
-    let mut told = Vec::new();
+    let mut cancelled = Vec::new();
 
     for (handle, status, attempt) in [
         (queued, Status::Queued, 0),
@@ -234,21 +234,21 @@ async fn who_does_not_run_is_told(database: Home) {
             .unwrap();
         assert_eq!(cancelled, [Status::Cancelled; 4]);
         assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
-        told.push((handle.id(), attempt));
+        cancelled.push((handle.id(), attempt));
     }
 
     // A shutdown waits for hooks.
     longhaul.stop().await;
-    let mut heard = idle.0.lock().unwrap().clone();
-    heard.sort();
+    let mut hooked = idle.0.lock().unwrap().clone();
+    hooked.sort();
 
     // The child, which was made last, was cancelled with its parent.
-    let (child, attempt) = heard.pop().unwrap();
+    let (child, attempt) = hooked.pop().unwrap();
     assert!(
-        told.iter().all(|(id, _)| *id != child) && attempt == 0,
-        "{child:?} of {told:?}"
+        cancelled.iter().all(|(id, _)| *id != child) && attempt == 0,
+        "{child:?} of {cancelled:?}"
     );
-    assert_eq!(heard, told);
+    assert_eq!(hooked, cancelled);
 }
 
 async fn what_is_not_cancellable_is_left_alone(database: Home) {
@@ -275,8 +275,8 @@ async fn what_is_not_cancellable_is_left_alone(database: Home) {
     longhaul.stop().await;
 }
 
-/// The heartbeat brings the news: the limit is the contract's, not a measure of speed.
-async fn another_process_is_heard(database: Home) {
+/// The heartbeat carries the cancel. Two seconds are the contract's limit, not a measure of speed.
+async fn a_cancel_of_another_process_arrives(database: Home) {
     let signs = Signs::default();
     let settings = WorkerSettings {
         heartbeat: Duration::from_millis(200),

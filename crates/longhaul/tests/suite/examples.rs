@@ -58,17 +58,17 @@ async fn run(name: &str, line: &str) {
         Ok(output) => output.unwrap_or_else(|error| panic!("{}: {error}", program.display())),
         Err(_) => panic!("the example {name} had not ended by itself after {DEADLINE:?}"),
     };
-    let told = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
 
     assert!(
         output.status.success(),
-        "{name} ended with {}:\n{told}{errors}",
+        "{name} ended with {}:\n{printed}{errors}",
         output.status
     );
     assert!(
-        told.lines().any(|said| said.starts_with(line)),
-        "{name} did not say {line:?}:\n{told}{errors}"
+        printed.lines().any(|said| said.starts_with(line)),
+        "{name} did not say {line:?}:\n{printed}{errors}"
     );
 }
 

@@ -82,11 +82,11 @@ impl Crowd {
         Ok(())
     }
 
-    /// Lets so many leave one by one, each when all places are taken: whoever came in beyond the
-    /// limit is still there to be counted.
-    async fn empty(&self, all: usize, places: usize) {
+    /// Lets this many end one by one, each when all slots are taken: a task beyond the limit would
+    /// still run and be counted.
+    async fn empty(&self, all: usize, slots: usize) {
         for gone in 0..all {
-            while self.now.load(Ordering::SeqCst) < places.min(all - gone) {
+            while self.now.load(Ordering::SeqCst) < slots.min(all - gone) {
                 tokio::task::yield_now().await;
             }
             self.exit.add_permits(1);

@@ -8,12 +8,13 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a test: what is not as it must be stops it"
+    reason = "helpers of tests; a failure stops the test"
 )]
 
 mod cancel;
 mod ends;
 mod examples;
+mod fair_order;
 #[expect(
     dead_code,
     reason = "shared with the tests of the store, which use more of it"
@@ -21,11 +22,10 @@ mod examples;
 #[path = "../../../store/tests/conformance/fresh.rs"]
 mod fresh;
 mod limits;
-mod lives;
+mod operators;
 mod parents;
-mod people;
+mod shutdowns_and_crashes;
 mod submits;
-mod turns;
 
 use std::future::Future;
 use std::ops::Deref;
@@ -39,7 +39,7 @@ use longhaul_testkit::{rabbit_namespace::RabbitNamespace, suite};
 /// Far more than any case takes.
 const DEADLINE: Duration = Duration::from_secs(180);
 /// The queues of tasks that the cases use.
-const LANES: [&str; 5] = [
+const QUEUES: [&str; 5] = [
     "enterprise_exclusive",
     "vip_short",
     "vip_long",
@@ -61,10 +61,10 @@ fn main() {
                 ends::trials(place),
                 cancel::trials(place),
                 parents::trials(place),
-                people::trials(place),
+                operators::trials(place),
                 limits::trials(place),
-                lives::trials(place),
-                turns::trials(place),
+                shutdowns_and_crashes::trials(place),
+                fair_order::trials(place),
             ]
         })
         .flatten()
@@ -106,7 +106,7 @@ impl Home {
                 fleet: None,
             },
             Place::Fleet => {
-                let namespace = RabbitNamespace::new(&server("LONGHAUL_TEST_RABBITMQ"), &LANES);
+                let namespace = RabbitNamespace::new(&server("LONGHAUL_TEST_RABBITMQ"), &QUEUES);
                 let fleet = Some((namespace, server("LONGHAUL_TEST_REDIS")));
                 Self {
                     database: FreshDatabase::make(Backend::Postgres).await,
@@ -169,10 +169,10 @@ async fn open(home: &Home) -> Builder {
     }
 }
 
-/// Waits until it is so. Looks are some milliseconds apart: the servers have the other cases to
-/// serve, too.
-async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
-    while !is_so().await {
+/// Waits until the condition holds. It is checked only every few milliseconds, because the servers
+/// serve the other cases, too.
+async fn until<F: Future<Output = bool>>(mut holds: impl FnMut() -> F) {
+    while !holds().await {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

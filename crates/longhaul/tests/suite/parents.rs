@@ -293,7 +293,7 @@ async fn cancel_takes_the_children_along(database: Home) {
     longhaul.stop().await;
 }
 
-/// Waits for a child that runs until it is told to stop.
+/// Waits for a child that runs until it should stop.
 struct Guardian;
 
 impl Task for Guardian {
@@ -309,7 +309,7 @@ impl Task for Guardian {
 
 struct Listener {
     started: Arc<Notify>,
-    told: Arc<Notify>,
+    stopped: Arc<Notify>,
 }
 
 impl Task for Listener {
@@ -320,17 +320,17 @@ impl Task for Listener {
     async fn run(&self, ctx: Context<Self>) -> Outcome<()> {
         self.started.notify_one();
         ctx.cancelled().await;
-        self.told.notify_one();
+        self.stopped.notify_one();
         ctx.check()
     }
 }
 
 async fn a_running_child_hears(database: Home) {
     let started = Arc::new(Notify::new());
-    let told = Arc::new(Notify::new());
+    let stopped = Arc::new(Notify::new());
     let listener = Listener {
         started: Arc::clone(&started),
-        told: Arc::clone(&told),
+        stopped: Arc::clone(&stopped),
     };
     let longhaul = open(&database)
         .await
@@ -344,7 +344,7 @@ async fn a_running_child_hears(database: Home) {
     started.notified().await;
     until(async || handle.status().await.unwrap() == Status::Waiting).await;
     assert_eq!(handle.cancel().await.unwrap(), Status::Cancelled);
-    told.notified().await;
+    stopped.notified().await;
     longhaul.stop().await;
 }
 

@@ -339,21 +339,22 @@ async fn listeners_hear_of_every_step(database: Home) {
         EventKind::Completed,
     ];
 
-    let mut heard = Vec::new();
-    // A submit and its start may be told in either order: they are told by different hands.
-    while !wanted.iter().all(|kind| heard.contains(kind)) {
+    let mut received = Vec::new();
+    // The events of a submit and of its start may arrive in either order: different components
+    // publish them.
+    while !wanted.iter().all(|kind| received.contains(kind)) {
         let event = next_event(&mut *news).await;
         assert_eq!(event.task_id, handle.id());
-        heard.push(event.event);
+        received.push(event.event);
     }
 
-    assert_eq!(heard.len(), wanted.len(), "{heard:?}");
+    assert_eq!(received.len(), wanted.len(), "{received:?}");
     assert!(slow.next().await.is_some());
     longhaul.stop().await;
 }
 
-/// The next event. A listener that begins to hear other processes is told that it may have missed
-/// something of theirs.
+/// The next event. A listener that connects to other processes is notified that it may have missed
+/// some of their events.
 async fn next_event(news: &mut dyn EventStream) -> TaskEvent {
     loop {
         match news.next().await {
@@ -383,8 +384,8 @@ async fn a_delayed_task_runs_when_it_is_due(database: Home) {
     assert_eq!(task.status, Status::Queued);
     assert!(task.due_at.micros_since(task.created_at) >= 3_600_000_000);
 
-    // Now in a moment that nobody hints a hint for.
-    let run_at = longhaul.store().now().await.unwrap().plus_ms(300);
+    // Due soon, without a hint.
+    let run_at = longhaul.engine().reads().now().await.unwrap().plus_ms(300);
     let sooner = Reschedule {
         run_at: Some(run_at),
         ..Reschedule::default()
@@ -442,17 +443,17 @@ async fn progress_is_written_seldom_and_at_the_end(database: Home) {
         "the row was written {} times",
         task.version
     );
-    let mut heard = 0;
+    let mut received = 0;
 
     loop {
         let kind = next_event(&mut *news).await.event;
-        heard += usize::from(kind == EventKind::Progress);
+        received += usize::from(kind == EventKind::Progress);
         if kind == EventKind::Completed {
             break;
         }
     }
 
-    assert_eq!(heard, 1_000, "listeners hear of every report at once");
+    assert_eq!(received, 1_000, "listeners receive every report at once");
     longhaul.stop().await;
 }
 
@@ -474,7 +475,7 @@ impl Task for Measured {
     }
 }
 
-/// What the handle says.
+/// What the handle returns.
 async fn percent(handle: &Handle<Measured>) -> f64 {
     handle.progress().await.unwrap().unwrap().percent
 }
@@ -493,7 +494,7 @@ async fn a_handle_sees_progress(database: Home) {
     let handle = longhaul.submit::<Measured>(()).await.unwrap();
     reported.notified().await;
 
-    // The store has the first report, and hears of the next one seconds later.
+    // The store has the first report, and gets the next one seconds later.
     until(async || handle.task().await.unwrap().progress.is_some()).await;
     go_on.add_permits(1);
     reported.notified().await;
@@ -525,7 +526,7 @@ async fn a_submit_into_a_free_slot_is_claimed_with_the_same_commit(database: Hom
         .await
         .unwrap();
 
-    // Not while the worker happens to look for tasks by itself, hence more than one.
+    // More than one, because the worker may poll at that moment.
     for _ in 0..50 {
         let handle = longhaul.submit::<CountWords>(text("a b")).await.unwrap();
         assert_eq!(handle.result().await.unwrap(), 2);

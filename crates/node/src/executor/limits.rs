@@ -29,7 +29,7 @@ pub(super) async fn settle(node: &Node, attempt: &RunningAttempt, end: &AttemptE
 }
 
 async fn park(node: &Node, limit: Option<String>, delay_ms: u64) -> Result<(), LimiterError> {
-    let metrics = &node.engine().metrics;
+    let metrics = node.engine().metrics();
     match limit {
         Some(key) => {
             metrics.throttled(&key);

@@ -83,7 +83,7 @@ impl MaintenanceJob for Dispatcher {
     }
 
     async fn woken(&self, engine: &Engine) {
-        engine.wakeups.wait_for_dispatcher().await;
+        engine.wakeups().wait_for_dispatcher().await;
         // The next pass looks for queues again.
         self.memory.lock().await.listed_queues_at = None;
     }
@@ -95,7 +95,7 @@ impl MaintenanceJob for Dispatcher {
 
         // Set first, so that it also holds after an error of the store.
         self.set_rest(RETRY);
-        let rest = match &engine.broker {
+        let rest = match engine.broker() {
             Some(broker) if engine.is_broker_up() => {
                 memory.dispatch(engine, &**broker, now).await?
             }
@@ -232,7 +232,7 @@ impl Memory {
         let chosen = plan.publish.iter().filter_map(|index| listed.get(*index));
         let hints: Vec<Hint> = chosen.cloned().collect();
         let outcomes = broker.publish_hints(&hints).await;
-        engine.metrics.hints_published(hints.len(), plan.repeated);
+        engine.metrics().hints_published(hints.len(), plan.repeated);
 
         let mut refusal = None;
         for (hint, outcome) in hints.iter().zip(outcomes) {

@@ -49,7 +49,7 @@ impl MaintenanceJob for ProgressCollector {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let Some(broker) = &engine.broker else {
+        let Some(broker) = engine.broker() else {
             return Ok(Pass::Clear);
         };
 

@@ -52,7 +52,7 @@ impl MaintenanceJob for Relay {
     }
 
     async fn pass(&self, engine: &Engine) -> Result<Pass, StoreError> {
-        let Some(broker) = &engine.broker else {
+        let Some(broker) = engine.broker() else {
             return Ok(Pass::Clear);
         };
         if !engine.is_broker_up() {

@@ -503,7 +503,7 @@ impl SimNode {
                 .hand_back_strays(self.id, &known, STRAY_AGE_MS),
         );
         if handed_back.is_ok_and(|ids| !ids.is_empty()) {
-            self.engine.notifier.notify("");
+            self.engine.wake();
         }
     }
 
@@ -553,7 +553,7 @@ impl SimNode {
 
 /// Whether a change through this engine concerns running handlers.
 pub(crate) fn notified(engine: &Engine) -> bool {
-    let mut notified = std::pin::pin!(engine.wakeups.wait_for_leases());
+    let mut notified = std::pin::pin!(engine.wakeups().wait_for_leases());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     notified.as_mut().poll(&mut context).is_ready()
 }

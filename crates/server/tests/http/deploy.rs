@@ -188,7 +188,7 @@ async fn the_table_of_metrics_is_current() {
     let mut table =
         "| metric | kind | labels | what it is |\n| --- | --- | --- | --- |\n".to_owned();
 
-    for one in server.longhaul.engine().metrics.described() {
+    for one in server.longhaul.engine().metrics().described() {
         let labels: Vec<String> = one
             .labels
             .iter()

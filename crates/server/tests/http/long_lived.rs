@@ -9,13 +9,13 @@ use longhaul::{
     Access, Json, NewTask, TaskId,
     server::{IdentityMode, ListenerSettings},
 };
+use longhaul_domain::contract::store::TaskCommands as _;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::database::Backend;
 use crate::trial::on_every_store;
 use crate::{
-    access::MISSING,
     client::{Call, DEADLINE},
     server::Server,
     socket::{Socket, connect},
@@ -51,7 +51,8 @@ async fn a_socket_ends_when_its_token_is_revoked(store: Backend) {
     socket.until(|message| message["type"] == "states").await;
     server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .revoke_token(token.id())
         .await
         .unwrap();
@@ -84,7 +85,8 @@ async fn a_known_token_works_while_others_at_its_address_guess(store: Backend) {
     // are used here: a live stream would renew the cache for them.
     server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .revoke_token(good.id())
         .await
         .unwrap();
@@ -196,14 +198,7 @@ async fn an_offset_beyond_the_end_starts_the_stream_again(store: Backend) {
 async fn changes_of_another_process_are_shown_without_an_event(store: Backend) {
     let server = Server::start(store).await;
     // A node of another process, so that streams poll the store.
-    let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
-    other.0 = MISSING.parse().unwrap();
-    server
-        .longhaul
-        .store()
-        .register_node(other, "other", "elsewhere", None)
-        .await
-        .unwrap();
+    server.register_node_of_another_process().await;
 
     let id = server.submit_for_later("default").await;
     let mut events = Call::get("/api/events").follow(server.address).await;
@@ -215,7 +210,7 @@ async fn changes_of_another_process_are_shown_without_an_event(store: Backend) {
     socket.until(|message| message["type"] == "states").await;
 
     // These changes go to the store only: no event is published.
-    let store = server.longhaul.store();
+    let store = server.store_of_another_process().await;
     let task = |name: &str| {
         NewTask::new(
             name,

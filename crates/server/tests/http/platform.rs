@@ -2,11 +2,12 @@
 
 use libtest_mimic::Trial;
 use longhaul::{Json, NewTask, Status};
+use longhaul_domain::contract::store::TaskCommands as _;
 use serde_json::{Value, json};
 
 use crate::database::Backend;
 use crate::trial::on_every_store;
-use crate::{access::MISSING, client::Call, readiness::readiness, server::Server, tokens::with};
+use crate::{client::Call, readiness::readiness, server::Server, tokens::with};
 
 pub(crate) fn trials() -> Vec<Trial> {
     on_every_store![
@@ -86,13 +87,8 @@ async fn a_task_that_no_node_serves_explains_why_and_nodes_list_what_they_run(st
             Json::parse("parameters", "1").unwrap(),
         );
 
-        let id = server
-            .longhaul
-            .store()
-            .submit_task(task)
-            .await
-            .unwrap()
-            .task_id;
+        let store = server.store_of_another_process().await;
+        let id = store.submit_task(task).await.unwrap().task_id;
 
         server.get(format!("/api/tasks/{id}/why")).await.expect(200)
     };
@@ -154,15 +150,7 @@ async fn a_node_that_runs_nothing_has_free_slots(store: Backend) {
     let why =
         async || server.get(format!("/api/tasks/{id}/why")).await.expect(200)["reason"].clone();
     assert_eq!(why().await, "no_node", "the node runs no tasks");
-    let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
-
-    other.0 = MISSING.parse().unwrap();
-    server
-        .longhaul
-        .store()
-        .register_node(other, "other", "elsewhere", None)
-        .await
-        .unwrap();
+    server.register_node_of_another_process().await;
 
     assert_eq!(why().await, "in_line", "the other node may have slots");
 }
@@ -199,14 +187,7 @@ async fn a_task_explains_why_it_is_not_running(store: Backend) {
     );
 
     // A node that does not list its types may run any.
-    let mut other = server.longhaul.store().list_nodes().await.unwrap()[0].id;
-    other.0 = MISSING.parse().unwrap();
-    server
-        .longhaul
-        .store()
-        .register_node(other, "other", "elsewhere", None)
-        .await
-        .unwrap();
+    server.register_node_of_another_process().await;
 
     let why = server
         .get(format!("/api/tasks/{unserved}/why"))
@@ -384,7 +365,14 @@ async fn a_task_without_a_free_slot_shows_how_many_are_ahead(store: Backend) {
         .await;
     server.until_status(&busy, Status::Running).await;
     let mut last = String::new();
-    let now = server.longhaul.store().now().await.unwrap().as_micros();
+    let now = server
+        .longhaul
+        .engine()
+        .reads()
+        .now()
+        .await
+        .unwrap()
+        .as_micros();
 
     for seconds in [30, 20, 10] {
         // Each task has its own due time, so that their order is fixed.

@@ -74,7 +74,12 @@ impl Server {
             ttl_ms,
         };
 
-        self.longhaul.store().create_token(&new).await.unwrap();
+        self.longhaul
+            .engine()
+            .tokens()
+            .create_token(&new)
+            .await
+            .unwrap();
         text
     }
 }
@@ -99,7 +104,8 @@ async fn every_route_refuses_every_invalid_token(store: Backend) {
     let revoked = server.token(2, "u-1", &ALL, None, hour).await;
     server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .revoke_token(revoked.id())
         .await
         .unwrap();
@@ -410,7 +416,8 @@ async fn a_revoked_token_is_refused_within_seconds_and_its_streams_end(store: Ba
 
     let used = server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .find_token(token.id())
         .await
         .unwrap()
@@ -421,7 +428,8 @@ async fn a_revoked_token_is_refused_within_seconds_and_its_streams_end(store: Ba
 
     server
         .longhaul
-        .store()
+        .engine()
+        .tokens()
         .revoke_token(token.id())
         .await
         .unwrap();

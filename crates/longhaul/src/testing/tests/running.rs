@@ -163,7 +163,7 @@ async fn a_clock_that_jumps_does_not_kill_the_worker() {
         (0, 0)
     );
     assert_eq!(
-        longhaul.store().list_nodes().await.unwrap().len(),
+        longhaul.engine().leases().list_nodes().await.unwrap().len(),
         1,
         "it is the same node all the time"
     );
@@ -344,7 +344,7 @@ async fn files_are_kept_in_memory() {
     assert!(!std::path::Path::new("longhaul-artifacts").exists());
 }
 
-/// Blocks its thread's turn with an await that never ends.
+/// Blocks its thread with an await that never ends.
 struct Stuck(Arc<Notify>);
 
 impl Task for Stuck {
@@ -353,14 +353,14 @@ impl Task for Stuck {
     type Output = ();
 
     async fn run(&self, _ctx: Context<Self>) -> Outcome<()> {
-        struct Told(Arc<Notify>);
-        impl Drop for Told {
+        struct OnDrop(Arc<Notify>);
+        impl Drop for OnDrop {
             fn drop(&mut self) {
                 self.0.notify_one();
             }
         }
 
-        let _told = Told(Arc::clone(&self.0));
+        let _on_drop = OnDrop(Arc::clone(&self.0));
         std::future::pending().await
     }
 
@@ -388,8 +388,8 @@ fn a_blocking_handler_that_is_past_its_timeout_is_dropped_at_its_await() {
             .start();
         let handle = longhaul.submit::<Stuck>(()).await.unwrap();
         longhaul.run_until_idle().await;
-        let told = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
-        (longhaul.record(&handle).status, told.is_ok())
+        let notified = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
+        (longhaul.record(&handle).status, notified.is_ok())
     });
 
     runtime.shutdown_background();

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul::{
-    Access, Builder, Longhaul, RetryPolicy, Status, Subscription, TaskId, TaskRecord,
+    Builder, Longhaul, RetryPolicy, Status, Subscription, TaskId, TaskRecord,
+    operating::{SqlStore, StoreOptions},
     server::{CancellationToken, IdentityMode, ListenerSettings, Network},
 };
+use longhaul_domain::NodeId;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -134,6 +136,27 @@ impl Server {
         }
     }
 
+    /// The store as another process has it: its changes are not published in this one.
+    pub(crate) async fn store_of_another_process(&self) -> SqlStore {
+        let options = StoreOptions {
+            is_beside: true,
+            ..StoreOptions::default()
+        };
+        SqlStore::connect(&self.database.url, options)
+            .await
+            .unwrap()
+    }
+
+    /// Registers a node of another process, which may run any type.
+    pub(crate) async fn register_node_of_another_process(&self) {
+        let other = NodeId(uuid::Uuid::from_u128(7));
+        let leases = self.longhaul.engine().leases();
+        leases
+            .register_node(other, "other", "elsewhere", None)
+            .await
+            .unwrap();
+    }
+
     pub(crate) async fn send(&self, call: Call) -> Reply {
         call.send(self.address).await
     }
@@ -196,12 +219,7 @@ impl Server {
 
         let satisfied = async {
             loop {
-                let task = self
-                    .longhaul
-                    .store()
-                    .get_task(&Access::All, id)
-                    .await
-                    .unwrap();
+                let task = self.longhaul.task(id).await.unwrap();
                 if condition(&task) {
                     return task;
                 }

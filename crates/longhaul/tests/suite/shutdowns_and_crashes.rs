@@ -16,37 +16,37 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(
             place,
-            "lives::a_drain_hands_back_without_a_charge",
+            "shutdowns_and_crashes::a_drain_hands_back_without_a_charge",
             a_drain_hands_back_without_a_charge,
         ),
         trial(
             place,
-            "lives::a_deploy_cancels_nothing",
+            "shutdowns_and_crashes::a_deploy_cancels_nothing",
             a_deploy_cancels_nothing,
         ),
         trial(
             place,
-            "lives::a_drain_lets_what_runs_finish",
+            "shutdowns_and_crashes::a_drain_lets_what_runs_finish",
             a_drain_lets_what_runs_finish,
         ),
         trial(
             place,
-            "lives::a_drain_amid_claims_runs_nothing_twice",
+            "shutdowns_and_crashes::a_drain_amid_claims_runs_nothing_twice",
             a_drain_amid_claims_runs_nothing_twice,
         ),
         trial(
             place,
-            "lives::a_crashed_nodes_task_goes_on_from_its_checkpoint",
+            "shutdowns_and_crashes::a_crashed_nodes_task_goes_on_from_its_checkpoint",
             a_crashed_nodes_task_goes_on,
         ),
         trial(
             place,
-            "lives::an_idle_node_is_not_taken_for_dead",
+            "shutdowns_and_crashes::an_idle_node_is_not_taken_for_dead",
             an_idle_node_is_not_taken_for_dead,
         ),
         trial(
             place,
-            "lives::a_long_handlers_state_is_saved_by_itself",
+            "shutdowns_and_crashes::a_long_handlers_state_is_saved_by_itself",
             state_is_saved_by_itself,
         ),
     ]
@@ -114,7 +114,7 @@ fn soon() -> WorkerSettings {
     }
 }
 
-/// Beats often beside any lease, so that a machine that stands still for a moment kills nobody.
+/// Sends heartbeats far more often than the lease needs, so that no node dies on a slow machine.
 fn lively() -> WorkerSettings {
     WorkerSettings {
         heartbeat: Duration::from_millis(200),
@@ -176,10 +176,10 @@ async fn a_drain_lets_what_runs_finish(database: Home) {
     after.stop().await;
 }
 
-/// So many have run when the node is stopped: more than one claim brings.
+/// This many have run when the node is stopped: more than one claim takes.
 const AMID: usize = 1_500;
 
-/// Notes that it ran, and is at its end.
+/// Notes that it ran.
 struct Brief {
     ran: Arc<Mutex<Vec<u32>>>,
     is_amid: Arc<Notify>,
@@ -262,7 +262,7 @@ async fn a_drain_amid_claims_runs_nothing_twice(database: Home) {
     );
 }
 
-/// The first node is dropped without a word, as `kill -9` does it.
+/// The first node is dropped without a shutdown, as with `kill -9`.
 async fn a_crashed_nodes_task_goes_on(database: Home) {
     let steps = Steps::new();
     let first = open(&database)
@@ -283,7 +283,7 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
     };
 
     let second = loop {
-        // The embedded file is free once everything of the first process is gone.
+        // The SQLite file is free once the first process is gone.
         match longhaul::Longhaul::open(&database.url).await {
             Ok(builder) => {
                 break builder
@@ -294,7 +294,7 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
                     .await
                     .unwrap();
             }
-            // Nobody tells of a lock that is given back. Anything else would never go away.
+            // A lock that is released sends no signal. Any other error is final.
             Err(error) if error.to_string().contains("open in another process") => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -311,7 +311,7 @@ async fn a_crashed_nodes_task_goes_on(database: Home) {
     second.stop().await;
 }
 
-/// With a lease that is shorter than a node without work would wait between two signs of life.
+/// With a lease shorter than the time between two heartbeats of an idle node.
 async fn an_idle_node_is_not_taken_for_dead(database: Home) {
     let lease = Duration::from_secs(5);
     let maintenance = MaintenanceSettings {
@@ -333,7 +333,8 @@ async fn an_idle_node_is_not_taken_for_dead(database: Home) {
     };
     until(async || {
         longhaul
-            .store()
+            .engine()
+            .leases()
             .list_nodes()
             .await
             .unwrap()
@@ -341,7 +342,7 @@ async fn an_idle_node_is_not_taken_for_dead(database: Home) {
             .any(outlives_its_lease)
     })
     .await;
-    let nodes = longhaul.store().list_nodes().await.unwrap();
+    let nodes = longhaul.engine().leases().list_nodes().await.unwrap();
     assert!(
         matches!(&nodes[..], [node] if node.lost_at.is_none()),
         "{nodes:?}"
@@ -402,7 +403,7 @@ async fn state_is_saved_by_itself(database: Home) {
     second.stop().await;
 }
 
-/// Takes every stop for a cancel.
+/// Treats every stop as a cancel.
 struct Hasty(Arc<Notify>);
 
 impl Task for Hasty {

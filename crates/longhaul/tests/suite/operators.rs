@@ -1,4 +1,4 @@
-//! What people do with tasks that are there, and what they read of one: lists, moves, held queues,
+//! What operators do with existing tasks, and what they read of one: lists, moves, paused queues,
 //! output and files.
 
 use std::time::{Duration, SystemTime};
@@ -16,27 +16,27 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(
             place,
-            "people::find_move_and_cancel_what_waits",
+            "operators::find_move_and_cancel_what_waits",
             find_move_and_cancel_what_waits,
         ),
         trial(
             place,
-            "people::a_paused_queue_is_left_alone",
+            "operators::a_paused_queue_is_left_alone",
             a_paused_queue_is_left_alone,
         ),
         trial(
             place,
-            "people::many_more_than_a_page_are_changed_at_once",
+            "operators::many_more_than_a_page_are_changed_at_once",
             many_more_than_a_page_are_changed_at_once,
         ),
         trial(
             place,
-            "people::read_output_across_attempts_to_its_end",
+            "operators::read_output_across_attempts_to_its_end",
             read_output_across_attempts_to_its_end,
         ),
         trial(
             place,
-            "people::read_files_and_details_of_progress",
+            "operators::read_files_and_details_of_progress",
             read_files_and_details_of_progress,
         ),
     ]

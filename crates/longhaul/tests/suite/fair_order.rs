@@ -1,5 +1,5 @@
-//! Turns: nobody's flood holds up another's task, within a queue, between queues, and between
-//! priorities.
+//! Fair order: many tasks of one owner do not delay those of another, within a queue, between queues
+//! and between priorities.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,10 @@ use libtest_mimic::Trial;
 use longhaul::{
     Context, Longhaul, MaintenanceSettings, Outcome, Status, Task, TaskRecord, WorkerSettings,
 };
-use longhaul_domain::{NodeId, contract::store::ClaimRequest};
+use longhaul_domain::{
+    NodeId,
+    contract::store::{ClaimRequest, Leases as _, TaskCommands as _},
+};
 use longhaul_store::{SqlStore, StoreOptions};
 use tokio::sync::Semaphore;
 
@@ -19,28 +22,28 @@ pub(crate) fn trials(place: Place) -> Vec<Trial> {
     vec![
         trial(
             place,
-            "turns::ten_thousand_tasks_of_one_do_not_hold_up_another",
+            "fair_order::ten_thousand_tasks_of_one_do_not_hold_up_another",
             ten_thousand_do_not_hold_up_another,
         ),
         trial(
             place,
-            "turns::a_process_learns_of_the_floods_of_others",
+            "fair_order::a_process_learns_of_the_floods_of_others",
             a_process_learns_of_the_floods_of_others,
         ),
         trial(
             place,
-            "turns::a_lone_task_is_due_when_it_was_made",
+            "fair_order::a_lone_task_is_due_when_it_was_made",
             a_lone_task_is_due_when_it_was_made,
         ),
         trial(
             place,
-            "turns::a_freed_slot_goes_to_the_queue_that_has_none",
+            "fair_order::a_freed_slot_goes_to_the_queue_that_has_none",
             a_freed_slot_goes_to_the_queue_that_has_none,
         ),
         trial(
             place,
-            "turns::whoever_has_waited_too_long_is_started",
-            whoever_has_waited_too_long_is_started,
+            "fair_order::a_task_that_waits_too_long_is_started",
+            a_task_that_waits_too_long_is_started,
         ),
     ]
 }
@@ -62,8 +65,8 @@ fn gated() -> Gated {
     Gated(Arc::new(Semaphore::new(0)))
 }
 
-/// Waits until the process knows the store's time and who waits there: from then on it gives those
-/// of a batch places, one after the other.
+/// Waits until the process knows the store's time and the waiting owners. From then on it orders
+/// the tasks of a batch.
 async fn until_it_has_looked(longhaul: &Longhaul) {
     until(async || {
         let pair = (0..2).map(|_| longhaul.submit::<Gated>(()).queue("bulk"));
@@ -80,27 +83,43 @@ async fn submit_many(longhaul: &Longhaul, owner: &str, count: usize) {
     longhaul.submit_all(tasks).await.unwrap();
 }
 
-/// Claims as a node of another process would.
-async fn claim(longhaul: &Longhaul, node: NodeId, limit: usize) -> Vec<TaskRecord> {
-    let request = ClaimRequest {
-        node_id: node,
-        host: "elsewhere".to_owned(),
-        queues: vec!["free_default".to_owned()],
-        task_types: vec![Gated::TYPE.to_owned()],
-        limit,
+async fn store_beside(database: &Home) -> SqlStore {
+    let options = StoreOptions {
+        is_beside: true,
+        ..StoreOptions::default()
     };
-
-    longhaul.store().claim_tasks(&request).await.unwrap()
+    SqlStore::connect(&database.url, options).await.unwrap()
 }
 
-async fn node_of(longhaul: &Longhaul) -> NodeId {
-    let node = NodeId(uuid::Uuid::from_u128(7));
-    longhaul
-        .store()
-        .register_node(node, "other", "elsewhere", None)
-        .await
-        .unwrap();
-    node
+/// The store as another process has it, with a node of that process.
+struct OtherProcess {
+    store: SqlStore,
+    node: NodeId,
+}
+
+impl OtherProcess {
+    async fn new(database: &Home) -> Self {
+        let store = store_beside(database).await;
+        let node = NodeId(uuid::Uuid::from_u128(7));
+        store
+            .register_node(node, "other", "elsewhere", None)
+            .await
+            .unwrap();
+
+        Self { store, node }
+    }
+
+    async fn claim(&self, limit: usize) -> Vec<TaskRecord> {
+        let request = ClaimRequest {
+            node_id: self.node,
+            host: "elsewhere".to_owned(),
+            queues: vec!["free_default".to_owned()],
+            task_types: vec![Gated::TYPE.to_owned()],
+            limit,
+        };
+
+        self.store.claim_tasks(&request).await.unwrap()
+    }
 }
 
 fn owners(tasks: &[TaskRecord]) -> Vec<&str> {
@@ -120,15 +139,15 @@ async fn ten_thousand_do_not_hold_up_another(database: Home) {
     }
 
     submit_many(&longhaul, "light", 1).await;
-    let node = node_of(&longhaul).await;
-    let first = claim(&longhaul, node, 3).await;
+    let other = OtherProcess::new(&database).await;
+    let first = other.claim(3).await;
     assert!(owners(&first).contains(&"light"), "{:?}", owners(&first));
 
-    // Some of the heavy one's are gone, and two come new: they take turns, one task each.
-    claim(&longhaul, node, 100).await;
+    // Some tasks of `heavy` are gone, and two owners are new: one task of each in turn.
+    other.claim(100).await;
     submit_many(&longhaul, "a", 50).await;
     submit_many(&longhaul, "b", 50).await;
-    let next = claim(&longhaul, node, 90).await;
+    let next = other.claim(90).await;
     let mut counts: HashMap<&str, usize> = HashMap::new();
 
     owners(&next)
@@ -152,13 +171,8 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
         .unwrap();
 
     submit_many(&here, "heavy", 1_000).await;
-    // One that has been told nothing, as another process is.
-    let options = StoreOptions {
-        is_beside: true,
-        ..StoreOptions::default()
-    };
-    let store = SqlStore::connect(&database.url, options).await.unwrap();
-    let there = Longhaul::on(store)
+    // It knows nothing of the other's tasks, as another process.
+    let there = Longhaul::on(store_beside(&database).await)
         .await
         .unwrap()
         .register(gated())
@@ -167,8 +181,8 @@ async fn a_process_learns_of_the_floods_of_others(database: Home) {
 
     until_it_has_looked(&there).await;
     submit_many(&there, "light", 1).await;
-    let node = node_of(&here).await;
-    let first = claim(&here, node, 3).await;
+    let other = OtherProcess::new(&database).await;
+    let first = other.claim(3).await;
     assert!(owners(&first).contains(&"light"), "{:?}", owners(&first));
     there.stop().await;
     here.stop().await;
@@ -182,7 +196,7 @@ async fn a_lone_task_is_due_when_it_was_made(database: Home) {
         .unwrap();
 
     until_it_has_looked(&longhaul).await;
-    // Each in a line of its own, for somebody may look between them.
+    // One commit each, because a claim may come between them.
     for (owner, priority) in [("a", 1), ("b", 2), ("c", 3)] {
         let made = longhaul
             .submit::<Gated>(())
@@ -197,8 +211,8 @@ async fn a_lone_task_is_due_when_it_was_made(database: Home) {
 
     // Those of a batch are a microsecond apart, and none is due later than it was made.
     submit_many(&longhaul, "d", 20).await;
-    let node = node_of(&longhaul).await;
-    let mut batch = claim(&longhaul, node, 100).await;
+    let other = OtherProcess::new(&database).await;
+    let mut batch = other.claim(100).await;
     batch.retain(|task| task.owner == "d");
     assert_eq!(batch.len(), 20);
     assert!(
@@ -243,8 +257,8 @@ async fn a_freed_slot_goes_to_the_queue_that_has_none(database: Home) {
     gate.add_permits(1);
     let mut freed = 1;
 
-    // In a fleet a hint may come a moment after the slot was free: then the next one is its. On a
-    // busy machine several such moments pass before the consumer of its queue is open.
+    // In a fleet a hint may come a moment after the slot was free. The task then gets the next slot.
+    // On a busy machine this may happen several times before the consumer of its queue is open.
     while database.fleet.is_some() {
         until(async || ended(&database).await == freed && running(&database).await == 4).await;
         if vip.status().await.unwrap() == Status::Running {
@@ -278,7 +292,7 @@ async fn running(database: &Home) -> i64 {
         .await
 }
 
-async fn whoever_has_waited_too_long_is_started(database: Home) {
+async fn a_task_that_waits_too_long_is_started(database: Home) {
     let gate = Arc::new(Semaphore::new(0));
     let worker = WorkerSettings {
         slots: 1,
@@ -296,7 +310,7 @@ async fn whoever_has_waited_too_long_is_started(database: Home) {
         .maintenance(maintenance);
     let longhaul = builder.start().await.unwrap();
 
-    // The slot is taken, and whatever is urgent goes before the one that is not.
+    // The slot is taken, and urgent tasks go before the humble one.
     let first = longhaul.submit::<Gated>(()).priority(9).await.unwrap();
     until(async || first.status().await.unwrap() == Status::Running).await;
     let humble = longhaul
@@ -308,7 +322,7 @@ async fn whoever_has_waited_too_long_is_started(database: Home) {
 
     let mut urgent = 0;
     while humble.status().await.unwrap() == Status::Queued {
-        // Two more come for each that ends: without help the humble one waits for ever.
+        // Two more come for each that ends: without help the humble one never starts.
         for _ in 0..2 {
             longhaul
                 .submit::<Gated>(())

@@ -1,4 +1,5 @@
-//! Applications mounted beside the HTTP API.
+//! Mounts applications: their prefixes are checked at once, their routers are built once there is a
+//! Longhaul for them.
 
 use axum::Router;
 use longhaul_domain::Invalid;
@@ -6,8 +7,11 @@ use longhaul_server::Mount;
 
 use crate::{Builder, Longhaul};
 
-/// An application to mount. Its router is built once there is a Longhaul for it.
-pub(crate) struct Application {
+/// The applications of a program.
+#[derive(Debug, Default)]
+pub(crate) struct Applications(Vec<Application>);
+
+struct Application {
     prefix: String,
     make: Box<dyn FnOnce(Longhaul) -> Router + Send + Sync>,
 }
@@ -36,9 +40,10 @@ impl Builder {
             prefix: prefix.to_owned(),
             make: Box::new(make),
         };
-        self.applications.push(application);
+        self.applications.0.push(application);
         let prefixes = self
             .applications
+            .0
             .iter()
             .map(|application| application.prefix.as_str());
 
@@ -47,13 +52,16 @@ impl Builder {
     }
 }
 
-/// The routers of the applications, each with a handle on this Longhaul.
-pub(crate) fn mounts(
-    applications: Vec<Application>,
-    longhaul: &Longhaul,
-) -> Result<Vec<Mount>, Invalid> {
-    let made = applications
-        .into_iter()
-        .map(|Application { prefix, make }| Mount::new(&prefix, make(longhaul.client())));
-    made.collect()
+impl Longhaul {
+    /// Builds the routers, each with a handle on this Longhaul. If there is a node, a task that an
+    /// application submits may start on it at once.
+    pub(crate) fn mount_all(mut self, applications: Applications) -> Result<Self, Invalid> {
+        let mut mounts = Vec::new();
+        for Application { prefix, make } in applications.0 {
+            mounts.push(Mount::new(&prefix, make(self.client()))?);
+        }
+
+        self.mounts = mounts;
+        Ok(self)
+    }
 }
